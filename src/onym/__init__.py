@@ -5,9 +5,9 @@ Everything above the URI floor loads when it is first used, so `import onym` sta
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from onym._lazy import lazily
 from onym._version import __version__
 
 if TYPE_CHECKING:
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
         Usage,
     )
     from onym.net.policy import Policy
+    from onym.uri._limits import Limits
     from onym.uri.ai import AIURI
     from onym.uri.diagnostics import Diagnostic
     from onym.uri.generic import URI
-    from onym.uri.llm import LLMURI, Limits, Report, check, parse
+    from onym.uri.llm import LLMURI, Report, check, parse
     from onym.uri.redact import RedactingFilter, install_logging_filter, redact, redact_stream
     from onym.uri.secret import Secret
 
@@ -54,7 +55,7 @@ _HOME = {
     "Finish": "onym.llm.types",
     "ImagePart": "onym.llm.types",
     "LLMURI": "onym.uri.llm",
-    "Limits": "onym.uri.llm",
+    "Limits": "onym.uri._limits",
     "Message": "onym.llm.types",
     "ModelInfo": "onym.llm.types",
     "OnymError": "onym.errors",
@@ -75,6 +76,7 @@ _HOME = {
     "aconnect": "onym.llm.client",
     "check": "onym.uri.llm",
     "connect": "onym.llm.client",
+    "errors": "onym.errors",
     "install_logging_filter": "onym.uri.redact",
     "normalize": "onym.llm.aliases",
     "parse": "onym.uri.llm",
@@ -125,15 +127,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return import_module("onym.errors")
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'onym' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

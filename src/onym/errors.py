@@ -22,7 +22,7 @@ OnymError
 │   ├── ResponseTooLarge          header, body or decompressed body beyond its cap
 │   └── ProtocolError             what came back is not HTTP, or its encoding is broken
 ├── UnsupportedError              the provider, dialect or model cannot do what was asked (parameter, source)
-├── ProviderError                 the server answered, and the answer is a failure (endpoint, status, request_id)
+├── ProviderError                 the server answered with a failure (endpoint, status, request_id)
 │   ├── AuthenticationError       the key is missing, wrong or expired
 │   ├── PermissionDeniedError     the key is right and may not do this
 │   ├── NotFoundError             no such model or route
@@ -226,9 +226,13 @@ class AIURIError(URIError):
 
 
 class _EndpointError(OnymError):
-    """What went wrong at one endpoint; `endpoint` is its redacted form."""
+    """What went wrong at one endpoint; `endpoint` is its redacted form.
 
-    fields = ("endpoint",)
+    `partial` is what a stream had brought before it broke (a Completion), None elsewhere.
+    """
+
+    fields: ClassVar[tuple[str, ...]] = ("endpoint",)
+    partial: object = None
 
     def __init__(
         self,

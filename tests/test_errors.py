@@ -1,0 +1,98 @@
+"""The exception tree: drawn whole, coded, and safe to send anywhere."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from onym import errors
+
+
+def classes() -> Iterator[type[errors.OnymError]]:
+    for _, value in inspect.getmembers(errors, inspect.isclass):
+        if issubclass(value, errors.OnymError) and not value.__name__.startswith("_"):
+            yield value
+
+
+def make(cls: type[errors.OnymError]) -> errors.OnymError:
+    if cls is errors.PolicyError:
+        return errors.PolicyError("not there", reason="loopback", endpoint="https://localhost")
+    return cls("what went wrong", hint="do this")
+
+
+@pytest.mark.parametrize("cls", list(classes()), ids=lambda c: c.__name__)
+def test_every_error_has_a_stable_dotted_code(cls: type[errors.OnymError]) -> None:
+    assert re.fullmatch(r"[a-z]+(\.[a-z-]+)+", make(cls).code)
+
+
+def test_no_two_classes_share_a_default_code() -> None:
+    codes = [cls.default_code for cls in classes()]
+    assert len(codes) == len(set(codes))
+
+
+def test_the_picture_shows_every_class_under_its_parent() -> None:
+    drawn = re.findall(r"^[│ ]*[├└]── (\w+)", errors.__doc__ or "", re.MULTILINE)
+    assert sorted([*drawn, "OnymError"]) == sorted(c.__name__ for c in classes())
+
+
+def test_every_class_is_exported() -> None:
+    assert {c.__name__ for c in classes()} <= set(errors.__all__)
+    assert len(errors.__all__) == len(set(errors.__all__))
+
+
+@pytest.mark.parametrize("cls", list(classes()), ids=lambda c: c.__name__)
+def test_an_error_survives_pickling_with_all_it_says(cls: type[errors.OnymError]) -> None:
+    error = make(cls)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is cls
+    assert again.as_dict() == error.as_dict()
+    assert str(again) == str(error)
+
+
+def test_a_uri_error_says_where_and_by_which_rule() -> None:
+    error = errors.URISyntaxError(
+        "a character that no host can hold",
+        component="host",
+        offset=6,
+        clause="RFC 3986 3.2.2",
+        hint="encode it",
+    )
+    assert str(error) == "a character that no host can hold at offset 6 [RFC 3986 3.2.2] (encode it)"
+    assert error.as_dict() == {
+        "code": "uri.syntax",
+        "message": "a character that no host can hold",
+        "hint": "encode it",
+        "component": "host",
+        "offset": 6,
+        "clause": "RFC 3986 3.2.2",
+    }
+
+
+def test_an_endpoint_error_names_the_endpoint() -> None:
+    error = errors.RateLimitError(
+        "slow down", endpoint="https://api.example.com/v1", retry_after=2.0, status=429
+    )
+    assert str(error) == "slow down [https://api.example.com/v1]"
+    assert error.as_dict()["retry_after"] == 2.0
+
+
+def test_no_other_module_defines_an_exception() -> None:
+    import ast
+    from pathlib import Path
+
+    home = Path(errors.__file__).parent
+    bases = {c.__name__ for c in classes()} | {"Exception", "BaseException", "ValueError", "RuntimeError"}
+    found = []
+    for path in home.rglob("*.py"):
+        if path.name == "errors.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                names = {b.id if isinstance(b, ast.Name) else getattr(b, "attr", "") for b in node.bases}
+                if names & bases:
+                    found.append(f"{path.relative_to(home)}:{node.name}")
+    assert found == []
