@@ -29,6 +29,7 @@ __all__ = [
     "decode_octets",
     "find_bad_triplet",
     "normalize_triplets",
+    "upper_triplets",
 ]
 
 #: RFC 3986 2.3
@@ -40,6 +41,20 @@ _TRIPLET = re.compile("%([0-9A-Fa-f]{2})")
 _BAD_TRIPLET = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
+class _Triplets(dict[int, str]):
+    """For `str.translate`: what each octet, read as a latin-1 character, is written as; filled as used."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: str) -> None:
+        self._kept = kept
+
+    def __missing__(self, octet: int) -> str:
+        written = chr(octet) if chr(octet) in self._kept else f"%{octet:02X}"
+        self[octet] = written
+        return written
+
+
 class Quoter:
     """Encodes raw text for one component.
 
@@ -47,15 +62,13 @@ class Quoter:
     character as its UTF-8 octets in upper-case triplets.
     """
 
-    __slots__ = ("_plain", "_table", "name", "safe")
+    __slots__ = ("_kept", "_table", "name", "safe")
 
     def __init__(self, name: str, safe: str = "") -> None:
         self.name = name
         self.safe = safe
-        kept = UNRESERVED + safe
-        # one entry for each octet; the text is translated as latin-1, where octet and character agree
-        self._table = {octet: f"%{octet:02X}" for octet in range(256) if chr(octet) not in kept}
-        self._plain = re.compile(f"[{re.escape(kept)}]*").fullmatch
+        self._kept = UNRESERVED + safe
+        self._table = _Triplets(self._kept)
 
     def __repr__(self) -> str:
         return f"<Quoter {self.name}>"
@@ -65,7 +78,7 @@ class Quoter:
 
         Raises URISyntaxError (`uri.bad-utf8`) where `text` holds a lone surrogate: it has no UTF-8 form.
         """
-        if self._plain(text):
+        if not text.strip(self._kept):  # nothing else in it
             return text
         try:
             octets = text.encode("utf-8")
@@ -163,6 +176,11 @@ def normalize_triplets(text: str) -> str:
     A `%` that starts no triplet stays as it is.
     """
     return _TRIPLET.sub(_normal_triplet, text) if "%" in text else text
+
+
+def upper_triplets(text: str) -> str:
+    """`text` with upper-case triplets, nothing decoded (RFC 3986 6.2.2.1)."""
+    return _TRIPLET.sub(lambda triplet: triplet[0].upper(), text) if "%" in text else text
 
 
 _HEX = "0123456789ABCDEFabcdef"

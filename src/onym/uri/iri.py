@@ -1,0 +1,168 @@
+"""IRI to URI (RFC 3987 3.1), for what a person typed. The only user of `idna`; import it when needed.
+
+    >>> to_uri("http://bücher.example/straße?q=ü")
+    'http://xn--bcher-kva.example/stra%C3%9Fe?q=%C3%BC'
+
+The host is mapped one way, whatever the scheme: triplets decoded, then IDNA 2008 with the UTS-46 mapping
+(non-transitional, STD3). What comes out is ASCII, so a guard that reads the URI judges the very name or
+address that would be looked up: `169。254。169。254` comes out as `169.254.169.254`. A host of plain ASCII
+labels is lower-cased and otherwise left alone, so that a URI stays a URI, underscores and all.
+
+Whatever follows the host is taken as it is, without Unicode normalisation (RFC 3987 3.1, step 1c).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn, final
+
+import idna
+
+from onym.errors import URISyntaxError
+from onym.uri._percent import decode
+from onym.uri._rfc3986 import MAX_LENGTH, Offsets, Parts, normal_reg_name, offsets, split
+
+__all__ = ["IRIConversion", "convert", "is_a_label", "to_uri"]
+
+_UCSCHAR = (
+    "\xa0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
+    "\U00010000-\U0001fffd\U00020000-\U0002fffd\U00030000-\U0003fffd\U00040000-\U0004fffd"
+    "\U00050000-\U0005fffd\U00060000-\U0006fffd\U00070000-\U0007fffd\U00080000-\U0008fffd"
+    "\U00090000-\U0009fffd\U000a0000-\U000afffd\U000b0000-\U000bfffd\U000c0000-\U000cfffd"
+    "\U000d0000-\U000dfffd\U000e1000-\U000efffd"
+)
+_IPRIVATE = "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"
+_BEYOND = re.compile("[^\x00-\x7f]")
+_BEYOND_RUN = re.compile("[^\x00-\x7f]+")
+_NOT_UCSCHAR = re.compile(f"[^\x00-\x7f{_UCSCHAR}]")
+_NOT_IN_QUERY = re.compile(f"[^\x00-\x7f{_UCSCHAR}{_IPRIVATE}]")
+_A_LABEL = re.compile(r"(?:\A|\.)xn--", re.IGNORECASE)
+# RFC 3987 4.1: formatting characters that would reorder what a reader sees
+_BIDI = re.compile("[\u200e\u200f\u202a-\u202e]")
+
+
+@final
+class IRIConversion:
+    """An IRI and the URI it stands for, to show a person both.
+
+    `host` is the host as typed, triplets decoded, `ascii_host` what will be looked up; both None where
+    there is no authority. `repr()` holds neither text: the userinfo may hold a password.
+    """
+
+    __slots__ = ("ascii_host", "host", "iri", "uri")
+    iri: str
+    uri: str
+    host: str | None
+    ascii_host: str | None
+
+    def __init__(self, iri: str, uri: str, host: str | None, ascii_host: str | None) -> None:
+        for name, value in zip(self.__slots__, (ascii_host, host, iri, uri), strict=True):
+            object.__setattr__(self, name, value)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the URI differs from what was typed."""
+        return self.iri != self.uri
+
+    def __repr__(self) -> str:
+        return f"<IRIConversion host={self.host!r} ascii_host={self.ascii_host!r} changed={self.changed}>"
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("IRIConversion is frozen")
+
+
+def to_uri(iri: str, *, max_length: int = MAX_LENGTH) -> str:
+    """The URI (or relative reference) for an IRI (or IRI reference).
+
+    Raises URISyntaxError as `URI.parse` does, with offsets in `iri`; `uri.bad-idna` for a host that IDNA
+    refuses. URILimitError above `max_length` characters of `iri`.
+    """
+    return convert(iri, max_length=max_length).uri
+
+
+def convert(iri: str, *, max_length: int = MAX_LENGTH) -> IRIConversion:
+    """As `to_uri`, with both forms of the text and of its host."""
+    if not isinstance(iri, str):
+        raise TypeError("an IRI is converted from str")
+    # one ASCII letter for each other character: the grammar of RFC 3986 then reads the IRI, in its own
+    # offsets, and what differs is checked below
+    plain = split(_BEYOND.sub("x", iri), max_length=max_length)
+    at = offsets(plain)
+    _check_characters(iri, plain, at)
+    if plain.host is None:
+        return IRIConversion(iri, _encoded(iri), None, None)
+    end = at.host + len(plain.host)
+    typed = iri[at.host : end]
+    host = typed
+    if plain.host_type not in ("IPv6address", "IPvFuture"):
+        typed = decode(host, component="host", offset=at.host)
+        host = _ascii_host(host, typed, at.host)
+    return IRIConversion(iri, _encoded(iri[: at.host]) + host + _encoded(iri[end:]), typed, host)
+
+
+def is_a_label(label: str) -> bool:
+    """Whether `label` is a valid A-label: IDNA 2008 decodes it, and encodes the result to `label` again."""
+    try:
+        return idna.alabel(idna.ulabel(label)) == label.encode("ascii")
+    except UnicodeError:
+        return False
+
+
+def _ascii_host(host: str, name: str, offset: int) -> str:
+    """The name that will be looked up, for `host` as typed and `name`, the same decoded."""
+    if not name or (name.isascii() and not _A_LABEL.search(name)):
+        return normal_reg_name(host)
+    try:
+        return idna.encode(name, uts46=True, std3_rules=True).decode("ascii")
+    except UnicodeError:  # its text holds the name
+        raise URISyntaxError(
+            "IDNA does not allow this host",
+            code="uri.bad-idna",
+            component="host",
+            offset=offset,
+            clause="RFC 5891 4",
+        ) from None
+
+
+def _encoded(text: str) -> str:
+    """RFC 3987 3.1, step 2."""
+    return _BEYOND_RUN.sub(lambda run: "".join(f"%{octet:02X}" for octet in run[0].encode("utf-8")), text)
+
+
+def _check_characters(iri: str, plain: Parts, at: Offsets) -> None:
+    """What the ASCII stand-ins could not show: where `ucschar` and `iprivate` may stand."""
+    if plain.scheme is not None and not iri[: len(plain.scheme)].isascii():
+        raise _refused("a scheme is ASCII", "uri.bad-scheme", "scheme", 0, "RFC 3986 3.1")
+    if plain.host_type == "IPvFuture" and not iri[at.host : at.host + len(plain.host or "")].isascii():
+        raise _refused("an IP literal is ASCII", "uri.bad-ip-literal", "host", at.host, "RFC 3986 3.2.2")
+    for stray in _NOT_UCSCHAR.finditer(iri):
+        component = _component_at(stray.start(), at)
+        if component == "host":
+            continue  # IDNA judges it, and knows more: it drops a variation selector that 2.2 refuses
+        if component != "query" or _NOT_IN_QUERY.match(stray[0]):
+            raise _refused(
+                "this character is not allowed in an IRI",
+                "uri.bad-character",
+                component,
+                stray.start(),
+                "RFC 3987 2.2",
+            )
+    bidi = _BIDI.search(iri)
+    if bidi is not None:
+        raise _refused(
+            "a bidirectional formatting character is not allowed in an IRI",
+            "uri.bad-character",
+            _component_at(bidi.start(), at),
+            bidi.start(),
+            "RFC 3987 4.1",
+        )
+
+
+def _component_at(position: int, at: Offsets) -> str:
+    """The component that holds a position at or after the authority."""
+    held = [name for name, start in zip(at._fields, at, strict=True) if 0 <= start <= position]
+    return held[-1]
+
+
+def _refused(message: str, code: str, component: str, offset: int, clause: str) -> URISyntaxError:
+    return URISyntaxError(message, code=code, component=component, offset=offset, clause=clause)
