@@ -1,0 +1,107 @@
+"""A text that must not be seen: it prints as `***` and comes out through `reveal()` alone."""
+
+from __future__ import annotations
+
+from _operator import _compare_digest
+from os import urandom
+from typing import TYPE_CHECKING, Any, NoReturn, final
+
+from onym.errors import SecretError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["MARK", "Secret"]
+
+#: what stands in place of a secret, in every text that Onym writes (draft 10.1)
+MARK = "***"
+
+# hash() of a secret must not be a test for guesses, even where PYTHONHASHSEED is fixed
+_SALT = urandom(16)
+
+
+def _hold(value: str) -> Callable[[], str]:
+    def reveal() -> str:
+        return value
+
+    return reveal
+
+
+@final
+class Secret:
+    """A key, token or password.
+
+    `str`, `repr`, f-strings, `%s`, logs and walks over attributes show `***`. Pickling raises
+    `SecretError`; `copy` and `deepcopy` (so `dataclasses.asdict` too) hand back the same object.
+    Two secrets compare in constant time; a secret never equals a plain `str`. `reveal()` is the
+    only way out, so that its uses can be searched for.
+    """
+
+    # a function, not the text: tools that walk slots or ask for the state find nothing to print
+    __slots__ = ("_reveal",)
+    _reveal: Callable[[], str]
+
+    def __init__(self, value: str) -> None:
+        if not isinstance(value, str):
+            raise TypeError(f"a secret is a str, not {type(value).__name__}")
+        object.__setattr__(self, "_reveal", _hold(value))
+
+    def reveal(self) -> str:
+        """The text itself. Whoever calls this answers for where it goes."""
+        return self._reveal()
+
+    def __repr__(self) -> str:
+        return MARK
+
+    def __str__(self) -> str:
+        return MARK
+
+    def __format__(self, spec: str) -> str:
+        return MARK
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return _compare_digest(_octets(self), _octets(other))
+
+    def __hash__(self) -> int:
+        return hash(_SALT + _octets(self))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a secret does not change")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("a secret does not change")
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Secret:
+        return self
+
+    def __getstate__(self) -> NoReturn:
+        raise _refusal()
+
+    def __reduce__(self) -> NoReturn:
+        raise _refusal()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise _refusal()
+
+    def __init_subclass__(cls, **kwargs: Any) -> NoReturn:
+        raise TypeError("Secret is not to be subclassed")
+
+
+def _octets(secret: Secret) -> bytes:
+    return secret.reveal().encode("utf-8", "surrogatepass")
+
+
+def _refusal() -> SecretError:
+    return SecretError(
+        "a secret is not pickled or turned into data",
+        code="secret.pickled",
+        hint="pass a reference to it, such as ?auth=env:NAME, or call reveal() on purpose",
+    )
