@@ -1,0 +1,59 @@
+"""Whom TLS trusts."""
+
+from __future__ import annotations
+
+import ssl
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from onym.errors import UsageError
+from onym.net.limits import TLSConfig
+
+__all__ = ["make_context"]
+
+#: where systems keep their authorities, for a Python that was built to look elsewhere
+_BUNDLES: Final = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Arch
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  # Fedora, Red Hat
+    "/etc/ssl/ca-bundle.pem",  # SUSE
+    "/etc/ssl/cert.pem",  # Alpine, macOS, BSD
+)
+
+
+def make_context(config: TLSConfig) -> ssl.SSLContext:
+    """A context that demands a certificate for the right name, and TLS 1.2 at least.
+
+    Raises UsageError where a file of authorities cannot be read.
+    """
+    if not config.ca_files:
+        return _system_context()
+    context = _new_context(_BUNDLES)
+    for path in config.ca_files:
+        try:
+            context.load_verify_locations(cafile=path)
+        except OSError:
+            raise UsageError(
+                "a file of TLSConfig(ca_files=...) holds no certificates", code="usage.tls"
+            ) from None
+    return context
+
+
+@cache
+def _system_context() -> ssl.SSLContext:
+    """Reading the system's authorities takes about 20 ms, and contexts may be shared."""
+    return _new_context(_BUNDLES)
+
+
+def _new_context(bundles: tuple[str, ...]) -> ssl.SSLContext:
+    # not create_default_context: it writes session keys to a file that a variable names
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.hostname_checks_common_name = False
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if not context.cert_store_stats()["x509_ca"]:
+        bundle = next((path for path in bundles if Path(path).is_file()), None)
+        if bundle is not None:
+            context.load_verify_locations(cafile=bundle)
+    return context

@@ -1,0 +1,189 @@
+"""Sockets of an event loop: asyncio's transports, or uvloop's."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from onym.errors import NetError
+from onym.net._blocking import certificate_of, new_socket, tls_version, watch
+from onym.net._deadline import Deadline, overdue, remaining
+from onym.net._failures import translate
+from onym.net._wire import Certificate, Security
+from onym.net.resolve import Resolver
+
+__all__ = ["WaitingBackend", "WaitingConnection"]
+
+#: octets that may wait to be read before the peer is held up
+_HIGH: Final = 256 * 1024
+
+
+class WaitingConnection(asyncio.Protocol):
+    """A `Connection` that is a protocol of asyncio: what arrives is kept until it is read."""
+
+    def __init__(self, address: str, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._readable: Callable[[float], bool]
+        self._waiter: asyncio.Future[None] | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._ended = False
+        self._error: NetError | None = None
+        self.address = address
+        self.tls_version: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._readable = watch(transport.get_extra_info("socket"), reading=True)
+        session = transport.get_extra_info("ssl_object")
+        self.tls_version = None if session is None else tls_version(session)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by asyncio."""
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size > _HIGH:
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        """Called by asyncio. Nobody writes after the other side has ended."""
+        self._ended = True
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio."""
+        self._ended = True
+        if exc is not None:
+            self._error = translate(exc)
+        self._wake()
+
+    async def write(self, data: bytes, deadline: Deadline) -> None:
+        """Send it all: the loop goes on doing so while the answer is awaited."""
+        if not self._ended and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def read(self, deadline: Deadline) -> bytes:
+        """The next octets."""
+        if not self._parts and not self._ended:
+            await self._wait(deadline)
+        if self._parts:
+            data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            self._parts.clear()
+            if self._size > _HIGH:
+                self._transport.resume_reading()
+            self._size = 0
+            return data
+        if self._error is not None:
+            raise self._error
+        return b""
+
+    def is_usable(self) -> bool:
+        """Whether it is open, and nothing has come unasked, be it that the loop has not noticed yet."""
+        if self._ended or self._parts or self._transport.is_closing():
+            return False
+        return not self._readable(0)
+
+    def certificate(self) -> Certificate | None:
+        """What TLS has agreed on."""
+        session = self._transport.get_extra_info("ssl_object")
+        return None if session is None else certificate_of(session)
+
+    def close(self) -> None:
+        """Close the socket, without a farewell."""
+        if not self._loop.is_closed():
+            self._transport.abort()
+
+    async def _wait(self, deadline: Deadline) -> None:
+        waiter = self._waiter = self._loop.create_future()
+        left = remaining(deadline, self._clock)
+        timer = None if left is None else self._loop.call_later(left, _expire, waiter)
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class WaitingBackend:
+    """A `Backend` on the running event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._lookups: dict[str, asyncio.Task[list[str]]] = {}
+
+    async def lookup(self, resolver: Resolver, host: str, deadline: Deadline) -> list[str]:
+        """Ask the resolver; those who ask for the same name at the same time share the answer."""
+        task = self._lookups.get(host)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(resolver.alookup(host, None))
+            self._lookups[host] = task
+            task.add_done_callback(lambda done: self._looked_up(host, done))
+        try:
+            async with asyncio.timeout(remaining(deadline, self.clock)):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            raise overdue() from None
+
+    def _looked_up(self, host: str, task: asyncio.Task[list[str]]) -> None:
+        del self._lookups[host]
+        if not task.cancelled():
+            # whoever asked may have gone: an error is then nobody's
+            task.exception()
+
+    def close(self) -> None:
+        """Stop what is being looked up."""
+        for task in self._lookups.values():
+            task.cancel()
+
+    async def dial(self, address: str, port: int, deadline: Deadline) -> socket.socket:
+        """Connect."""
+        sock = new_socket(address)
+        try:
+            sock.setblocking(False)
+            async with asyncio.timeout(remaining(deadline, self.clock)):
+                await asyncio.get_running_loop().sock_connect(sock, (address, port))
+        except OSError as error:
+            sock.close()
+            raise translate(error) from error
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    async def establish(
+        self, sock: Any, address: str, security: Security | None, deadline: Deadline
+    ) -> WaitingConnection:
+        """Agree on TLS where asked for."""
+        loop = asyncio.get_running_loop()
+        connection = WaitingConnection(address, self.clock)
+        options: dict[str, Any] = {}
+        if security is not None:
+            options = {"ssl": security.context, "server_hostname": security.name}
+        try:
+            async with asyncio.timeout(remaining(deadline, self.clock)):
+                await loop.create_connection(lambda: connection, sock=sock, **options)
+        except TimeoutError:
+            raise overdue() from None
+        except (OSError, ValueError) as error:
+            raise translate(error) from error
+        finally:
+            if not hasattr(connection, "_transport"):
+                sock.close()
+        return connection
+
+
+def _expire(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(overdue())

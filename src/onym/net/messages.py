@@ -1,0 +1,196 @@
+"""What a flow and a transport say to each other: frozen values, no I/O.
+
+A flow is a generator that yields `Send` or `Wait` and is resumed with a `Reply` or None; `run` and
+`arun` drive it. Times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from onym.uri.secret import Secret
+
+__all__ = [
+    "AsyncStreamBody",
+    "ConnectionInfo",
+    "Flow",
+    "HTTPRequest",
+    "Headers",
+    "Origin",
+    "Reply",
+    "Send",
+    "StreamBody",
+    "Wait",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request goes: scheme, host and port.
+
+    `host` is a name in ASCII or an IP literal without brackets, `port` is 1 to 65535. Whether the
+    policy lets anybody go there is the transport's business.
+    """
+
+    scheme: Literal["https", "http"]
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPRequest:
+    """One HTTP request.
+
+    `target` is the path with its query ("/v1/chat/completions"), already percent-encoded. Header
+    values may be `Secret`; they are revealed in the transport alone. `credential` is an opaque name
+    of the credential in use, never the credential: connections are not shared between two of them.
+    """
+
+    method: str
+    origin: Origin
+    target: str
+    headers: tuple[tuple[str, str | Secret], ...] = ()
+    body: bytes = field(default=b"", repr=False)
+    credential: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Ask the driver to send `request` and answer with a `Reply`.
+
+    `timeout` bounds the whole exchange, look-up and body included; None leaves it unbounded. With
+    `stream=True` a 2xx reply comes back with its body still open; every other body is read whole.
+    """
+
+    request: HTTPRequest
+    timeout: float | None = None
+    stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Ask the driver to do nothing for so many seconds; the flow is resumed with None."""
+
+    seconds: float
+
+
+class Headers:
+    """Header fields in the order received; names compare without case (RFC 9110 5.1)."""
+
+    __slots__ = ("_index", "_pairs")
+
+    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self._pairs = tuple(pairs)
+        self._index: dict[str, list[str]] | None = None
+
+    def _by_name(self) -> dict[str, list[str]]:
+        if self._index is None:
+            index: dict[str, list[str]] = {}
+            for name, value in self._pairs:
+                index.setdefault(name.lower(), []).append(value)
+            self._index = index
+        return self._index
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """The first value of this name, or `default`."""
+        values = self._by_name().get(name.lower())
+        return values[0] if values else default
+
+    def get_all(self, name: str) -> tuple[str, ...]:
+        """Every value of this name, in order."""
+        return tuple(self._by_name().get(name.lower(), ()))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._by_name()
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Headers):
+            return NotImplemented
+        return self._pairs == other._pairs
+
+    def __hash__(self) -> int:
+        return hash(self._pairs)
+
+    def __repr__(self) -> str:
+        # values may be cookies or tokens that a server sets: names are enough for a log
+        return f"Headers({', '.join(name for name, _ in self._pairs)})"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionInfo:
+    """How a reply came: the address that was checked and connected to, and the versions spoken.
+
+    `tls_version` is the lowest version that the connection can have ("1.2" means 1.2 or later); None
+    over plain HTTP.
+    """
+
+    address: str
+    tls_version: str | None = None
+    http_version: str = "1.1"
+
+
+class StreamBody(Protocol):
+    """A body that is still arriving. Closing it before its end closes the connection."""
+
+    def read(self) -> bytes:
+        """The next octets, or b"" at the end; raises NetError."""
+        ...
+
+    def close(self) -> None:
+        """Give the connection back if the end was read, else close it. May be called again."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class AsyncStreamBody(Protocol):
+    """A body that is still arriving, read by a coroutine."""
+
+    async def aread(self) -> bytes:
+        """The next octets, or b"" at the end; raises NetError."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give the connection back if the end was read, else close it. May be called again."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the server said. Either `stream` is open and `body` is empty, or `body` is whole."""
+
+    status: int
+    headers: Headers
+    body: bytes = field(repr=False)
+    stream: StreamBody | AsyncStreamBody | None
+    info: ConnectionInfo
+
+
+Flow: TypeAlias = Generator[Send | Wait, Reply | None, T]

@@ -1,0 +1,107 @@
+"""The two drivers of flows give the same, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from net_support import OK, Server, answering, asking, free_port
+from onym.errors import ConnectionFailed, NetError, UsageError
+from onym.net._wire import drive
+from onym.net.messages import Flow, Origin, Reply, Send, Wait
+from onym.net.policy import Policy
+from onym.net.transport import AsyncTransport, Transport, arun, run
+
+
+@pytest.fixture(params=["sync", "async"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def do(kind: str, flow: Flow[Any], waits: list[float] | None = None) -> Any:
+    """Drive the flow; `waits` takes the seconds that it asked to wait, None lets it wait."""
+    if kind == "sync":
+        with Transport(Policy.local()) as transport:
+            return run(flow, transport) if waits is None else run(flow, transport, sleep=waits.append)
+
+    async def sleep(seconds: float) -> None:
+        assert waits is not None
+        waits.append(seconds)
+
+    async def scenario() -> Any:
+        async with AsyncTransport(Policy.local()) as transport:
+            return await (arun(flow, transport) if waits is None else arun(flow, transport, sleep=sleep))
+
+    return asyncio.run(scenario())
+
+
+def test_a_flow_is_resumed_with_replies_and_returns_its_value(kind: str) -> None:
+    def flow(send: Send) -> Flow[list[int]]:
+        statuses = []
+        for _ in range(2):
+            reply = yield send
+            assert isinstance(reply, Reply)
+            statuses.append(reply.status)
+        return statuses
+
+    with Server(answering(OK)) as server:
+        assert do(kind, flow(asking(Origin("http", "127.0.0.1", server.port)))) == [200, 200]
+        assert server.connections == 1
+
+
+def test_an_error_of_the_network_is_thrown_into_the_flow_which_may_go_on(kind: str) -> None:
+    def flow(bad: Send, good: Send) -> Flow[tuple[str, int]]:
+        try:
+            yield bad
+        except NetError as error:
+            code = error.code
+        answer = yield Wait(0.0)
+        assert answer is None
+        reply = yield good
+        assert reply is not None
+        return code, reply.status
+
+    with Server(answering(OK)) as server, free_port() as port:
+        sends = [asking(Origin("http", "127.0.0.1", each)) for each in (port, server.port)]
+        assert do(kind, flow(*sends)) == ("net.connection.refused", 200)
+
+
+def test_an_error_that_the_flow_does_not_take_comes_out(kind: str) -> None:
+    def flow(send: Send) -> Flow[None]:
+        yield send
+
+    with free_port() as port, pytest.raises(ConnectionFailed):
+        do(kind, flow(asking(Origin("http", "127.0.0.1", port))))
+
+
+def test_waits_are_handed_to_the_sleeper_and_never_negative(kind: str) -> None:
+    def flow() -> Flow[str]:
+        yield Wait(1.5)
+        yield Wait(-3.0)
+        return "done"
+
+    waits: list[float] = []
+    assert do(kind, flow(), waits) == "done"
+    assert waits == [1.5, 0.0]
+
+
+def test_a_flow_is_closed_when_its_driver_is_broken_off(kind: str) -> None:
+    closed: list[bool] = []
+
+    def flow() -> Generator[Send | Wait, Reply | None, None]:
+        try:
+            yield asking(Origin("http", "127.0.0.1", 80), headers=(("Host", "x"),))
+        finally:
+            closed.append(True)
+
+    with pytest.raises(UsageError):
+        do(kind, flow())
+    assert closed == [True]
+
+
+def test_a_coroutine_that_waits_is_no_blocking_one() -> None:
+    with pytest.raises(RuntimeError):
+        drive(asyncio.sleep(0))

@@ -1,0 +1,614 @@
+"""Exchanges on real sockets, each on both transports: answers, reuse of connections, deadlines, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from net_support import OK, PATIENCE, SMALL, Face, Peer, Server, answering, asking, free_port, once
+from onym.errors import (
+    ConnectionFailed,
+    DeadlineExceeded,
+    PolicyError,
+    ProtocolError,
+    RedirectRefused,
+    ResponseTooLarge,
+    UsageError,
+)
+from onym.net._blocking import BlockingConnection, watch
+from onym.net._deadline import remaining
+from onym.net._waiting import WaitingBackend, WaitingConnection, _expire
+from onym.net._wire import drive
+from onym.net.limits import NetLimits
+from onym.net.messages import Origin, Send
+from onym.net.policy import Policy
+from onym.net.transport import AsyncTransport, Transport
+from onym.uri.secret import Secret
+
+MakeFace = Callable[..., Face]
+
+
+def local(server: Server, host: str = "127.0.0.1") -> Origin:
+    return Origin("http", host, server.port)
+
+
+def test_a_request_arrives_as_it_was_made_and_its_answer_comes_back(face: Face) -> None:
+    with Server(answering(OK)) as server:
+        send = asking(local(server), headers=(("Authorization", Secret("Bearer sk-1")),), body=b'{"a": 1}')
+        reply = face.send(send)
+    assert (reply.status, reply.body, reply.stream) == (200, b"{}", None)
+    assert reply.headers.get("content-type") == "application/json"
+    assert (reply.info.address, reply.info.tls_version, reply.info.http_version) == ("127.0.0.1", None, "1.1")
+    [(line, headers, body)] = server.requests
+    assert line == "POST /v1/chat HTTP/1.1"
+    assert headers["host"] == f"127.0.0.1:{server.port}"
+    assert headers["authorization"] == "Bearer sk-1"
+    assert headers["accept-encoding"] == "identity"
+    assert "user-agent" not in headers
+    assert body == b'{"a": 1}'
+
+
+@pytest.mark.requirement("llm-10.5-e")
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_scn_022_localhost_is_reached_at_either_of_its_addresses(face: Face, address: str) -> None:
+    with Server(answering(OK), address=address) as server:
+        reply = face.send(asking(local(server, "localhost")))
+    assert reply.info.address == address
+    assert server.requests[0][1]["host"] == f"localhost:{server.port}"
+
+
+def test_an_ipv6_literal_is_bracketed_in_host(face: Face) -> None:
+    with Server(answering(OK), address="::1") as server:
+        face.send(asking(local(server, "::1")))
+    assert server.requests[0][1]["host"] == f"[::1]:{server.port}"
+
+
+def test_a_connection_is_used_again(face: Face) -> None:
+    with Server(answering(OK)) as server:
+        for _ in range(3):
+            assert face.send(asking(local(server))).body == b"{}"
+        assert (server.connections, len(server.requests)) == (1, 3)
+
+
+def test_connections_are_not_shared_between_credentials(face: Face) -> None:
+    with Server(answering(OK)) as server:
+        for credential in ("a", "b", "a", None, "b"):
+            face.send(asking(local(server), credential=credential))
+        assert server.connections == 3
+
+
+def test_a_connection_that_the_server_has_closed_is_not_used_again(face: Face) -> None:
+    gone = threading.Event()
+
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(OK)
+        peer.sock.close()
+        gone.set()
+
+    with Server(handle) as server:
+        face.send(asking(local(server)))
+        assert gone.wait(PATIENCE)
+        assert face.send(asking(local(server))).status == 200
+        assert server.connections == 2
+
+
+def test_a_connection_on_which_something_came_unasked_is_not_used_again(face: Face) -> None:
+    with Server(answering(OK + b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) as server:
+        assert [face.send(asking(local(server))).body for _ in range(2)] == [b"{}", b"{}"]
+        assert server.connections == 2
+
+
+def test_what_comes_while_a_connection_waits_ends_its_use(face: Face) -> None:
+    late = threading.Event()
+    sent = threading.Event()
+
+    def handle(peer: Peer) -> None:
+        while peer.request() is not None:
+            peer.send(OK)
+            if not sent.is_set() and late.wait(PATIENCE):
+                peer.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+                sent.set()
+
+    with Server(handle) as server:
+        face.send(asking(local(server)))
+        late.set()
+        assert sent.wait(PATIENCE)
+        face.turn()
+        assert face.send(asking(local(server))).status == 200
+        assert server.connections == 2
+
+
+def test_an_idle_connection_gets_too_old(make_face: MakeFace) -> None:
+    now = [100.0]
+    face = make_face(clock=lambda: now[0], limits=NetLimits(idle=60.0))
+    with Server(answering(OK)) as server:
+        for age in (0.0, 59.0, 61.0):
+            now[0] += age
+            face.send(asking(local(server)))
+        assert server.connections == 2
+
+
+def test_a_stream_comes_piece_by_piece(face: Face) -> None:
+    more = threading.Event()
+
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+        assert more.wait(PATIENCE)
+        peer.send(b"3\r\ntwo\r\n0\r\n\r\n")
+        peer.request()
+
+    with Server(handle) as server:
+        reply = face.send(asking(local(server), stream=True))
+        assert (reply.body, face.read(reply)) == (b"", b"one")
+        more.set()
+        assert face.read_all(reply) == b"two"
+        assert face.read(reply) == b""
+        face.close_stream(reply)
+        assert server.connections == 1
+    assert server.requests[0][1]["accept-encoding"] == "identity"
+
+
+def test_a_stream_that_was_read_to_its_end_leaves_its_connection(face: Face) -> None:
+    with Server(answering(OK)) as server:
+        for _ in range(2):
+            assert face.read_all(face.send(asking(local(server), stream=True))) == b"{}"
+        assert server.connections == 1
+
+
+def test_a_stream_that_is_closed_early_closes_its_connection(face: Face) -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+        peer.wait_until_closed()
+
+    with Server(handle) as server:
+        reply = face.send(asking(local(server), stream=True))
+        assert face.read(reply) == b"one"
+        face.close_stream(reply)
+        face.turn()
+        assert server.closed.wait(PATIENCE)
+
+
+def test_streams_are_context_managers_that_close() -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\none")
+        peer.wait_until_closed()
+
+    async def scenario(server: Server) -> None:
+        async with AsyncTransport(Policy.local()) as transport:
+            reply = await transport.send(asking(local(server), stream=True))
+            stream: Any = reply.stream
+            async with stream:
+                assert await stream.aread() == b"one"
+
+    with Server(handle) as server:
+        with Transport(Policy.local()) as transport:
+            stream: Any = transport.send(asking(local(server), stream=True)).stream
+            with stream:
+                assert stream.read() == b"one"
+            assert server.closed.wait(PATIENCE)
+        server.closed.clear()
+        asyncio.run(scenario(server))
+        assert server.closed.wait(PATIENCE)
+
+
+def test_a_stream_that_is_dropped_closes_its_connection() -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\none")
+        peer.wait_until_closed()
+
+    with Server(handle) as server, Transport(Policy.local()) as transport:
+        transport.send(asking(local(server), stream=True))
+        gc.collect()
+        assert server.closed.wait(PATIENCE)
+
+
+def test_a_failed_stream_request_comes_with_its_whole_body(face: Face) -> None:
+    with Server(answering(b"HTTP/1.1 429 Slow Down\r\nContent-Length: 4\r\n\r\nslow")) as server:
+        reply = face.send(asking(local(server), stream=True))
+    assert (reply.status, reply.body, reply.stream) == (429, b"slow", None)
+
+
+def test_a_large_body_goes_and_comes_whole(face: Face) -> None:
+    body = bytes(range(256)) * 8192
+
+    def handle(peer: Peer) -> None:
+        request = peer.request()
+        assert request is not None
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(request[2]) + request[2])
+
+    with Server(handle) as server:
+        assert face.send(asking(local(server), body=body)).body == body
+
+
+def test_a_stream_that_is_read_slowly_holds_the_server_up_and_loses_nothing(face: Face) -> None:
+    body = bytes(range(256)) * 8192
+
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    with Server(handle) as server:
+        reply = face.send(asking(local(server), stream=True))
+        face.turn()
+        assert face.read_all(reply) == body
+
+
+def test_an_answer_that_comes_before_the_request_is_sent_is_read(face: Face) -> None:
+    def handle(peer: Peer) -> None:
+        peer.sock.recv(100)
+        peer.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge")
+        peer.sock.shutdown(1)
+        peer.wait_until_closed()
+
+    with Server(handle) as server:
+        reply = face.send(asking(local(server), body=b"x" * 4_000_000))
+    assert (reply.status, reply.body) == (413, b"large")
+
+
+def test_a_server_that_hangs_up_while_it_is_written_to_is_a_failed_connection(face: Face) -> None:
+    def handle(peer: Peer) -> None:
+        peer.sock.recv(100)
+        peer.reset()
+
+    with Server(handle) as server, pytest.raises(ConnectionFailed):
+        face.send(asking(local(server), body=b"x" * 4_000_000))
+
+
+def test_a_stream_that_was_closed_gives_no_more(face: Face) -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\none")
+        peer.wait_until_closed()
+
+    with Server(handle) as server:
+        reply = face.send(asking(local(server), stream=True))
+        face.close_stream(reply)
+        with pytest.raises(UsageError):
+            face.read(reply)
+        face.close_stream(reply)
+
+
+@pytest.mark.parametrize("has_poll", [True, False])
+def test_whether_something_can_be_read_is_known_with_or_without_poll(
+    monkeypatch: pytest.MonkeyPatch, has_poll: bool
+) -> None:
+    if not has_poll:
+        monkeypatch.setattr("onym.net._blocking._POLL", None)
+    ours, theirs = socket.socketpair()
+    with ours:
+        readable, writable = watch(ours, reading=True), watch(ours, reading=False)
+        assert not readable(0)
+        assert writable(0)
+        theirs.close()
+        assert readable(0)
+        connection = BlockingConnection(ours, "127.0.0.1", time.monotonic)
+        assert not connection.is_usable()
+    assert not connection.is_usable()
+
+
+@pytest.mark.parametrize("has_poll", [True, False])
+def test_a_connection_whose_socket_is_gone_fails_with_an_error_of_ours(
+    monkeypatch: pytest.MonkeyPatch, has_poll: bool
+) -> None:
+    if not has_poll:
+        monkeypatch.setattr("onym.net._blocking._POLL", None)
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    connection = BlockingConnection(ours, "127.0.0.1", time.monotonic)
+    connection.close()
+    assert not connection.is_usable()
+    for attempt in (connection.read(None), connection.write(b"x", None)):
+        with pytest.raises(ConnectionFailed):
+            drive(attempt)
+
+
+def test_a_connection_that_has_ended_is_not_written_to_and_its_loop_may_be_gone() -> None:
+    async def scenario(server: Server) -> WaitingConnection:
+        backend = WaitingBackend()
+        sock = await backend.dial("127.0.0.1", server.port, None)
+        connection = await backend.establish(sock, "127.0.0.1", None, None)
+        assert await connection.read(None) == b""
+        await connection.write(b"x", None)
+        connection.close()
+        await asyncio.sleep(0)
+        return connection
+
+    with Server(lambda peer: None) as server:
+        asyncio.run(scenario(server)).close()
+
+
+def test_a_deadline_that_comes_with_the_data_is_let_go() -> None:
+    async def scenario() -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        waiter.set_result(None)
+        _expire(waiter)
+        assert waiter.result() is None
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0])
+def test_no_time_is_too_little(face: Face, timeout: float) -> None:
+    with Server(answering(OK)) as server, pytest.raises(DeadlineExceeded):
+        face.send(asking(local(server), timeout=timeout))
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\none",
+    ],
+)
+def test_a_server_that_stops_uses_up_the_time_of_the_call(face: Face, start: bytes) -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(start)
+        peer.wait_until_closed()
+
+    with Server(handle) as server:
+        with pytest.raises(DeadlineExceeded) as caught:
+            face.send(asking(local(server), timeout=0.05))
+        face.turn()
+        assert server.closed.wait(PATIENCE)
+        assert caught.value.endpoint == str(local(server))
+
+
+def test_a_server_that_drips_does_not_stretch_the_time(face: Face) -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nX: ")
+        while not peer.server.closed.wait(0.005):
+            peer.send(b"a")
+
+    with Server(handle) as server:
+        start = time.monotonic()
+        with pytest.raises(DeadlineExceeded):
+            face.send(asking(local(server), timeout=0.1))
+        server.closed.set()
+        assert time.monotonic() - start < PATIENCE / 2
+
+
+def test_a_stream_is_held_to_the_time_of_its_call(face: Face) -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\none")
+        peer.wait_until_closed()
+
+    with Server(handle) as server:
+        reply = face.send(asking(local(server), stream=True, timeout=0.1))
+        assert face.read(reply) == b"one"
+        with pytest.raises(DeadlineExceeded) as caught:
+            face.read(reply)
+        assert caught.value.endpoint == str(local(server))
+
+
+@pytest.fixture
+def slices(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a blocking wait has been cut into some slices, which are short here."""
+    several = threading.Event()
+    left = [5]
+
+    def counting(
+        deadline: float | None, clock: Callable[[], float], most: float | None = None
+    ) -> float | None:
+        left[0] -= 1
+        if left[0] == 0:
+            several.set()
+        return remaining(deadline, clock, most and 0.001)
+
+    monkeypatch.setattr("onym.net._blocking.remaining", counting)
+    return several
+
+
+@pytest.mark.parametrize("timeout", [None, PATIENCE])
+def test_a_wait_for_an_answer_outlasts_its_slices(slices: threading.Event, timeout: float | None) -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        assert slices.wait(PATIENCE)
+        peer.send(OK)
+
+    with Server(handle) as server, Transport(Policy.local()) as transport:
+        assert transport.send(asking(local(server), timeout=timeout)).status == 200
+
+
+def test_a_wait_for_a_server_that_does_not_read_outlasts_its_slices(slices: threading.Event) -> None:
+    def handle(peer: Peer) -> None:
+        assert slices.wait(PATIENCE)
+        peer.request()
+        peer.send(OK)
+
+    with Server(handle) as server, Transport(Policy.local()) as transport:
+        assert transport.send(asking(local(server), body=b"x" * 8_000_000)).status == 200
+
+
+def test_nothing_listens(face: Face) -> None:
+    with free_port() as port, pytest.raises(ConnectionFailed) as caught:
+        face.send(asking(Origin("http", "127.0.0.1", port)))
+    assert caught.value.code == "net.connection.refused"
+    assert caught.value.hint == "is the model server running?"
+    assert caught.value.retryable
+
+
+def test_a_connection_that_is_reset_is_a_failed_one(face: Face) -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.reset()
+
+    with Server(handle) as server, pytest.raises(ConnectionFailed) as caught:
+        face.send(asking(local(server)))
+    assert caught.value.code == "net.connection.broken"
+
+
+def test_a_connection_that_is_reset_in_the_body_is_a_failed_one(face: Face) -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\none")
+        peer.reset()
+
+    with Server(handle) as server, pytest.raises(ConnectionFailed):
+        face.send(asking(local(server)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"", ConnectionFailed),
+        (b"\x00\x01\x02\x03", ProtocolError),
+        (b"SSH-2.0-OpenSSH\r\n", ProtocolError),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nshort", ConnectionFailed),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\nzz\r\n", ProtocolError),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 3000, ResponseTooLarge),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 9 + b"\r\n", ResponseTooLarge),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", ResponseTooLarge),
+    ],
+)
+def test_an_answer_that_is_none_closes_the_connection(
+    make_face: MakeFace, answer: bytes, error: type[Exception]
+) -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(answer)
+        if error is not ConnectionFailed:
+            peer.wait_until_closed()
+
+    face = make_face(limits=SMALL)
+    with Server(handle) as server:
+        with pytest.raises(error) as caught:
+            face.send(asking(local(server)))
+        assert error is ConnectionFailed or server.closed.wait(PATIENCE)
+        assert getattr(caught.value, "endpoint", None) == str(local(server))
+
+
+@cache
+def bomb(size: int) -> bytes:
+    deflater = zlib.compressobj(9, wbits=31)
+    return b"".join(deflater.compress(b"\0" * 1_000_000) for _ in range(size)) + deflater.flush()
+
+
+@pytest.mark.requirement("onym-net-e")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_small_body_that_would_become_a_huge_one_is_stopped(make_face: MakeFace, stream: bool) -> None:
+    packed = bomb(200)
+    assert len(packed) < 300_000
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    face = make_face(limits=NetLimits(body=1_000_000))
+    with Server(once(head + packed)) as server, pytest.raises(ResponseTooLarge):
+        face.read_all(face.send(asking(local(server), stream=stream)))
+
+
+@pytest.mark.requirement("onym-net-e")
+def test_an_error_with_an_endless_body_is_told_by_its_status(make_face: MakeFace) -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 500 Oops\r\n\r\n")
+        while True:
+            peer.send(b"x" * 1000)
+
+    with Server(handle) as server:
+        reply = make_face(limits=SMALL).send(asking(local(server)))
+    assert (reply.status, len(reply.body)) == (500, SMALL.error_body)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed_and_the_key_goes_nowhere(face: Face, status: int) -> None:
+    with Server(answering(OK)) as elsewhere:
+        location = f"http://127.0.0.1:{elsewhere.port}/v1/chat"
+        answer = f"HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode()
+        with Server(answering(answer)) as server, pytest.raises(RedirectRefused) as caught:
+            face.send(asking(local(server), headers=(("Authorization", Secret("sk-1")),)))
+        assert elsewhere.connections == 0
+        assert str(elsewhere.port) not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_transport_that_was_closed_sends_no_more(face: Face) -> None:
+    with Server(answering(OK)) as server:
+        face.send(asking(local(server)))
+        face.close()
+        again = Face(face.kind, Policy.local())
+        again.close()
+        again._runner = asyncio.Runner()
+        with pytest.raises(UsageError):
+            again.send(asking(local(server)))
+        with pytest.raises(UsageError):
+            again.probe(local(server))
+        again._runner.close()
+    face._runner = asyncio.Runner()
+
+
+def test_an_async_transport_starts_anew_in_another_loop() -> None:
+    transport = AsyncTransport(Policy.local())
+
+    async def scenario(send: Send) -> int:
+        reply = await transport.send(send)
+        await transport.close()
+        transport._closed = False
+        return reply.status
+
+    with Server(answering(OK)) as server:
+        assert [asyncio.run(scenario(asking(local(server)))) for _ in range(2)] == [200, 200]
+        assert server.connections == 2
+        asyncio.run(transport.close())
+
+
+def test_threads_may_share_a_transport() -> None:
+    statuses: list[int] = []
+
+    def work(transport: Transport, server: Server) -> None:
+        statuses.extend(transport.send(asking(local(server))).status for _ in range(20))
+
+    with Server(answering(OK)) as server, Transport(Policy.local()) as transport:
+        threads = [threading.Thread(target=work, args=(transport, server)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert statuses == [200] * 80
+        assert server.connections <= 4
+
+
+def test_many_requests_at_once_each_get_their_own_answer() -> None:
+    def handle(peer: Peer) -> None:
+        while (request := peer.request()) is not None:
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(request[2]) + request[2])
+
+    async def scenario(server: Server) -> list[bytes]:
+        async with AsyncTransport(Policy.local()) as transport:
+            sends = [asking(local(server), body=str(number).encode()) for number in range(40)]
+            replies = await asyncio.gather(*[transport.send(send) for send in sends])
+            return [reply.body for reply in replies]
+
+    with Server(handle) as server:
+        assert asyncio.run(scenario(server)) == [str(number).encode() for number in range(40)]
+
+
+@pytest.mark.requirement("llm-5.1-a", "llm-10.2-c")
+@pytest.mark.parametrize("policy", [Policy.trusted(), Policy.untrusted()])
+def test_nothing_is_connected_to_what_the_policy_refuses(make_face: MakeFace, policy: Policy) -> None:
+    with Server(answering(OK)) as server:
+        with pytest.raises(PolicyError) as caught:
+            make_face(policy).send(asking(local(server, "localhost")))
+        assert (caught.value.reason, server.connections) == ("loopback", 0)
+        assert caught.value.endpoint == f"http://localhost:{server.port}"
+
+
+def test_a_host_that_has_no_spelling_is_not_printed(face: Face) -> None:
+    with pytest.raises(PolicyError) as caught:
+        face.send(asking(Origin("https", "a%00hidden", 443)))
+    assert caught.value.endpoint is None
+    assert "hidden" not in repr(caught.value)
