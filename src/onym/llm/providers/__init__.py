@@ -1,1 +1,213 @@
-"""Placeholder, written by the room's owner."""
+"""Who serves a model: rows of facts, found by host or by alias.
+
+Rows come in three steps, the first that knows a host answers: the built-in table and what
+`register()` added to it, entry points of the group `onym.providers` (loaded when a name is unknown
+so far), and at last the generic row `openai-compatible`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import TYPE_CHECKING
+
+from onym.errors import ConfigError, UsageError
+from onym.llm.providers import _plugins
+from onym.llm.providers._row import CAPABILITIES, Capability, Provider, Range
+from onym.llm.providers._table import BUILTIN
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["CAPABILITIES", "Capability", "Provider", "ProviderTable", "Range", "is_loopback"]
+
+_OLLAMA_PORT = 11434
+#: the rows that `find` falls back on, whatever a table was made of
+_GENERIC = {row.name: row for row in BUILTIN if row.name in ("ollama", "openai-compatible") or not row.host}
+
+
+class ProviderTable:
+    """An immutable table of rows. `register()` returns a new one; no table is global.
+
+    `plugins` tells where entry points come from; tests and embedders pass their own.
+    """
+
+    __slots__ = ("_aliases", "_hosts", "_load", "_patterned", "_plugged", "_rows")
+
+    def __init__(
+        self,
+        rows: Iterable[Provider] = (),
+        *,
+        plugins: Callable[[], Iterable[EntryPoint]] = _plugins.installed,
+    ) -> None:
+        self._rows: dict[str, Provider] = {}
+        self._aliases: dict[str, Provider] = {}
+        self._hosts: dict[str, tuple[Provider, ...]] = {}
+        self._patterned: list[Provider] = []
+        self._load = plugins
+        self._plugged: ProviderTable | None = None
+        for row in rows:
+            self._add(row)
+
+    @staticmethod
+    def builtin() -> ProviderTable:
+        """The built-in rows, and behind them the installed entry points. One shared value."""
+        return _builtin()
+
+    def find(self, host: str, port: int | None = None) -> Provider:
+        """The row for a host. Never None: an unknown host gets a generic row.
+
+        `port` is the port written in the URI. A named host at another port than its row's own is
+        another service, and gets the generic row: no key and no rule of that provider goes there.
+        """
+        host = host.lower()
+        row = self._known(host, port)
+        if row is not None:
+            return row
+        if is_loopback(host):
+            return _GENERIC["ollama" if port in (None, _OLLAMA_PORT) else "openai-compatible-local"]
+        return self._with_plugins()._known(host, port) or _GENERIC["openai-compatible"]
+
+    def alias(self, word: str) -> Provider | None:
+        """The row that one word stands for (`openai`), None where it is no alias."""
+        word = word.lower()
+        row = self._aliases.get(word)
+        # a name with a dot, or the host of a row, is never an alias: no look at the plugins
+        if row is not None or "." in word or word in self._hosts:
+            return row
+        return self._with_plugins()._aliases.get(word)
+
+    def aliases(self) -> Mapping[str, str]:
+        """Each alias and the host that it stands for, for `LLMURI.normalize`."""
+        return _Aliases(self)
+
+    def get(self, name: str) -> Provider:
+        """The row of that name. Raises UsageError with near misses where there is none."""
+        row = self._rows.get(name) or self._with_plugins()._rows.get(name)
+        if row is None:
+            hint = near(name, self.names())
+            raise UsageError("no provider row has that name", code="provider.unknown", hint=hint)
+        return row
+
+    def own(self, name: str) -> Provider | None:
+        """The row of that name, entry points left aside; None where there is none."""
+        return self._rows.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all rows, those of entry points included."""
+        return tuple(row.name for row in self)
+
+    def register(self, row: Provider, *, replace: bool = False) -> ProviderTable:
+        """A new table with this row too.
+
+        Raises UsageError where its name, an alias or a host belongs to another row; `replace` allows
+        it to take the place of the row of the same name.
+        """
+        rows = [each for each in self._rows.values() if not (replace and each.name == row.name)]
+        return ProviderTable([*rows, row], plugins=self._load)
+
+    def __iter__(self) -> Iterator[Provider]:
+        return iter(tuple(self._with_plugins()._rows.values()))
+
+    def __len__(self) -> int:
+        return len(self._with_plugins()._rows)
+
+    def _known(self, host: str, port: int | None) -> Provider | None:
+        named = self._hosts.get(host)
+        rows = self._patterned if named is None else named
+        return next((row for row in rows if row.serves(host, port)), None)
+
+    def _add(self, row: Provider) -> None:
+        if row.name in self._rows:
+            raise _taken(row, row.name, self._rows[row.name])
+        for host in row.hosts:
+            for other in self._hosts.get(host, ()):
+                if other.default_port == row.default_port:
+                    raise _taken(row, host, other)
+        for word in self._words(row):
+            if word in self._aliases:
+                raise _taken(row, word, self._aliases[word])
+            self._aliases[word] = row
+        self._rows[row.name] = row
+        for host in row.hosts:
+            self._hosts[host] = (*self._hosts.get(host, ()), row)
+        if row.host_suffixes:
+            self._patterned.append(row)
+
+    def _words(self, row: Provider) -> tuple[str, ...]:
+        if not row.hosts:
+            return ()
+        if row.hosts[0] not in self._hosts:
+            return (row.name, *row.aliases)
+        # an alias stands for a host without a port, and there the first row answers
+        if row.aliases:
+            raise _taken(row, row.hosts[0], self._hosts[row.hosts[0]][0])
+        return ()
+
+    def _with_plugins(self) -> ProviderTable:
+        if self._plugged is None:
+            points = tuple(self._load())
+            self._plugged = self if not points else self._plug(points)
+        return self._plugged
+
+    def _plug(self, points: tuple[EntryPoint, ...]) -> ProviderTable:
+        table = ProviderTable(self._rows.values(), plugins=tuple)
+        for origin, row in _plugins.rows(points):
+            try:
+                table._add(row)
+            except UsageError as error:
+                raise ConfigError(f"{origin}: {error.message}", code="provider.bad-plugin") from error
+        return table
+
+
+class _Aliases(Mapping[str, str]):
+    """Alias to host. Asking for one word does not load entry points unless the word is unknown."""
+
+    def __init__(self, table: ProviderTable) -> None:
+        self._table = table
+
+    def __getitem__(self, word: str) -> str:
+        row = self._table.alias(word)
+        if row is None:
+            raise KeyError(word)
+        return row.hosts[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._table._with_plugins()._aliases))
+
+    def __len__(self) -> int:
+        return len(self._table._with_plugins()._aliases)
+
+
+@cache
+def _builtin() -> ProviderTable:
+    return ProviderTable(BUILTIN)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host names this machine: localhost and what is below it, 127.0.0.0/8, ::1."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return IPv4Address(host).packed[0] == 127
+    except AddressValueError:
+        pass
+    try:
+        return int(IPv6Address(host)) == 1
+    except AddressValueError:
+        return False
+
+
+def near(word: str, known: Iterable[str]) -> str | None:
+    """ "did you mean …?" for the closest of the known words, None where none is close."""
+    from difflib import get_close_matches  # an error alone needs it
+
+    close = get_close_matches(word, list(known), n=2)
+    return f"did you mean {' or '.join(close)}?" if close else None
+
+
+def _taken(row: Provider, what: str, owner: Provider) -> UsageError:
+    return UsageError(
+        f"provider row {row.name}: {what} already belongs to {owner.name}", code="provider.taken"
+    )

@@ -1,0 +1,328 @@
+"""The configuration file: named endpoints, profiles, the policy, and provider rows of one's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from math import inf
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal, NoReturn
+
+from onym.errors import ConfigError, SecretError, URIError, UsageError
+from onym.llm.providers import Provider, ProviderTable
+from onym.net.policy import Policy
+from onym.uri.llm import LLMURI, check
+from onym.uri.redact import redact
+
+__all__ = ["VARIABLE", "Config", "Finding", "default_path"]
+
+#: names the configuration file
+VARIABLE: Final = "ONYM_CONFIG"
+
+_LONGEST_FILE: Final = 1024 * 1024
+_TABLES: Final = ("endpoints", "policy", "profiles", "providers")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ROW: Final = tuple(each.name for each in fields(Provider) if each.name != "name")
+
+
+def default_path(environ: Mapping[str, str] | None = None) -> Path:
+    """Where the configuration is read from: `ONYM_CONFIG`, else the user's configuration folder."""
+    environ = os.environ if environ is None else environ
+    named = environ.get(VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    from platformdirs import user_config_path
+
+    return user_config_path("onym", appauthor=False) / "config.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What `Config.check` says of one entry: `where` is its name in the file ("endpoints.fast")."""
+
+    severity: Literal["error", "warning", "note"]
+    where: str
+    message: str
+
+
+class _Endpoints(Mapping[str, str]):
+    """Names and URIs; printed, the URIs show no key."""
+
+    __slots__ = ("_texts",)
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = dict(texts)
+
+    def __getitem__(self, name: str) -> str:
+        return self._texts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __repr__(self) -> str:
+        return repr({name: redact(text) for name, text in self._texts.items()})
+
+    def __deepcopy__(self, memo: object) -> _Endpoints:
+        return self  # it does not change, and dataclasses.asdict copies
+
+    def __reduce__(self) -> NoReturn:
+        raise SecretError("endpoints may hold keys, and are not pickled", code="secret.pickled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What the configuration file says. Immutable; printed, it shows no key.
+
+    `endpoints` maps names to `llm://` URIs, `profiles` fragments to parameters, `policy` is None where the
+    file says nothing of it, `providers` are the built-in rows and the file's own, `path` is the file, None
+    where there is none.
+    """
+
+    endpoints: Mapping[str, str] = field(default_factory=dict, repr=False)
+    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    policy: Policy | None = None
+    providers: ProviderTable = field(default_factory=ProviderTable.builtin, repr=False)
+    path: Path | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "endpoints", _Endpoints(self.endpoints))
+
+    @classmethod
+    def empty(cls) -> Config:
+        """A configuration that says nothing."""
+        return cls()
+
+    @classmethod
+    def load(cls, path: str | Path | None = None, *, environ: Mapping[str, str] | None = None) -> Config:
+        """Read the file at `path`, or the user's own, which may be absent.
+
+        Raises ConfigError, with the file and where known the line and key, for a file that cannot be read,
+        is no TOML, or says something that Onym does not know.
+        """
+        chosen = default_path(environ) if path is None else Path(path)
+        try:
+            return cls._read(chosen, wanted=path is not None)
+        except ConfigError as error:
+            # no frame that holds the file's texts, and no cause that quotes them, stays with the error
+            error.__context__ = None
+            raise error.with_traceback(None) from None
+
+    @classmethod
+    def _read(cls, chosen: Path, *, wanted: bool) -> Config:
+        try:
+            with chosen.open("rb") as file:
+                octets = file.read(_LONGEST_FILE + 1)
+                modified = os.fstat(file.fileno()).st_mtime
+        except FileNotFoundError:
+            if not wanted:
+                return cls.empty()
+            raise ConfigError(f"{chosen}: there is no such file", code="config.missing") from None
+        except OSError as error:
+            raise ConfigError(
+                f"{chosen}: cannot be read ({type(error).__name__})", code="config.unreadable"
+            ) from None
+        return _Reader(chosen, octets, datetime.fromtimestamp(modified, UTC)).config()
+
+    def check(self) -> tuple[Finding, ...]:
+        """What is wrong, or worth a word, in what the file says. Never raises, shows no key."""
+        return (*self._endpoint_findings(), *self._profile_findings(), *self._file_findings())
+
+    def _endpoint_findings(self) -> Iterator[Finding]:
+        for name, text in self.endpoints.items():
+            where = f"endpoints.{name}"
+            report = check(text)
+            for each in report.diagnostics:
+                rule = f" [{each.clause}]" if each.clause else ""
+                yield Finding(each.severity, where, f"{each.message}{rule}")
+            uri = report.uri
+            if uri is None:
+                continue
+            if uri.key is not None:
+                hint = "the key stands in the file; ?auth=env:NAME or ?auth=keyring:SERVICE/USER keeps it out"
+                yield Finding("warning", where, hint)
+            if uri.fragment is not None and uri.fragment not in self.profiles:
+                yield Finding("note", where, "its fragment names no profile of this file")
+
+    def _profile_findings(self) -> Iterator[Finding]:
+        # late: what a profile may hold is the business of a call
+        from onym.llm._overrides import profile_layer
+        from onym.uri._names import WELL_KNOWN
+
+        for name, values in self.profiles.items():
+            known = {key: value for key, value in values.items() if key in WELL_KNOWN}
+            try:
+                profile_layer(name, values)
+                # a profile's values obey the rules of a URI's
+                LLMURI.build(host="localhost", model="any", params=known)
+            except (ConfigError, UsageError, URIError) as error:
+                yield Finding("error", f"profiles.{name}", error.message)
+
+    def _file_findings(self) -> Iterator[Finding]:
+        if self.path is None or os.name == "nt":
+            return
+        try:
+            mode = self.path.stat().st_mode
+        except OSError:
+            return  # it was there when it was read
+        keyed = any(redact(text) != text for text in self.endpoints.values())
+        if keyed and mode & (stat.S_IRGRP | stat.S_IROTH):
+            yield Finding("warning", str(self.path), "holds a key and others may read it: chmod 600")
+
+
+class _Reader:
+    """One file, being read; every refusal names the file, and the line where it is known."""
+
+    def __init__(self, path: Path, octets: bytes, modified: datetime) -> None:
+        self._path = path
+        self._modified = modified
+        if len(octets) > _LONGEST_FILE:
+            raise self._error("is longer than 1 MiB", code="config.too-long")
+        try:
+            self._text = octets.decode("utf-8")
+            self._data = tomllib.loads(self._text)
+        except UnicodeDecodeError as error:
+            raise self._error(f"is not UTF-8 at octet {error.start}", code="config.not-toml") from None
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            # the parser's own message may quote what stands there
+            place = re.search(r"at line (\d+), column (\d+)", str(error))
+            where = f" at line {place[1]}, column {place[2]}" if place else ""
+            raise self._error(f"is not TOML{where}", code="config.not-toml") from None
+
+    def config(self) -> Config:
+        """The configuration, every part checked."""
+        self._only(self._data, _TABLES, "")
+        return Config(
+            endpoints=MappingProxyType(dict(self._endpoints())),
+            profiles=MappingProxyType(dict(self._profiles())),
+            policy=self._policy(),
+            providers=self._providers(),
+            path=self._path,
+        )
+
+    def _endpoints(self) -> Iterator[tuple[str, str]]:
+        for name, text in self._table("endpoints").items():
+            if _NAME.fullmatch(name) is None:
+                raise self._error(
+                    "an endpoint's name is letters, digits, '.', '_' and '-'", "endpoints", name
+                )
+            if not isinstance(text, str):
+                raise self._error("an endpoint is an llm:// URI in quotes", "endpoints", name)
+            yield name, text
+
+    def _profiles(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for name, values in self._table("profiles").items():
+            if not isinstance(values, dict):
+                raise self._error("a profile is a table of parameters", "profiles", name)
+            yield name, MappingProxyType(values)
+
+    def _policy(self) -> Policy | None:
+        values = self._table("policy")
+        known = [*(each.name for each in fields(Policy) if not each.name.startswith("_")), "preset"]
+        known.remove("name")
+        self._only(values, known, "policy")
+        if not values:
+            return None
+        try:
+            return Policy.from_dict(values)
+        except UsageError as error:
+            raise self._error(error.message, "policy", hint=error.hint) from None
+
+    def _providers(self) -> ProviderTable:
+        table = ProviderTable.builtin()
+        for name, values in self._table("providers").items():
+            if not isinstance(values, dict):
+                raise self._error("a provider is a table", "providers", name)
+            self._only(values, _ROW, f"providers.{name}")
+            try:
+                table = table.register(self._row(table.own(name), name, values), replace=True)
+            except (UsageError, TypeError, ValueError, AttributeError) as error:
+                message = error.message if isinstance(error, UsageError) else "has a value of the wrong type"
+                raise self._error(message, "providers", name) from None
+        return table
+
+    def _row(self, known: Provider | None, name: str, values: Mapping[str, Any]) -> Provider:
+        """A row of one's own, or a built-in one with some facts changed."""
+        given = {key: _fact(value) for key, value in values.items()}
+        source = f"the configuration file {self._path}"
+        if known is not None:
+            return replace(known, **{"source": f"{known.source}; {source}", **given})
+        given.setdefault("title", name)
+        given.setdefault("needs_key", bool(given.get("key_variables")))
+        given.setdefault("docs", "")
+        given.setdefault("source", source)
+        given.setdefault("checked", self._modified.date().isoformat())
+        return Provider(name=name, **given)
+
+    def _table(self, name: str) -> Mapping[str, Any]:
+        found = self._data.get(name, {})
+        if not isinstance(found, dict):
+            raise self._error(f"{name} is a table: write [{name}]", "", name)
+        return found
+
+    def _only(self, values: Mapping[str, Any], known: Iterator[str] | Any, table: str) -> None:
+        for name in values:
+            if name not in known:
+                close = get_close_matches(name, list(known), n=1)
+                raise self._error(
+                    f"says something that Onym does not know: {_shown(name)}",
+                    table,
+                    name,
+                    hint=f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}",
+                )
+
+    def _error(
+        self,
+        message: str,
+        table: str = "",
+        key: str = "",
+        *,
+        code: str | None = None,
+        hint: str | None = None,
+    ) -> ConfigError:
+        where = str(self._path)
+        line = self._line(table, key) if key or table else None
+        if line is not None:
+            where += f":{line}"
+        named = ".".join(_shown(part) for part in (table, key) if part)
+        return ConfigError(f"{where}: {named + ': ' if named else ''}{message}", code=code, hint=hint)
+
+    def _line(self, table: str, key: str) -> int | None:
+        """The line of a key, or of its table, found as text: the parser keeps no places."""
+        spelled = re.escape(f"{table}.{key}".strip("."))
+        patterns = (
+            rf"\s*\[\s*{spelled}\s*[\].]",
+            rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]" if key else "(?!)",
+        )
+        inside = not table or not key
+        for number, line in enumerate(self._text.splitlines(), 1):
+            if re.match(patterns[0], line) or (inside and re.match(patterns[1], line)):
+                return number
+            if line.lstrip().startswith("["):
+                inside = re.match(rf"\s*\[\s*{re.escape(table)}\s*\]", line) is not None if table else False
+        return None
+
+
+def _shown(name: str) -> str:
+    """A name from the file, where it is one: what stands in a key's place may be a key."""
+    return redact(name) if len(name) <= 64 and re.fullmatch(r"[\w.-]+", name, re.ASCII) else "(a name)"
+
+
+def _fact(value: Any) -> Any:
+    """TOML's arrays as the tuples that rows hold. TOML has no null: `false` for a name that a provider has
+    not, `inf` for an open end of a range.
+    """
+    if isinstance(value, list):
+        return tuple(None if each in (inf, -inf) else _fact(each) for each in value)
+    if isinstance(value, dict):
+        return {key: None if each is False else _fact(each) for key, each in value.items()}
+    return value

@@ -1,0 +1,244 @@
+"""Which key goes with a URI, and which never does.
+
+Order: userinfo, the `auth=` reference, the provider's conventional variable. A conventional variable is
+bound to that provider's exact hosts: no other host, port, alias override or IP address ever sees it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from onym.errors import CredentialError, PolicyError, URIError
+from onym.uri.generic import URI
+from onym.uri.redact import redact
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from onym.llm.providers import Provider
+    from onym.net.policy import Policy
+    from onym.uri.llm import LLMURI
+
+__all__ = ["GROUP", "Credential", "resolve"]
+
+#: distributions add kinds of reference here: a callable from the text after `kind:` to the key
+GROUP: Final = "onym.credentials"
+
+_LONGEST_FILE: Final = 64 * 1024
+_PROCESS_KEY: Final = os.urandom(32)
+_CARRIED: Final = re.compile(r"[!-~]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """A key, and where it came from: "userinfo", "env:NAME", "file:PATH", "keyring:SERVICE/USER"…"""
+
+    secret: Secret
+    source: str
+
+    @property
+    def digest(self) -> str:
+        """A name for this key that tells nothing about it and means nothing in another process."""
+        octets = self.secret.reveal().encode()
+        return hashlib.blake2b(octets, key=_PROCESS_KEY, digest_size=16).hexdigest()
+
+
+def resolve(
+    uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str] | None = None
+) -> Credential | None:
+    """The credential for this URI, None where there is none and none is needed.
+
+    `environ` defaults to `os.environ`. Raises CredentialError for a key that is missing, unreadable or
+    of a form that no header can carry, PolicyError for an `auth=` that the policy does not honour.
+    """
+    try:
+        found = _find(uri, provider, policy, os.environ if environ is None else environ)
+    except (CredentialError, PolicyError) as error:
+        # no frame, and no cause that quotes what was read, stays with the error
+        error.__context__ = None
+        raise error.with_traceback(None) from None
+    if found is not None and _CARRIED.fullmatch(found.secret.reveal()) is None:
+        raise CredentialError(
+            f"the key from {redact(found.source)} holds a character that no header can carry",
+            code="credential.bad-key",
+            hint="keys are printable ASCII without blanks; look for a stray quote or line end",
+        )
+    return found
+
+
+def _find(uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str]) -> Credential | None:
+    if uri.key is not None:
+        return Credential(secret=uri.key, source="userinfo")
+    if uri.auth is not None:
+        return _referenced(uri, policy, environ)
+    return _conventional(uri, provider, policy, environ)
+
+
+def _referenced(uri: LLMURI, policy: Policy, environ: Mapping[str, str]) -> Credential:
+    if not policy.environment_credentials:
+        raise PolicyError(
+            "the policy does not let this URI point at a credential",
+            reason="auth",
+            endpoint=uri.without_params("auth").render(),
+            hint="auth= is honoured in trusted URIs alone",
+        )
+    reference = uri.auth or ""
+    kind, _, rest = reference.partition(":")
+    read = _KINDS.get(kind)
+    text = _from_plugin(kind, rest) if read is None else read(rest, environ)
+    if not text:
+        raise CredentialError(f"auth={redact(reference)} gives an empty key", code="credential.empty")
+    return Credential(secret=Secret(text), source=reference)
+
+
+def _from_variable(name: str, environ: Mapping[str, str]) -> str:
+    text = environ.get(name, "").strip()
+    if not text:
+        shown = redact(name)
+        raise CredentialError(
+            f"the variable {shown}, which auth= names, is not set", hint=f"export {shown}=… and try again"
+        )
+    return text
+
+
+def _from_file(name: str, environ: Mapping[str, str]) -> str:
+    """The one line of a file; a pipe or a device is not read, since it may never end."""
+    try:
+        # not to wait for somebody to open the other end of a pipe
+        number = os.open(Path(name).expanduser(), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(number, "rb") as file:  # noqa: PTH123 - a file that is open already
+            if not stat.S_ISREG(os.fstat(number).st_mode):
+                raise _unreadable("is no ordinary file", name)
+            octets = file.read(_LONGEST_FILE + 1)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _unreadable(f"cannot be read ({type(error).__name__})", name) from None
+    if len(octets) > _LONGEST_FILE:
+        raise _unreadable("is longer than 64 KiB: it holds no key", name)
+    try:
+        text = octets.decode("utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise _unreadable("is not UTF-8 text", name) from None
+    return text
+
+
+def _unreadable(why: str, name: str) -> CredentialError:
+    return CredentialError(
+        f"the file that auth= names {why}", code="credential.unreadable", hint=f"look at {redact(name)}"
+    )
+
+
+def _from_keyring(name: str, environ: Mapping[str, str]) -> str:
+    import keyring
+
+    service, _, user = name.partition("/")
+    try:
+        text = keyring.get_password(service, user)
+    except Exception as error:  # noqa: BLE001 - each backend has errors of its own
+        raise CredentialError(
+            f"the keyring does not answer ({type(error).__name__})",
+            code="credential.keyring",
+            hint="use auth=env:NAME or auth=file:PATH where no keyring runs",
+        ) from None
+    if text is None:
+        raise CredentialError(
+            f"the keyring has no key for {redact(name)}",
+            hint=f"keyring set {redact(service)} {redact(user)} puts one there",
+        )
+    return text
+
+
+_KINDS: Final[Mapping[str, Callable[[str, Mapping[str, str]], str]]] = {
+    "env": _from_variable,
+    "file": _from_file,
+    "keyring": _from_keyring,
+}
+
+
+def _from_plugin(kind: str, rest: str) -> str:
+    """A kind that a distribution brings, looked up only when it is asked for."""
+    points = {point.name: point for point in _plugins()}
+    if kind not in points and kind == "vault":
+        raise CredentialError(
+            "auth=vault: wants a distribution that reads vaults, and none is installed",
+            code="credential.needs-extra",
+            hint=f"one brings the entry point {kind} in the group {GROUP}; until then use auth=env:NAME",
+        )
+    if kind not in points:
+        known = ", ".join(sorted({*_KINDS, *points}))
+        raise CredentialError(
+            f"auth= names a kind of credential store that is not installed: {kind}",
+            code="credential.unknown-kind",
+            hint=f"known here: {known}; a distribution adds one by the entry-point group {GROUP}",
+        )
+    try:
+        value = points[kind].load()(rest)
+    except Exception as error:  # noqa: BLE001 - a plug-in may raise anything, its message may hold the key
+        raise CredentialError(
+            f"the credential store {kind} failed ({type(error).__name__})", code="credential.plugin"
+        ) from None
+    return value.reveal() if isinstance(value, Secret) else str(value)
+
+
+def _plugins() -> Iterable[EntryPoint]:
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
+
+
+def _conventional(
+    uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str]
+) -> Credential | None:
+    bound = _bound(uri, provider, environ)
+    if bound and policy.environment_credentials:
+        for name in provider.key_variables:
+            text = environ.get(name, "").strip()
+            if text:
+                return Credential(secret=Secret(text), source=f"env:{name}")
+    if not provider.needs_key:
+        return None
+    if not policy.environment_credentials:
+        raise CredentialError(
+            f"{provider.title} needs a key, and the policy takes none from this machine for this URI",
+            hint="pass key= in the program",
+        )
+    if bound and provider.key_variables:
+        names = " or ".join(provider.key_variables)
+        raise CredentialError(
+            f"no key for {uri.host}: {names} is not set",
+            hint=f"export {provider.key_variables[0]}=… or point at a key with ?auth=file:PATH",
+        )
+    raise CredentialError(
+        f"no key for {uri.host}: variables of {provider.title} are sent to its own hosts alone",
+        code="credential.not-bound",
+        hint="say which key is meant for this host: ?auth=env:NAME or --key-stdin",
+    )
+
+
+def _bound(uri: LLMURI, provider: Provider, environ: Mapping[str, str]) -> bool:
+    """Whether the provider's variables are meant for this URI's host and port."""
+    if provider.serves_exactly(uri.host, uri.port):
+        return True
+    words = (provider.name, *provider.aliases)
+    if uri.port is None and provider.hosts and uri.host in words:
+        return True  # the alias stands for the first of the hosts, at its own port
+    return any(_spelled_out(environ.get(name), uri, provider) for name in provider.endpoint_variables)
+
+
+def _spelled_out(endpoint: str | None, uri: LLMURI, provider: Provider) -> bool:
+    """Whether the person's own variable names this very host, as `AZURE_OPENAI_ENDPOINT` does."""
+    if not endpoint:
+        return False
+    try:
+        named = URI.parse(endpoint.strip(), rule="URI").normalize()
+    except URIError:
+        return False
+    port = int(named.port or 443)
+    return named.scheme == "https" and named.host == uri.host and port == (uri.port or 443)

@@ -1,0 +1,104 @@
+"""One provider, as data: who serves, where, with which key and which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from onym.llm.providers._checks import check_row, matches
+
+__all__ = ["CAPABILITIES", "Capability", "Provider", "Range"]
+
+#: yes and no are facts with a source; what is unknown is sent, and the server decides
+Capability: TypeAlias = Literal["yes", "no", "unknown"]
+#: both ends included; None = open
+Range: TypeAlias = tuple[float | None, float | None]
+
+CAPABILITIES = ("chat", "stream", "tools", "images", "embeddings", "models", "json", "json_schema")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A row of the provider table. It holds facts alone; behaviour belongs to a dialect.
+
+    `hosts` are exact names, the first the canonical one. `host_suffixes` are patterns:
+    `.openai.azure.com` is any name below that one, `*` stands for a label or a part of one
+    (`bedrock-runtime.*.amazonaws.com`). `default_port` is the port that a URI without one means.
+    A key variable is only ever bound to `hosts` at that port, and to a host that one of
+    `endpoint_variables` spells out; `needs_key` says that no call is worth a try without a key.
+
+    `params` maps well-known names to wire names where they differ from the dialect's own; None says
+    that the provider has no such parameter. `ranges` and `stop_max` are the provider's own limits.
+    `label_headers` are (prefix of the label, header); an empty prefix takes any label.
+    `docs` is the provider's reference, `source` says where the facts come from, `checked` when (ISO).
+
+    Raises UsageError for a row that cannot be right.
+    """
+
+    name: str
+    title: str
+    hosts: tuple[str, ...] = ()
+    host_suffixes: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    default_port: int = 443
+    base_path: str = "/v1"
+    dialect: str = "openai_chat"
+    key_variables: tuple[str, ...] = ()
+    endpoint_variables: tuple[str, ...] = ()
+    needs_key: bool = True
+    key_header: str = "Authorization"
+    key_prefix: str = "Bearer "
+    label_headers: tuple[tuple[str, str], ...] = ()
+    params: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    ranges: Mapping[str, Range] = field(default_factory=dict, hash=False)
+    stop_max: int | None = None
+    capabilities: Mapping[str, Capability] = field(default_factory=dict, hash=False)
+    docs: str
+    source: str
+    checked: str
+
+    def __post_init__(self) -> None:
+        check_row(self, CAPABILITIES)
+        known = {name: self.capabilities.get(name, "unknown") for name in CAPABILITIES}
+        for name, value in (("params", self.params), ("ranges", self.ranges), ("capabilities", known)):
+            object.__setattr__(self, name, MappingProxyType(dict(value)))
+
+    @property
+    def host(self) -> str | None:
+        """The canonical host, None for a row that is known by a pattern alone."""
+        return self.hosts[0] if self.hosts else None
+
+    @property
+    def formats(self) -> frozenset[str]:
+        """The values of `format`, beside `text`, that the provider is not known to refuse."""
+        return frozenset(name for name in ("json", "json_schema") if self.capabilities[name] != "no")
+
+    def label_header(self, label: str) -> str | None:
+        """The header that carries this app label (draft 4.2.1), None where the provider has none."""
+        for prefix, header in self.label_headers:
+            if label.startswith(prefix):
+                return header
+        return None
+
+    def serves_exactly(self, host: str, port: int | None = None) -> bool:
+        """Whether `host` is one of `hosts`, at the row's own port: where its key variables may go."""
+        return (port is None or port == self.default_port) and host.lower() in self.hosts
+
+    def serves(self, host: str, port: int | None = None) -> bool:
+        """Whether this row is about `host`. A port other than the row's own is another service."""
+        if port is not None and port != self.default_port:
+            return False
+        host = host.lower()
+        return host in self.hosts or any(matches(host, pattern) for pattern in self.host_suffixes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row as plain data, every field by its name, mappings as dicts, tuples as lists."""
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value

@@ -1,0 +1,112 @@
+"""What model families can take: rules with a source, for the models they are about and no others."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+
+import pytest
+
+from onym.llm.profiles import BUILTIN, DEFAULT, Profile, find
+
+SAMPLING = {
+    "temp",
+    "top_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "logprobs",
+    "top_logprobs",
+}
+
+
+@pytest.mark.parametrize("profile", [*BUILTIN, DEFAULT], ids=lambda profile: profile.family)
+def test_every_profile_says_where_its_rules_come_from(profile: Profile) -> None:
+    assert profile.source
+    assert date.fromisoformat(profile.checked) == date(2026, 11, 21)
+    assert json.loads(json.dumps(profile.as_dict()))["family"] == profile.family
+
+
+def test_families_have_names_of_their_own() -> None:
+    families = [profile.family for profile in BUILTIN]
+    assert len(set(families)) == len(families)
+
+
+@pytest.mark.parametrize(
+    ("model", "refused"),
+    [
+        ("gpt-5", SAMPLING | {"stop"}),
+        ("GPT-5", SAMPLING | {"stop"}),
+        ("gpt-5-mini-2025-08-07", SAMPLING | {"stop"}),
+        ("gpt-5-pro", SAMPLING | {"stop"}),
+        ("gpt-5-chat-latest", set()),
+        ("gpt-5.1", set()),
+        ("gpt-5.4-mini", set()),
+        ("gpt-5.1-chat-latest", SAMPLING),
+        ("gpt-5.2-pro", SAMPLING),
+        ("gpt-5.5", SAMPLING),
+        ("gpt-6", SAMPLING),
+        ("gpt-6-astra", SAMPLING),
+        ("gpt-6.1-sol", SAMPLING),
+        ("o1", SAMPLING),
+        ("o1-pro", SAMPLING),
+        ("o3", SAMPLING | {"stop"}),
+        ("o3-pro", SAMPLING | {"stop"}),
+        ("o3-mini", SAMPLING),
+        ("o4-mini", SAMPLING | {"stop"}),
+        ("ft:o4-mini-2025-04-16:me::id", SAMPLING | {"stop"}),
+        ("gpt-4.1", set()),
+        ("gpt-4o", set()),
+        ("gpt-50", set()),
+        ("unheard-of", set()),
+    ],
+)
+def test_openai_models_refuse_what_the_rules_say_and_nothing_else(model: str, refused: set[str]) -> None:
+    assert set(find("openai", model).refusals({})) == refused
+
+
+def test_switching_reasoning_off_or_on_changes_what_is_refused() -> None:
+    assert set(find("openai", "gpt-5.5").refusals({"reasoning_effort": "none"})) == set()
+    assert set(find("openai", "gpt-5").refusals({"reasoning_effort": "none"})) == {"stop"}
+    assert set(find("openai", "gpt-5.1").refusals({"reasoning_effort": "high"})) == SAMPLING
+    assert set(find("openai", "gpt-5.1").refusals({"reasoning_effort": "none"})) == set()
+    assert set(find("openai", "gpt-6-astra").refusals({"reasoning_effort": "none"})) == SAMPLING
+    assert find("openai", "gpt-4o").reasons({"reasoning_effort": "high"}) is False
+
+
+def test_the_rules_of_a_model_do_not_follow_its_name_to_another_provider() -> None:
+    for provider in ("azure-openai", "openrouter", "openai-compatible"):
+        assert find(provider, "gpt-5") is DEFAULT
+
+
+def test_thinking_deepseek_takes_sampling_parameters_without_effect() -> None:
+    profile = find("deepseek", "deepseek-v4-chat")
+    assert set(profile.ignores) == {"temp", "top_p", "presence_penalty", "frequency_penalty"}
+    assert set(profile.refusals({})) == {"logprobs", "top_logprobs"}
+    assert set(profile.refusals({"thinking": {"type": "disabled"}})) == set()
+    assert find("deepseek", "deepseek-chat") is DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("model", "refused"),
+    [
+        ("grok-4", {"stop", "presence_penalty", "frequency_penalty"}),
+        ("grok-4-1-fast-reasoning", {"stop", "presence_penalty", "frequency_penalty"}),
+        ("grok-4-1-fast-non-reasoning", set()),
+        ("grok-3", set()),
+    ],
+)
+def test_reasoning_grok_refuses_stop_and_penalties(model: str, refused: set[str]) -> None:
+    assert set(find("xai", model).refusals({})) == refused
+
+
+def test_a_gateway_that_drops_parameters_is_told_apart_from_one_that_refuses() -> None:
+    profile = find("openrouter", "anthropic/claude-opus-4.7")
+    assert set(profile.ignores) == {"temp", "top_p", "top_k"}
+    assert not profile.refusals({})
+    assert find("openrouter", "anthropic/claude-sonnet-4.5") is DEFAULT
+
+
+def test_what_is_unknown_is_left_to_the_server() -> None:
+    assert DEFAULT.refusals({"reasoning_effort": "high"}) == {}
+    assert DEFAULT.fits("anything", "at all")
