@@ -1,0 +1,111 @@
+"""The child process of `embedded`: loads one GGUF file and serves it on loopback until its parent goes.
+
+Run by `onym.llm.embedded` as `python -m onym.llm._embedded_server`. One line of JSON on standard
+input says what to serve and with which key, so the key is in no argument list and no environment;
+one line on standard output answers with the address, or with what went wrong. The end of standard
+input is the order to leave.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+from typing import Any, TextIO
+
+__all__ = ["main"]
+
+_PR_SET_PDEATHSIG = 1
+#: seconds between two looks at who the parent is
+_LOOK = 2.0
+
+
+def main() -> int:
+    """Serve until the parent closes standard input or dies; does not return once it serves.
+
+    Returns an exit code where it never came to that: 1 after an error that the parent was told of,
+    2 where nobody said what to serve.
+    """
+    line = _first_line()
+    if not line:
+        return 2
+    settings = json.loads(line)
+    answers = _private_stdout()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to decide on
+    # loading holds the interpreter, so only the kernel can end it. Linux sends the signal when the
+    # thread that started us ends, not its process; that thread waits for our answer, and no longer
+    _signal_on_orphaning(int(getattr(signal, "SIGKILL", 0)))
+    try:
+        server = _load(settings)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
+        _say(answers, error=f"{type(error).__name__}: {error}")
+        return 1
+    _signal_on_orphaning(0)
+    _say(answers, address=server.listening_address)
+    _wait_for_the_end(settings["parent"])
+    # closing the server in good order would wait for every answer that is still being written
+    os._exit(0)
+
+
+def _first_line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 65_536)
+        if not piece:
+            return b""
+        line += piece
+    return line
+
+
+def _private_stdout() -> TextIO:
+    """Standard output for us alone: what the runtime prints goes to standard error."""
+    private = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return private
+
+
+def _say(answers: TextIO, **what: str) -> None:
+    with answers:
+        answers.write(json.dumps(what) + "\n")
+
+
+def _load(settings: dict[str, Any]) -> Any:
+    import xllamacpp  # type: ignore[import-untyped]
+
+    params = xllamacpp.CommonParams()
+    params.model.path = settings["gguf"]
+    params.model_alias = {settings["model"]}
+    params.api_keys = [settings["key"]]
+    params.n_parallel = settings["parallel"]
+    params.n_ctx = settings["context"] * settings["parallel"]  # the runtime divides it between the slots
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
+    params.verbosity = 1  # errors alone, and they go to the parent's buffer
+    params.warmup = False
+    params.fit_params = False
+    params.ui = False
+    params.cache_ram_mib = 128  # the runtime would keep up to 8 GiB of old prompts
+    params.cors_origins = ""  # "*" echoes the origin of whatever page asks
+    params.cors_credentials = False
+    return xllamacpp.Server(params)
+
+
+def _wait_for_the_end(parent: int) -> None:
+    """Return when standard input ends, or the parent process does though somebody holds its pipe."""
+    if os.name == "posix":
+        while not select.select([0], [], [], _LOOK)[0]:
+            if os.getppid() != parent:
+                return
+    else:
+        os.read(0, 1)
+
+
+def _signal_on_orphaning(number: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
