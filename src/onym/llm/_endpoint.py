@@ -1,0 +1,161 @@
+"""From a URI to the endpoint behind it: who serves it, in which format, where, and with which key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from onym._version import __version__
+from onym.errors import CredentialError, LLMURIError, PolicyError
+from onym.llm import dialects, profiles
+from onym.llm.credentials import Credential, resolve
+from onym.llm.providers import is_loopback
+from onym.net.messages import Origin
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.llm.providers import Provider, ProviderTable
+    from onym.net.policy import Policy
+    from onym.uri.llm import LLMURI
+
+__all__ = ["EMBEDDED", "Endpoint", "find_endpoint"]
+
+EMBEDDED = "embedded"
+_DRAFT = "draft-levy-llm-uri-scheme-00"
+_LONGEST_LABEL = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Everything about the other side that stays the same from call to call.
+
+    `origin` is None for the embedded model before it runs. `text` is what errors and notes call the
+    endpoint: no label, no key, no parameters. `label_header` is where the app label goes, None where it goes
+    nowhere. `unkeyed` says why there is no key where one is wanted: such an endpoint can be explained and
+    not called.
+    """
+
+    provider: Provider
+    profile: profiles.Profile
+    dialect: dialects.Dialect
+    origin: Origin | None
+    model: str
+    text: str
+    label: str | None = None
+    label_header: str | None = None
+    credential: Credential | None = field(default=None, repr=False)
+    #: an opaque name of the credential, for the pool of connections
+    credential_name: str | None = None
+    unkeyed: CredentialError | None = field(default=None, repr=False)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it is the model on this machine, which runs only once it was asked for."""
+        return self.provider.name == EMBEDDED
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What must not come back in a message."""
+        return () if self.credential is None else (self.credential.secret,)
+
+    def headers(self) -> tuple[tuple[str, str | Secret], ...]:
+        """The headers of every request to this endpoint."""
+        found: list[tuple[str, str | Secret]] = [
+            ("Accept", "application/json"),
+            ("User-Agent", f"onym/{__version__}"),
+        ]
+        if self.credential is not None:
+            value = Secret(self.provider.key_prefix + self.credential.secret.reveal())
+            found.append((self.provider.key_header, value))
+        if self.label is not None and self.label_header is not None:
+            found.append((self.label_header, self.label))
+        return tuple(found)
+
+    def running_at(self, origin: Origin, key: Secret) -> Endpoint:
+        """This endpoint, once the embedded model runs there and takes that key."""
+        credential = Credential(secret=key, source=EMBEDDED)
+        return replace(self, origin=origin, credential=credential, credential_name=credential.digest)
+
+
+def find_endpoint(
+    uri: LLMURI, *, providers: ProviderTable, policy: Policy, environ: Mapping[str, str]
+) -> Endpoint:
+    """The endpoint that this URI names.
+
+    A word that is an alias stands for the provider's host, unless a port is given. Raises
+    UnsupportedError for a dialect that this version does not speak, LLMURIError for a label that no header
+    can carry.
+    """
+    host, aliased = uri.host, None
+    if uri.port is None:
+        aliased = providers.alias(host)
+    provider = aliased or providers.find(host, uri.port)
+    if aliased is not None:
+        host = aliased.hosts[0]
+    model = uri.model
+    fixed: dict[str, Any] = {
+        "provider": provider,
+        "profile": profiles.find(provider.name, model),
+        "dialect": dialects.get(provider.dialect),
+        "model": model,
+        "text": _text(uri),
+    }
+    if provider.name == EMBEDDED:
+        _allow_embedded(policy, fixed["text"])
+        return Endpoint(origin=None, **fixed)
+    return Endpoint(
+        origin=_origin(host, uri.port, provider),
+        label=uri.label,
+        label_header=_label_header(uri.label, provider),
+        **_key(uri, provider, policy, environ),
+        **fixed,
+    )
+
+
+def _key(uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        found = resolve(uri, provider, policy, environ)
+    except CredentialError as error:
+        # kept without its frames, which would live as long as the client
+        return {"unkeyed": error.with_traceback(None)}
+    return {"credential": found, "credential_name": None if found is None else found.digest}
+
+
+def _origin(host: str, port: int | None, provider: Provider) -> Origin:
+    # HTTP to loopback alone (draft 5.1, 10.2); whether that may be reached is the transport's to say
+    return Origin("http" if is_loopback(host) else "https", host, port or provider.default_port)
+
+
+def _text(uri: LLMURI) -> str:
+    """The URI without what is private or long: userinfo, parameters, fragment."""
+    return uri.without_key().with_label(None).without_params(*uri.params).with_fragment(None).render()
+
+
+def _allow_embedded(policy: Policy, text: str) -> None:
+    # starting a model takes this machine's memory and processor: a URI from outside must not decide on that
+    if not policy.environment_credentials or (
+        policy.allow_hosts is not None and EMBEDDED not in policy.allow_hosts
+    ):
+        raise PolicyError(
+            "the policy does not let a URI start the model on this machine", reason="embedded", endpoint=text
+        )
+
+
+def _label_header(label: str | None, provider: Provider) -> str | None:
+    header = None if label is None else provider.label_header(label)
+    if header is None or label is None:
+        return None
+    if (
+        len(label) > _LONGEST_LABEL
+        or label != label.strip(" ")
+        or not label.isascii()
+        or not label.isprintable()
+    ):
+        raise LLMURIError(
+            "the app label cannot be the value of a header",
+            code="llm.bad-label",
+            component="userinfo",
+            clause=f"{_DRAFT} 4.2.1",
+        )
+    return header

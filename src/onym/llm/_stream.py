@@ -1,0 +1,302 @@
+"""Streams as people see them: an iterator of events that is a context manager, sync and async.
+
+What they share - decoding, assembling, the end - is in `_Progress`, which does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from onym.errors import NetError, ProviderError, UsageError
+from onym.llm.types import (
+    Completion,
+    Event,
+    Finish,
+    ReasoningDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from onym.llm.dialects import Decoder
+    from onym.llm.flow import Opened
+    from onym.net.messages import AsyncStreamBody, StreamBody
+
+__all__ = ["AsyncStream", "Collector", "Stream"]
+
+NO_USAGE = Usage()
+#: seconds between the last event and the end of the body, which some servers forget
+_PATIENCE = 0.1
+
+
+class Collector:
+    """Puts the events of a stream together again."""
+
+    __slots__ = ("_calls", "_finish", "_reasoning", "_text")
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, list[str]] = {}
+        self._finish: Finish | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stream came to its end."""
+        return self._finish is not None
+
+    def add(self, event: Event) -> None:
+        """One more event."""
+        if isinstance(event, TextDelta):
+            self._text.append(event.text)
+        elif isinstance(event, ReasoningDelta):
+            self._reasoning.append(event.text)
+        elif isinstance(event, ToolCallDelta):
+            call = self._calls.setdefault(event.index, ["", "", ""])
+            call[0] = event.id or call[0]
+            call[1] = event.name or call[1]
+            call[2] += event.arguments
+        else:
+            self._finish = event
+
+    def completion(self, model: str = "", usage: Usage = NO_USAGE) -> Completion:
+        """What has come so far, with the usage so far; the whole answer once the stream is over."""
+        finish = self._finish or Finish(reason="other", usage=usage)
+        return Completion(
+            text="".join(self._text),
+            model=finish.model or model,
+            finish_reason=finish.reason,
+            reasoning="".join(self._reasoning) or None,
+            tool_calls=tuple(
+                ToolCall(id=call[0] or f"call_{index}", name=call[1], arguments=call[2])
+                for index, call in sorted(self._calls.items())
+            ),
+            usage=finish.usage,
+            request_id=finish.request_id,
+        )
+
+
+class _Progress:
+    """How far a stream has come: bytes go in, events come out, a failure waits behind them."""
+
+    _decoder: Decoder
+
+    def __init__(self, model: str, endpoint: str) -> None:
+        self.over = False
+        self._model = model
+        self._endpoint = endpoint
+        self._collector = Collector()
+        self._events: deque[Event] = deque()
+        self._usage = NO_USAGE
+        self._failure: NetError | ProviderError | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the answer came to a good end."""
+        return self._collector.finished and self._failure is None
+
+    def begin(self, decoder: Decoder) -> None:
+        """The answer has begun, and this reads it."""
+        self._decoder = decoder
+
+    def next_event(self) -> Event | None:
+        """The next event, None where more bytes are needed or the stream is over."""
+        if not self._events:
+            return None
+        event = self._events.popleft()
+        self._collector.add(event)
+        return event
+
+    def feed(self, data: bytes) -> None:
+        """Bytes of the body; none are its end."""
+        if data:
+            self._events.extend(self._decoder.feed(data))
+            self._failure = self._decoder.error
+        else:
+            try:
+                self._events.extend(self._decoder.close())
+            except (NetError, ProviderError) as error:
+                self._failure = error
+        self._usage = self._decoder.usage
+        self.over = not data or self._decoder.done or self._failure is not None
+
+    def broke(self, error: NetError) -> None:
+        """The body broke off."""
+        self.over = True
+        error.endpoint = self._endpoint
+        self._failure = error
+
+    def stop(self) -> None:
+        """Whoever reads wants no more."""
+        self.over = True
+        self._events.clear()
+        self._failure = None
+
+    def check(self) -> None:
+        """At the end: raise what ended the stream, if it was no good end."""
+        if self._failure is not None:
+            self._failure.partial = self.partial()
+            raise self._failure
+
+    def partial(self) -> Completion:
+        """What has come so far."""
+        return self._collector.completion(self._model, self._usage)
+
+    def whole(self) -> Completion:
+        """The completion, once all of it was read."""
+        if not self._collector.finished:
+            raise UsageError(
+                "the stream was closed before its end: partial() has what came", code="usage.closed-stream"
+            )
+        return self.partial()
+
+
+class Stream:
+    """An answer that is still arriving: iterate over it for events, or over `text` for the text alone.
+
+    Use it in a `with` statement: leaving that, or `close()`, closes the connection if the answer was not
+    read to its end, and the server stops. A failure on the way is raised after the events that came before
+    it; its `partial` holds them put together.
+    """
+
+    def __init__(self, opened: Opened, model: str, endpoint: str) -> None:
+        self._body = cast("StreamBody", opened.reply.stream)
+        self._progress = _Progress(model, endpoint)
+        self._progress.begin(opened.decoder)
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        progress = self._progress
+        while (event := progress.next_event()) is None:
+            if progress.over:
+                self._body.close()
+                progress.check()
+                raise StopIteration
+            try:
+                progress.feed(self._body.read())
+            except NetError as error:
+                progress.broke(error)
+        return event
+
+    @property
+    def text(self) -> Iterator[str]:
+        """The pieces of text alone."""
+        return (event.text for event in self if isinstance(event, TextDelta))
+
+    def completion(self) -> Completion:
+        """The whole answer; what is left of the stream is read for it."""
+        for _ in self:
+            pass
+        return self._progress.whole()
+
+    def partial(self) -> Completion:
+        """What has been handed out so far, put together; `finish_reason` is `other` before the end."""
+        return self._progress.partial()
+
+    def close(self) -> None:
+        """End it here; what was not handed out yet is forgotten. May be called again."""
+        self._progress.stop()
+        self._body.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncStream:
+    """`Stream` for coroutines: the same events, read with `async for`.
+
+    The call begins with `async with`, with `await`, or with the first event that is asked for.
+    """
+
+    def __init__(self, opening: Callable[[], Awaitable[Opened]], model: str, endpoint: str) -> None:
+        self._opening: Callable[[], Awaitable[Opened]] | None = opening
+        self._body: AsyncStreamBody | None = None
+        self._progress = _Progress(model, endpoint)
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._begin().__await__()
+
+    async def _begin(self) -> Self:
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opened = await opening()
+            self._progress.begin(opened.decoder)
+            self._body = cast("AsyncStreamBody", opened.reply.stream)
+        return self
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        progress = self._progress
+        while (event := progress.next_event()) is None:
+            if progress.over:
+                if progress.done and self._body is not None:
+                    await _read_out(self._body)
+                await self._release()
+                progress.check()
+                raise StopAsyncIteration
+            if self._body is None:
+                await self._begin()
+                continue
+            try:
+                progress.feed(await self._body.aread())
+            except NetError as error:
+                progress.broke(error)
+        return event
+
+    @property
+    def text(self) -> AsyncIterator[str]:
+        """The pieces of text alone."""
+        return (event.text async for event in self if isinstance(event, TextDelta))
+
+    async def completion(self) -> Completion:
+        """The whole answer; what is left of the stream is read for it."""
+        async for _ in self:
+            pass
+        return self._progress.whole()
+
+    def partial(self) -> Completion:
+        """What has been handed out so far, put together; `finish_reason` is `other` before the end."""
+        return self._progress.partial()
+
+    async def close(self) -> None:
+        """End it here; what was not handed out yet is forgotten. May be called again."""
+        self._progress.stop()
+        self._opening = None
+        await self._release()
+
+    async def _release(self) -> None:
+        if self._body is not None:
+            await self._body.aclose()
+
+    async def __aenter__(self) -> Self:
+        return await self._begin()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def _read_out(body: AsyncStreamBody) -> None:
+    """Wait a moment for the end of the body: then the connection may be used again."""
+    import asyncio  # costs 30 ms, and the synchronous client does without it
+
+    with suppress(NetError, TimeoutError):
+        async with asyncio.timeout(_PATIENCE):
+            await body.aread()

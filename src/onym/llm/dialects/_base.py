@@ -1,0 +1,121 @@
+"""What a dialect is: a wire format as pure functions. It never reads a provider's name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from onym.errors import NetError, ProviderError
+from onym.llm.types import Completion, Embeddings, Event, ModelInfo, Request, Usage
+
+if TYPE_CHECKING:
+    from onym.uri.secret import Secret
+
+__all__ = ["NOWHERE", "Decoder", "Dialect", "Exchange", "HeaderMap", "WireSpec"]
+
+
+class HeaderMap(Protocol):
+    """Response headers, asked for by name in any case, or gone through as pairs."""
+
+    def get(self, name: str, /) -> str | None:
+        """The first value of this header, None where it is absent."""
+
+    def __iter__(self) -> Iterator[tuple[str, str]]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireSpec:
+    """Facts of one endpoint that shape a body: `names` are wire names of well-known parameters."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What an error has to say of the exchange that it happened in; it never changes how an answer is read.
+
+    `endpoint` is redacted text, `secrets` must not come back in a message, `model` stands in where
+    the server names none, `now` (seconds since the epoch) turns a Retry-After date into seconds.
+    """
+
+    endpoint: str | None = None
+    secrets: tuple[Secret, ...] = ()
+    model: str = ""
+    now: float | None = None
+
+
+NOWHERE = Exchange()
+
+
+class Decoder(Protocol):
+    """A push decoder of a streamed answer: bytes in, events out, whatever the cuts.
+
+    Events that came before a failure are returned, then `error` holds it: raise it after them.
+    `done` says that the answer ended well and nothing more is wanted.
+    """
+
+    @property
+    def error(self) -> NetError | ProviderError | None:
+        """Why this stream is no use any more, None as long as it is."""
+
+    @property
+    def done(self) -> bool:
+        """Whether `Finish` has been handed out."""
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens counted so far."""
+
+    def feed(self, data: bytes, /) -> list[Event]:
+        """The events that these bytes complete."""
+
+    def close(self) -> list[Event]:
+        """The end of the bytes: what was still to come, or `error` where the answer is not whole."""
+
+
+class Dialect(Protocol):
+    """One wire format. A module with these names is one."""
+
+    @property
+    def name(self) -> str:
+        """As a provider row names it."""
+
+    @property
+    def chat_path(self) -> str:
+        """Below the base path, as are the next two."""
+
+    @property
+    def embed_path(self) -> str: ...
+
+    @property
+    def models_path(self) -> str: ...
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """Wire names of the well-known parameters, where no row says otherwise."""
+
+    def encode_chat(self, request: Request, spec: WireSpec) -> dict[str, Any]:
+        """The body of an inference request."""
+
+    def encode_embed(self, model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
+        """The body of an embeddings request."""
+
+    def decode_chat(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Completion:
+        """A 2xx answer; raises ProviderError."""
+
+    def decode_embed(
+        self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange, *, count: int
+    ) -> Embeddings:
+        """A 2xx answer with `count` vectors; raises ProviderError."""
+
+    def decode_models(
+        self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange
+    ) -> tuple[ModelInfo, ...]:
+        """A 2xx answer; raises ProviderError."""
+
+    def decode_error(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ProviderError:
+        """The error of any other answer; returned, not raised."""
+
+    def stream_decoder(self, status: int, headers: HeaderMap, exchange: Exchange) -> Decoder:
+        """A decoder for the streamed body of this 2xx answer."""

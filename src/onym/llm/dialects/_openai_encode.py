@@ -1,0 +1,123 @@
+"""Bodies of the OpenAI chat dialect: POST /chat/completions and /embeddings."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onym.llm.dialects._base import WireSpec
+from onym.llm.types import ContentPart, Message, Request, TextPart, Tool
+
+__all__ = ["PARAMETERS", "encode_chat", "encode_embed"]
+
+PARAMETERS: Mapping[str, str] = {
+    "temp": "temperature",
+    "max_tokens": "max_tokens",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "stop": "stop",
+    "seed": "seed",
+    "stream": "stream",
+    "format": "response_format",
+    "system": "messages",
+}
+
+_CHOICES = frozenset({"auto", "none", "required"})
+_SCHEMA_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+    """The body of POST /chat/completions.
+
+    Pass-through parameters come last and never replace what is already there.
+    """
+    body: dict[str, Any] = {"model": request.model, "messages": [_message(each) for each in request.messages]}
+    for name, value in request.params.items():
+        wire = spec.names.get(name) or PARAMETERS[name]
+        if name == "format":
+            value = _format(value, request.schema)
+        elif name == "stop":
+            value = list(value)
+        body[wire] = value
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice is not None:
+            body["tool_choice"] = _choice(request.tool_choice)
+    if request.stream:
+        body["stream"] = True
+        if "stream_options" not in request.extra:
+            body["stream_options"] = {"include_usage": True}
+    for name, value in request.extra.items():
+        body.setdefault(name, value)
+    return body
+
+
+def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of POST /embeddings."""
+    body: dict[str, Any] = {"model": model, "input": list(texts)}
+    for name, value in extra.items():
+        body.setdefault(name, value)
+    return body
+
+
+def _message(message: Message) -> dict[str, Any]:
+    content = message.content
+    out: dict[str, Any] = {
+        "role": message.role,
+        "content": content if isinstance(content, str) else [_part(part) for part in content],
+    }
+    if message.name is not None:
+        out["name"] = message.name
+    if message.tool_call_id is not None:
+        out["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        out["content"] = out["content"] or None
+        out["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    return out
+
+
+def _part(part: ContentPart) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    url = part.url
+    if part.data is not None:
+        url = f"data:{part.media_type};base64,{b64encode(part.data).decode('ascii')}"
+    image: dict[str, Any] = {"url": url}
+    if part.detail is not None:
+        image["detail"] = part.detail
+    return {"type": "image_url", "image_url": image}
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    if tool.parameters:
+        function["parameters"] = tool.parameters
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: str) -> str | dict[str, Any]:
+    if choice in _CHOICES:
+        return choice
+    return {"type": "function", "function": {"name": choice}}
+
+
+def _format(value: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    if value != "json_schema":
+        return {"type": "json_object" if value == "json" else value}
+    schema = schema or {}
+    title = schema.get("title")
+    name = _SCHEMA_NAME.sub("_", title)[:64].strip("_") if isinstance(title, str) else ""
+    # strict: without it the schema is a hint to some servers, and json_schema would promise too much
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": name or "answer", "schema": schema, "strict": True},
+    }

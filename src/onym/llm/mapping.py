@@ -1,0 +1,310 @@
+"""From well-known parameters to what one endpoint takes, with a note for each: pure, nothing is sent.
+
+Draft 6 and 9 name the parameters; the provider's row and the model's profile say what they are called on
+the wire and what is refused. Nothing is dropped in silence: a parameter that cannot be honoured is an
+error, or, by choice, a note (and a warning).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+
+from onym.errors import ParameterError, UnsupportedError
+from onym.llm._params import CLIENT, DRAFT, SENT, check_value
+from onym.uri._names import PROVIDER_NAMES
+
+if TYPE_CHECKING:
+    from onym.llm.profiles import Profile
+    from onym.llm.providers import Provider
+
+__all__ = [
+    "DEFAULT_RETRIES",
+    "DEFAULT_TIMEOUT_MS",
+    "Action",
+    "Layer",
+    "Mapped",
+    "MappingNote",
+    "OnUnsupported",
+    "map_parameters",
+]
+
+Action: TypeAlias = Literal["sent", "renamed", "client", "dropped", "withheld"]
+OnUnsupported: TypeAlias = Literal["error", "warn", "drop"]
+
+DEFAULT_TIMEOUT_MS = 600_000
+DEFAULT_RETRIES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappingNote:
+    """What became of one parameter.
+
+    `origin` is where the value came from ("override", "uri", "profile:NAME", "default"), `wire_name`
+    what it is called in the request, None where it is not in it. `reason` says why it was not simply
+    sent, `source` where that rule comes from, `clause` the draft's section.
+    """
+
+    parameter: str
+    value: Any
+    origin: str
+    action: Action
+    wire_name: str | None = None
+    reason: str | None = None
+    source: str | None = None
+    clause: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The note as plain data, without what is None."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in plain.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """Values of one origin: well-known ones, and pass-through ones nested as dot-notation says."""
+
+    origin: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """Parameters ready for a dialect.
+
+    `params` are well-known names that go into the body, `names` their wire names, `extra` the
+    pass-through ones. `system` and `stream`, each with its origin, are for the plan to place;
+    `timeout_ms`, `retries` and `cache` for the client to act on. `warnings` are sentences for whoever makes
+    the call.
+    """
+
+    params: Mapping[str, Any]
+    names: Mapping[str, str]
+    extra: Mapping[str, Any]
+    system: tuple[str, str] | None
+    stream: tuple[bool, str] | None
+    timeout_ms: int
+    retries: int
+    cache: bool
+    notes: tuple[MappingNote, ...]
+    warnings: tuple[str, ...]
+
+
+def map_parameters(
+    layers: Sequence[Layer],
+    *,
+    provider: Provider,
+    profile: Profile,
+    model: str,
+    wire: Mapping[str, str],
+    on_unsupported: OnUnsupported = "error",
+) -> Mapped:
+    """Merge `layers`, the strongest first, and map them for one model at one provider.
+
+    `wire` holds the dialect's own names. Raises ParameterError for a value outside the draft's or the
+    provider's range, UnsupportedError for what the provider or the model does not take.
+    """
+    mapper = _Mapper(provider, profile, model, wire, on_unsupported)
+    given: dict[str, tuple[Any, str]] = {}
+    extra: dict[str, tuple[Any, str]] = {}
+    for layer in reversed(layers):
+        given.update(
+            {name: (value, layer.origin) for name, value in layer.values.items() if value is not None}
+        )
+        extra.update({name: (value, layer.origin) for name, value in layer.extra.items()})
+    return mapper.map(given, extra)
+
+
+class _Mapper:
+    """The state of one mapping."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        profile: Profile,
+        model: str,
+        wire: Mapping[str, str],
+        on_unsupported: OnUnsupported,
+    ) -> None:
+        self._provider = provider
+        self._profile = profile
+        self._model = model
+        self._wire = wire
+        self._on_unsupported = on_unsupported
+        self._notes: list[MappingNote] = []
+        self._warnings: list[str] = []
+        self._params: dict[str, Any] = {}
+        self._names: dict[str, str] = {}
+        self._held: dict[str, tuple[Any, str]] = {}
+
+    def map(self, given: Mapping[str, tuple[Any, str]], extra: Mapping[str, tuple[Any, str]]) -> Mapped:
+        sent = {name: value for name, (value, _) in extra.items()}
+        refusals = self._profile.refusals(sent)
+        for name in SENT:
+            if name in given:
+                self._parameter(name, *given[name], refusals)
+        passed = self._extra(extra, refusals, given)
+        for name in CLIENT:
+            self._client(name, *given.get(name, (None, "default")))
+        return Mapped(
+            params=self._params,
+            names=self._names,
+            extra=passed,
+            system=self._held.get("system"),
+            stream=self._held.get("stream"),
+            timeout_ms=self._held["timeout"][0],
+            retries=self._held["retries"][0],
+            cache=self._held["cache"][0],
+            notes=tuple(self._notes),
+            warnings=tuple(self._warnings),
+        )
+
+    def _parameter(self, name: str, value: Any, origin: str, refusals: Mapping[str, str]) -> None:
+        value = check_value(name, value)
+        wire = self._wire_name(name)
+        if name in refusals:
+            self._unsupported(name, value, origin, refusals[name], self._profile.source)
+        elif wire is None:
+            self._unsupported(name, value, origin, "it has no such parameter", self._source(name))
+        elif (limit := self._beyond(name, value)) is not None:
+            self._out_of_range(name, value, origin, limit)
+        elif name == "format" and value not in ("text", *self._provider.formats):
+            self._unsupported(
+                name, value, origin, self._formats_taken(), self._provider.source, code="llm.no-format"
+            )
+        else:
+            self._accept(name, value, origin, wire)
+
+    def _accept(self, name: str, value: Any, origin: str, wire: str) -> None:
+        reason = source = None
+        if name in ("system", "stream"):
+            # the call decides what becomes of them: the plan writes their notes
+            self._held[name] = value, origin
+            return
+        if name == "format" and value == "text":
+            self._note(name, value, origin, "client", None, "text is what a server answers unasked")
+            return
+        if name in self._profile.ignores:
+            reason, source = f"no effect: {self._profile.ignores[name]}", self._profile.source
+        self._params[name], self._names[name] = value, wire
+        self._note(name, value, origin, "sent" if wire == name else "renamed", wire, reason, source)
+
+    def _extra(
+        self,
+        extra: Mapping[str, tuple[Any, str]],
+        refusals: Mapping[str, str],
+        given: Mapping[str, tuple[Any, str]],
+    ) -> dict[str, Any]:
+        passed: dict[str, Any] = {}
+        taken = {wire: name for name, wire in self._names.items()}
+        for name, (value, origin) in extra.items():
+            same = taken.get(name) or PROVIDER_NAMES.get(name)
+            if same in given:
+                reason = f"{same} is set, and it is the same parameter"
+                self._note(name, value, origin, "dropped", None, reason)
+            elif name in refusals:
+                self._unsupported(name, value, origin, refusals[name], self._profile.source)
+            else:
+                ignored = self._profile.ignores.get(name)
+                reason = "passed through as it is" if ignored is None else f"no effect: {ignored}"
+                passed[name] = value
+                self._note(name, value, origin, "sent", name, reason, clause=f"{DRAFT} 4.4")
+        return passed
+
+    def _client(self, name: str, value: Any, origin: str) -> None:
+        reason = None
+        if value is None:
+            value = {"timeout": DEFAULT_TIMEOUT_MS, "retries": DEFAULT_RETRIES, "cache": False}[name]
+        value = check_value(name, value)
+        if name == "cache" and value:
+            reason = "response cache is not in this version: every call is sent"
+            self._warnings.append(f"cache=true: the {reason}")
+        self._held[name] = value, origin
+        if origin != "default" or name != "cache":
+            self._note(name, value, origin, "client", None, reason)
+
+    def _wire_name(self, name: str) -> str | None:
+        for names in (self._profile.params, self._provider.params):
+            if name in names:
+                return names[name]
+        return self._wire.get(name)
+
+    def _source(self, name: str) -> str:
+        return self._profile.source if name in self._profile.params else self._provider.source
+
+    def _beyond(self, name: str, value: Any) -> str | None:
+        if name == "stop":
+            most = self._provider.stop_max
+            return f"at most {most} of them" if most is not None and len(value) > most else None
+        low, high = self._provider.ranges.get(name, (None, None))
+        if low is not None and value < low:
+            return f"at least {low:g}"
+        if high is not None and value > high:
+            return f"at most {high:g}"
+        return None
+
+    def _formats_taken(self) -> str:
+        taken = sorted(self._provider.formats)
+        return f"it takes {' and '.join(taken)} alone" if taken else "it takes no format but text"
+
+    def _out_of_range(self, name: str, value: Any, origin: str, limit: str) -> None:
+        if self._on_unsupported != "error":
+            self._drop(name, value, origin, f"it takes {limit}", self._provider.source)
+            return
+        raise ParameterError(
+            f"{self._provider.title} takes {limit} for the parameter {name}",
+            code="llm.provider-range",
+            clause=self._provider.source,
+            parameter=name,
+            hint='on_unsupported="drop" sends the call without it',
+        )
+
+    def _unsupported(
+        self, name: str, value: Any, origin: str, reason: str, source: str, *, code: str = "llm.unsupported"
+    ) -> None:
+        if self._on_unsupported != "error":
+            self._drop(name, value, origin, reason, source)
+            return
+        _raise(self._provider.title, self._model, name, reason, source, code)
+
+    def _drop(self, name: str, value: Any, origin: str, reason: str, source: str) -> None:
+        self._note(name, value, origin, "dropped", None, reason, source)
+        if self._on_unsupported == "warn":
+            self._warnings.append(f"{name} was not sent to {self._provider.title}: {reason}")
+
+    def _note(
+        self,
+        name: str,
+        value: Any,
+        origin: str,
+        action: Action,
+        wire: str | None,
+        reason: str | None = None,
+        source: str | None = None,
+        clause: str | None = f"{DRAFT} 6",
+    ) -> None:
+        self._notes.append(
+            MappingNote(
+                parameter=name,
+                value=value,
+                origin=origin,
+                action=action,
+                wire_name=wire,
+                reason=reason,
+                source=source,
+                clause=clause,
+            )
+        )
+
+
+def _raise(title: str, model: str, name: str, reason: str, source: str, code: str) -> NoReturn:
+    raise UnsupportedError(
+        f"{title} does not take the parameter {name} for this model: {reason}",
+        code=code,
+        parameter=name,
+        model=model,
+        source=source,
+        hint='leave it out, or on_unsupported="drop" sends the call without it',
+    )

@@ -1,0 +1,373 @@
+"""Streams of the OpenAI chat dialect, cut wherever a network may cut them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onym.errors import (
+    ContentFilterError,
+    MalformedResponseError,
+    OnymError,
+    OverloadedError,
+    ProtocolError,
+    ProviderError,
+    RateLimitError,
+    ResponseTooLarge,
+    ServerError,
+)
+from onym.llm._stream import Collector
+from onym.llm.dialects import Exchange, openai_chat
+from onym.llm.dialects.openai_chat import BodyDecoder, StreamDecoder
+from onym.llm.types import Event, Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
+from onym.net.messages import Headers
+
+AT = Exchange(endpoint="llm://host/m", model="asked")
+DONE = b"data: [DONE]\n\n"
+HELLO = [
+    {"model": "m-1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}]},
+    {"model": "m-1", "choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]},
+    {"model": "m-1", "choices": [{"index": 0, "delta": {"content": "Hé"}}]},
+    {"model": "m-1", "choices": [{"index": 0, "delta": {"content": "llo\n"}}]},
+    {"model": "m-1", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    {"model": "m-1", "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}},
+]
+HELLO_EVENTS = [
+    ReasoningDelta("hm"),
+    TextDelta("Hé"),
+    TextDelta("llo\n"),
+    Finish(reason="stop", usage=Usage(input_tokens=3, output_tokens=2), model="m-1", request_id="r"),
+]
+
+
+def sse(*chunks: Any, end: bytes = DONE, line: str = "\n") -> bytes:
+    head = [f"data: {json.dumps(chunk, ensure_ascii=False)}{line}{line}".encode() for chunk in chunks]
+    return b"".join(head) + end
+
+
+def delta(**members: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": members}]}
+
+
+def decode(pieces: Iterable[bytes], **how: Any) -> tuple[list[Event], OnymError | None]:
+    """Events and what ended the stream, as a client reads them."""
+    decoder = StreamDecoder("r", AT, **how)
+    events: list[Event] = []
+    for piece in pieces:
+        events += decoder.feed(piece)
+    try:
+        events += decoder.close()
+    except OnymError as error:
+        assert decoder.error is error  # noqa: PT017 - the stream's end, good or bad, is what is tested
+        return events, error
+    assert decoder.error is None
+    return events, None
+
+
+def every_cut(data: bytes) -> Iterable[list[bytes]]:
+    yield [data]
+    yield [data[index : index + 1] for index in range(len(data))]
+    for at in range(1, len(data)):
+        yield [data[:at], data[at:]]
+
+
+def same(error: OnymError | None) -> Any:
+    return None if error is None else (type(error), str(error), getattr(error, "usage", None))
+
+
+def test_a_stream_becomes_events_and_ends_with_finish() -> None:
+    assert decode([sse(*HELLO)]) == (HELLO_EVENTS, None)
+
+
+TOOLS = [
+    delta(content="Let me see."),
+    delta(
+        tool_calls=[{"index": 0, "id": "c1", "type": "function", "function": {"name": "a", "arguments": ""}}]
+    ),
+    delta(tool_calls=[{"index": 0, "function": {"arguments": '{"x"'}}]),
+    delta(tool_calls=[{"index": 1, "id": "c2", "function": {"name": "b", "arguments": "{}"}}]),
+    delta(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "a", "arguments": ":1}"}}]),
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+]
+STREAMS: dict[str, bytes] = {
+    "a plain answer": sse(*HELLO),
+    "with CRLF": sse(*HELLO, line="\r\n", end=b"data: [DONE]\r\n\r\n"),
+    "with CR": sse(*HELLO, line="\r", end=b"data: [DONE]\r\r"),
+    "with comments, a BOM and no space": b"\xef\xbb\xbf: keep-alive\n\n"
+    + sse(*HELLO).replace(b"data: ", b"data:"),
+    "tool calls": sse(*TOOLS),
+    "without DONE": sse(*HELLO, end=b""),
+    "noise after DONE": sse(*HELLO) + b"data: {nonsense\n\ndata: \xff\n\n",
+    "an error on the way": sse(*HELLO[:3], {"error": {"message": "m", "code": "content_filter"}}, *HELLO[3:]),
+    "bad octets on the way": sse(*HELLO[:4], end=b"") + b'data: {"choices": "\xff"}\n\n' + sse(*HELLO[4:]),
+    "half a character at the end": sse(*HELLO[:4], end=b"") + b"data: \xc3",
+    "no JSON on the way": sse(*HELLO[:4], end=b"data: oops\n\n") + sse(*HELLO[4:]),
+    "cut off": sse(*HELLO)[:-120],
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS.keys())
+def test_the_same_octets_give_the_same_events_however_they_are_cut(data: bytes) -> None:
+    events, error = decode([data])
+    for pieces in every_cut(data):
+        found, ending = decode(pieces)
+        assert (found, same(ending)) == (events, same(error))
+
+
+def test_line_ends_make_no_difference() -> None:
+    for name in (
+        "with CRLF",
+        "with CR",
+        "with comments, a BOM and no space",
+        "without DONE",
+        "noise after DONE",
+    ):
+        assert decode([STREAMS[name]]) == (HELLO_EVENTS, None), name
+
+
+def test_tool_calls_come_in_pieces_told_apart_by_index() -> None:
+    events, error = decode([sse(*TOOLS)])
+    assert error is None
+    assert events[1:5] == [
+        ToolCallDelta(index=0, id="c1", name="a"),
+        ToolCallDelta(index=0, arguments='{"x"'),
+        ToolCallDelta(index=1, id="c2", name="b", arguments="{}"),
+        ToolCallDelta(index=0, arguments=":1}"),
+    ]
+    whole = Collector()
+    for event in events:
+        whole.add(event)
+    assert whole.completion().tool_calls == (
+        ToolCall(id="c1", name="a", arguments='{"x":1}'),
+        ToolCall(id="c2", name="b", arguments="{}"),
+    )
+
+
+def test_tool_calls_without_index_are_told_apart_by_their_ids() -> None:
+    pieces = [
+        {"function": {"arguments": "1"}},
+        {"id": "c1", "function": {"name": "a"}},
+        {"function": {"arguments": "2"}},
+        {"id": "c2", "function": {"name": "b", "arguments": {"y": 3}}},
+        {"id": "c1", "function": {"arguments": "4"}},
+    ]
+    events, _ = decode([sse(*[delta(tool_calls=[piece]) for piece in pieces])])
+    found = [(each.index, each.arguments) for each in events if isinstance(each, ToolCallDelta)]
+    assert found == [(0, "1"), (1, ""), (1, "2"), (2, '{"y":3}'), (1, "4")]
+
+
+def test_usage_is_the_last_that_was_said() -> None:
+    said: list[Any] = [
+        {**delta(content="a"), "usage": {"prompt_tokens": 1}},
+        {**delta(content="b"), "usage": None},
+    ]
+    said += [{"x_groq": {"usage": {"prompt_tokens": 9}}}, {"x_groq": {"id": "q"}}, {"x_groq": 5}, HELLO[4]]
+    events, error = decode([sse(*said)])
+    assert error is None
+    assert events[-1] == Finish(reason="stop", usage=Usage(input_tokens=9), model="m-1", request_id="r")
+
+
+def test_other_choices_are_not_mixed_in() -> None:
+    other = {"choices": [{"index": 1, "delta": {"content": "x"}, "finish_reason": "length"}]}
+    assert decode([sse(*HELLO[:3], other, *HELLO[3:])]) == (HELLO_EVENTS, None)
+
+
+def test_done_without_a_reason_is_an_end_for_another_reason() -> None:
+    events, error = decode([sse(delta(content="a"))])
+    assert error is None
+    assert events == [TextDelta("a"), Finish(reason="other", model="asked", request_id="r")]
+
+
+def test_a_refusal_and_a_bare_index_are_read_like_text() -> None:
+    events, _ = decode([sse({"choices": [{"delta": {"refusal": "No."}}, {"finish_reason": "stop"}]})])
+    assert events[0] == TextDelta("No.")
+    assert isinstance(events[1], Finish)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "kind"),
+    [
+        ({"error": {"message": "m", "code": 429}}, RateLimitError),
+        ({"error": {"message": "m", "type": "overloaded_error"}}, OverloadedError),
+        ({"error": "broken"}, ServerError),
+        (
+            {"error": {"code": "content_filter"}, "choices": [{"delta": {}, "finish_reason": "error"}]},
+            ContentFilterError,
+        ),
+    ],
+)
+def test_an_error_in_the_middle_is_typed_and_keeps_what_came_and_the_usage(
+    chunk: Any, kind: type[ProviderError]
+) -> None:
+    first = {**delta(content="a"), "usage": {"prompt_tokens": 3}}
+    events, error = decode([sse(first, chunk, delta(content="b"))])
+    assert events == [TextDelta("a")]
+    assert type(error) is kind
+    assert isinstance(error, ProviderError)
+    assert error.usage == Usage(input_tokens=3)
+    assert (error.request_id, error.endpoint, error.status) == ("r", "llm://host/m", 200)
+
+
+def test_an_event_called_error_is_one() -> None:
+    data = b'event: error\ndata: {"type": "overloaded_error", "message": "m"}\n\n'
+    assert isinstance(decode([data])[1], OverloadedError)
+
+
+BROKEN: dict[str, bytes] = {
+    "no end": sse(*HELLO[:4], end=b""),
+    "nothing at all": b"",
+    "comments alone": b": waiting\n\n: waiting\n\n",
+    "DONE at once": DONE,
+    "usage alone": sse(HELLO[5]),
+    "no JSON": b"data: hello\n\n",
+    "a list": b"data: []\n\n",
+    "too deep": b"data: " + b"[" * 100_000 + b"\n\n",
+    "a choice that is no object": sse({"choices": [1]}),
+    "a delta that is no object": sse({"choices": [{"delta": "x"}]}),
+    "content that is a number": sse(delta(content=5)),
+    "tool calls that are no list": sse(delta(tool_calls={"a": 1})),
+    "a tool call that is no object": sse(delta(tool_calls=[1])),
+    "NDJSON": b'{"message":{"content":"Hi"},"done":true}\n',
+}
+
+
+@pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
+def test_a_stream_that_is_no_answer_is_malformed(data: bytes) -> None:
+    _, error = decode([data])
+    assert type(error) is MalformedResponseError
+    assert (error.status, error.request_id, error.endpoint) == (200, "r", "llm://host/m")
+
+
+def test_a_stream_that_ends_early_loses_nothing_of_what_came() -> None:
+    events, error = decode([sse(*HELLO[:4], end=b"")])
+    assert events == HELLO_EVENTS[:3]
+    assert type(error) is MalformedResponseError
+
+
+def test_octets_that_are_not_utf8_end_it_after_what_was_whole() -> None:
+    events, error = decode([STREAMS["bad octets on the way"]])
+    assert events == HELLO_EVENTS[:3]
+    assert isinstance(error, ProtocolError)
+
+
+def test_an_event_without_end_is_refused_at_its_cap() -> None:
+    decoder = StreamDecoder("r", AT)
+    decoder.feed(sse(*HELLO[:3], end=b""))
+    piece = b"data: " + b"x" * 1_000_000
+    for _ in range(20):
+        assert decoder.feed(piece) == []
+        if decoder.error is not None:
+            break
+    assert isinstance(decoder.error, ResponseTooLarge)
+    assert decoder.feed(DONE) == []
+    with pytest.raises(ResponseTooLarge):
+        decoder.close()
+
+
+def test_after_its_end_a_stream_says_nothing_more() -> None:
+    decoder = StreamDecoder("r", AT)
+    assert decoder.feed(sse(*HELLO)) == HELLO_EVENTS
+    assert decoder.done
+    assert decoder.feed(sse(*HELLO)) == []
+    assert decoder.close() == []
+
+
+@pytest.mark.parametrize(
+    ("media", "kind"),
+    [
+        ("text/event-stream; charset=utf-8", StreamDecoder),
+        ("application/octet-stream", StreamDecoder),
+        (None, StreamDecoder),
+        ("application/json", BodyDecoder),
+        ("text/html", BodyDecoder),
+    ],
+)
+def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:
+    headers = Headers([] if media is None else [("content-type", media)])
+    assert type(openai_chat.stream_decoder(200, headers, AT)) is kind
+
+
+def whole_body(data: bytes, media: str = "application/json") -> BodyDecoder:
+    decoder = BodyDecoder(200, Headers([("content-type", media), ("x-request-id", "r")]), AT)
+    for index in range(len(data)):
+        assert decoder.feed(data[index : index + 1]) == []
+    return decoder
+
+
+def test_a_whole_answer_to_a_request_for_a_stream_becomes_its_events() -> None:
+    message = {
+        "content": "Hi",
+        "reasoning": "hm",
+        "tool_calls": [{"id": "c1", "function": {"name": "a", "arguments": "{}"}}],
+    }
+    data = {"model": "m-1", "choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    decoder = whole_body(json.dumps(data).encode())
+    assert decoder.close() == [
+        ReasoningDelta("hm"),
+        TextDelta("Hi"),
+        ToolCallDelta(index=0, id="c1", name="a", arguments="{}"),
+        Finish(reason="tool_calls", model="m-1", request_id="r"),
+    ]
+    assert decoder.done
+    assert decoder.close() == []
+    assert decoder.feed(b"x") == []
+
+
+def test_an_empty_whole_answer_is_a_finish() -> None:
+    decoder = whole_body(b'{"choices":[{"message":{"content":""},"finish_reason":"stop"}]}')
+    assert decoder.close() == [Finish(reason="stop", model="asked", request_id="r")]
+
+
+@pytest.mark.parametrize(
+    ("data", "media", "kind"),
+    [
+        (b'{"error":{"code":"rate_limit_exceeded"}}', "application/json", RateLimitError),
+        (b"<html>", "text/html", MalformedResponseError),
+    ],
+)
+def test_a_whole_body_that_is_no_answer_raises_and_keeps_raising(
+    data: bytes, media: str, kind: type[OnymError]
+) -> None:
+    decoder = whole_body(data, media)
+    for _ in range(2):
+        with pytest.raises(kind):
+            decoder.close()
+    assert isinstance(decoder.error, kind)
+
+
+def test_a_whole_body_has_a_cap() -> None:
+    decoder = BodyDecoder(200, Headers(), AT)
+    for _ in range(40):
+        decoder.feed(b"x" * 1_000_000)
+    assert isinstance(decoder.error, ResponseTooLarge)
+    with pytest.raises(ResponseTooLarge):
+        decoder.close()
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+
+
+@given(st.lists(texts, max_size=6), st.randoms(use_true_random=False))
+def test_texts_survive_any_cut(parts: list[str], random: Any) -> None:
+    data = sse(*[delta(content=part) for part in parts], HELLO[4])
+    pieces = []
+    while data:
+        at = random.randint(1, len(data))
+        pieces.append(data[:at])
+        data = data[at:]
+    events, error = decode(pieces)
+    assert error is None
+    assert [each.text for each in events if isinstance(each, TextDelta)] == [part for part in parts if part]
+
+
+@given(st.binary(max_size=80), st.integers(0, 80))
+@pytest.mark.requirement("onym-read-f")
+def test_any_octets_end_in_events_or_one_of_our_errors(data: bytes, at: int) -> None:
+    one, two = decode([data]), decode([data[:at], data[at:]])
+    assert (one[0], same(one[1])) == (two[0], same(two[1]))
