@@ -1,1 +1,1 @@
-"""Placeholder, written by the room's owner."""
+"""One module for each command; `onym.cli._app` imports a module only when its command runs."""

@@ -1,0 +1,147 @@
+"""From a command line to a client: the URI, the policy it gets, the key, the parameters."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from onym.cli._input import find_subject, read_key, read_params
+from onym.cli._options import key_stdin_option, param_option, policy_option
+from onym.cli._output import Session, Subject
+from onym.errors import OnymWarning, UsageError
+from onym.uri.llm import LLMURI
+
+if TYPE_CHECKING:
+    from onym.llm.client import Client
+    from onym.llm.config import Config
+    from onym.llm.mapping import OnUnsupported
+    from onym.net.policy import Policy
+
+__all__ = ["Call", "Connected", "call_options", "connected"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """The options that every command with an endpoint has."""
+
+    uri: str
+    policy: str | None = None
+    key_stdin: bool = False
+    params: Sequence[str] = ()
+    on_unsupported: OnUnsupported = "error"
+    gguf: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """A client, the URI behind it, and what `-p` says, as arguments of its calls."""
+
+    client: Client
+    uri: LLMURI
+    policy: Policy
+    overrides: dict[str, Any]
+
+
+def call_options(function: _F) -> _F:
+    """`--policy`, `--key-stdin`, `-p`, `--gguf` and `--on-unsupported`."""
+    unsupported = click.option(
+        "--on-unsupported",
+        type=click.Choice(["error", "warn", "drop"]),
+        default="error",
+        help="What becomes of a parameter that the model does not take (default: error).",
+    )
+    gguf = click.option(
+        "--gguf",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Let the embedded model be this GGUF file: llm://embedded/NAME, NAME as you like.",
+    )
+    return policy_option(key_stdin_option(param_option(gguf(unsupported(function)))))
+
+
+@contextmanager
+def connected(session: Session, call: Call) -> Iterator[Connected]:
+    """A client for this call; closed at the end. Warnings become notes, logs are masked."""
+    from onym.llm.client import connect
+    from onym.llm.config import Config
+    from onym.uri.redact import install_logging_filter
+
+    install_logging_filter()
+    config = Config.load()
+    subject = find_subject(session, call.uri, config)
+    uri = LLMURI.parse(subject.text)
+    if uri.key is not None:
+        session.secrets.append(uri.key)
+    uri, overrides = _with_params(uri, call.params)
+    if call.gguf is not None:
+        _serve(uri, call.gguf)
+    key = _key(session, call)
+    policy = _policy(call, subject, config)
+    with (
+        _warnings_as_notes(session),
+        connect(uri, key=key, policy=policy, config=config, on_unsupported=call.on_unsupported) as client,
+    ):
+        yield Connected(client=client, uri=uri, policy=policy, overrides=overrides)
+
+
+def _key(session: Session, call: Call) -> Any:
+    if not call.key_stdin:
+        return None
+    if call.uri == "-":
+        raise UsageError("standard input gives the URI or the key, not both", code="usage.key-stdin")
+    return read_key(session)
+
+
+def _serve(uri: LLMURI, gguf: str) -> None:
+    from onym.llm import embedded
+
+    if uri.host != "embedded":
+        raise UsageError("--gguf goes with llm://embedded/NAME", code="usage.command-line")
+    embedded.register(uri.model, gguf)
+
+
+def _with_params(uri: LLMURI, pairs: Sequence[str]) -> tuple[LLMURI, dict[str, Any]]:
+    """`-p` values as arguments of the call: stronger than the URI's own. `auth` belongs to the URI."""
+    from onym.uri._names import WELL_KNOWN
+
+    params = dict(read_params(pairs))
+    if "auth" in params:
+        uri = uri.with_params(auth=params.pop("auth"))
+    overrides: dict[str, Any] = {name: params.pop(name) for name in WELL_KNOWN if name in params}
+    if params:
+        # nested as the query of a URI would be
+        overrides["extra"] = read_params(p for p in pairs if p.partition("=")[0] in params).nested()
+    return uri, overrides
+
+
+def _policy(call: Call, subject: Subject, config: Config) -> Policy:
+    """`--policy` decides; else the configuration's policy, which lets a typed URI lead to this machine."""
+    from onym.net.policy import Policy
+
+    if call.policy is not None:
+        return Policy.preset(call.policy)
+    policy = config.policy or Policy.trusted()
+    local = subject.typed or os.environ.get("ONYM_ALLOW_LOOPBACK") == "1"
+    # a preset chosen in the configuration stays as it is
+    if local and policy.name == "trusted":
+        return policy.replace(name="local", allow_loopback=True)
+    return policy
+
+
+@contextmanager
+def _warnings_as_notes(session: Session) -> Iterator[None]:
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        session.note(str(message), kind="warning")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", OnymWarning)
+        warnings.showwarning = show
+        yield

@@ -1,0 +1,174 @@
+"""One clear block for each error: what, where, which rule, how to go on. Never a traceback.
+
+`ONYM_DEBUG=1` adds the traceback, redacted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from onym import errors
+from onym.cli import exit_codes
+from onym.cli._input import SCHEME_HINT
+from onym.cli._output import Session, Subject
+from onym.cli._text import point, printable
+
+__all__ = ["error_block", "error_record", "next_command", "report", "unexpected"]
+
+#: the command that brings one further, by the class of the error; {uri} is what stood on the command line
+_NEXT: dict[type[errors.OnymError], str] = {
+    errors.URIError: "onym check {uri}",
+    errors.ConfigError: "onym config check",
+    errors.CredentialError: "onym explain {uri}",
+    errors.PolicyError: "onym explain {uri}",
+    errors.NetError: "onym ping {uri}",
+    errors.AuthenticationError: "onym explain {uri}",
+    errors.BadRequestError: "onym explain {uri}",
+    errors.NotFoundError: "onym models {uri}",
+    errors.UsageError: "onym --help",
+}
+#: the same by code, where the class says too little
+_NEXT_BY_CODE = {
+    "config.exists": "onym config show",
+    "config.no-endpoint": "onym config show",
+    "embedded.unknown-model": "onym models list --local",
+}
+#: what the library says to programmers, said to whoever sits at the command line
+_HINTS = {
+    "uri.no-scheme": SCHEME_HINT,
+    "net.refused.loopback": "a URI typed here may lead to this machine; for one from a file, a variable or a "
+    "pipe add --policy local, or set ONYM_ALLOW_LOOPBACK=1",
+}
+#: as_dict() fields that the block shows on lines of their own, and their labels
+_LINES = (
+    ("endpoint", "endpoint"),
+    ("parameter", "parameter"),
+    ("model", "model"),
+    ("source", "source"),
+    ("status", "status"),
+    ("provider_code", "says"),
+    ("request_id", "request"),
+    ("retry_after", "retry in"),
+    ("clause", "rule"),
+    ("hint", "hint"),
+)
+
+
+def report(session: Session, error: errors.OnymError) -> int:
+    """Tell the person, or with `--json` the program, and return the exit code."""
+    if session.as_json:
+        session.record(error_record(session, error))
+    else:
+        session.complain(error_block(session, error))
+    _debug(session, error)
+    return exit_codes.exit_code(error)
+
+
+def unexpected(session: Session, error: Exception) -> int:
+    """Report a stream that failed, or a bug. Its own text may hold anything, so it is masked."""
+    if isinstance(error, OSError):
+        code, number = "io.failed", exit_codes.INPUT_OUTPUT
+        message = error.strerror or type(error).__name__
+        if error.filename is not None:
+            message += f": {printable(str(error.filename))}"
+        hint = None
+    else:
+        code, number = "internal.error", exit_codes.INTERNAL
+        message = f"onym failed in a way that it should not ({type(error).__name__})"
+        hint = "ONYM_DEBUG=1 shows where; please report it"
+    shown = errors.OnymError(session.masked(message), code=code, hint=hint)
+    if session.as_json:
+        session.record({"error": {**shown.as_dict(), "exit_code": number}})
+    else:
+        session.complain(error_block(session, shown))
+    _debug(session, error)
+    return number
+
+
+def error_record(session: Session, error: errors.OnymError) -> dict[str, object]:
+    """What `--json` prints for an error: `{"error": {code, message, exit_code, …}}`, every text masked."""
+    body = {
+        name: session.masked(value) if isinstance(value, str) else value
+        for name, value in _fields(error).items()
+    }
+    body["exit_code"] = exit_codes.exit_code(error)
+    following = next_command(session, error)
+    if following is not None:
+        body["next"] = following
+    return {"error": body}
+
+
+def error_block(session: Session, error: errors.OnymError) -> str:
+    """The error as lines for a person, redacted and harmless to a terminal."""
+    head = session.paint("error", "error", sys.stderr)
+    lines = [f"{head}: {_clean(session, error.message)}", *_where(session, error)]
+    fields = _fields(error)
+    rows = [(label, fields[name]) for name, label in _LINES if name in fields]
+    rows.append(("code", error.code))
+    following = next_command(session, error)
+    if following is not None:
+        rows.append(("next", following))
+    for label, value in rows:
+        text = f"{value:g} s" if label == "retry in" else _clean(session, str(value))
+        lines.append(f"  {session.paint(f'{label:<9}', 'dim', sys.stderr)} {text}")
+    return "\n".join(lines)
+
+
+def _fields(error: errors.OnymError) -> dict[str, object]:
+    """The error as data, its hint in the words of the command line."""
+    fields = error.as_dict()
+    if error.hint is not None:
+        hint = error.hint.replace('on_unsupported="drop"', "--on-unsupported drop")
+        fields["hint"] = _HINTS.get(error.code, hint)
+    return fields
+
+
+def next_command(session: Session, error: errors.OnymError) -> str | None:
+    """What to run next, or None where nothing in particular helps."""
+    command = getattr(error, "command", None)
+    if isinstance(command, str):
+        return session.masked(command)
+    if isinstance(error, errors.URIError) and error.offset is None:
+        # not about the text of the URI, but about a value from elsewhere
+        return None
+    if error.code in _NEXT_BY_CODE:
+        return _NEXT_BY_CODE[error.code]
+    for cls in type(error).__mro__:
+        template = _NEXT.get(cls)
+        if template is None or template.startswith(f"onym {session.command} "):
+            continue
+        if "{uri}" not in template:
+            return template
+        return None if session.subject is None else template.format(uri=_argument(session, session.subject))
+    return None
+
+
+def _argument(session: Session, subject: Subject) -> str:
+    """The URI argument as a person would type it again; a key in it is masked."""
+    from shlex import quote
+
+    return quote(printable(session.masked(subject.argument)))
+
+
+def _where(session: Session, error: errors.OnymError) -> list[str]:
+    """The URI, and a caret under the place, where an error has both."""
+    if session.subject is None or not isinstance(error, errors.URIError) or error.offset is None:
+        return []
+    pointed = point(session.subject.text, error.offset)
+    lines = [f"  {pointed.text}"]
+    if pointed.carets:
+        lines.append(f"  {session.paint(pointed.carets, 'caret', sys.stderr)}")
+    return lines
+
+
+def _clean(session: Session, text: str) -> str:
+    return printable(session.masked(text))
+
+
+def _debug(session: Session, error: BaseException) -> None:
+    if os.environ.get("ONYM_DEBUG") != "1":
+        return
+    from traceback import format_exception
+
+    sys.stderr.write(session.masked("".join(format_exception(error))))

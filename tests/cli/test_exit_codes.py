@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from onym import errors
+from onym.cli import exit_codes
+
+CLASSES = [
+    cls
+    for name in errors.__all__
+    if isinstance(cls := getattr(errors, name), type) and issubclass(cls, errors.OnymError)
+]
+
+
+@pytest.mark.requirement("onym-cli-a")
+@pytest.mark.requirement("onym-cli-a")
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_error_class_has_an_exit_code_of_its_own(cls):
+    assert exit_codes.TABLE[cls] in exit_codes.MEANINGS
+
+
+def test_no_error_ends_as_success_or_as_a_failed_check():
+    assert not {exit_codes.OK, exit_codes.CHECK_FAILED} & set(exit_codes.TABLE.values())
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.UsageError("x"), 2),
+        (errors.URISyntaxError("x"), 3),
+        (errors.ParameterError("x"), 3),
+        (errors.CredentialError("x"), 4),
+        (errors.ConfigError("x"), 4),
+        (errors.PolicyError("x", reason="loopback"), 5),
+        (errors.ResolveError("x"), 6),
+        (errors.RateLimitError("x"), 7),
+        (errors.DeadlineExceeded("x"), 8),
+        (errors.UnsupportedError("x"), 9),
+        (errors.MissingWeightsError("x"), 10),
+    ],
+)
+def test_the_documented_numbers_stay_as_they_are(error, code):
+    assert exit_codes.exit_code(error) == code
+
+
+def test_a_class_without_a_row_ends_as_the_one_above_it():
+    class Odd(errors.ResolveError):
+        pass
+
+    assert exit_codes.exit_code(Odd("x")) == exit_codes.NETWORK
+
+
+@pytest.mark.requirement("onym-cli-a")
+@pytest.mark.requirement("onym-cli-a")
+def test_every_code_has_a_name_and_a_meaning():
+    numbers = {
+        getattr(exit_codes, name)
+        for name in exit_codes.__all__
+        if name.isupper() and name not in {"MEANINGS", "TABLE"}
+    }
+    assert numbers == set(exit_codes.MEANINGS)
