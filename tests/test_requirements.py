@@ -1,0 +1,105 @@
+"""spec/requirements.toml and the tests agree, read without running a test."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from requirement_records import ROOT, holders, records
+
+SOURCES = {
+    "llm": ROOT.parent / "shared" / "spec" / "draft-levy-llm-uri-scheme-00.txt",
+    "rfc3986": ROOT.parent / "shared" / "spec" / "rfc" / "rfc3986.txt",
+}
+STATUSES = {"tested", "divergence", "not-applicable"}
+KEY_WORDS = re.compile(r"\b(MUST NOT|MUST|SHALL NOT|SHALL|SHOULD NOT|SHOULD|NOT RECOMMENDED|RECOMMENDED)\b")
+_PAGE_BREAK = re.compile(r"\n+[^\n]*\[Page \d+\]\n\f?\n*(?:RFC 3986|Internet-Draft)[^\n]*\n+")
+
+
+def squeezed(text: str) -> str:
+    """Text with page furniture and all white space out, so that line breaks do not matter."""
+    return re.sub(r"\s+", "", _PAGE_BREAK.sub("\n", text))
+
+
+@cache
+def source_text(path: Path) -> str:
+    if not path.is_file():
+        pytest.skip(f"the specifications are not beside this checkout: {path.name}")
+    return path.read_text(encoding="utf-8")
+
+
+def test_every_id_that_a_test_names_exists() -> None:
+    unknown = {name: where for name, where in holders().items() if name not in records()}
+    assert not unknown
+
+
+def test_every_tested_requirement_has_a_test() -> None:
+    bare = [
+        name for name, record in records().items() if record["status"] == "tested" and name not in holders()
+    ]
+    assert not bare
+
+
+def test_what_is_not_tested_says_why_and_what_is_not_applicable_has_no_test() -> None:
+    for name, record in records().items():
+        assert record["status"] in STATUSES, name
+        assert (record["status"] == "tested") == ("reason" not in record), name
+        if record["status"] == "not-applicable":
+            assert name not in holders(), name
+
+
+def test_every_id_says_its_source_and_section_in_order_of_letters() -> None:
+    letters: dict[str, str] = {}
+    for name, record in records().items():
+        source, section, letter = name.split("-", 1)[0], *name.split("-", 1)[1].rsplit("-", 1)
+        assert source in {*SOURCES, "onym"}, name
+        assert source == "onym" or record["section"].startswith(section), name
+        assert letter > letters.get(f"{source}-{section}", ""), f"{name} is out of order"
+        letters[f"{source}-{section}"] = letter
+
+
+@pytest.mark.parametrize("source", sorted(SOURCES))
+def test_every_quoted_sentence_stands_in_its_source(source: str) -> None:
+    text = squeezed(source_text(SOURCES[source]))
+    for name, record in records().items():
+        if name.startswith(f"{source}-"):
+            for key in ("sentence", "part"):
+                assert squeezed(record.get(key, "")) in text, f"{name}: {key}"
+
+
+def test_each_record_of_the_draft_quotes_its_own_key_word() -> None:
+    for name, record in records().items():
+        if name.startswith("llm-"):
+            said = KEY_WORDS.findall(record.get("part", "")) or KEY_WORDS.findall(record["sentence"])
+            assert record["level"] in said, name
+
+
+def test_no_key_word_of_the_draft_is_left_out() -> None:
+    """Section by section: as many records as key words, and one more for each further list item."""
+    text = source_text(SOURCES["llm"])
+    body = text[text.index('3.1. The "llm" Scheme\nThe ') :]
+    in_draft = KEY_WORDS.findall(body)
+    ours = [record for name, record in records().items() if name.startswith("llm-")]
+    items = [r for r in ours if r["sentence"].endswith("MUST:")]
+    leads = {r["sentence"] for r in items}
+    assert sorted(in_draft) == sorted([r["level"] for r in ours if r not in items] + ["MUST"] * len(leads))
+
+
+def test_the_records_stand_in_the_order_of_the_draft() -> None:
+    text = squeezed(source_text(SOURCES["llm"]))
+    at = [
+        text.index(squeezed(record["sentence"]))
+        for name, record in records().items()
+        if name.startswith("llm-")
+    ]
+    assert at == sorted(at)
+
+
+@pytest.mark.requirement("llm-10-a")
+def test_every_security_consideration_of_the_draft_is_tested_and_none_is_excused() -> None:
+    security = {name: r for name, r in records().items() if name.startswith("llm-10.")}
+    assert {name.split("-")[1] for name in security} == {"10.1", "10.2", "10.3", "10.4", "10.5"}
+    assert {r["status"] for r in security.values()} == {"tested"}
