@@ -50,7 +50,8 @@ docs: .venv/.test ## build the documentation strictly, into site/
 
 bench: .venv/.test ## parse and client beside their peers, as ratios
 	@$(UV) sync --quiet --locked --inexact --extra embedded --group bench
-	$(BIN)/python bench/run.py
+	@PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund --silent --prefix bench
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python bench/run.py
 
 fuzz: .venv/.test ## coverage-guided fuzzing of the parsers (nightly; FUZZ_SECONDS=300)
 	@$(UV) sync --quiet --locked --inexact --extra embedded --group fuzz

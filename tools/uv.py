@@ -36,7 +36,7 @@ def own() -> str:
 
 
 if __name__ == "__main__":
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - this file runs before anything is installed
         sys.exit("make: Onym needs Python 3.11 or later; say which with `make PYTHON=python3.12 …`")
     environment = {**os.environ, "UV_PYTHON": os.environ.get("UV_PYTHON", sys.executable)}
     environment.pop("VIRTUAL_ENV", None)

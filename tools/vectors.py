@@ -1,7 +1,7 @@
-"""Check that the project's own vectors are sound and answer them all through `onym conformance`.
+"""Answer the project's own vectors through `onym conformance`, as any other implementation would.
 
-Each record of vectors/conformance.jsonl is `{"question": {…}, "answer": {…}}`; an answer matches when
-it holds every member that the record names.
+`vectors/conformance.jsonl` holds the questions, `conformance.expected.jsonl` the answers, line by line; an
+answer matches when it holds every member that the expected one names.
 """
 
 from __future__ import annotations
@@ -19,23 +19,30 @@ def holds(expected: Any, actual: Any) -> bool:
     """Is every member of `expected` in `actual`, with the same value?"""
     if isinstance(expected, dict) and isinstance(actual, dict):
         return all(name in actual and holds(value, actual[name]) for name, value in expected.items())
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(expected) == len(actual) and all(map(holds, expected, actual))
     return bool(expected == actual)
 
 
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The records of a JSON Lines file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
 def main() -> int:
-    """0 when every file reads and every answer is as recorded."""
+    """0 when every file reads and every answer is as expected."""
     for path in sorted(FOLDER.glob("*.json")):
         json.loads(path.read_text(encoding="utf-8"))
-    lines = (FOLDER / "conformance.jsonl").read_text(encoding="utf-8").splitlines()
-    records = [json.loads(line) for line in lines if line.strip()]
-    questions = "".join(json.dumps(record["question"]) + "\n" for record in records)
-    command = [sys.executable, "-m", "onym", "conformance"]
-    done = subprocess.run(command, input=questions, capture_output=True, text=True, check=True, encoding="utf-8")
+    questions = (FOLDER / "conformance.jsonl").read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-m", "onym", "conformance"], input=questions, capture_output=True, check=True
+    )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    wrong = [r for r, a in zip(records, answers, strict=True) if not holds(r["answer"], a)]
+    expected = lines(FOLDER / "conformance.expected.jsonl")
+    wrong = [e for e, a in zip(expected, answers, strict=True) if not holds(e, a)]
     for record in wrong:
-        print("wrong:", json.dumps(record["question"]))
-    print(f"{len(records) - len(wrong)} passed, {len(wrong)} failed")
+        print("wrong:", record["id"])
+    print(f"{len(expected) - len(wrong)} passed, {len(wrong)} failed")
     return 1 if wrong else 0
 
 
