@@ -1,0 +1,1 @@
+"""What writes the generated parts of the documentation: reference pages, examples, the picture of a URI."""

@@ -1,0 +1,84 @@
+"""docs/conformance.md, from spec/requirements.toml and the tests that name its ids."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from docgen.paths import ROOT
+from docgen.text import GENERATED, cell, table
+
+sys.path.insert(0, str(ROOT / "tests"))
+
+from requirement_records import holders, records
+
+__all__ = ["conformance_page"]
+
+_PARTS = (
+    (
+        "llm",
+        "The llm draft",
+        "Every MUST, MUST NOT, SHOULD, SHOULD NOT and RECOMMENDED of draft-levy-llm-uri-scheme-00.",
+    ),
+    ("rfc3986", "RFC 3986", "It uses no key words; these are the rules that Onym implements."),
+    ("onym", "Onym's own promises", "Why each was chosen: [Decisions](explanation/decisions.md)."),
+)
+_SHOWN = {"tested": "tested", "divergence": "**done otherwise**", "not-applicable": "not applicable"}
+
+
+def conformance_page() -> str:
+    """The page."""
+    out = [
+        GENERATED,
+        "# Conformance\n",
+        (
+            "What the specifications ask, what Onym does about it, and the tests that hold it. A test "
+            "fails when a requirement has no test, when a test names an unknown requirement, or when a "
+            "quoted sentence is not in its source.\n"
+        ),
+        _summary(),
+    ]
+    for source, title, lead in _PARTS:
+        ours = [record for name, record in records().items() if name.startswith(f"{source}-")]
+        out += [f"## {title}\n", f"{lead}\n", *_sections(ours)]
+    return "\n".join(out)
+
+
+def _summary() -> str:
+    rows = []
+    for source, title, _ in _PARTS:
+        count = Counter(r["status"] for name, r in records().items() if name.startswith(f"{source}-"))
+        rows.append([title, *(str(count[status]) for status in _SHOWN)])
+    return table(["source", *(each.strip("*") for each in _SHOWN.values())], rows)
+
+
+def _sections(ours: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    last = None
+    for record in ours:
+        if record["section"] != last:
+            last = record["section"]
+            yield f"### {_heading(record)}\n"
+        yield _clause(record)
+
+
+def _heading(record: Mapping[str, Any]) -> str:
+    section = str(record["section"])
+    if section.startswith("A"):
+        return f"Appendix {section}"
+    return f"Section {section}" if section[0].isdigit() else section.capitalize()
+
+
+def _clause(record: Mapping[str, Any]) -> str:
+    name = record["id"]
+    lines = [
+        f'<a id="{name}"></a>**{name}** · {record["level"]} · {record["who"]} · {_SHOWN[record["status"]]}\n',
+        f"> {cell(record['sentence'])}",
+    ]
+    if "part" in record and record["part"] != record["sentence"]:
+        lines.append(f">\n> Here: {cell(record['part'])}")
+    lines.append("")
+    lines += [f"{record[key]}\n" for key in ("reason", "note") if key in record]
+    lines += [f"- `{where}`" for where in holders().get(name, ())]
+    return "\n".join(lines) + ("\n" if holders().get(name) else "")

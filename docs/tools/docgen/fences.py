@@ -1,0 +1,60 @@
+"""Fenced blocks of a Markdown page, each with the directive that stands before it.
+
+A directive is an HTML comment on the line before the fence:
+
+    <!-- example: docs_src/first_call.py -->    a ```python block that holds this file
+    <!-- output: docs_src/first_call.py -->     a ```text block that holds what the file prints
+    <!-- run -->                                a ```console block, its commands run, its output filled in
+    <!-- run: answer="Paris." -->               the same, with what the provider of the tests says
+    <!-- file: config.toml -->                  a block that is written to a file for the commands after it
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Fence", "fences", "rewrite"]
+
+_FENCE = re.compile(
+    r"(?:^<!-- (?P<verb>example|output|run|file)(?:: (?P<argument>.+?))? -->\n\n?)?"
+    r"^```(?P<language>[\w.+-]*)[^\n]*\n(?P<body>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """One fenced block; `verb` and `argument` are its directive's, `line` counts from 1."""
+
+    language: str
+    body: str
+    verb: str | None
+    argument: str | None
+    line: int
+
+
+def fences(text: str) -> list[Fence]:
+    """Every fenced block of a page, in order."""
+    return [_read(text, match) for match in _FENCE.finditer(text)]
+
+
+def rewrite(text: str, body: Callable[[Fence], str]) -> str:
+    """The page with the body of each block replaced by `body(fence)`."""
+
+    def replaced(match: re.Match[str]) -> str:
+        start, end = match.span("body")
+        return text[match.start() : start] + body(_read(text, match)) + text[end : match.end()]
+
+    return _FENCE.sub(replaced, text)
+
+
+def _read(text: str, match: re.Match[str]) -> Fence:
+    return Fence(
+        match["language"],
+        match["body"],
+        match["verb"],
+        match["argument"],
+        text.count("\n", 0, match.start("language")) + 1,
+    )

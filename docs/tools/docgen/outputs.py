@@ -1,0 +1,66 @@
+"""Every generated text, by the path that it is written to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from docgen.conformance import conformance_page
+from docgen.pages import refreshed
+from docgen.paths import DOCS, ROOT, pages
+from docgen.picture import uri_picture
+from docgen.reference_api import api_page
+from docgen.reference_cli import cli_page
+from docgen.reference_config import config_page
+from docgen.reference_diagnostics import diagnostics_page
+from docgen.reference_errors import errors_page, exit_codes_page
+from docgen.reference_llm import parameters_page, providers_page
+
+__all__ = ["GENERATED_FILES", "fresh", "hand_written", "stale", "write_all"]
+
+#: path -> what writes the whole file
+GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
+    DOCS / "assets" / "llm-uri.svg": uri_picture,
+    DOCS / "reference" / "api.md": api_page,
+    DOCS / "reference" / "cli.md": cli_page,
+    DOCS / "reference" / "config.md": config_page,
+    DOCS / "reference" / "diagnostics.md": diagnostics_page,
+    DOCS / "reference" / "errors.md": errors_page,
+    DOCS / "reference" / "exit-codes.md": exit_codes_page,
+    DOCS / "reference" / "parameters.md": parameters_page,
+    DOCS / "reference" / "providers.md": providers_page,
+    DOCS / "conformance.md": conformance_page,
+}
+
+
+def hand_written() -> list[Path]:
+    """The pages that people write; only their backed blocks are filled in."""
+    return [page for page in pages() if page not in GENERATED_FILES]
+
+
+def fresh(path: Path) -> str:
+    """What `path` should hold now."""
+    if path in GENERATED_FILES:
+        return GENERATED_FILES[path]()
+    return refreshed(path.read_text(encoding="utf-8"))
+
+
+def _changed() -> Iterator[tuple[Path, str]]:
+    for path in (*GENERATED_FILES, *hand_written()):
+        text = fresh(path)
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            yield path, text
+
+
+def stale() -> Iterator[str]:
+    """The files that do not hold what they should."""
+    for path, _ in _changed():
+        yield path.relative_to(ROOT).as_posix()
+
+
+def write_all() -> Iterator[str]:
+    """Write what is stale; the names of what was written."""
+    for path, text in _changed():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+        yield path.relative_to(ROOT).as_posix()

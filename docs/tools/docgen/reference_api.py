@@ -1,0 +1,135 @@
+"""docs/reference/api.md: every public name of `onym`, its signature and its docstring."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, get_origin
+
+import onym
+from docgen.text import GENERATED, paragraphs
+from onym import testing
+from onym.llm._stream import AsyncStream, Stream
+from onym.testing.fake_provider import FakeProvider
+
+__all__ = ["api_page"]
+
+
+def api_page() -> str:
+    """The page."""
+    named = {name: getattr(onym, name) for name in onym.__all__}
+    out = [
+        GENERATED,
+        "# Python\n",
+        (
+            "Everything that `import onym` offers. The import itself is cheap: each name loads when it is "
+            "first used. Exceptions are in `onym.errors`: [Errors](errors.md).\n"
+        ),
+    ]
+    for name, value in sorted(named.items(), key=lambda each: each[0].lower()):
+        if not isinstance(value, ModuleType | str):
+            out += _entry(name, value)
+    out += ["## What `stream` gives {: #stream }\n"]
+    out += [*_entry("Stream", Stream, "###"), *_entry("AsyncStream", AsyncStream, "###")]
+    out += [
+        "## For your tests\n",
+        paragraphs(inspect.getdoc(testing) or ""),
+        *_entry("FakeProvider", FakeProvider, "###"),
+    ]
+    return "\n".join(out)
+
+
+def _entry(name: str, value: Any, level: str = "##") -> Iterator[str]:
+    yield f"{level} {name} {{: #{name.lower()} }}\n"
+    if get_origin(value) is not None or not (inspect.isclass(value) or callable(value)):
+        yield f"```text\n{name} = {_plain(str(value))}\n```\n"
+        return
+    if not _made_elsewhere(value):
+        yield f"```text\n{name}{_signature(value)}\n```\n"
+    yield paragraphs(inspect.getdoc(value) or "")
+    if inspect.isclass(value):
+        yield from _members(name, value)
+
+
+def _made_elsewhere(value: Any) -> bool:
+    """Classes that people get from `parse`, `connect` or a call, and do not make themselves."""
+    return value in _MADE_ELSEWHERE
+
+
+_MADE_ELSEWHERE = (
+    onym.AIURI,
+    onym.AsyncClient,
+    onym.Client,
+    onym.Diagnostic,
+    onym.LLMURI,
+    onym.Plan,
+    onym.Report,
+    onym.URI,
+    AsyncStream,
+    Stream,
+)  # fmt: skip
+
+
+def _members(owner: str, value: type) -> Iterator[str]:
+    fields = {each.name for each in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
+    seen: set[str] = set()
+    # a base that is not public is a part of the class
+    for base in (each for each in value.__mro__ if each is value or each.__module__.startswith("onym.")):
+        for name, member in vars(base).items():
+            if not (name.startswith("_") or name in fields or name in seen):
+                seen.add(name)
+                yield from _member(owner, name, member)
+
+
+def _member(owner: str, name: str, member: Any) -> Iterator[str]:
+    target = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+    if isinstance(member, property):
+        yield f"#### {owner}.{name}\n"
+        yield paragraphs(inspect.getdoc(member) or "")
+    elif inspect.isfunction(target):
+        yield f"#### {owner}.{name}\n"
+        called = "await " if inspect.iscoroutinefunction(target) else ""
+        yield f"```text\n{called}{name}{_signature(target)}\n```\n"
+        yield paragraphs(inspect.getdoc(target) or "")
+
+
+def _signature(value: Any) -> str:
+    try:
+        found = inspect.signature(value)
+    except ValueError:
+        return "(…)"
+    given = list(_parameters(found))
+    result = "" if inspect.isclass(value) else f" -> {_type(found.return_annotation)}"
+    short = f"({', '.join(given)}){result}"
+    return short if len(short) < 90 else "(\n    " + ",\n    ".join(given) + f",\n){result}"
+
+
+def _parameters(found: inspect.Signature) -> Iterator[str]:
+    starred = False
+    for name, each in found.parameters.items():
+        if name in ("self", "cls"):
+            continue
+        if each.kind is each.KEYWORD_ONLY and not starred:
+            yield "*"
+        starred = starred or each.kind in (each.KEYWORD_ONLY, each.VAR_POSITIONAL)
+        stars = "*" if each.kind is each.VAR_POSITIONAL else "**" if each.kind is each.VAR_KEYWORD else ""
+        default = "" if each.default is each.empty else f" = {_default(each.default)}"
+        yield f"{stars}{name}: {_type(each.annotation)}{default}"
+
+
+def _default(value: Any) -> str:
+    """A default, where it says something in one word."""
+    text = repr(value)
+    return text if len(text) < 30 and "<" not in text else "…"
+
+
+def _type(annotation: Any) -> str:
+    return _plain(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
+
+
+def _plain(text: str) -> str:
+    """A type without the paths of its modules."""
+    return re.sub(r"\b(?:onym|typing|collections\.abc)(?:\.\w+)*\.(?=\w)", "", text)

@@ -1,0 +1,55 @@
+"""docs/reference/cli.md: the help of every command, as `--help` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from docgen.text import GENERATED
+from onym.cli._app import app
+
+__all__ = ["cli_page"]
+
+_WIDTH = 100
+
+
+def cli_page() -> str:
+    """The page."""
+    out = [
+        GENERATED,
+        "# Command line\n",
+        (
+            "Every command takes `--json` and then prints data, errors included. What it ends with: "
+            "[Exit codes](exit-codes.md).\n"
+        ),
+        (
+            "Environment: `ONYM_CONFIG` names the configuration file, `ONYM_CACHE` the folder of the "
+            "weights, `ONYM_ALLOW_LOOPBACK=1` allows URIs to lead to this machine, `NO_COLOR` switches "
+            "colours off, `ONYM_DEBUG=1` shows where a bug is.\n"
+        ),
+    ]
+    for path, command in _walk(app, ("onym",)):
+        out += [
+            f"{'#' * min(len(path) + 1, 4)} {' '.join(path)}\n",
+            f"```text\n{_help(path, command)}\n```\n",
+        ]
+    return "\n".join(out)
+
+
+def _walk(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=" ".join(path))
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            if child is not None and not child.hidden:
+                yield from _walk(child, (*path, name))
+
+
+def _help(path: tuple[str, ...], command: click.Command) -> str:
+    context = click.Context(
+        command, info_name=" ".join(path), terminal_width=_WIDTH, max_content_width=_WIDTH,
+        help_option_names=["-h", "--help"],
+    )  # fmt: skip
+    return "\n".join(line.rstrip() for line in click.unstyle(command.get_help(context)).splitlines())

@@ -1,0 +1,118 @@
+"""docs/reference/diagnostics.md: what `check` really says of one URI for each code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+
+from docgen.paths import ROOT
+from docgen.text import GENERATED, cell, code, prose, table
+from onym.uri.diagnostics import Diagnostic
+from onym.uri.llm import check
+
+__all__ = ["CASES", "codes_in_source", "diagnostics_page", "found_codes"]
+
+#: texts that between them earn every diagnostic
+CASES = (
+    "LLM://api.openai.com/gpt-5",
+    "llm://@api.openai.com/gpt-5",
+    "llm://:sk-made-up@api.openai.com/gpt-5",
+    "llm://my-app:@api.openai.com/gpt-5",
+    "llm://my&app@api.openai.com/gpt-5",
+    "llm://sk-proj-0123456789abcdefghijklmnop@api.openai.com/gpt-5",
+    "llm://my-app:a:b@api.openai.com/gpt-5",
+    "llm://my-app:***@api.openai.com/gpt-5",
+    "llm://my-app:%C3%A9@api.openai.com/gpt-5",
+    "llm://API.openai.com/gpt-5",
+    "llm://my!host/gpt-5",
+    "llm://api.openai.com:/gpt-5",
+    "llm://api.openai.com:0443/gpt-5",
+    "llm://api.openai.com:443/gpt-5",
+    "llm://ollama/llama3:8b",
+    "llm://api.openai.com/gpt%2D5",
+    "llm://openrouter/anthropic%2Fclaude",
+    "llm://api.openai.com/gpt-5?",
+    "llm://api.openai.com/gpt-5?temp=0.5&&seed=1",
+    "llm://api.openai.com/gpt-5?verbose",
+    "llm://api.openai.com/gpt-5?=1",
+    "llm://api.openai.com/gpt-5?a%00b=1",
+    "llm://api.openai.com/gpt-5?a:b=1",
+    "llm://api.openai.com/gpt-5?user=a/b",
+    "llm://api.openai.com/gpt-5?user=sk-proj-0123456789abcdefghijklmnop",
+    "llm://api.openai.com/gpt-5?system=Be+brief",
+    "llm://api.openai.com/gpt-5?system=a%E2%80%AEb",
+    "llm://api.openai.com/gpt-5?format=xml",
+    "llm://api.openai.com/gpt-5?seed=007",
+    "llm://api.openai.com/gpt-5?tag=a&tag=b",
+    "llm://api.openai.com/gpt-5?a..b=1",
+    "llm://api.openai.com/gpt-5?temperature=0.5",
+    "llm://api.openai.com/gpt-5?tmep=0.5",
+    "llm://api.openai.com/gpt-5?web_search=%7B%22max_uses%22%3A3%7D",
+    "llm://api.openai.com/gpt-5?api_key=sk-made-up",
+    "llm://api.openai.com/gpt-5?base_url=https%3A%2F%2Fevil.example",
+    "llm://api.openai.com/gpt-5?user=" + "a" * 2048,
+)
+
+
+def diagnostics_page() -> str:
+    """The page."""
+    rows: dict[str, list[str]] = {}
+    for text, found in _found():
+        shown = text if len(text) < 90 else f"{text[:60]}…"
+        fix = code(found.fix) if found.fix else "-"
+        rows.setdefault(
+            found.code,
+            [code(found.code), found.severity, _clause(found), prose(found.message), code(shown), fix],
+        )
+    return "\n".join(
+        [
+            GENERATED,
+            "# Diagnostics\n",
+            (
+                "What `onym.check` and `onym check` say of a URI that RFC 3986 allows. An error is what "
+                "the draft forbids: `strict=True` refuses it. A warning is discouraged, or probably a "
+                "slip. A note is good to know. The codes are stable.\n"
+            ),
+            (
+                "Each line is what Onym says of the URI beside it. A text that is refused altogether gets "
+                "one diagnostic, whose code is the [error](errors.md)'s.\n"
+            ),
+            table(
+                ["code", "severity", "clause", "message", "example", "mended"],
+                (rows[each] for each in sorted(rows)),
+            ),
+        ]
+    )
+
+
+def found_codes() -> set[str]:
+    """The codes that the cases earn."""
+    return {found.code for _, found in _found()}
+
+
+@cache
+def codes_in_source() -> set[str]:
+    """The codes that `check` can give, as far as the source writes them out."""
+    found = set()
+    for path in sorted((ROOT / "src" / "onym" / "uri").glob("_llm_check*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = ast.unparse(node.func)
+            at = 1 if name == "findings.add" else 3 if name == "_rename" else None
+            if at is not None and isinstance(node.args[at], ast.Constant):
+                found.add(f"llm.{node.args[at].value}")  # type: ignore[attr-defined]  # a constant, just asked
+    return found
+
+
+def _found() -> Iterator[tuple[str, Diagnostic]]:
+    for text in CASES:
+        report = check(text)
+        assert report.uri is not None, text
+        for found in report.diagnostics:
+            yield text, found
+
+
+def _clause(found: Diagnostic) -> str:
+    return cell((found.clause or "-").replace("draft-levy-llm-uri-scheme-00", "draft"))

@@ -1,0 +1,86 @@
+"""docs/reference/errors.md and exit-codes.md, from onym.errors and the table of exit codes."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from functools import cache
+
+from docgen.paths import ROOT
+from docgen.text import GENERATED, code, prose, table
+from onym import errors
+from onym.cli import exit_codes
+
+__all__ = ["codes_of", "errors_page", "exit_codes_page"]
+
+
+def _classes() -> Iterator[type[errors.OnymError]]:
+    for name in errors.__all__:
+        found = getattr(errors, name)
+        if inspect.isclass(found) and issubclass(found, errors.OnymError):
+            yield found
+
+
+@cache
+def codes_of() -> dict[str, set[str]]:
+    """Class name -> the codes that the source gives its instances, beside the class's own."""
+    found: dict[str, set[str]] = {}
+    names = {each.__name__ for each in _classes()}
+    for path in sorted((ROOT / "src" / "onym").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and _name(node.func) in names:
+                for each in node.keywords:
+                    if each.arg == "code" and isinstance(each.value, ast.Constant):
+                        found.setdefault(_name(node.func), set()).add(str(each.value.value))
+    return found
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def errors_page() -> str:
+    """The page of errors."""
+    tree = (errors.__doc__ or "").split("\n\n", 1)[1].rsplit("\n\nEach instance", 1)[0]
+    out = [
+        GENERATED,
+        "# Errors\n",
+        (
+            "Every exception that Onym raises on purpose. Each carries `code`, which is stable, `message`, "
+            "which is for people, and `hint`, which says how to go on. No message holds a credential or "
+            "the value that it is about. `as_dict()` is what `--json` prints.\n"
+        ),
+        f"```text\n{tree}\n```\n",
+    ]
+    for each in _classes():
+        out += [f"## {each.__name__}\n", f"{inspect.getdoc(each)}\n", *_facts(each)]
+    return "\n".join(out)
+
+
+def _facts(each: type[errors.OnymError]) -> Iterator[str]:
+    more = sorted(codes_of().get(each.__name__, set()) - {each.default_code})
+    yield f"- code: {code(each.default_code)}" + (f", also {', '.join(map(code, more))}" if more else "")
+    fields = ("code", "message", "hint", *each.fields)
+    yield f"- attributes: {', '.join(map(code, fields))}"
+    yield f"- exit code of `onym`: {exit_codes.TABLE[each]}\n"
+
+
+def exit_codes_page() -> str:
+    """The page of exit codes."""
+    rows = []
+    for number, meaning in exit_codes.MEANINGS.items():
+        ours = sorted(cls.__name__ for cls, exits in exit_codes.TABLE.items() if exits == number)
+        linked = ", ".join(f"[{name}](errors.md#{name.lower()})" for name in ours)
+        rows.append([str(number), prose(meaning), linked or "-"])
+    return "\n".join(
+        [
+            GENERATED,
+            "# Exit codes\n",
+            (
+                "What `onym` ends with. The numbers are stable across releases. With `--json`, an error is "
+                "also printed on standard output as data.\n"
+            ),
+            table(["code", "meaning", "errors"], rows),
+        ]
+    )

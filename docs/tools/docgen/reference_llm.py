@@ -1,0 +1,219 @@
+"""docs/reference/parameters.md and providers.md, from the tables of onym.llm and onym.uri."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from docgen.text import GENERATED, cell, code, prose, table
+from onym.llm import profiles
+from onym.llm.dialects import openai_chat
+from onym.llm.mapping import DEFAULT_RETRIES, DEFAULT_TIMEOUT_MS
+from onym.llm.profiles import Profile
+from onym.llm.providers import Provider, ProviderTable
+from onym.uri._limits import Limits
+from onym.uri._names import _REDIRECTING, PROVIDER_NAMES, WELL_KNOWN
+
+__all__ = ["PARAMETERS", "Parameter", "parameters_page", "providers_page"]
+
+
+class Parameter(NamedTuple):
+    """One well-known parameter, in words. `low` and `high` are held by tests/docs/test_generated.py."""
+
+    type: str
+    low: float | None
+    high: float | None
+    meaning: str
+
+
+PARAMETERS: Mapping[str, Parameter] = {
+    "temp": Parameter("number", 0, 2, "sampling temperature"),
+    "max_tokens": Parameter("whole number", 1, None, "most tokens in the answer"),
+    "top_p": Parameter("number", 0, 1, "nucleus sampling threshold"),
+    "top_k": Parameter("whole number", 0, None, "sample from the k likeliest tokens"),
+    "stop": Parameter(
+        "text, repeatable", None, None, "stop sequences; a raw comma separates, `%2C` is a comma of the text"
+    ),
+    "seed": Parameter(
+        "whole number", None, None, "seed for reproducible sampling, where the provider has one"
+    ),
+    "stream": Parameter(
+        "boolean", None, None, "let `onym chat` and `explain` stream; Python says it by the method"
+    ),
+    "timeout": Parameter(
+        "whole number",
+        1,
+        2**31 - 1,
+        f"milliseconds for the whole call, retries included; default {DEFAULT_TIMEOUT_MS}",
+    ),
+    "retries": Parameter("whole number", 0, 100, f"attempts after the first; default {DEFAULT_RETRIES}"),
+    "cache": Parameter(
+        "boolean",
+        None,
+        None,
+        "the wish to keep answers; this version keeps none, and a call says so by a warning",
+    ),
+    "format": Parameter("text", None, None, "`text`, `json` or `json_schema`"),
+    "system": Parameter(
+        "text", None, None, "system prompt; the untrusted policy refuses it without a filter"
+    ),
+}
+
+_LIMITS = {
+    "uri": "octets of the whole URI",
+    "value": "octets of one decoded value",
+    "system": "octets of `system`",
+    "json": "octets of one JSON value",
+    "depth": "levels of JSON or of dot-notation",
+    "parameters": "parameters, and stop sequences",
+    "number": "characters of one number",
+}
+
+
+def parameters_page() -> str:
+    """The page of parameters."""
+    limits = Limits()
+    return "\n".join(
+        [
+            GENERATED,
+            "# Parameters\n",
+            "## The twelve well-known ones\n",
+            (
+                "Names are case-sensitive (draft 4.4). In Python they are attributes of `LLMURI` and "
+                "keyword arguments of `chat`. Standing twice is an error, except for `stop`.\n"
+            ),
+            table(["name", "type", "range", "meaning"], [_known(name) for name in WELL_KNOWN]),
+            (
+                "Numbers: an optional sign, ASCII digits, an optional fraction; no exponent. Booleans: "
+                "`true` or `false`, any case.\n"
+            ),
+            "### What they are called on the wire\n",
+            (
+                "In the OpenAI chat dialect, before a provider's own names. `timeout`, `retries` and "
+                "`cache` are the client's and are not in the request.\n"
+            ),
+            table(
+                ["name", "in the request"], [[code(k), code(v)] for k, v in openai_chat.parameters.items()]
+            ),
+            "## Any other name\n",
+            (
+                "It goes into the request body under the name it has, typed: `true` or `false`, a decimal "
+                "number, a JSON object or array, else text. A JSON string (`%22123%22`) forces text. Dots "
+                "nest: "
+                '`web_search.max_uses=3` is `{"web_search": {"max_uses": 3}}`.\n'
+            ),
+            (
+                "`auth` names a key (`env:NAME`, `file:PATH`, `keyring:SERVICE/USER`). It is the client's "
+                "and is never sent.\n"
+            ),
+            "### Providers' own names for the twelve\n",
+            (
+                "They pass through as they are. Beside the well-known name they are an error; alone "
+                "`check` points at the well-known one.\n"
+            ),
+            table(["name", "means"], [[code(name), code(known)] for name, known in PROVIDER_NAMES.items()]),
+            "### Names that are never sent\n",
+            (
+                "They would redirect or replace the request. They are no error; `check` lists them and a "
+                "call warns. Case, `-` and `_` do not matter.\n"
+            ),
+            ", ".join(code(name) for name in sorted(_REDIRECTING)) + "\n",
+            "## Limits\n",
+            "`Limits(...)` changes them: `onym.parse(text, limits=onym.Limits(uri=16384))`.\n",
+            table(
+                ["limit", "default", "of what"],
+                [[code(name), str(getattr(limits, name)), words] for name, words in _LIMITS.items()],
+            ),
+        ]
+    )
+
+
+def _known(name: str) -> list[str]:
+    kind, low, high, meaning = PARAMETERS[name]
+    return [code(name), kind, _range(low, high), meaning]
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is None and high is None:
+        return "-"
+    if high is None:
+        return f"at least {low:g}"
+    return f"{low or 0:g} to {high:,}"
+
+
+def providers_page() -> str:
+    """The page of providers and of what model families can take."""
+    rows = list(ProviderTable.builtin())
+    return "\n".join(
+        [
+            GENERATED,
+            "# Providers\n",
+            (
+                "Who serves models, as data. A host that no row names is taken for an OpenAI-compatible "
+                "server with its interface below `/v1`. Only rows of the dialect `openai_chat` can be "
+                "called in this version; the others are there to be named and explained, and a call to "
+                "them is refused before anything is sent. A key variable is read for the row's exact hosts "
+                "alone.\n"
+            ),
+            table(["name", "alias", "host", "dialect", "key variables"], [_short(row) for row in rows]),
+            *(line for row in rows for line in _long(row)),
+            "## Model families\n",
+            (
+                "What a family of models cannot take, whoever serves it. A parameter that is refused is an "
+                "error before anything is sent, unless dropping was chosen.\n"
+            ),
+            *(line for each in profiles.BUILTIN for line in _family(each)),
+        ]
+    )
+
+
+def _short(row: Provider) -> list[str]:
+    words = ", ".join(map(code, (row.name, *row.aliases))) if row.host else "-"
+    hosts = ", ".join(map(code, (*row.hosts, *row.host_suffixes))) or "any other"
+    named = f"[{row.name}](#{row.name})"
+    return [named, words, hosts, code(row.dialect), ", ".join(map(code, row.key_variables)) or "-"]
+
+
+def _long(row: Provider) -> Iterator[str]:
+    yield f"### {row.title} {{: #{row.name} }}\n"
+    yield f"- base path: {code(row.base_path)}, port {row.default_port}"
+    can = {
+        state: [name for name, value in row.capabilities.items() if value == state] for state in ("yes", "no")
+    }
+    for state, names in can.items():
+        if names:
+            yield f"- {'has' if state == 'yes' else 'has no'}: {', '.join(names)}"
+    renamed = {name: wire for name, wire in row.params.items() if wire is not None}
+    if renamed:
+        yield "- own names: " + ", ".join(f"{code(a)} as {code(b)}" for a, b in renamed.items())
+    missing = [name for name, wire in row.params.items() if wire is None]
+    if missing:
+        yield f"- does not take: {', '.join(map(code, missing))}"
+    if row.ranges:
+        yield "- ranges: " + ", ".join(f"{code(name)} {_open(*ends)}" for name, ends in row.ranges.items())
+    if row.stop_max:
+        yield f"- stop sequences: at most {row.stop_max}"
+    for prefix, header in row.label_headers:
+        yield f"- app label{f' that begins with {code(prefix)}' if prefix else ''}: header {code(header)}"
+    yield f"- [its documentation]({row.docs}); facts from: {cell(row.source)}; checked {row.checked}\n"
+
+
+def _open(low: float | None, high: float | None) -> str:
+    return f"{'…' if low is None else f'{low:g}'} to {'…' if high is None else f'{high:g}'}"
+
+
+def _family(each: Profile) -> Iterator[str]:
+    yield f"### {cell(each.family)}\n"
+    yield f"- models: {', '.join(map(code, each.matches))}" + (
+        f" at {', '.join(each.providers)}" if each.providers else ""
+    )
+    for title, facts in (
+        ("refuses", each.refuses),
+        ("refuses while it reasons", each.refuses_reasoning),
+        ("takes without effect", each.ignores),
+    ):
+        for name, reason in facts.items():
+            yield f"- {title} {code(name)}: {prose(reason)}"
+    for name, wire in each.params.items():
+        yield f"- {code(name)}: " + (f"as {code(wire)}" if wire else "does not exist")
+    yield f"- facts from: {cell(each.source)}; checked {each.checked}\n"

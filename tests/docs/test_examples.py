@@ -1,0 +1,57 @@
+"""Every piece of code in the documentation is run, and shows what it does today."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from docgen.examples import example_files, scripts
+from docgen.fences import fences
+from docgen.outputs import fresh, hand_written
+from docgen.paths import ROOT, pages
+
+#: languages whose blocks are code of ours, and what must stand before such a block
+BACKED = {"python": {"example"}, "py": {"example"}, "pycon": set(), "console": {"run"}}
+#: what only a reader can run: it installs, starts servers, or needs a key or the network
+_READERS_OWN = re.compile(
+    r"make|pip|uv|git|cd|export|ollama|llama-server|vllm|ssh|docker|#|\.venv/bin/python docs/tools"
+    r"|onym chat 'llm://openai/|onym chat llm://embedded/|onym models pull"
+)
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", hand_written(), ids=named)
+def test_a_page_shows_what_its_examples_and_commands_do_today(page: Path) -> None:
+    assert page.read_text(encoding="utf-8") == fresh(page), "run docs/tools/generate.py"
+
+
+@pytest.mark.parametrize("page", pages(), ids=named)
+def test_no_python_or_console_block_stands_without_a_run(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    bare = [each.line for each in fences(text) if each.verb not in BACKED.get(each.language, {each.verb})]
+    assert not bare
+    assert not re.findall(r"^[ \t>]+```\w", text, re.MULTILINE), "an indented block is not seen by the tools"
+
+
+@pytest.mark.parametrize("page", pages(), ids=named)
+def test_a_shell_block_holds_only_what_a_reader_alone_can_run(page: Path) -> None:
+    for each in fences(page.read_text(encoding="utf-8")):
+        if each.language in {"sh", "bash", "shell"}:
+            strange = [line for line in each.body.splitlines() if line and not _READERS_OWN.match(line)]
+            assert not strange, each.line
+        assert each.language in BACKED or not re.search(r"^\$ ", each.body, re.MULTILINE), each.line
+
+
+def test_every_example_is_on_a_page_and_every_script_has_an_example() -> None:
+    shown = {
+        each.argument
+        for page in pages()
+        for each in fences(page.read_text(encoding="utf-8"))
+        if each.verb == "example"
+    }
+    assert shown == {named(path) for path in example_files()}
+    assert set(scripts()) <= {path.stem for path in example_files()}
