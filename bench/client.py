@@ -170,7 +170,7 @@ def openai_async(port: int) -> AsyncCall:
 
 
 def litellm_sync(port: int) -> Call:
-    import litellm  # type: ignore[import-not-found]
+    import litellm
 
     fixed = {"api_key": KEY, "api_base": f"http://127.0.0.1:{port}/v1", "temperature": 0.5}
 
