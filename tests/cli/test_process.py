@@ -230,3 +230,22 @@ def test_debugging_shows_where_and_still_no_key(spawn):
     ran = spawn("parse", f"llm://app:{KEY}@h:99999/m", env={"ONYM_DEBUG": "1"})
     assert "Traceback" in ran.err
     assert "0123456789" not in ran.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM that is handled")
+def test_a_polite_kill_that_python_drops_is_asked_for_again(environment):
+    code = (
+        "import os, signal, time\n"
+        "from onym.cli._app import die_politely\n"
+        "class Dropped:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "die_politely()\n"
+        "Dropped()\n"
+        "signal.pause()\n"
+        "time.sleep(60)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, timeout=30, check=False
+    )
+    assert done.returncode == 143

@@ -54,6 +54,10 @@ ONYM_ALLOW_LOOPBACK=1.
 """
 
 
+#: seconds
+_ASK_AGAIN = 2
+
+
 class OnymGroup(click.Group):
     """A group that imports a command's module when the command runs, and answers errors in one way."""
 
@@ -185,8 +189,16 @@ def die_politely() -> None:
     import signal
     from threading import current_thread, main_thread
 
+    def end(*_: object) -> None:
+        # Python drops what is raised inside a finalizer: if this is, the alarm asks again
+        if hasattr(signal, "alarm"):
+            signal.alarm(_ASK_AGAIN)
+        sys.exit(exit_codes.TERMINATED)
+
     if current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(exit_codes.TERMINATED))
+        signal.signal(signal.SIGTERM, end)
+        if hasattr(signal, "alarm"):
+            signal.signal(signal.SIGALRM, end)
 
 
 def _silent(code: int) -> int:
