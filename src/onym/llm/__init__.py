@@ -1,1 +1,1 @@
-"""Placeholder, written by the room's owner."""
+"""The client for `llm://` names: who serves a model, in which wire format, and how a call goes."""
