@@ -24,12 +24,13 @@ _AMBIENT = ("_API_KEY", "_TOKEN", "_PROXY", "_proxy")
 
 
 @pytest.fixture(autouse=True)
-def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No credential, proxy or configuration of the person who runs the tests takes part in them."""
     for name in list(os.environ):
         if name.endswith(_AMBIENT) or (name.startswith("ONYM_") and name not in _KEEP):
             monkeypatch.delenv(name)
     monkeypatch.setenv("ONYM_CONFIG", str(Path(__file__).with_name("no-such-config.toml")))
+    monkeypatch.setenv("ONYM_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "responses"))
 
 
 #: caches that the whole run shares

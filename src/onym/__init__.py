@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onym.llm.plan import Plan
     from onym.llm.types import (
         Completion,
+        DocumentPart,
         Embeddings,
         Event,
         Finish,
@@ -50,6 +51,7 @@ _HOME = {
     "Completion": "onym.llm.types",
     "Config": "onym.llm.config",
     "Diagnostic": "onym.uri.diagnostics",
+    "DocumentPart": "onym.llm.types",
     "Embeddings": "onym.llm.types",
     "Event": "onym.llm.types",
     "Finish": "onym.llm.types",
@@ -93,6 +95,7 @@ __all__ = [
     "Completion",
     "Config",
     "Diagnostic",
+    "DocumentPart",
     "Embeddings",
     "Event",
     "Finish",

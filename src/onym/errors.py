@@ -34,8 +34,8 @@ OnymError
 │   ├── OverloadedError           the provider is busy or down (retry_after, seconds)
 │   ├── ServerError               any other failure on the server's side
 │   └── MalformedResponseError    2xx, and the body is not what the dialect promises
+├── MissingExtraError             an optional dependency is not installed (command)
 └── EmbeddedError                 the model on this machine
-    ├── MissingExtraError         the optional dependency is not installed (command)
     ├── MissingWeightsError       the weights are not on this machine (command)
     └── WeightsError              weights could not be fetched, or have the wrong hash
 
@@ -445,6 +445,24 @@ class MalformedResponseError(ProviderError):
     default_code = "provider.malformed"
 
 
+class MissingExtraError(OnymError):
+    """An optional dependency is not installed; `command` installs it."""
+
+    default_code = "onym.missing-extra"
+    fields = ("command",)
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        command: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.command = command
+
+
 class EmbeddedError(OnymError):
     """The model on this machine could not be started or stopped answering."""
 
@@ -461,12 +479,6 @@ class EmbeddedError(OnymError):
     ) -> None:
         super().__init__(message, code=code, hint=hint)
         self.command = command
-
-
-class MissingExtraError(EmbeddedError):
-    """The optional dependency is not installed; `command` installs it."""
-
-    default_code = "embedded.missing-extra"
 
 
 class MissingWeightsError(EmbeddedError):

@@ -108,7 +108,19 @@ def test_json_is_one_object_with_the_whole_answer(run, fake):
             "reasoning_tokens": None,
             "total_tokens": 12,
         },
+        "cost": None,
     }
+
+
+def test_json_says_what_it_cost_where_the_price_is_known(run, fake, tmp_path, monkeypatch):
+    prices = tmp_path / "prices.toml"
+    prices.write_text(
+        '[openai-compatible-local]\nsource = "https://prices.example"\nchecked = 2026-11-21\n'
+        '[openai-compatible-local.models]\nfake-model = { input = "1", output = "2" }\n'
+    )
+    monkeypatch.setenv("ONYM_PRICES", str(prices))
+    fake.answer("Hello")
+    assert run("chat", "--json", fake.uri(), "x").json["cost"]["amount"] == "0.000019"
 
 
 def test_json_and_streaming_is_one_event_a_line(run, fake):

@@ -245,10 +245,10 @@ def test_what_was_asked_for_and_will_not_happen_is_said_at_the_call(fake: FakePr
             lambda: client.embed("Hi"),
         )
         for call in calls:
-            with pytest.warns(OnymWarning, match="cache=true"):
+            with pytest.warns(OnymWarning, match="base_url"):
                 await call()
 
-    run(fake, steps, "cache=true")
+    run(fake, steps, "base_url=x")
 
 
 @pytest.mark.requirement("onym-secret-a")

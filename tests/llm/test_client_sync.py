@@ -324,7 +324,7 @@ def test_arguments_of_connect_that_cannot_be_used_are_refused(fake: FakeProvider
     with pytest.raises(UsageError, match="on_unsupported"):
         open_client(fake, on_unsupported="ignore")
     with pytest.raises(UnsupportedError, match="does not speak"):
-        connect("llm://anthropic/claude-sonnet-4.5", config=Config.empty(), environ={})
+        connect("llm://elevenlabs/v3", config=Config.empty(), environ={})
 
 
 @pytest.mark.parametrize("form", [str, Secret, LLMURI.parse])
@@ -352,7 +352,7 @@ def test_a_transport_of_the_programs_own_stays_open(fake: FakeProvider) -> None:
 
 
 def test_what_was_asked_for_and_will_not_happen_is_said_at_the_call(fake: FakeProvider) -> None:
-    with open_client(fake, "cache=true&base_url=x") as client:
+    with open_client(fake, "base_url=x&api_base=y") as client:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             client.explain("Hi")
@@ -390,7 +390,7 @@ def test_the_key_is_in_no_repr_error_traceback_or_warning(fake: FakeProvider) ->
 @pytest.mark.parametrize(
     "uri",
     [
-        f"llm://me:{KEY}@anthropic/claude",
+        f"llm://me:{KEY}@elevenlabs/v3",
         f"llm://me:{KEY}@openai/gpt-4.1?top_k=1",
         f"llm://me:{KEY}@h/m?temp=9",
     ],

@@ -229,12 +229,12 @@ def test_a_failing_store_does_not_tell_what_it_said(plugins: None) -> None:
 
 
 def test_a_store_that_is_not_installed_is_named_with_those_that_are(plugins: None) -> None:
-    with pytest.raises(CredentialError, match="known here: broken, env, file, keyring, store, texts"):
+    with pytest.raises(CredentialError, match="known here: aws, broken, env, file, google, keyring, store, texts"):
         find("llm://models.example/m?auth=pass:openai")
 
 
 def test_without_plugins_the_three_kinds_are_known() -> None:
-    with pytest.raises(CredentialError, match="env, file, keyring"):
+    with pytest.raises(CredentialError, match="aws, env, file, google, keyring"):
         find("llm://models.example/m?auth=pass:openai")
 
 

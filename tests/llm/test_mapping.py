@@ -236,13 +236,12 @@ def test_a_providers_own_name_alone_passes() -> None:
     assert map_all(uri({"temperature": 0.9})).extra == {"temperature": 0.9}
 
 
-def test_the_response_cache_says_that_it_is_not_there_yet() -> None:
+def test_the_response_cache_is_the_clients_and_says_what_it_does() -> None:
     mapped = map_all(uri(cache=True))
     assert mapped.cache
     assert note(mapped, "cache").action == "client"
-    assert "not in this version" in (note(mapped, "cache").reason or "")
-    (warning,) = mapped.warnings
-    assert "cache=true" in warning
+    assert note(mapped, "cache").reason == "answered from the cache when it can"
+    assert mapped.warnings == ()
 
 
 BAD: list[tuple[str, Any, str]] = [

@@ -240,7 +240,9 @@ MODELS = [
 def test_models_are_listed_with_what_is_said_of_them(bare: bool) -> None:
     records: list[Any] = [record for record, _ in MODELS]
     data: Any = [*records, "noise", {"id": ""}, {}]
-    found = openai_chat.decode_models(200, JSON, json.dumps(data if bare else {"data": data}).encode(), AT)
+    found = openai_chat.decode_models(
+        200, JSON, json.dumps(data if bare else {"data": data}).encode(), AT
+    ).models
     assert [(each.context_window, each.owner, each.created) for each in found] == [
         facts for _, facts in MODELS
     ]

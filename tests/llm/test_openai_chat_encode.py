@@ -133,12 +133,12 @@ def test_texts_to_embed_go_as_a_list() -> None:
 def test_a_dialect_is_found_by_its_name() -> None:
     dialect = dialects.get("openai_chat")
     assert dialect.name == "openai_chat"
-    assert dialect.chat_path == "/chat/completions"
+    assert dialect.routes.chat == "/chat/completions"
 
 
 def test_a_dialect_that_is_not_there_yet_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError) as caught:
-        dialects.get("anthropic_messages")
+        dialects.get("elevenlabs")
     assert caught.value.code == "llm.no-dialect"
-    assert "anthropic_messages" in caught.value.message
+    assert "elevenlabs" in caught.value.message
     assert "openai_chat" in str(caught.value)

@@ -135,9 +135,9 @@ def test_an_alias_stands_for_the_providers_host_unless_a_port_is_given() -> None
 @pytest.mark.parametrize(
     ("host", "url"),
     [
-        ("localhost", "http://localhost:11434/v1/chat/completions"),
+        ("localhost", "http://localhost:11434/api/chat"),
         ("localhost:8080", "http://localhost:8080/v1/chat/completions"),
-        ("127.0.0.1", "http://127.0.0.1:11434/v1/chat/completions"),
+        ("127.0.0.1", "http://127.0.0.1:11434/api/chat"),
         ("[::1]:8000", "http://[::1]:8000/v1/chat/completions"),
         ("llm.example", "https://llm.example/v1/chat/completions"),
         ("10.0.0.1:80", "https://10.0.0.1:80/v1/chat/completions"),
@@ -425,7 +425,7 @@ def test_embeddings_and_models_are_refused_where_there_are_none() -> None:
 @pytest.mark.requirement("onym-call-a")
 def test_a_dialect_that_is_not_spoken_yet_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match="does not speak"):
-        planner("llm://anthropic/claude-sonnet-4.5")
+        planner("llm://elevenlabs/v3")
 
 
 def test_dropping_by_choice_is_noted_and_warning_by_choice_is_said() -> None:

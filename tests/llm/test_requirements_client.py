@@ -67,7 +67,7 @@ def test_a_label_goes_to_the_header_that_the_provider_has_for_it(label: str, hea
     [
         ("llm://api.openai.com/gpt-5", "https://api.openai.com/v1/chat/completions"),
         ("llm://llm.example.com:8080/m", "https://llm.example.com:8080/v1/chat/completions"),
-        ("llm://localhost/llama3", "http://localhost:11434/v1/chat/completions"),
+        ("llm://localhost/llama3", "http://localhost:11434/api/chat"),
         ("llm://127.0.0.1:8080/m", "http://127.0.0.1:8080/v1/chat/completions"),
         ("llm://[::1]:8080/m", "http://[::1]:8080/v1/chat/completions"),
     ],
@@ -292,8 +292,8 @@ def test_a_redirect_is_an_error_and_the_key_goes_no_further(fake: FakeProvider) 
 def test_no_uri_and_no_row_brings_plain_http_to_another_machine() -> None:
     for row in ProviderTable.builtin():
         for host in row.hosts:
-            if row.dialect == "openai_chat" and host not in ("localhost", "embedded"):
-                assert explained(f"llm://:{KEY}@{host}/m")["url"].startswith("https://")
+            if row.capabilities["chat"] != "no" and host not in ("localhost", "embedded"):
+                assert explained(f"llm://me:{KEY}@{host}/m")["url"].startswith("https://")
     for host in ("llm.example.com:80", "10.0.0.1:11434", "93.184.215.14:80"):
         assert explained(f"llm://:{KEY}@{host}/m")["url"].startswith("https://")
 

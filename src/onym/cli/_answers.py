@@ -5,15 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onym.cli._output import Session, dumps, is_terminal
 from onym.cli._text import harmless
 from onym.llm.types import Completion, Event, Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 
+if TYPE_CHECKING:
+    from onym.llm._endpoint import Endpoint
+
 __all__ = [
     "Writer",
     "completion_record",
+    "cost_record",
     "event_record",
     "stream_json",
     "stream_text",
@@ -87,6 +91,21 @@ def completion_record(completion: Completion) -> dict[str, Any]:
         ],
         "request_id": completion.request_id,
         "usage": usage_record(completion.usage),
+    }
+
+
+def cost_record(usage: Usage, endpoint: Endpoint) -> dict[str, str] | None:
+    """What the tokens cost by the list price, null where that is not known."""
+    from onym.llm.prices import cost  # reads a file, which no other output needs
+
+    found = cost(usage, endpoint.provider.name, endpoint.model)
+    if found is None:
+        return None
+    return {
+        "amount": f"{found.amount:f}",
+        "currency": found.currency,
+        "source": found.source,
+        "checked": found.checked.isoformat(),
     }
 
 

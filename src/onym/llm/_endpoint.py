@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onym._version import __version__
 from onym.errors import CredentialError, LLMURIError, PolicyError
 from onym.llm import dialects, profiles
+from onym.llm._routes import Place, choose_api, find_place
 from onym.llm.credentials import Credential, resolve
 from onym.llm.providers import is_loopback
 from onym.net.messages import Origin
@@ -40,6 +41,7 @@ class Endpoint:
     profile: profiles.Profile
     dialect: dialects.Dialect
     origin: Origin | None
+    place: Place
     model: str
     text: str
     label: str | None = None
@@ -57,25 +59,61 @@ class Endpoint:
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """What must not come back in a message."""
-        return () if self.credential is None else (self.credential.secret,)
+        credential = self.credential
+        if credential is None:
+            return ()
+        return (credential.secret,) if credential.session is None else (credential.secret, credential.session)
+
+    @property
+    def signed(self) -> bool:
+        """Whether requests are signed one by one, instead of carrying the key."""
+        return self.credential is not None and self.credential.access_id is not None
 
     def headers(self) -> tuple[tuple[str, str | Secret], ...]:
-        """The headers of every request to this endpoint."""
+        """The headers of every request to this endpoint, but for a signature."""
         found: list[tuple[str, str | Secret]] = [
             ("Accept", "application/json"),
             ("User-Agent", f"onym/{__version__}"),
+            *self.dialect.headers,
         ]
-        if self.credential is not None:
-            value = Secret(self.provider.key_prefix + self.credential.secret.reveal())
-            found.append((self.provider.key_header, value))
+        if self.credential is not None and not self.signed:
+            key = self.credential.secret.reveal()
+            header, prefix = self.provider.key_place(key, self.credential.source)
+            found += [(header, Secret(prefix + key)), *self.credential.headers]
         if self.label is not None and self.label_header is not None:
             found.append((self.label_header, self.label))
         return tuple(found)
+
+    def sign(
+        self, method: str, url: str, headers: tuple[tuple[str, str | Secret], ...], body: bytes
+    ) -> tuple[tuple[str, str | Secret], ...]:
+        """The headers with a signature of this request, made now."""
+        from onym.llm import _aws  # the only scheme there is; its library is an extra
+
+        assert self.credential is not None  # noqa: S101 - `signed` says so
+        assert self.origin is not None  # noqa: S101 - nothing is sent before there is one
+        region = self.place.region or _aws.region_of(self.origin.host)
+        return _aws.sign(
+            method=method, url=url, headers=headers, body=body, credential=self.credential, region=region
+        )
+
+    def origin_of(self, operation: str) -> Origin | None:
+        """Where this operation is served."""
+        label = self.provider.first_labels.get(operation)
+        if self.origin is None or label is None:
+            return self.origin
+        first, dot, rest = self.origin.host.partition(".")
+        known = first in self.provider.first_labels.values()
+        return replace(self.origin, host=label + dot + rest) if known else self.origin
 
     def running_at(self, origin: Origin, key: Secret) -> Endpoint:
         """This endpoint, once the embedded model runs there and takes that key."""
         credential = Credential(secret=key, source=EMBEDDED)
         return replace(self, origin=origin, credential=credential, credential_name=credential.digest)
+
+    def with_credential(self, credential: Credential) -> Endpoint:
+        """This endpoint with the credential that came after its own."""
+        return replace(self, credential=credential, credential_name=credential.digest)
 
 
 def find_endpoint(
@@ -84,31 +122,40 @@ def find_endpoint(
     """The endpoint that this URI names.
 
     A word that is an alias stands for the provider's host, unless a port is given. Raises
-    UnsupportedError for a dialect that this version does not speak, LLMURIError for a label that no header
-    can carry.
+    UnsupportedError for a wire format that the row does not know, LLMURIError for a label that no header
+    can carry, or a part of a path that nobody gave.
     """
     host, aliased = uri.host, None
     if uri.port is None:
         aliased = providers.alias(host)
-    provider = aliased or providers.find(host, uri.port)
+    row = aliased or providers.find(host, uri.port)
     if aliased is not None:
         host = aliased.hosts[0]
-    model = uri.model
+    text = _text(uri)
+    provider, chosen = choose_api(uri, row)
+    # a part of the environment's that is no secret goes where its secrets may go
+    known = environ if policy.environment_credentials else {}
+    place = find_place(uri, provider, host, known, chosen)
     fixed: dict[str, Any] = {
         "provider": provider,
-        "profile": profiles.find(provider.name, model),
+        "profile": profiles.find(provider.name, uri.model),
         "dialect": dialects.get(provider.dialect),
-        "model": model,
-        "text": _text(uri),
+        "place": place,
+        "model": uri.model,
+        "text": text,
     }
     if provider.name == EMBEDDED:
-        _allow_embedded(policy, fixed["text"])
+        _allow_embedded(policy, text)
         return Endpoint(origin=None, **fixed)
+    found = _key(uri, provider, policy, environ)
+    credential: Credential | None = found.get("credential")
+    spoken_for = place.label_used or (credential is not None and credential.access_id == uri.label)
+    label = None if spoken_for else uri.label
     return Endpoint(
         origin=_origin(host, uri.port, provider),
-        label=uri.label,
-        label_header=_label_header(uri.label, provider),
-        **_key(uri, provider, policy, environ),
+        label=label,
+        label_header=_label_header(label, provider),
+        **found,
         **fixed,
     )
 

@@ -11,6 +11,7 @@ from onym.llm.types import (
     Completion,
     Content,
     ContentPart,
+    DocumentPart,
     ImagePart,
     Message,
     Role,
@@ -89,7 +90,9 @@ def _message(given: MessageLike) -> Message:
     if isinstance(given, str):
         return Message(role="user", content=given)
     if isinstance(given, Completion):
-        return Message(role="assistant", content=given.text, tool_calls=given.tool_calls)
+        return Message(
+            role="assistant", content=given.text, tool_calls=given.tool_calls, carried=given.carried
+        )
     if isinstance(given, Mapping):
         return _from_mapping(given)
     _refuse("a message is a text, a Message, a Completion or a dict with role and content")
@@ -130,9 +133,9 @@ def _part(given: Any) -> ContentPart:
         return TextPart(given)
     if isinstance(given, TextPart):
         return given
-    if isinstance(given, ImagePart):
+    if isinstance(given, ImagePart | DocumentPart):
         if given.url is None and not given.data:
-            _refuse("an image has a url or data")
+            _refuse("an image or a document has a url or data")
         return given
     if isinstance(given, Mapping):
         kind = given.get("type")
@@ -140,7 +143,9 @@ def _part(given: Any) -> ContentPart:
             return TextPart(given["text"])
         if kind == "image_url":
             return _image(given.get("image_url"))
-    _refuse("a part of a message is a text, or an image as image_url")
+        if kind == "file":
+            return _file(given.get("file"))
+    _refuse("a part of a message is a text, an image as image_url, or a document as file")
 
 
 def _image(given: Any) -> ImagePart:
@@ -151,17 +156,31 @@ def _image(given: Any) -> ImagePart:
     url: str = record["url"]
     if not url.startswith("data:"):
         return ImagePart(url=url, detail=detail)
+    media, octets = _from_data_url(url, "an image")
+    return ImagePart(data=octets, media_type=media, detail=detail)
+
+
+def _file(given: Any) -> DocumentPart:
+    """A document as OpenAI writes it: `file_data`, a data: URL, and `filename`."""
+    url = given.get("file_data") if isinstance(given, Mapping) else None
+    if not isinstance(url, str) or not url.startswith("data:"):
+        _refuse("a file holds file_data, a data: URL")
+    media, octets = _from_data_url(url, "a file")
+    return DocumentPart(data=octets, media_type=media, name=_text_or_none(given, "filename"))
+
+
+def _from_data_url(url: str, what: str) -> tuple[str, bytes]:
     head, comma, data = url[5:].partition(",")
     media, _, coding = head.rpartition(";")
     if not comma or coding != "base64" or not media:
-        _refuse("an image's data: URL is data:MEDIA-TYPE;base64,DATA")
+        _refuse(f"{what}'s data: URL is data:MEDIA-TYPE;base64,DATA")
     try:
         octets = b64decode(data, validate=True)
     except ValueError:
         octets = b""
     if not octets:
-        _refuse("an image's data: URL holds no base64 data")
-    return ImagePart(data=octets, media_type=media, detail=detail)
+        _refuse(f"{what}'s data: URL holds no base64 data")
+    return media, octets
 
 
 def _tool_call(given: Any) -> ToolCall:

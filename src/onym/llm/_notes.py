@@ -23,7 +23,11 @@ def uri_notes(
     """What became of the parts of the URI that are no parameters of a request."""
     notes: list[MappingNote] = []
     warnings: list[str] = []
-    if uri.label is not None:
+    spent = endpoint.place.names
+    for used in endpoint.place.used:
+        note = _note(used.parameter, used.value, used.origin, "renamed", used.wire, None, "4.4")
+        notes.append(replace(note, source=endpoint.provider.source))
+    if uri.label is not None and endpoint.label is not None:
         header = endpoint.label_header
         reason = None if header else f"{endpoint.provider.title} has no header for this label"
         notes.append(
@@ -37,6 +41,8 @@ def uri_notes(
         chosen = "chooses this profile" if uri.fragment in profiles else "no profile has this name"
         notes.append(_note("fragment", uri.fragment, "uri", "client", None, f"{chosen}; never sent", "4.5"))
     for name in uri.withheld:
+        if name in spent:
+            continue
         reason = "it would redirect or replace the request, or it carries a credential"
         notes.append(_note(name, uri.params[name], "uri", "withheld", None, reason, "4.4"))
         warnings.append(f"the URI's parameter {shown(name)} was not sent: {reason}")
@@ -63,28 +69,27 @@ def _note(
     )
 
 
-def system_note(system: str, origin: str, action: Action) -> MappingNote:
+def system_note(system: str, origin: str, action: Action, name: str | None = None) -> MappingNote:
     wire = reason = None
     if action == "dropped":
         reason = "the messages bring a system message of their own"
     else:
-        wire = "messages[0]"
+        wire = name or "messages[0]"
         if origin == "uri":
             reason = "came with the URI: as trustworthy as whoever wrote that"
     return _note("system", system, origin, action, wire, reason, "10.4")
 
 
-def stream_note(origin: str, stream: bool) -> MappingNote:
-    return _note(
-        "stream", stream, origin, "sent" if stream else "client", "stream" if stream else None, None, "6"
-    )
+def stream_note(origin: str, stream: bool, name: str | None) -> MappingNote:
+    action: Action = "client" if not stream else "sent" if name == "stream" else "renamed"
+    return _note("stream", stream, origin, action, name if stream else None, None, "6")
 
 
 def overruled(mapped: Mapped, body: Mapping[str, Any]) -> tuple[MappingNote, ...]:
     """The notes of `mapped`, where the call's own arguments took the place of pass-through ones."""
     return tuple(
         replace(note, action="dropped", wire_name=None, reason="the call says it itself")
-        if note.action == "sent" and note.parameter in mapped.extra and body[note.parameter] != note.value
+        if note.action == "sent" and note.parameter in mapped.extra and body.get(note.parameter) != note.value
         else note
         for note in mapped.notes
     )

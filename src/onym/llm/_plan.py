@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from onym.errors import ProviderError, UsageError
+from onym.llm._learned import LESSONS, Lessons
 from onym.llm.dialects import Exchange
-from onym.llm.mapping import MappingNote
-from onym.net.messages import HTTPRequest, Reply
+from onym.llm.mapping import MappingNote, OnUnsupported
+from onym.net.messages import HTTPRequest, Origin, Reply
 from onym.uri.redact import redact
 from onym.uri.secret import MARK, Secret
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Frame", "Operation", "Plan", "encode"]
 
-Operation: TypeAlias = Literal["chat", "embed", "models"]
+Operation: TypeAlias = Literal["chat", "embed", "models", "model"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,8 @@ class Frame:
 
     operation: Operation
     endpoint: Endpoint
+    #: None for the embedded model before it runs
+    origin: Origin | None
     method: str
     target: str
     headers: tuple[tuple[str, str | Secret], ...] = field(repr=False)
@@ -39,6 +42,8 @@ class Frame:
     retries: int
     stream: bool = False
     warnings: tuple[str, ...] = ()
+    on_unsupported: OnUnsupported = "error"
+    lessons: Lessons = field(default=LESSONS, repr=False)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -114,7 +119,7 @@ class Plan:
     @property
     def url(self) -> str:
         """Where the request goes."""
-        origin = self.endpoint.origin
+        origin = self.frame.origin
         if origin is None:
             return f"http://127.0.0.1:(a port chosen at the start){self.target}"
         usual = {"https": 443, "http": 80}[origin.scheme]
@@ -122,20 +127,41 @@ class Plan:
         return f"{origin.scheme}://{host}" + (f":{origin.port}" if origin.port != usual else "") + self.target
 
     @property
+    def expires(self) -> float | None:
+        """When the credential ends, in seconds since the epoch; None for one that does not."""
+        credential = self.endpoint.credential
+        return None if credential is None else credential.expires
+
+    @property
+    def route(self) -> str:
+        """The operation's name among the routes: a stream may have one of its own."""
+        apart = self.stream and self.dialect.routes.stream is not None
+        return "stream" if apart else self.operation
+
+    def following(self, query: str) -> Plan:
+        """The plan of the next page of a list."""
+        target = f"{self.target.partition('?')[0]}?{query}"
+        return Plan(replace(self.frame, target=target), self.body, self.notes)
+
+    @property
     def request(self) -> HTTPRequest:
         """The request itself, with the key in it. Raises CredentialError where the provider wants one."""
         frame = self.frame
         endpoint = frame.endpoint
-        if endpoint.origin is None:
+        if frame.origin is None:
             raise UsageError("the model on this machine does not run yet", code="usage.not-running")
         if endpoint.unkeyed is not None:
             raise copy(endpoint.unkeyed)
+        body = b"" if self.body is None else encode(self.body)
+        headers = frame.headers
+        if endpoint.signed:
+            headers = endpoint.sign(frame.method, self.url, headers, body)
         return HTTPRequest(
             method=frame.method,
-            origin=endpoint.origin,
+            origin=frame.origin,
             target=frame.target,
-            headers=frame.headers,
-            body=b"" if self.body is None else encode(self.body),
+            headers=headers,
+            body=body,
             credential=endpoint.credential_name,
         )
 

@@ -80,6 +80,7 @@ class Collector:
             ),
             usage=finish.usage,
             request_id=finish.request_id,
+            carried=finish.carried,
         )
 
 

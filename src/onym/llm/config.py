@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NoReturn
 
 from onym.errors import ConfigError, SecretError, URIError, UsageError
-from onym.llm.providers import Provider, ProviderTable
+from onym.llm.providers import Api, PathValue, Provider, ProviderTable
 from onym.net.policy import Policy
 from onym.uri.llm import LLMURI, check
 from onym.uri.redact import redact
@@ -252,7 +252,7 @@ class _Reader:
 
     def _row(self, known: Provider | None, name: str, values: Mapping[str, Any]) -> Provider:
         """A row of one's own, or a built-in one with some facts changed."""
-        given = {key: _fact(value) for key, value in values.items()}
+        given = {key: _table_of(key, _fact(value)) for key, value in values.items()}
         source = f"the configuration file {self._path}"
         if known is not None:
             return replace(known, **{"source": f"{known.source}; {source}", **given})
@@ -315,6 +315,12 @@ class _Reader:
 def _shown(name: str) -> str:
     """A name from the file, where it is one: what stands in a key's place may be a key."""
     return redact(name) if len(name) <= 64 and re.fullmatch(r"[\w.-]+", name, re.ASCII) else "(a name)"
+
+
+def _table_of(key: str, value: Any) -> Any:
+    """The tables of a row that hold records of their own."""
+    made = {"apis": Api, "path_values": PathValue}.get(key)
+    return value if made is None else {name: made(**record) for name, record in value.items()}
 
 
 def _fact(value: Any) -> Any:

@@ -12,8 +12,9 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from onym.errors import CredentialError, PolicyError, URIError
 from onym.uri.generic import URI
@@ -34,20 +35,33 @@ GROUP: Final = "onym.credentials"
 
 _LONGEST_FILE: Final = 64 * 1024
 _PROCESS_KEY: Final = os.urandom(32)
+#: the modules that know a vendor's own credentials, by the kind of reference and a row's `chain`
+_CHAINS: Final[Mapping[str, str]] = {"aws": "onym.llm._aws", "google": "onym.llm._google"}
+#: the public half of an AWS key pair
+_ACCESS_ID: Final = re.compile(r"A[KS]IA[A-Z0-9]{12,124}")
 _CARRIED: Final = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """A key, and where it came from: "userinfo", "env:NAME", "file:PATH", "keyring:SERVICE/USER"…"""
+    """A key, and where it came from: "userinfo", "env:NAME", "file:PATH", "keyring:SERVICE/USER"…
+
+    `access_id` and `session` come with a secret that signs requests and is never sent itself. `expires`
+    (seconds since the epoch) says how long it is good, `renew` gets the next one. `headers` go with it.
+    """
 
     secret: Secret
     source: str
+    access_id: str | None = None
+    session: Secret | None = None
+    expires: float | None = None
+    renew: Callable[[], Credential] | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def digest(self) -> str:
         """A name for this key that tells nothing about it and means nothing in another process."""
-        octets = self.secret.reveal().encode()
+        octets = f"{self.access_id}\0{self.secret.reveal()}".encode()
         return hashlib.blake2b(octets, key=_PROCESS_KEY, digest_size=16).hexdigest()
 
 
@@ -76,7 +90,8 @@ def resolve(
 
 def _find(uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str]) -> Credential | None:
     if uri.key is not None:
-        return Credential(secret=uri.key, source="userinfo")
+        signs = provider.signing is not None and _ACCESS_ID.fullmatch(uri.label or "") is not None
+        return Credential(secret=uri.key, source="userinfo", access_id=uri.label if signs else None)
     if uri.auth is not None:
         return _referenced(uri, policy, environ)
     return _conventional(uri, provider, policy, environ)
@@ -92,6 +107,8 @@ def _referenced(uri: LLMURI, policy: Policy, environ: Mapping[str, str]) -> Cred
         )
     reference = uri.auth or ""
     kind, _, rest = reference.partition(":")
+    if kind in _CHAINS:
+        return _chained(kind, environ, rest) or _nothing_there(reference)
     read = _KINDS.get(kind)
     text = _from_plugin(kind, rest) if read is None else read(rest, environ)
     if not text:
@@ -162,6 +179,16 @@ _KINDS: Final[Mapping[str, Callable[[str, Mapping[str, str]], str]]] = {
 }
 
 
+def _chained(name: str, environ: Mapping[str, str], reference: str) -> Credential | None:
+    """What a vendor's own places hold: its variables, files and metadata, as its own library reads them."""
+    find: Callable[[Mapping[str, str], str], Credential | None] = import_module(_CHAINS[name]).find
+    return find(environ, reference)
+
+
+def _nothing_there(reference: str) -> NoReturn:
+    raise CredentialError(f"auth={redact(reference)} names no credential", code="credential.empty")
+
+
 def _from_plugin(kind: str, rest: str) -> str:
     """A kind that a distribution brings, looked up only when it is asked for."""
     points = {point.name: point for point in _plugins()}
@@ -172,7 +199,7 @@ def _from_plugin(kind: str, rest: str) -> str:
             hint=f"one brings the entry point {kind} in the group {GROUP}; until then use auth=env:NAME",
         )
     if kind not in points:
-        known = ", ".join(sorted({*_KINDS, *points}))
+        known = ", ".join(sorted({*_KINDS, *_CHAINS, *points}))
         raise CredentialError(
             f"auth= names a kind of credential store that is not installed: {kind}",
             code="credential.unknown-kind",
@@ -202,6 +229,10 @@ def _conventional(
             text = environ.get(name, "").strip()
             if text:
                 return Credential(secret=Secret(text), source=f"env:{name}")
+        if provider.chain is not None:
+            found = _chained(provider.chain, environ, "")
+            if found is not None:
+                return found
     if not provider.needs_key:
         return None
     if not policy.environment_credentials:

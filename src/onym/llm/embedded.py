@@ -48,7 +48,10 @@ def ensure(
         raise UsageError("context and parallel are at least 1")
     if find_spec("xllamacpp") is None:
         raise MissingExtraError(
-            "the runtime for models on this machine is not installed", command=_EXTRA, hint=f"run: {_EXTRA}"
+            "the runtime for models on this machine is not installed",
+            code="embedded.missing-extra",
+            command=_EXTRA,
+            hint=f"run: {_EXTRA}",
         )
     file = _FILES.get(model) if gguf is None else _own_file(Path(gguf))
     if file is None:

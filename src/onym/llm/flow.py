@@ -12,19 +12,23 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from onym.errors import NetError, ProviderError
+from onym.errors import NetError, NotFoundError, ProviderError
+from onym.llm._learned import learn
 from onym.net.messages import Flow, Reply, Send, Wait
 from onym.net.retry import delay
 
 if TYPE_CHECKING:
     from onym.llm.dialects import Decoder
     from onym.llm.plan import Plan
-    from onym.llm.types import Completion, Embeddings, ModelInfo
+    from onym.llm.types import Completion, Embeddings, ModelInfo, ModelPage
 
-__all__ = ["Clock", "Opened", "chat_flow", "embed_flow", "models_flow", "stream_flow"]
+__all__ = ["Clock", "Opened", "chat_flow", "embed_flow", "model_flow", "models_flow", "stream_flow"]
 
 
 T = TypeVar("T")
+
+#: of a list of models; a server that never ends it is not followed for ever
+_MOST_PAGES = 100
 
 
 class Clock(Protocol):
@@ -78,8 +82,27 @@ def embed_flow(plan: Plan, count: int, clock: Clock = REAL) -> Flow[Embeddings]:
 
 
 def models_flow(plan: Plan, clock: Clock = REAL) -> Flow[tuple[ModelInfo, ...]]:
-    """What the server says of its models."""
-    return _call(plan, clock, _models)
+    """What the server says of its models, page by page."""
+    found: list[ModelInfo] = []
+    for _ in range(_MOST_PAGES):
+        page = yield from _call(plan, clock, _models)
+        found += page.models
+        if page.next is None:
+            break
+        plan = plan.following(page.next)
+    return tuple(found)
+
+
+def model_flow(plan: Plan, clock: Clock = REAL) -> Flow[ModelInfo]:
+    """What the server says of one model: `plan` asks after it, or for the list that it is in."""
+    if plan.operation == "model":
+        return (yield from _call(plan, clock, _model))
+    model = plan.endpoint.model
+    names = {model, model.partition(":")[0]} if model.endswith(":latest") else {model, f"{model}:latest"}
+    for each in (yield from models_flow(plan, clock)):
+        if each.id in names:
+            return each
+    raise NotFoundError("the server lists no such model", endpoint=plan.endpoint.text, status=200)
 
 
 def _completion(plan: Plan, reply: Reply) -> Completion:
@@ -90,7 +113,11 @@ def _opened(plan: Plan, reply: Reply) -> Opened:
     return Opened(reply, plan.dialect.stream_decoder(reply.status, reply.headers, plan.exchange))
 
 
-def _models(plan: Plan, reply: Reply) -> tuple[ModelInfo, ...]:
+def _model(plan: Plan, reply: Reply) -> ModelInfo:
+    return plan.dialect.decode_model(reply.status, reply.headers, reply.body, plan.exchange)
+
+
+def _models(plan: Plan, reply: Reply) -> ModelPage:
     return plan.dialect.decode_models(reply.status, reply.headers, reply.body, plan.exchange)
 
 
@@ -110,12 +137,20 @@ def _call(plan: Plan, clock: Clock, read: Callable[[Plan, Reply], T]) -> Flow[T]
             if 200 <= reply.status < 300:
                 return read(plan, reply)
             failure = plan.decode_error(reply, clock.time())
+            without = learn(plan, failure)
+            if without is not None:
+                # one parameter fewer each time, so this ends
+                plan, request = without, without.request
+                left = timeout - (clock.monotonic() - start)
+                continue
         left = timeout - (clock.monotonic() - start)
         pause = _pause(failure, attempt, plan.retries, left, clock)
         if pause is None:
             raise failure
         attempt += 1
         yield Wait(pause)
+        if plan.endpoint.signed:
+            request = plan.request  # a signature is good for minutes
         left = timeout - (clock.monotonic() - start)
         if left <= 0:
             raise failure

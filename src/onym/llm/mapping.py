@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from onym.errors import ParameterError, UnsupportedError
@@ -35,6 +36,8 @@ OnUnsupported: TypeAlias = Literal["error", "warn", "drop"]
 
 DEFAULT_TIMEOUT_MS = 600_000
 DEFAULT_RETRIES = 2
+#: where a rule comes from that no row and no profile holds
+_LEARNED = "the server's own answer to an earlier call of this process"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,15 +101,17 @@ def map_parameters(
     provider: Provider,
     profile: Profile,
     model: str,
-    wire: Mapping[str, str],
+    wire: Mapping[str, str | None],
     on_unsupported: OnUnsupported = "error",
+    learned: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapped:
     """Merge `layers`, the strongest first, and map them for one model at one provider.
 
-    `wire` holds the dialect's own names. Raises ParameterError for a value outside the draft's or the
-    provider's range, UnsupportedError for what the provider or the model does not take.
+    `wire` holds the dialect's own names, `learned` what the server refused before, by wire name. Raises
+    ParameterError for a value outside the draft's or the provider's range, UnsupportedError for what the
+    provider or the model does not take.
     """
-    mapper = _Mapper(provider, profile, model, wire, on_unsupported)
+    mapper = _Mapper(provider, profile, model, wire, on_unsupported, learned)
     given: dict[str, tuple[Any, str]] = {}
     extra: dict[str, tuple[Any, str]] = {}
     for layer in reversed(layers):
@@ -125,14 +130,16 @@ class _Mapper:
         provider: Provider,
         profile: Profile,
         model: str,
-        wire: Mapping[str, str],
+        wire: Mapping[str, str | None],
         on_unsupported: OnUnsupported,
+        learned: Mapping[str, str],
     ) -> None:
         self._provider = provider
         self._profile = profile
         self._model = model
         self._wire = wire
         self._on_unsupported = on_unsupported
+        self._learned = learned
         self._notes: list[MappingNote] = []
         self._warnings: list[str] = []
         self._params: dict[str, Any] = {}
@@ -145,6 +152,7 @@ class _Mapper:
         for name in SENT:
             if name in given:
                 self._parameter(name, *given[name], refusals)
+        self._exclude()
         passed = self._extra(extra, refusals, given)
         for name in CLIENT:
             self._client(name, *given.get(name, (None, "default")))
@@ -168,6 +176,8 @@ class _Mapper:
             self._unsupported(name, value, origin, refusals[name], self._profile.source)
         elif wire is None:
             self._unsupported(name, value, origin, "it has no such parameter", self._source(name))
+        elif wire in self._learned:
+            self._unsupported(name, value, origin, self._learned[wire], _LEARNED)
         elif (limit := self._beyond(name, value)) is not None:
             self._out_of_range(name, value, origin, limit)
         elif name == "format" and value not in ("text", *self._provider.formats):
@@ -176,6 +186,17 @@ class _Mapper:
             )
         else:
             self._accept(name, value, origin, wire)
+
+    def _exclude(self) -> None:
+        """Leave no two parameters that the model takes only one of."""
+        for group in self._profile.exclusive:
+            first, *others = [name for name in group if name in self._params] or [""]
+            for name in others:
+                del self._params[name], self._names[name]
+                note = next(each for each in self._notes if each.parameter == name)
+                self._notes.remove(note)
+                reason = f"it does not go together with {first}"
+                self._unsupported(name, note.value, note.origin, reason, self._profile.source)
 
     def _accept(self, name: str, value: Any, origin: str, wire: str) -> None:
         reason = source = None
@@ -201,11 +222,13 @@ class _Mapper:
         taken = {wire: name for name, wire in self._names.items()}
         for name, (value, origin) in extra.items():
             same = taken.get(name) or PROVIDER_NAMES.get(name)
-            if same in given:
+            if same is not None and same in given and given[same][1] != "default":
                 reason = f"{same} is set, and it is the same parameter"
                 self._note(name, value, origin, "dropped", None, reason)
             elif name in refusals:
                 self._unsupported(name, value, origin, refusals[name], self._profile.source)
+            elif name in self._learned:
+                self._unsupported(name, value, origin, self._learned[name], _LEARNED)
             else:
                 ignored = self._profile.ignores.get(name)
                 reason = "passed through as it is" if ignored is None else f"no effect: {ignored}"
@@ -219,8 +242,11 @@ class _Mapper:
             value = {"timeout": DEFAULT_TIMEOUT_MS, "retries": DEFAULT_RETRIES, "cache": False}[name]
         value = check_value(name, value)
         if name == "cache" and value:
-            reason = "response cache is not in this version: every call is sent"
-            self._warnings.append(f"cache=true: the {reason}")
+            reason = "answered from the cache when it can"
+            wire = self._wire_name(name)
+            if wire is not None:
+                self._params[name], self._names[name] = True, wire
+                self._note(name, value, origin, "renamed", wire, "switches the provider's prompt cache on")
         self._held[name] = value, origin
         if origin != "default" or name != "cache":
             self._note(name, value, origin, "client", None, reason)

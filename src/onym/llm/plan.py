@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onym.errors import PolicyError, UnsupportedError, UsageError
 from onym.llm._endpoint import Endpoint, find_endpoint
+from onym.llm._learned import LESSONS, Lessons
 from onym.llm._messages import Messages, to_messages, to_texts
 from onym.llm._notes import not_for_embeddings, overruled, stream_note, system_note, uri_notes
 from onym.llm._overrides import EMBED, Overrides, profile_layer, read_overrides
 from onym.llm._plan import Frame, Operation, Plan
 from onym.llm.dialects import Exchange, WireSpec
 from onym.llm.mapping import Layer, Mapped, MappingNote, OnUnsupported, map_parameters
-from onym.llm.types import ImagePart, Message, Request
+from onym.llm.types import DocumentPart, ImagePart, Message, Request, TextPart
 from onym.uri._names import WELL_KNOWN
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Settings:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     on_unsupported: OnUnsupported = "error"
     system_filter: Callable[[str], str] | None = None
+    lessons: Lessons = field(default=LESSONS, repr=False)
 
 
 class _Side(NamedTuple):
@@ -76,39 +78,67 @@ class Planner:
         known = endpoint.provider.capabilities
         self._lacking = frozenset(name for name, has in known.items() if has == "no")
         self._schema: Mapping[str, Any] | None = None
-        self._layers = (self._uri_layer(uri), *self._profile_layer(uri.fragment))
+        self._layers = (
+            self._uri_layer(uri),
+            *self._profile_layer(uri.fragment),
+            Layer(origin="default", values={**endpoint.dialect.defaults, **endpoint.profile.defaults}),
+        )
+        self._dialect = endpoint.dialect
         notes, warnings = uri_notes(uri, endpoint, settings.profiles)
         self._notes = notes
         self._warnings = warnings
+        self._settle()
+
+    def _settle(self) -> None:
+        """Work out what calls without overrides share, by what is known now."""
+        version = self._settings.lessons.version
         self._mapped = self._map(())
         self._spec = WireSpec(names=self._mapped.names)
-        #: of calls without overrides, by whether they stream
+        #: by whether they stream
         self._frames: dict[bool, Frame] = {}
+        self._version = version
 
     @property
     def endpoint(self) -> Endpoint:
         """Who is on the other side."""
         return self._side.endpoint
 
+    def stale(self, now: float) -> bool:
+        """Whether the credential is about to expire, `now` being seconds since the epoch."""
+        credential = self._side.endpoint.credential
+        return credential is not None and credential.expires is not None and credential.expires - now < _SOON
+
+    def renewed(self, plan: Plan) -> Plan:
+        """The same plan with the credential that comes next. May ask the network, and take a moment."""
+        endpoint = self._side.endpoint
+        if endpoint.credential is not None and endpoint.credential.renew is not None:
+            self._side = _side(endpoint.with_credential(endpoint.credential.renew()))
+            self._frames = {}
+        return self._again(plan)
+
     def running(self, plan: Plan, where: Running) -> Plan:
         """The same plan, now that the embedded model runs there."""
         side = self._side
         credential = side.endpoint.credential
         if side.endpoint.origin != where.origin or credential is None or credential.secret != where.key:
-            self._side = side = _side(side.endpoint.running_at(where.origin, where.key))
+            self._side = _side(side.endpoint.running_at(where.origin, where.key))
             self._frames = {}
+        return self._again(plan)
+
+    def _again(self, plan: Plan) -> Plan:
+        """The same plan, now that the endpoint is another."""
+        side = self._side
         headers = side.get if plan.body is None else side.post
-        frame = replace(plan.frame, endpoint=side.endpoint, headers=headers, exchange=side.exchange)
+        origin = side.endpoint.origin_of(plan.route)
+        frame = replace(
+            plan.frame, endpoint=side.endpoint, origin=origin, headers=headers, exchange=side.exchange
+        )
         return replace(plan, frame=frame)
 
     def chat(self, given: Messages, overrides: Mapping[str, Any], *, stream: bool | None = None) -> Plan:
         """One inference. `stream` is what the caller's method says, None leaves it to URI and overrides."""
         messages = to_messages(given)
-        mapped, call, spec, frames = self._mapped, _NO_OVERRIDES, self._spec, self._frames
-        if overrides:
-            call = read_overrides(overrides)
-            mapped = self._map(call.layers)
-            spec, frames = WireSpec(names=mapped.names), {}
+        mapped, call, spec, frames = self._for(overrides)
         schema = call.schema or self._schema
         if mapped.params.get("format") == "json_schema" and schema is None:
             raise UsageError("format=json_schema needs a schema: pass schema=", code="usage.no-schema")
@@ -122,7 +152,7 @@ class Planner:
                 self._require("tools")
         messages, notes = self._with_system(messages, mapped)
         if mapped.stream is not None:
-            notes = (*notes, stream_note(mapped.stream[1], stream))
+            notes = (*notes, stream_note(mapped.stream[1], stream, self._dialect.parameters.get("stream")))
         request = Request(
             model=self._side.endpoint.model,
             messages=messages,
@@ -139,8 +169,18 @@ class Planner:
             mapped = replace(mapped, notes=overruled(mapped, body))
         frame = frames.get(stream)
         if frame is None:
-            frame = frames[stream] = self._frame("chat", "POST", dialect.chat_path, mapped, stream=stream)
+            frame = frames[stream] = self._frame("chat", mapped, stream=stream)
         return Plan(frame, body, mapped.notes + notes if notes else mapped.notes)
+
+    def _for(self, overrides: Mapping[str, Any]) -> tuple[Mapped, Overrides, WireSpec, dict[bool, Frame]]:
+        """What a call with these overrides is made from."""
+        if self._version != self._settings.lessons.version:
+            self._settle()
+        if not overrides:
+            return self._mapped, _NO_OVERRIDES, self._spec, self._frames
+        call = read_overrides(overrides)
+        mapped = self._map(call.layers)
+        return mapped, call, WireSpec(names=mapped.names), {}
 
     def embed(self, given: Any, overrides: Mapping[str, Any]) -> tuple[Plan, int]:
         """Vectors for texts, and how many of them."""
@@ -150,7 +190,7 @@ class Planner:
         mapped = self._map(call.layers)
         dialect = self._side.endpoint.dialect
         body = dialect.encode_embed(self._side.endpoint.model, texts, mapped.extra)
-        frame = self._frame("embed", "POST", dialect.embed_path, mapped)
+        frame = self._frame("embed", mapped)
         notes = tuple([not_for_embeddings(note) for note in mapped.notes])
         return Plan(frame, body, notes), len(texts)
 
@@ -158,24 +198,41 @@ class Planner:
         """The server's list of models."""
         self._require("models")
         mapped = self._map(read_overrides(overrides, ()).layers)
-        frame = self._frame("models", "GET", self._side.endpoint.dialect.models_path, mapped)
+        frame = self._frame("models", mapped)
         return Plan(frame, None, tuple([note for note in mapped.notes if note.action == "client"]))
 
-    def _frame(
-        self, operation: Operation, method: str, path: str, mapped: Mapped, *, stream: bool = False
-    ) -> Frame:
+    def model(self, overrides: Mapping[str, Any]) -> Plan:
+        """What the server says of the URI's model: asked by itself where the API can, else in the list."""
+        endpoint = self._side.endpoint
+        if endpoint.place.target(endpoint.dialect.routes, "model") is None:
+            return self.models(overrides)
+        mapped = self._map(read_overrides(overrides, ()).layers)
+        frame = self._frame("model", mapped)
+        body = {"model": endpoint.model} if endpoint.dialect.routes.model_body else None
+        return Plan(frame, body, tuple([note for note in mapped.notes if note.action == "client"]))
+
+    def _frame(self, operation: Operation, mapped: Mapped, *, stream: bool = False) -> Frame:
         side = self._side
+        endpoint, routes = side.endpoint, side.endpoint.dialect.routes
+        route = "stream" if stream and routes.stream is not None else operation
+        target = endpoint.place.target(routes, route)
+        if target is None:
+            raise self._lacks(_CAPABILITY[operation])
+        asks = operation == "models" or (operation == "model" and not routes.model_body)
         return Frame(
             operation=operation,
-            endpoint=side.endpoint,
-            method=method,
-            target=side.endpoint.provider.base_path + path,
-            headers=side.get if method == "GET" else side.post,
+            endpoint=endpoint,
+            origin=endpoint.origin_of(route),
+            method="GET" if asks else "POST",
+            target=target,
+            headers=side.get if asks else side.post,
             exchange=side.exchange,
             timeout=mapped.timeout_ms / 1000,
             retries=mapped.retries,
             stream=stream,
             warnings=mapped.warnings,
+            on_unsupported=self._settings.on_unsupported,
+            lessons=self._settings.lessons,
         )
 
     def _map(self, call: tuple[Layer, ...]) -> Mapped:
@@ -187,6 +244,7 @@ class Planner:
             model=endpoint.model,
             wire=endpoint.dialect.parameters,
             on_unsupported=self._settings.on_unsupported,
+            learned=self._settings.lessons.of(endpoint.text),
         )
         return replace(mapped, notes=self._notes + mapped.notes, warnings=self._warnings + mapped.warnings)
 
@@ -195,7 +253,9 @@ class Planner:
         values = {name: params[name] for name in WELL_KNOWN if name in params}
         if "system" in values:
             values["system"] = self._filtered(values["system"])
-        return Layer(origin="uri", values=values, extra=uri.extra)
+        spent = self._side.endpoint.place.names
+        extra = {name: value for name, value in uri.extra.items() if name not in spent}
+        return Layer(origin="uri", values=values, extra=extra)
 
     def _filtered(self, system: str) -> str:
         """A system prompt that came with a URI, which anybody may have written (draft 10.4)."""
@@ -219,14 +279,17 @@ class Planner:
 
     def _require(self, capability: str) -> None:
         if capability in self._lacking:
-            provider = self._side.endpoint.provider
-            raise UnsupportedError(
-                f"{provider.title} has no {_CALLED.get(capability, capability)}",
-                code=f"llm.no-{capability}",
-                parameter=capability,
-                model=self._side.endpoint.model,
-                source=provider.source,
-            )
+            raise self._lacks(capability)
+
+    def _lacks(self, capability: str) -> UnsupportedError:
+        provider = self._side.endpoint.provider
+        return UnsupportedError(
+            f"{provider.title} has no {_CALLED.get(capability, capability)}",
+            code=f"llm.no-{capability}",
+            parameter=capability,
+            model=self._side.endpoint.model,
+            source=provider.source,
+        )
 
     def _with_system(
         self, messages: tuple[Message, ...], mapped: Mapped
@@ -235,10 +298,9 @@ class Planner:
         own = False
         for message in messages:
             own = own or message.role == "system"
-            if not isinstance(message.content, str) and any(
-                isinstance(p, ImagePart) for p in message.content
-            ):
-                self._require("images")
+            if not isinstance(message.content, str):
+                for part in message.content:
+                    self._require(_NEEDS[type(part)])
         if mapped.system is None:
             if own or not self._side.endpoint.embedded:
                 return messages, ()
@@ -251,9 +313,14 @@ class Planner:
             raise UsageError("system= and a message of role system: say it once")
         if own:
             return messages, (system_note(system, origin, "dropped"),)
-        return (Message(role="system", content=system), *messages), (system_note(system, origin, "renamed"),)
+        note = system_note(system, origin, "renamed", self._dialect.parameters.get("system"))
+        return (Message(role="system", content=system), *messages), (note,)
 
 
+_CAPABILITY = {"chat": "chat", "embed": "embeddings", "models": "models", "model": "models"}
+_NEEDS: Mapping[type, str] = {TextPart: "chat", ImagePart: "images", DocumentPart: "documents"}
+#: seconds before its end at which a credential is renewed
+_SOON = 60
 _CALLED = {"models": "list of models", "stream": "streaming"}
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 __all__ = [
+    "Carried",
     "Completion",
     "Content",
     "ContentPart",
+    "DocumentPart",
     "Embeddings",
     "Event",
     "Finish",
@@ -20,6 +22,7 @@ __all__ = [
     "ImagePart",
     "Message",
     "ModelInfo",
+    "ModelPage",
     "ReasoningDelta",
     "Request",
     "Role",
@@ -52,7 +55,17 @@ class ImagePart:
     detail: str | None = None
 
 
-ContentPart: TypeAlias = TextPart | ImagePart
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentPart:
+    """A document: either `data` with its `media_type`, or a `url` that the provider fetches itself."""
+
+    url: str | None = None
+    data: bytes | None = field(default=None, repr=False)
+    media_type: str = "application/pdf"
+    name: str | None = None
+
+
+ContentPart: TypeAlias = TextPart | ImagePart | DocumentPart
 Content: TypeAlias = str | tuple[ContentPart, ...]
 
 
@@ -63,6 +76,17 @@ class ToolCall:
     id: str
     name: str
     arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What a provider wants back unchanged with the assistant's turn, such as signed reasoning.
+
+    `parts` are the turn's content as that dialect writes it; another dialect leaves them out.
+    """
+
+    dialect: str
+    parts: tuple[Mapping[str, Any], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +108,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+    carried: Carried | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +157,7 @@ class Completion:
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = Usage()
     request_id: str | None = None
+    carried: Carried | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -167,6 +193,7 @@ class Finish:
     usage: Usage = Usage()
     model: str | None = None
     request_id: str | None = None
+    carried: Carried | None = None
 
 
 Event: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Finish
@@ -184,10 +211,24 @@ class Embeddings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """What a server says of one model; None where it says nothing. `raw` is its own record."""
+    """What a server says of one model; None where it says nothing. `raw` is its own record.
+
+    `context_window` and `max_output_tokens` are tokens, `created` is seconds since 1970, `parameters` are the
+    wire names that the model takes.
+    """
 
     id: str
     context_window: int | None = None
+    max_output_tokens: int | None = None
     owner: str | None = None
     created: int | None = None
+    parameters: tuple[str, ...] | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPage:
+    """A part of a server's list of models; `next` is the query that asks for the part after it."""
+
+    models: tuple[ModelInfo, ...]
+    next: str | None = None

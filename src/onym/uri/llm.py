@@ -168,12 +168,16 @@ class LLMURI(Fields):
     def normalize(self, aliases: Mapping[str, str] | None = None) -> LLMURI:
         """The same endpoint in one form: canonical host, real host of an alias, no default port.
 
-        `aliases` maps words to hosts. A word with a port is a host and no alias, so the port of a single
-        word stays. Numbers, booleans and encodings are canonical in every text that Onym writes.
+        `aliases` maps words to hosts, or to `host:port` where the port is no default. A word with a port is
+        a host and no alias, so the port of a single word stays. Numbers, booleans and encodings are canonical
+        in every text that Onym writes.
         """
-        host, port = None, self.port
+        host, port = "", self.port
         if port is None:
-            host = (aliases or {}).get(self.host)
+            host = (aliases or {}).get(self.host, "")
+            if host.count(":") == 1:  # an IPv6 address has more
+                host, _, digits = host.partition(":")
+                port = int(digits)
         elif self.has_default_port:
             port = None
         return self._with(host=host or bracketed(self.normal_host, self.host_type), port=port)

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onym.cli._answers import Writer, completion_record, stream_json, stream_text, tell, to_screen
+from onym.cli._answers import (
+    Writer,
+    completion_record,
+    cost_record,
+    stream_json,
+    stream_text,
+    tell,
+    to_screen,
+)
 from onym.cli._calls import Call, call_options, connected
 from onym.cli._input import stdin_text
 from onym.cli._options import json_option, uri_argument
@@ -154,7 +162,8 @@ def _flowing(wanted: bool | None, asked: bool | None, *, to_terminal: bool) -> b
 def _whole(session: Session, client: Client, text: str, overrides: dict[str, Any], write: Writer) -> Any:
     completion = client.chat(text, **overrides)
     if session.as_json:
-        write(dumps(completion_record(completion)) + "\n")
+        price = cost_record(completion.usage, client.endpoint)
+        write(dumps({**completion_record(completion), "cost": price}) + "\n")
     else:
         write(completion.text if completion.text.endswith("\n") else completion.text + "\n")
     return completion

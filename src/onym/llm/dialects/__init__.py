@@ -7,12 +7,25 @@ from importlib import import_module
 from typing import cast
 
 from onym.errors import UnsupportedError
-from onym.llm.dialects._base import NOWHERE, Decoder, Dialect, Exchange, HeaderMap, WireSpec
+from onym.llm.dialects._base import NOWHERE, Decoder, Dialect, Exchange, HeaderMap, Routes, WireSpec
 
-__all__ = ["DIALECTS", "NOWHERE", "Decoder", "Dialect", "Exchange", "HeaderMap", "WireSpec", "get"]
+__all__ = ["DIALECTS", "NOWHERE", "Decoder", "Dialect", "Exchange", "HeaderMap", "Routes", "WireSpec", "get"]
 
 #: the dialects that this version speaks, and the modules that speak them
-DIALECTS = {"openai_chat": "onym.llm.dialects.openai_chat"}
+DIALECTS = {
+    name: f"onym.llm.dialects.{name}"
+    for name in (
+        "anthropic_messages",
+        "bedrock_converse",
+        "cohere_v2",
+        "gemini",
+        "gemini_vertex",
+        "mistral_chat",
+        "ollama",
+        "openai_chat",
+        "openai_responses",
+    )
+}
 
 
 @cache

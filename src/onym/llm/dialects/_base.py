@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from onym.errors import NetError, ProviderError
-from onym.llm.types import Completion, Embeddings, Event, ModelInfo, Request, Usage
+from onym.llm.types import Completion, Embeddings, Event, ModelInfo, ModelPage, Request, Usage
 
 if TYPE_CHECKING:
     from onym.uri.secret import Secret
 
-__all__ = ["NOWHERE", "Decoder", "Dialect", "Exchange", "HeaderMap", "WireSpec"]
+__all__ = ["NOWHERE", "Decoder", "Dialect", "Exchange", "HeaderMap", "Routes", "WireSpec"]
 
 
 class HeaderMap(Protocol):
@@ -22,6 +22,25 @@ class HeaderMap(Protocol):
         """The first value of this header, None where it is absent."""
 
     def __iter__(self) -> Iterator[tuple[str, str]]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routes:
+    """Paths below the base path, by operation; None where the API has no such operation.
+
+    `{model}` stands for the model, percent-encoded whole, without `model_prefix` if it begins with that.
+    `stream` is for the APIs that stream at another path. `model` asks after one model;
+    without it the list is searched. A route is a GET where nothing is sent with it (`models`, `model`),
+    else a POST; `model_body` says that `model` is a POST of `{"model": …}`.
+    """
+
+    chat: str
+    stream: str | None = None
+    embed: str | None = None
+    models: str | None = None
+    model: str | None = None
+    model_body: bool = False
+    model_prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,18 +101,24 @@ class Dialect(Protocol):
         """As a provider row names it."""
 
     @property
-    def chat_path(self) -> str:
-        """Below the base path, as are the next two."""
+    def routes(self) -> Routes:
+        """Where its operations are."""
 
     @property
-    def embed_path(self) -> str: ...
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """Headers of every request, beside those that say who asks."""
 
     @property
-    def models_path(self) -> str: ...
+    def parameters(self) -> Mapping[str, str | None]:
+        """Wire names of the well-known parameters, where no row says otherwise; dots nest, None is refused.
+
+        `system` and `stream` name where they show in a request, for people. `cache`, where it stands, is the
+        switch of the provider's own prompt cache.
+        """
 
     @property
-    def parameters(self) -> Mapping[str, str]:
-        """Wire names of the well-known parameters, where no row says otherwise."""
+    def defaults(self) -> Mapping[str, Any]:
+        """Well-known parameters that the API demands, and what is sent where nobody says."""
 
     def encode_chat(self, request: Request, spec: WireSpec) -> dict[str, Any]:
         """The body of an inference request."""
@@ -109,10 +134,11 @@ class Dialect(Protocol):
     ) -> Embeddings:
         """A 2xx answer with `count` vectors; raises ProviderError."""
 
-    def decode_models(
-        self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange
-    ) -> tuple[ModelInfo, ...]:
+    def decode_models(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ModelPage:
         """A 2xx answer; raises ProviderError."""
+
+    def decode_model(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ModelInfo:
+        """A 2xx answer about one model; raises ProviderError."""
 
     def decode_error(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ProviderError:
         """The error of any other answer; returned, not raised."""

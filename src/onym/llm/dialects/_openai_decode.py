@@ -10,18 +10,13 @@ from typing import Any
 
 from onym.errors import MalformedResponseError
 from onym.llm.dialects._base import NOWHERE, Exchange, HeaderMap
-from onym.llm.dialects._openai_errors import body_error, find_request_id, is_failure, load_json, malformed
-from onym.llm.dialects._openai_read import (
-    arguments_text,
-    finish_reason,
-    read_reasoning,
-    read_text,
-    read_usage,
-    wrong,
-)
-from onym.llm.types import Completion, Embeddings, ModelInfo, ToolCall
+from onym.llm.dialects._errors import find_request_id
+from onym.llm.dialects._openai_errors import FAILURES
+from onym.llm.dialects._openai_read import finish_reason, read_reasoning, read_text, read_usage
+from onym.llm.dialects._read import arguments_text, text, vector, wrong
+from onym.llm.types import Completion, Embeddings, ModelInfo, ModelPage, ToolCall
 
-__all__ = ["decode_chat", "decode_embed", "decode_models"]
+__all__ = ["decode_chat", "decode_embed", "decode_model", "decode_models"]
 
 _WINDOWS = ("context_window", "context_length", "max_context_length", "max_model_len")
 
@@ -32,7 +27,7 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     Where the model refused in a text of its own kind, that is the text. Raises
     MalformedResponseError, or the typed error that the body holds.
     """
-    data = _object(status, headers, body, exchange)
+    data = FAILURES.load_object(status, headers, body, exchange)
     try:
         choice, message = _choice(data)
         content, calls = message.get("content"), message.get("tool_calls")
@@ -47,15 +42,15 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
             raw=data,
         )
     except MalformedResponseError as error:
-        text = error.message
-    raise malformed(text, status, headers, exchange)
+        reason = error.message
+    raise FAILURES.malformed(reason, status, headers, exchange)
 
 
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE, *, count: int
 ) -> Embeddings:
     """The vectors in a 2xx answer to POST /embeddings, in the order of the texts."""
-    data = _object(status, headers, body, exchange)
+    data = FAILURES.load_object(status, headers, body, exchange)
     try:
         return Embeddings(
             vectors=_vectors(data.get("data"), count),
@@ -64,30 +59,28 @@ def decode_embed(
             request_id=find_request_id(headers, exchange),
         )
     except MalformedResponseError as error:
-        text = error.message
-    raise malformed(text, status, headers, exchange)
+        reason = error.message
+    raise FAILURES.malformed(reason, status, headers, exchange)
 
 
-def decode_models(
-    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE
-) -> tuple[ModelInfo, ...]:
-    """The records in a 2xx answer to GET /models: `data`, or a bare array."""
-    data = load_json(status, headers, body, exchange)
-    if isinstance(data, dict) and is_failure(data):
-        raise body_error(data, status, headers, exchange)
+def decode_models(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelPage:
+    """The records in a 2xx answer to GET /models: `data`, or a bare array. There is one page."""
+    data = FAILURES.load(status, headers, body, exchange)
+    if isinstance(data, dict) and FAILURES.is_failure(data):
+        raise FAILURES.in_body(data, status, headers, exchange)
     records = data.get("data") if isinstance(data, dict) else data
     if not isinstance(records, list):
-        raise malformed("it holds no list of models", status, headers, exchange)
-    return tuple(_model_info(each) for each in records if isinstance(each, dict) and _text(each, "id"))
+        raise FAILURES.malformed("it holds no list of models", status, headers, exchange)
+    found = (_model_info(each) for each in records if isinstance(each, dict) and text(each, "id"))
+    return ModelPage(tuple(found))
 
 
-def _object(status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> dict[str, Any]:
-    data = load_json(status, headers, body, exchange)
-    if not isinstance(data, dict):
-        raise malformed("it is not a JSON object", status, headers, exchange)
-    if is_failure(data):
-        raise body_error(data, status, headers, exchange)
-    return data
+def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelInfo:
+    """The record in a 2xx answer to GET /models/{model}."""
+    record = FAILURES.load_object(status, headers, body, exchange)
+    if text(record, "id") is None:
+        raise FAILURES.malformed("it holds no model", status, headers, exchange)
+    return _model_info(record)
 
 
 def _choice(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -117,11 +110,11 @@ def _tool_call(call: Any, index: int) -> ToolCall:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         raise wrong("a tool call holds no function")
-    name = _text(function, "name")
+    name = text(function, "name")
     if name is None:
         raise wrong("a tool call names no function")
     return ToolCall(
-        id=_text(call, "id") or f"call_{index}",
+        id=text(call, "id") or f"call_{index}",
         name=name,
         arguments=arguments_text(function.get("arguments")),
     )
@@ -142,17 +135,13 @@ def _vectors(records: Any, count: int) -> tuple[Sequence[float], ...]:
 
 
 def _vector(value: Any) -> Sequence[float]:
-    if isinstance(value, str):
-        return _from_base64(value)
-    if not isinstance(value, list) or not value or not all(type(each) in (float, int) for each in value):
-        raise wrong("a vector is not a list of numbers")
-    return tuple(map(float, value))
+    return _from_base64(value) if isinstance(value, str) else vector(value)
 
 
-def _from_base64(text: str) -> Sequence[float]:
+def _from_base64(coded: str) -> Sequence[float]:
     """Little-endian 32-bit floats, which is what `encoding_format: base64` gives."""
     try:
-        data = b64decode(text, validate=True)
+        data = b64decode(coded, validate=True)
     except ValueError:
         data = b""
     if not data or len(data) % 4:
@@ -173,16 +162,27 @@ def _model_info(record: Mapping[str, Any]) -> ModelInfo:
     return ModelInfo(
         id=record["id"],
         context_window=window,
-        owner=_text(record, "owned_by"),
+        max_output_tokens=_most_output(record),
+        owner=text(record, "owned_by"),
         created=created if type(created) is int else None,
+        parameters=_names(record.get("supported_parameters")),
         raw=record,
     )
 
 
+def _most_output(record: Mapping[str, Any]) -> int | None:
+    """OpenRouter says it of its best upstream, Groq and others of the model."""
+    top = record.get("top_provider")
+    for holder in (record, top if isinstance(top, dict) else {}):
+        for name in ("max_completion_tokens", "max_output_tokens"):
+            if _is_count(holder.get(name)):
+                return int(holder[name])
+    return None
+
+
+def _names(value: Any) -> tuple[str, ...] | None:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else None
+
+
 def _is_count(value: Any) -> bool:
     return type(value) is int and value > 0
-
-
-def _text(record: Mapping[str, Any], name: str) -> str | None:
-    value = record.get(name)
-    return value if isinstance(value, str) and value else None

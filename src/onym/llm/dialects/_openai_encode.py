@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onym.llm.dialects._base import WireSpec
-from onym.llm.types import ContentPart, Message, Request, TextPart, Tool
+from onym.llm.dialects._body import data_url, merge, no_part, put, schema_name
+from onym.llm.types import ContentPart, DocumentPart, Message, Request, TextPart, Tool
 
-__all__ = ["PARAMETERS", "encode_chat", "encode_embed"]
+__all__ = ["PARAMETERS", "encode_chat", "encode_embed", "write_part"]
 
 PARAMETERS: Mapping[str, str] = {
     "temp": "temperature",
@@ -21,26 +20,31 @@ PARAMETERS: Mapping[str, str] = {
     "seed": "seed",
     "stream": "stream",
     "format": "response_format",
-    "system": "messages",
+    "system": "messages[0]",
 }
 
 _CHOICES = frozenset({"auto", "none", "required"})
-_SCHEMA_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+def encode_chat(
+    request: Request, spec: WireSpec, *, part: Callable[[ContentPart], dict[str, Any]] | None = None
+) -> dict[str, Any]:
     """The body of POST /chat/completions.
 
-    Pass-through parameters come last and never replace what is already there.
+    `part` writes the parts of messages, where a dialect like this one has others. Pass-through parameters
+    come last and never replace what is already there.
     """
-    body: dict[str, Any] = {"model": request.model, "messages": [_message(each) for each in request.messages]}
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": [_message(each, part or write_part) for each in request.messages],
+    }
     for name, value in request.params.items():
         wire = spec.names.get(name) or PARAMETERS[name]
         if name == "format":
             value = _format(value, request.schema)
         elif name == "stop":
             value = list(value)
-        body[wire] = value
+        put(body, wire, value)
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if request.tool_choice is not None:
@@ -49,24 +53,22 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
         body["stream"] = True
         if "stream_options" not in request.extra:
             body["stream_options"] = {"include_usage": True}
-    for name, value in request.extra.items():
-        body.setdefault(name, value)
+    merge(body, request.extra)
     return body
 
 
 def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
     """The body of POST /embeddings."""
     body: dict[str, Any] = {"model": model, "input": list(texts)}
-    for name, value in extra.items():
-        body.setdefault(name, value)
+    merge(body, extra)
     return body
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _message(message: Message, write: Callable[[ContentPart], dict[str, Any]]) -> dict[str, Any]:
     content = message.content
     out: dict[str, Any] = {
         "role": message.role,
-        "content": content if isinstance(content, str) else [_part(part) for part in content],
+        "content": content if isinstance(content, str) else [write(part) for part in content],
     }
     if message.name is not None:
         out["name"] = message.name
@@ -81,16 +83,26 @@ def _message(message: Message) -> dict[str, Any]:
     return out
 
 
-def _part(part: ContentPart) -> dict[str, Any]:
+def write_part(part: ContentPart) -> dict[str, Any]:
+    """One part of a message."""
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    url = part.url
-    if part.data is not None:
-        url = f"data:{part.media_type};base64,{b64encode(part.data).decode('ascii')}"
-    image: dict[str, Any] = {"url": url}
+    if isinstance(part, DocumentPart):
+        return _file(part)
+    image: dict[str, Any] = {"url": part.url if part.data is None else data_url(part)}
     if part.detail is not None:
         image["detail"] = part.detail
     return {"type": "image_url", "image_url": image}
+
+
+def _file(part: DocumentPart) -> dict[str, Any]:
+    if part.data is None:
+        raise no_part(
+            "document by URL",
+            "OpenAI chat",
+            hint="pass the document's octets as data",
+        )
+    return {"type": "file", "file": {"filename": part.name or "document.pdf", "file_data": data_url(part)}}
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
@@ -114,10 +126,8 @@ def _format(value: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     if value != "json_schema":
         return {"type": "json_object" if value == "json" else value}
     schema = schema or {}
-    title = schema.get("title")
-    name = _SCHEMA_NAME.sub("_", title)[:64].strip("_") if isinstance(title, str) else ""
     # strict: without it the schema is a hint to some servers, and json_schema would promise too much
     return {
         "type": "json_schema",
-        "json_schema": {"name": name or "answer", "schema": schema, "strict": True},
+        "json_schema": {"name": schema_name(schema), "schema": schema, "strict": True},
     }

@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from onym.errors import MalformedResponseError
+from onym.llm.dialects._read import NO_USAGE, count, wrong
 from onym.llm.types import FinishReason, Usage
 
 __all__ = [
-    "NO_USAGE",
-    "arguments_text",
     "finish_reason",
     "read_reasoning",
     "read_text",
     "read_usage",
-    "wrong",
 ]
-
-NO_USAGE = Usage()
 
 _FINISHES: Mapping[str, FinishReason] = {
     "stop": "stop",
@@ -36,11 +29,6 @@ _FINISHES: Mapping[str, FinishReason] = {
     "function_call": "tool_calls",
     "content_filter": "content_filter",
 }
-
-
-def wrong(text: str) -> MalformedResponseError:
-    """A member that is not what the dialect promises; whoever knows the exchange says where."""
-    return MalformedResponseError(text)
 
 
 def finish_reason(value: Any) -> FinishReason:
@@ -82,28 +70,17 @@ def _part(part: Any, kind: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def arguments_text(value: Any) -> str:
-    """A tool call's arguments as JSON text: some servers send the object itself."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
 def read_usage(record: Any) -> Usage:
     """Token counts, None for what is absent or no count."""
     if not isinstance(record, dict):
         return NO_USAGE
     prompt, completion = record.get("prompt_tokens_details"), record.get("completion_tokens_details")
-    cached = _count(prompt.get("cached_tokens")) if isinstance(prompt, dict) else None
+    cached = count(prompt.get("cached_tokens")) if isinstance(prompt, dict) else None
     if cached is None:
-        cached = _count(record.get("prompt_cache_hit_tokens"))
+        cached = count(record.get("prompt_cache_hit_tokens"))
     return Usage(
-        input_tokens=_count(record.get("prompt_tokens")),
-        output_tokens=_count(record.get("completion_tokens")),
+        input_tokens=count(record.get("prompt_tokens")),
+        output_tokens=count(record.get("completion_tokens")),
         cached_tokens=cached,
-        reasoning_tokens=_count(completion.get("reasoning_tokens")) if isinstance(completion, dict) else None,
+        reasoning_tokens=count(completion.get("reasoning_tokens")) if isinstance(completion, dict) else None,
     )
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None

@@ -2,151 +2,75 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from onym.errors import MalformedResponseError, NetError, ProviderError, ResponseTooLarge
 from onym.llm.dialects._base import NOWHERE, Decoder, Exchange, HeaderMap
+from onym.llm.dialects._errors import find_request_id
 from onym.llm.dialects._openai_decode import decode_chat
-from onym.llm.dialects._openai_errors import find_request_id, is_failure, malformed, stream_error
-from onym.llm.dialects._openai_read import (
-    NO_USAGE,
-    arguments_text,
-    finish_reason,
-    read_reasoning,
-    read_text,
-    read_usage,
-    wrong,
-)
-from onym.llm.types import (
-    Completion,
-    Event,
-    Finish,
-    FinishReason,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    Usage,
-)
-from onym.net.sse import SSEDecoder, SSEEvent
+from onym.llm.dialects._openai_errors import FAILURES
+from onym.llm.dialects._openai_read import finish_reason, read_reasoning, read_text, read_usage
+from onym.llm.dialects._push import EventDecoder, SSEFrames, WholeBody, is_whole
+from onym.llm.dialects._read import arguments_text, text, wrong
+from onym.llm.types import Event, ReasoningDelta, TextDelta, ToolCallDelta
+from onym.net.sse import SSEEvent
 
 __all__ = ["BodyDecoder", "StreamDecoder", "stream_decoder"]
-
-_LARGEST_BODY = 32 * 1024 * 1024
-#: where an event may end, whichever line ends the server writes and wherever a cut falls between them
-_AFTER_BLANK_LINE = re.compile(
-    rb"(?<=\n\n)|(?<=\n\r\n)|(?<=\r\r)|(?<=\n\r)(?!\n)|(?<=\A\n)|(?<=\A\r\n)|(?<=\A\r)(?!\n)"
-)
-_NOT_STREAMS = frozenset({"application/json", "text/html", "application/xhtml+xml"})
 
 
 def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NOWHERE) -> Decoder:
     """The decoder for the body of this answer: some servers answer a request for a stream whole."""
-    media = (headers.get("content-type") or "").partition(";")[0].strip().lower()
-    if media in _NOT_STREAMS:
+    if is_whole(headers):
         return BodyDecoder(status, headers, exchange)
     return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
 
 
-class StreamDecoder:
+class BodyDecoder(WholeBody):
+    """A whole answer where a stream was asked for."""
+
+    __slots__ = ()
+
+    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NOWHERE) -> None:
+        super().__init__(decode_chat, status, headers, exchange)
+
+
+class StreamDecoder(EventDecoder[SSEEvent]):
     """Server-sent chunks to events.
 
-    The same bytes give the same events however they are cut. `Finish` comes at `[DONE]`, or at the
-    end of the bytes where the server gave a finish reason and left `[DONE]` out. Choices other than
-    the first are not read.
+    `Finish` comes at `[DONE]`, or at the end of the bytes where the server gave a finish reason and left
+    `[DONE]` out. Choices other than the first are not read.
     """
 
-    __slots__ = (
-        "_answered",
-        "_calls",
-        "_exchange",
-        "_model",
-        "_reason",
-        "_request_id",
-        "_sse",
-        "_status",
-        "done",
-        "error",
-        "usage",
-    )
+    __slots__ = ("_answered", "_calls")
 
     def __init__(
         self, request_id: str | None = None, exchange: Exchange = NOWHERE, *, status: int = 200
     ) -> None:
-        self.error: NetError | ProviderError | None = None
-        self.done = False
-        self.usage: Usage = NO_USAGE
-        self._sse = SSEDecoder()
-        self._request_id = request_id
-        self._exchange = exchange
-        self._status = status
-        self._model: str | None = None
-        self._reason: FinishReason | None = None
+        super().__init__(SSEFrames(), FAILURES, request_id, exchange, status=status)
         self._answered = False
         #: per index of a tool call: the id and the name that were handed out
         self._calls: dict[int, list[str]] = {}
 
-    def feed(self, data: bytes) -> list[Event]:
-        """The events that these bytes complete; after an error or the end, none."""
-        events: list[Event] = []
-        if self.done or self.error is not None:
-            return events
-        try:
-            # one event at a time: where one is bad, those before it in the same bytes are not lost
-            for piece in _AFTER_BLANK_LINE.split(data):
-                for message in self._sse.feed(piece):
-                    if self._take(message, events):
-                        return events
-        except (NetError, ProviderError) as error:
-            self.error = error
-        return events
-
-    def close(self) -> list[Event]:
-        """The last events. Raises the error, or MalformedResponseError where no end was announced."""
-        events: list[Event] = []
-        if self.error is None and not self.done:
-            if self._reason is None:
-                self.error = self._malformed("the stream ended before the answer did")
-            else:
-                self._finish(events)
-        if self.error is not None:
-            raise self.error
-        return events
-
-    def _take(self, message: SSEEvent, events: list[Event]) -> bool:
-        """Read one message; True says that it was the last."""
-        data = message.data
+    def _take(self, frame: SSEEvent, events: list[Event]) -> bool:
+        data = frame.data
         if data.startswith("[DONE]"):
             if not self._answered:
-                raise self._malformed("the stream holds no answer")
-            self._finish(events)
+                raise wrong("the stream holds no answer")
             return True
         try:
             chunk = msgspec.json.decode(data)
         except (ValueError, RecursionError):
             chunk = None
         if not isinstance(chunk, dict):
-            raise self._malformed("an event of the stream is not a JSON object")
-        if message.event == "error" and "error" not in chunk:
+            raise wrong("an event of the stream is not a JSON object")
+        if frame.event == "error" and "error" not in chunk:
             chunk = {"error": chunk}
-        if is_failure(chunk):
-            raise stream_error(
-                chunk,
-                status=self._status,
-                request_id=self._request_id,
-                usage=self.usage,
-                exchange=self._exchange,
-            )
-        try:
-            self._chunk(chunk, events)
-        except MalformedResponseError as error:
-            text = error.message
-        else:
-            return False
-        raise self._malformed(text)
+        if FAILURES.is_failure(chunk):
+            raise self._failed(chunk)
+        self._chunk(chunk, events)
+        return False
 
     def _chunk(self, chunk: Mapping[str, Any], events: list[Event]) -> None:
         usage = chunk.get("usage")
@@ -156,8 +80,7 @@ class StreamDecoder:
         if usage is not None:
             self.usage = read_usage(usage)
         if self._model is None:
-            model = chunk.get("model")
-            self._model = model if isinstance(model, str) and model else None
+            self._model = text(chunk, "model")
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict):
@@ -172,9 +95,9 @@ class StreamDecoder:
             reasoning = read_reasoning(delta)
             if reasoning:
                 events.append(ReasoningDelta(reasoning))
-            text = read_text(delta)
-            if text:
-                events.append(TextDelta(text))
+            said = read_text(delta)
+            if said:
+                events.append(TextDelta(said))
             calls = delta.get("tool_calls")
             if calls:
                 events.extend(self._tool_calls(calls))
@@ -209,71 +132,3 @@ class StreamDecoder:
         known = [index for index, seen in self._calls.items() if seen[0] == identity]
         last = max(self._calls, default=-1)
         return known[0] if known and identity else last + 1 if identity or last < 0 else last
-
-    def _finish(self, events: list[Event]) -> None:
-        self.done = True
-        events.append(
-            Finish(
-                reason=self._reason or "other",
-                usage=self.usage,
-                model=self._model or self._exchange.model or None,
-                request_id=self._request_id,
-            )
-        )
-
-    def _malformed(self, text: str) -> MalformedResponseError:
-        error = malformed(text, self._status, None, self._exchange, usage=self.usage)
-        error.request_id = self._request_id
-        return error
-
-
-class BodyDecoder:
-    """A whole body where a stream was asked for: read to its end, then handed out as events."""
-
-    __slots__ = ("_body", "_exchange", "_headers", "_status", "done", "error", "usage")
-
-    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NOWHERE) -> None:
-        self.error: NetError | ProviderError | None = None
-        self.done = False
-        self.usage: Usage = NO_USAGE
-        self._status = status
-        self._headers = headers
-        self._exchange = exchange
-        self._body = bytearray()
-
-    def feed(self, data: bytes) -> list[Event]:
-        """Nothing: a body says what it is at its end."""
-        if self.error is None:
-            self._body += data
-            if len(self._body) > _LARGEST_BODY:
-                self._body.clear()
-                self.error = ResponseTooLarge(
-                    "the answer is larger than a completion may be", endpoint=self._exchange.endpoint
-                )
-        return []
-
-    def close(self) -> list[Event]:
-        """The answer as events. Raises ProviderError where it is none."""
-        if self.done:
-            return []
-        if self.error is not None:
-            raise self.error
-        try:
-            whole = decode_chat(self._status, self._headers, bytes(self._body), self._exchange)
-        except (NetError, ProviderError) as error:
-            self.error = error
-            raise
-        self.done, self.usage = True, whole.usage
-        return list(_events(whole))
-
-
-def _events(whole: Completion) -> Iterator[Event]:
-    if whole.reasoning:
-        yield ReasoningDelta(whole.reasoning)
-    if whole.text:
-        yield TextDelta(whole.text)
-    for index, call in enumerate(whole.tool_calls):
-        yield ToolCallDelta(index=index, id=call.id, name=call.name, arguments=call.arguments)
-    yield Finish(
-        reason=whole.finish_reason, usage=whole.usage, model=whole.model or None, request_id=whole.request_id
-    )

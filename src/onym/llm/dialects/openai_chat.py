@@ -6,30 +6,33 @@ Pure: no network, no clock, no provider's name. `encode_*` build bodies, `decode
 
 from __future__ import annotations
 
-from onym.llm.dialects._openai_decode import decode_chat, decode_embed, decode_models
+from onym.llm.dialects._base import Routes
+from onym.llm.dialects._openai_decode import decode_chat, decode_embed, decode_model, decode_models
 from onym.llm.dialects._openai_encode import PARAMETERS, encode_chat, encode_embed
-from onym.llm.dialects._openai_errors import decode_error
+from onym.llm.dialects._openai_errors import FAILURES
 from onym.llm.dialects._openai_stream import BodyDecoder, StreamDecoder, stream_decoder
 
 __all__ = [
     "BodyDecoder",
     "StreamDecoder",
-    "chat_path",
     "decode_chat",
     "decode_embed",
     "decode_error",
+    "decode_model",
     "decode_models",
-    "embed_path",
+    "defaults",
     "encode_chat",
     "encode_embed",
-    "models_path",
+    "headers",
     "name",
     "parameters",
+    "routes",
     "stream_decoder",
 ]
 
 name = "openai_chat"
-chat_path = "/chat/completions"
-embed_path = "/embeddings"
-models_path = "/models"
+routes = Routes(chat="/chat/completions", embed="/embeddings", models="/models")
+headers = ()
 parameters = PARAMETERS
+defaults: dict[str, object] = {}
+decode_error = FAILURES.of_answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from onym.llm.profiles import _anthropic, _deepseek, _openai, _xai
+from onym.llm.profiles import _anthropic, _bedrock, _deepseek, _gemini, _openai, _xai
 from onym.llm.profiles._profile import Profile, Reasoning
 
 __all__ = ["BUILTIN", "DEFAULT", "Profile", "Reasoning", "find"]
@@ -17,6 +17,8 @@ BUILTIN: tuple[Profile, ...] = (
     *_deepseek.PROFILES,
     *_xai.PROFILES,
     *_anthropic.PROFILES,
+    *_bedrock.PROFILES,
+    *_gemini.PROFILES,
 )
 
 

@@ -22,8 +22,9 @@ class Profile:
     profile that fits wins. `params` renames well-known parameters for this family, None = it has no
     such parameter. `refuses` always hold, `refuses_reasoning` while the model reasons, and `ignores`
     are accepted and without effect: each maps a parameter, by its well-known or its wire name, to
-    the reason. `effort` is the wire name of the switch that `reasoning` speaks of, `off` the value of
-    it that stops reasoning.
+    the reason; of each group in `exclusive` no two may be sent together. `defaults` are well-known
+    parameters that are sent where nobody says otherwise, because the API demands them. `effort` are the wire
+    names of the switch that `reasoning` speaks of, `off` the value of it that stops reasoning.
     """
 
     family: str
@@ -31,16 +32,18 @@ class Profile:
     matches: tuple[str, ...] = ("*",)
     params: Mapping[str, str | None] = field(default_factory=dict, hash=False)
     reasoning: Reasoning = "never"
-    effort: str = "reasoning_effort"
+    effort: tuple[str, ...] = ("reasoning_effort", "reasoning.effort")
     off: Any = field(default="none", hash=False)
     refuses: Mapping[str, str] = field(default_factory=dict, hash=False)
     refuses_reasoning: Mapping[str, str] = field(default_factory=dict, hash=False)
     ignores: Mapping[str, str] = field(default_factory=dict, hash=False)
+    exclusive: tuple[tuple[str, ...], ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
     source: str
     checked: str
 
     def __post_init__(self) -> None:
-        for name in ("params", "refuses", "refuses_reasoning", "ignores"):
+        for name in ("params", "refuses", "refuses_reasoning", "ignores", "defaults"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def fits(self, provider: str, model: str) -> bool:
@@ -53,7 +56,7 @@ class Profile:
         """Whether the model reasons in a call with these pass-through parameters."""
         if self.reasoning in ("never", "always"):
             return self.reasoning == "always"
-        effort = extra.get(self.effort)
+        effort = next((value for name in self.effort if (value := _at(extra, name)) is not None), None)
         return self.reasoning == "default" if effort is None else bool(effort != self.off)
 
     def refusals(self, extra: Mapping[str, Any]) -> Mapping[str, str]:
@@ -73,3 +76,11 @@ class Profile:
             else value
             for name, value in plain.items()
         }
+
+
+def _at(extra: Mapping[str, Any], name: str) -> Any:
+    """A member by its wire name; dots lead into objects."""
+    value: Any = extra
+    for step in name.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value

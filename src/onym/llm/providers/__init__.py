@@ -14,13 +14,22 @@ from typing import TYPE_CHECKING
 
 from onym.errors import ConfigError, UsageError
 from onym.llm.providers import _plugins
-from onym.llm.providers._row import CAPABILITIES, Capability, Provider, Range
-from onym.llm.providers._table import BUILTIN
+from onym.llm.providers._row import CAPABILITIES, Api, Capability, PathValue, Provider, Range
+from onym.llm.providers._rows import BUILTIN
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["CAPABILITIES", "Capability", "Provider", "ProviderTable", "Range", "is_loopback"]
+__all__ = [
+    "CAPABILITIES",
+    "Api",
+    "Capability",
+    "PathValue",
+    "Provider",
+    "ProviderTable",
+    "Range",
+    "is_loopback",
+]
 
 _OLLAMA_PORT = 11434
 #: the rows that `find` falls back on, whatever a table was made of
@@ -66,6 +75,10 @@ class ProviderTable:
         if row is not None:
             return row
         if is_loopback(host):
+            # whatever this machine is called, its servers are known by their ports
+            row = None if port is None else self._known("localhost", port)
+            if row is not None:
+                return row
             return _GENERIC["ollama" if port in (None, _OLLAMA_PORT) else "openai-compatible-local"]
         return self._with_plugins()._known(host, port) or _GENERIC["openai-compatible"]
 
@@ -79,7 +92,7 @@ class ProviderTable:
         return self._with_plugins()._aliases.get(word)
 
     def aliases(self) -> Mapping[str, str]:
-        """Each alias and the host that it stands for, for `LLMURI.normalize`."""
+        """Each alias and the host that it stands for, with its port where that is no usual one."""
         return _Aliases(self)
 
     def get(self, name: str) -> Provider:
@@ -116,14 +129,18 @@ class ProviderTable:
     def _known(self, host: str, port: int | None) -> Provider | None:
         named = self._hosts.get(host)
         rows = self._patterned if named is None else named
-        return next((row for row in rows if row.serves(host, port)), None)
+        found = [row for row in rows if row.serves(host, port)]
+        if port is None and len(found) > 1:
+            # the port that a URI without one means (draft 4.2.3)
+            found.sort(key=lambda row: row.default_port != _OLLAMA_PORT)
+        return found[0] if found else None
 
     def _add(self, row: Provider) -> None:
         if row.name in self._rows:
             raise _taken(row, row.name, self._rows[row.name])
         for host in row.hosts:
             for other in self._hosts.get(host, ()):
-                if other.default_port == row.default_port:
+                if other.default_port == row.default_port and not is_loopback(host):
                     raise _taken(row, host, other)
         for word in self._words(row):
             if word in self._aliases:
@@ -131,19 +148,14 @@ class ProviderTable:
             self._aliases[word] = row
         self._rows[row.name] = row
         for host in row.hosts:
-            self._hosts[host] = (*self._hosts.get(host, ()), row)
+            # two servers of this machine may share a port: the last one added answers for it
+            before = self._hosts.get(host, ())
+            self._hosts[host] = (row, *before) if is_loopback(host) else (*before, row)
         if row.host_suffixes:
             self._patterned.append(row)
 
     def _words(self, row: Provider) -> tuple[str, ...]:
-        if not row.hosts:
-            return ()
-        if row.hosts[0] not in self._hosts:
-            return (row.name, *row.aliases)
-        # an alias stands for a host without a port, and there the first row answers
-        if row.aliases:
-            raise _taken(row, row.hosts[0], self._hosts[row.hosts[0]][0])
-        return ()
+        return (row.name, *row.aliases) if row.hosts else ()
 
     def _with_plugins(self) -> ProviderTable:
         if self._plugged is None:
@@ -171,7 +183,8 @@ class _Aliases(Mapping[str, str]):
         row = self._table.alias(word)
         if row is None:
             raise KeyError(word)
-        return row.hosts[0]
+        usual = _OLLAMA_PORT if is_loopback(row.hosts[0]) else 443
+        return row.hosts[0] if row.default_port == usual else f"{row.hosts[0]}:{row.default_port}"
 
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._table._with_plugins()._aliases))

@@ -11,18 +11,23 @@ from typing import TYPE_CHECKING
 from onym.errors import UsageError
 
 if TYPE_CHECKING:
-    from onym.llm.providers._row import Provider
+    from onym.llm.providers._row import Api, Provider
 
-__all__ = ["check_row", "is_host", "matches"]
+__all__ = ["OPERATIONS", "check_row", "is_host", "matches", "starred"]
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_PATH = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*")
+_STEP = r"(?:[A-Za-z0-9_~-][A-Za-z0-9._~-]*|\{[a-z]+\})"
+_PATH = re.compile(rf"(?:/{_STEP})*")
+_ROUTE = re.compile(rf"(?:/{_STEP})+(?::[A-Za-z]+)?(?:\?[A-Za-z0-9=&_.-]+)?")
+_PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _TOKEN = re.compile(r"[A-Za-z0-9-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PREFIX = re.compile(r"(?:[!-~]+ ?)?")
 _DIALECT = re.compile(r"[a-z][a-z0-9_]*")
+#: what a row may have a path or a host of its own for
+OPERATIONS = frozenset({"chat", "stream", "embed", "models", "model"})
 #: headers that frame the message: a key or a label there would break the request
 _FRAMING = {"host", "content-length", "content-type", "transfer-encoding", "connection", "te", "upgrade"}
 
@@ -35,6 +40,15 @@ def is_host(text: str) -> bool:
 def matches(host: str, pattern: str) -> bool:
     """Whether a lower-case host is one that the pattern means, label border by label border."""
     return len(host) <= 253 and _compiled(pattern).fullmatch(host) is not None
+
+
+def starred(host: str, patterns: Iterable[str]) -> str | None:
+    """What `*` stands for in the first of the patterns that means this host."""
+    for pattern in patterns:
+        head, star, tail = pattern.partition("*")
+        if star and "*" not in tail and matches(host, pattern):
+            return host[len(head) : len(host) - len(tail)]
+    return None
 
 
 @lru_cache(maxsize=256)
@@ -71,9 +85,35 @@ def _findings(row: Provider, capabilities: frozenset[str]) -> Iterable[tuple[str
     yield "label_headers", all(_good_header(header) for _, header in row.label_headers)
     yield "ranges", all(_good_range(*limits) for limits in row.ranges.values())
     yield "stop_max", row.stop_max is None or row.stop_max >= 0
+    yield "key_forms", all(_good_header(header) for _, header, _ in row.key_forms)
+    yield "key_forms", _all(_PREFIX, [prefix for _, _, prefix in row.key_forms])
+    yield "routes", OPERATIONS.issuperset(row.routes) and _all(_ROUTE, row.routes.values())
+    yield "first_labels", OPERATIONS.issuperset(row.first_labels)
+    yield "first_labels", all(is_host(label) for label in row.first_labels.values())
+    yield "query", _all(_PARAMETER, row.query)
+    yield "path_values", _all(_PARAMETER, [value.parameter for value in row.path_values.values()])
+    yield "path_values", row.path_values.keys() >= _placeholders(row)
+    yield "apis", _all(_NAME, row.apis) and all(_good_api(api) for api in row.apis.values())
     yield "capabilities", capabilities.issuperset(row.capabilities)
     yield "capabilities", {"yes", "no", "unknown"}.issuperset(row.capabilities.values())
     yield "checked", _good_date(row.checked)
+
+
+def _placeholders(row: Provider) -> set[str]:
+    paths = [row.base_path, *row.routes.values()]
+    for api in row.apis.values():
+        paths += [api.base_path or "", *api.routes.values()]
+    return {name for path in paths for name in re.findall(r"\{([a-z]+)\}", path)} - {"model"}
+
+
+def _good_api(api: Api) -> bool:
+    return (
+        _all(_DIALECT, [api.dialect])
+        and _all(_PATH, [api.base_path or ""])
+        and OPERATIONS.issuperset(api.routes)
+        and _all(_ROUTE, api.routes.values())
+        and _all(_PARAMETER, [*api.query, *((api.when,) if api.when else ())])
+    )
 
 
 def _all(pattern: re.Pattern[str], texts: Iterable[str]) -> bool:

@@ -1,0 +1,46 @@
+"""The Gemini dialect: POST /models/{model}:generateContent and what belongs to it, as AI Studio speaks it.
+
+Pure: no network, no clock, no provider's name. `encode_*` build bodies, `decode_*` read answers,
+`stream_decoder` gives a push decoder for a streamed one.
+"""
+
+from __future__ import annotations
+
+from onym.llm.dialects._base import Routes
+from onym.llm.dialects._gemini_decode import decode_chat, decode_embed, decode_model, decode_models
+from onym.llm.dialects._gemini_encode import PARAMETERS, encode_chat, encode_embed
+from onym.llm.dialects._gemini_errors import FAILURES
+from onym.llm.dialects._gemini_read import NAME
+from onym.llm.dialects._gemini_stream import BodyDecoder, StreamDecoder, stream_decoder
+
+__all__ = [
+    "BodyDecoder",
+    "StreamDecoder",
+    "decode_chat",
+    "decode_embed",
+    "decode_error",
+    "decode_model",
+    "decode_models",
+    "defaults",
+    "encode_chat",
+    "encode_embed",
+    "headers",
+    "name",
+    "parameters",
+    "routes",
+    "stream_decoder",
+]
+
+name = NAME
+routes = Routes(
+    chat="/models/{model}:generateContent",
+    stream="/models/{model}:streamGenerateContent?alt=sse",
+    embed="/models/{model}:batchEmbedContents",
+    models="/models?pageSize=1000",
+    model="/models/{model}",
+    model_prefix="models/",
+)
+headers = ()
+parameters = PARAMETERS
+defaults: dict[str, object] = {}
+decode_error = FAILURES.of_answer

@@ -1,0 +1,550 @@
+"""OpenAI's own SDK as the judge of the Responses dialect: it sends what we send, and reads what we read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from contract.capture import Capture, Recorded
+from onym.errors import ProviderError, RateLimitError, ServerError
+from onym.llm.client import Client
+from onym.llm.dialects import WireSpec, openai_responses
+from onym.llm.types import (
+    DocumentPart,
+    Finish,
+    ImagePart,
+    Message,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    TextPart,
+    ToolCallDelta,
+    Usage,
+)
+
+openai = pytest.importorskip("openai")
+from openai.types.responses.response_create_params import (  # noqa: E402
+    ResponseCreateParamsNonStreaming,
+    ResponseCreateParamsStreaming,
+)
+
+KEY = "sk-test-key-0123456789"
+MODEL = "gpt-4.1"
+
+
+def client(server: Capture, query: str = "") -> Client:
+    """A client of OpenAI's row, asked to speak this dialect."""
+    return server.client("openai", MODEL, f"api=responses&{query}".rstrip("&"), key=KEY)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Capture]:
+    with Capture() as capture:
+        yield capture
+
+
+@pytest.fixture(scope="module")
+def sdk(server: Capture) -> Iterator[Any]:
+    with openai.OpenAI(api_key=KEY, base_url=f"{server.url}/v1", max_retries=0) as client:
+        yield client
+
+
+SCHEMA = {"type": "object", "title": "city", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+TOOL = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": SCHEMA}}
+STRICT = {"type": "function", "function": {"name": "time", "parameters": SCHEMA, "strict": True}}
+WIRE_TOOL = {"type": "function", "name": "weather", "description": "d", "parameters": SCHEMA, "strict": False}
+WIRE_STRICT = {"type": "function", "name": "time", "parameters": SCHEMA, "strict": True}
+CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+USER = {"role": "user", "content": "Hello"}
+WIRE_USER = {"type": "message", "role": "user", "content": "Hello"}
+JSON_SCHEMA = {"type": "json_schema", "name": "city", "schema": SCHEMA, "strict": True}
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+
+
+def picture(*images: dict[str, Any]) -> list[Any]:
+    return [{"role": "user", "content": [{"type": "text", "text": "What is this?"}, *images]}]
+
+
+def said(text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text}]
+    return {"type": "message", "role": "assistant", "content": content}
+
+
+#: what is asked of us (query of the URI, messages, overrides), and the same of the SDK
+CALLS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {
+    "plain": ("", [USER], {}, {"input": [WIRE_USER]}),
+    "parameters": (
+        "temp=0.5&max_tokens=9&top_p=0.9",
+        [USER],
+        {},
+        {"input": [WIRE_USER], "temperature": 0.5, "max_output_tokens": 9, "top_p": 0.9},
+    ),
+    "provider parameters": (
+        "reasoning.effort=low&text.verbosity=low&parallel_tool_calls=false",
+        [USER],
+        {},
+        {
+            "input": [WIRE_USER],
+            "reasoning": {"effort": "low"},
+            "text": {"verbosity": "low"},
+            "parallel_tool_calls": False,
+            "include": ["reasoning.encrypted_content"],
+        },
+    ),
+    "kept": ("store=true", [USER], {}, {"input": [WIRE_USER], "store": True}),
+    "system": (
+        "",
+        [{"role": "system", "content": "Be brief."}, USER, {"role": "system", "content": "Be kind."}, USER],
+        {},
+        {
+            "instructions": "Be brief.",
+            "input": [WIRE_USER, {"type": "message", "role": "system", "content": "Be kind."}, WIRE_USER],
+        },
+    ),
+    "images": (
+        "",
+        picture(
+            {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAECAw=="}},
+        ),
+        {},
+        {
+            "input": [
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": [
+                        {"type": "input_text", "text": "What is this?"},
+                        {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"},
+                        {
+                            "type": "input_image",
+                            "image_url": "data:image/png;base64,AAECAw==",
+                            "detail": "auto",
+                        },
+                    ],
+                }
+            ]
+        },
+    ),
+    "tools": (
+        "",
+        [
+            USER,
+            {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+        ],
+        {"tools": [TOOL, STRICT], "tool_choice": "weather"},
+        {
+            "input": [
+                WIRE_USER,
+                said("Let me see."),
+                {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": "rain"},
+            ],
+            "tools": [WIRE_TOOL, WIRE_STRICT],
+            "tool_choice": {"type": "function", "name": "weather"},
+        },
+    ),
+    "json": ("format=json", [USER], {}, {"input": [WIRE_USER], "text": {"format": {"type": "json_object"}}}),
+    "schema": ("", [USER], {"schema": SCHEMA}, {"input": [WIRE_USER], "text": {"format": JSON_SCHEMA}}),
+    "unicode": (
+        "",
+        [{"role": "user", "content": 'Grüße, 世界 \U0001f30d " \\ \n'}],
+        {},
+        {"input": [{"type": "message", "role": "user", "content": 'Grüße, 世界 \U0001f30d " \\ \n'}]},
+    ),
+}
+
+
+def response(items: list[Any], **members: Any) -> dict[str, Any]:
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "model": "m-1",
+        "output": items,
+        "error": None,
+        "incomplete_details": None,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        **members,
+    }
+
+
+def message(*parts: dict[str, Any], identity: str = "msg_1") -> dict[str, Any]:
+    head = {"type": "message", "id": identity, "role": "assistant", "status": "completed"}
+    return {**head, "content": list(parts)}
+
+
+def output(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": []}
+
+
+def events(whole: dict[str, Any]) -> list[dict[str, Any]]:
+    """The events in which OpenAI streams this response."""
+    head = {**whole, "status": "in_progress", "output": [], "usage": None}
+    out: list[dict[str, Any]] = [
+        {"type": "response.created", "response": head},
+        {"type": "response.in_progress", "response": head},
+    ]
+    for at, item in enumerate(whole["output"]):
+        empty = {"summary": [], "content": [], "arguments": "", "status": "in_progress"}
+        begun = {**item, **{name: value for name, value in empty.items() if name in item}}
+        out.append({"type": "response.output_item.added", "output_index": at, "item": begun})
+        out += [{"output_index": at, "item_id": item["id"], **each} for each in pieces(item)]
+        out.append({"type": "response.output_item.done", "output_index": at, "item": item})
+    out.append({"type": f"response.{whole['status']}", "response": whole})
+    return [{**each, "sequence_number": number} for number, each in enumerate(out)]
+
+
+def pieces(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if item["type"] == "function_call":
+        kind = "response.function_call_arguments"
+        for piece in halves(item["arguments"]):
+            yield {"type": f"{kind}.delta", "delta": piece}
+        yield {"type": f"{kind}.done", "arguments": item["arguments"], "name": item["name"]}
+    for at, part in enumerate(item.get("summary", ())):
+        kind = "response.reasoning_summary"
+        empty = {"type": "summary_text", "text": ""}
+        yield {"type": f"{kind}_part.added", "summary_index": at, "part": empty}
+        for piece in halves(part["text"]):
+            yield {"type": f"{kind}_text.delta", "summary_index": at, "delta": piece}
+        yield {"type": f"{kind}_text.done", "summary_index": at, "text": part["text"]}
+        yield {"type": f"{kind}_part.done", "summary_index": at, "part": part}
+    for at, part in enumerate(item.get("content", ())):
+        kind, member = {
+            "output_text": ("response.output_text", "text"),
+            "refusal": ("response.refusal", "refusal"),
+        }[part["type"]]
+        yield {"type": "response.content_part.added", "content_index": at, "part": {**part, member: ""}}
+        for piece in halves(part[member]):
+            yield {"type": f"{kind}.delta", "content_index": at, "delta": piece, "logprobs": []}
+        yield {"type": f"{kind}.done", "content_index": at, member: part[member], "logprobs": []}
+        yield {"type": "response.content_part.done", "content_index": at, "part": part}
+
+
+def halves(text: str) -> list[str]:
+    half = len(text) // 2
+    return [piece for piece in (text[:half], text[half:]) if piece]
+
+
+def sse(whole: dict[str, Any]) -> bytes:
+    return b"".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events(whole))
+
+
+def answer(server: Capture, whole: dict[str, Any], *, stream: bool) -> None:
+    if stream:
+        server.answer(sse(whole), media="text/event-stream")
+    else:
+        server.answer(whole)
+
+
+HI = response([message(output("Hi"))])
+
+
+def ours(server: Capture, query: str, messages: Any, overrides: dict[str, Any], *, stream: bool) -> Recorded:
+    answer(server, HI, stream=stream)
+    with client(server, query) as onym:
+        if stream:
+            with onym.stream(messages, **overrides) as found:
+                found.completion()
+        else:
+            onym.chat(messages, **overrides)
+    return server.last()
+
+
+def theirs(server: Capture, sdk: Any, arguments: dict[str, Any], *, stream: bool) -> Recorded:
+    answer(server, HI, stream=stream)
+    if stream:
+        arguments = {**arguments, "stream": True}
+    found = sdk.responses.create(**{"model": MODEL, "store": False, **arguments})
+    if stream:
+        list(found)
+    return server.last()
+
+
+@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b")
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("query", "messages", "overrides", "arguments"), CALLS.values(), ids=CALLS.keys())
+def test_our_request_is_the_one_that_the_sdk_sends(
+    server: Capture,
+    sdk: Any,
+    query: str,
+    messages: Any,
+    overrides: dict[str, Any],
+    arguments: dict[str, Any],
+    stream: bool,
+) -> None:
+    one = ours(server, query, messages, overrides, stream=stream)
+    two = theirs(server, sdk, arguments, stream=stream)
+    assert one.json == two.json
+    assert (one.method, one.target) == (two.method, two.target) == ("POST", "/v1/responses")
+    for name in ("authorization", "content-type"):
+        assert one.headers[name] == two.headers[name], name
+
+
+def plain(value: Any) -> Any:
+    """What the types made of a body; going through it is what checks the members of their iterables."""
+    if isinstance(value, Mapping):
+        return {name: plain(item) for name, item in value.items()}
+    return (
+        [plain(item) for item in value]
+        if isinstance(value, Iterable) and not isinstance(value, str)
+        else value
+    )
+
+
+def as_given_out(body: dict[str, Any]) -> dict[str, Any]:
+    """The API takes an earlier answer without what it gave it (id, status, annotations), its types do not."""
+    items = [
+        message(*[{**part, "annotations": []} for part in item["content"]])
+        if item.get("role") == "assistant"
+        else item
+        for item in body["input"]
+    ]
+    return {**body, "input": items}
+
+
+def check_types(body: dict[str, Any]) -> None:
+    kind: Any = ResponseCreateParamsStreaming if "stream" in body else ResponseCreateParamsNonStreaming
+    body = as_given_out(body)
+    # nothing is lost on the way: a member that the types do not know would be
+    assert plain(TypeAdapter(kind).validate_python(body)) == body
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("query", "messages", "overrides", "arguments"), CALLS.values(), ids=CALLS.keys())
+def test_our_bodies_are_of_the_sdks_types(
+    server: Capture,
+    query: str,
+    messages: Any,
+    overrides: dict[str, Any],
+    arguments: dict[str, Any],
+    stream: bool,
+) -> None:
+    check_types(ours(server, query, messages, overrides, stream=stream).json)
+
+
+def test_the_check_by_types_can_fail() -> None:
+    with pytest.raises(AssertionError):
+        check_types({"model": "m", "input": [{**WIRE_USER, "tool_call_id": "c1"}]})
+    with pytest.raises(ValueError, match="validation error"):
+        check_types({"model": "m", "input": [{"type": "message", "role": "robot", "content": "Hi"}]})
+
+
+def test_documents_and_pictures_from_tools_are_of_the_sdks_types(server: Capture, sdk: Any) -> None:
+    parts = (
+        TextPart("Read."),
+        DocumentPart(data=b"%PDF", name="a.pdf"),
+        DocumentPart(url="https://example.org/b.pdf"),
+        ImagePart(data=b"\x89PNG"),
+    )
+    messages = (
+        Message(role="user", content=parts),
+        Message(role="tool", tool_call_id="c1", content=parts),
+    )
+    body = openai_responses.encode_chat(Request(model=MODEL, messages=messages), WireSpec())
+    check_types(body)
+    wire: list[Any] = [
+        {"type": "input_text", "text": "Read."},
+        {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
+        {"type": "input_file", "file_url": "https://example.org/b.pdf"},
+        {"type": "input_image", "image_url": "data:image/png;base64,iVBORw==", "detail": "auto"},
+    ]
+    given = [
+        {"type": "message", "role": "user", "content": wire},
+        {"type": "function_call_output", "call_id": "c1", "output": wire},
+    ]
+    assert theirs(server, sdk, {"input": given}, stream=False).json == body
+
+
+def test_a_turn_with_encrypted_reasoning_goes_back_as_the_sdk_sends_it(server: Capture, sdk: Any) -> None:
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}"}
+    answer(server, response([REASONING, call]), stream=False)
+    result = {"type": "function_call_output", "call_id": "c1", "output": "rain"}
+    with client(server) as onym:
+        first = onym.chat([USER])
+        turn = Message(role="assistant", tool_calls=first.tool_calls, carried=first.carried)
+        onym.chat([USER, turn, {"role": "tool", "content": "rain", "tool_call_id": "c1"}])
+    one = server.last()
+    two = sdk.responses.create(model=MODEL, input=[WIRE_USER])
+    sdk.responses.create(
+        model=MODEL,
+        input=[WIRE_USER, *[item.to_dict() for item in two.output], result],
+        store=False,
+        include=["reasoning.encrypted_content"],
+    )
+    assert one.json == server.last().json
+    check_types(one.json)
+
+
+def test_vectors_and_models_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any) -> None:
+    vectors = [{"object": "embedding", "index": at, "embedding": [at, 0.5]} for at in range(2)]
+    usage = {"prompt_tokens": 2, "total_tokens": 2}
+    with client(server) as onym:
+        server.answer({"object": "list", "model": MODEL, "data": vectors, "usage": usage})
+        one = onym.embed(["a", "bb"], extra={"encoding_format": "float"})
+        two = sdk.embeddings.create(model=MODEL, input=["a", "bb"], encoding_format="float")
+        assert [list(vector) for vector in one.vectors] == [each.embedding for each in two.data]
+        server.answer(
+            {"object": "list", "data": [{"id": "m", "object": "model", "created": 1, "owned_by": "o"}]}
+        )
+        assert [each.id for each in onym.models()] == [each.id for each in sdk.models.list().data]
+    a, b, c, d = server.requests[-4:]
+    assert (a.method, a.target, a.json) == (b.method, b.target, b.json)
+    assert (c.method, c.target) == (d.method, d.target)
+
+
+# the same bytes, read by both
+
+text = st.text(st.characters(codec="utf-8"), max_size=20)
+counts = st.integers(0, 10_000)
+parts = st.builds(output, text) | st.builds(lambda text: {"type": "refusal", "refusal": text}, text)
+kinds = (
+    st.builds(lambda parts: message(*parts), st.lists(parts, max_size=2))
+    | st.builds(
+        lambda texts, encrypted: {
+            **REASONING,
+            "summary": [{"type": "summary_text", "text": each} for each in texts],
+            "encrypted_content": encrypted,
+        },
+        st.lists(text, max_size=2),
+        st.sampled_from([None, "gAAA"]),
+    )
+    | st.builds(
+        lambda call_id, name, arguments: {
+            "type": "function_call",
+            "call_id": call_id,
+            "name": name,
+            "arguments": arguments,
+            "status": "completed",
+        },
+        st.text("abc1", min_size=1, max_size=4),
+        st.sampled_from(["f", "g"]),
+        text,
+    )
+)
+usages = st.builds(
+    lambda taken, given, cached, reasoned: {
+        "input_tokens": taken,
+        "output_tokens": given,
+        "total_tokens": taken + given,
+        "input_tokens_details": {"cached_tokens": cached},
+        "output_tokens_details": {"reasoning_tokens": reasoned},
+    },
+    counts,
+    counts,
+    counts,
+    counts,
+)
+endings = st.sampled_from(
+    [("completed", None), ("incomplete", "max_output_tokens"), ("incomplete", "content_filter")]
+)
+responses = st.builds(
+    lambda items, usage, ending: response(
+        [{**item, "id": f"item_{at}"} for at, item in enumerate(items)],
+        usage=usage,
+        status=ending[0],
+        incomplete_details=ending[1] and {"reason": ending[1]},
+    ),
+    st.lists(kinds, max_size=4),
+    usages,
+    endings,
+)
+often = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def usage_of(usage: Any) -> Usage:
+    return Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.input_tokens_details.cached_tokens,
+        reasoning_tokens=usage.output_tokens_details.reasoning_tokens,
+    )
+
+
+def text_of(found: Any) -> str:
+    """`output_text`, and what the model refuses with: the SDK leaves that to the reader."""
+    content = [part for item in found.output if item.type == "message" for part in item.content]
+    assert "".join(part.text for part in content if part.type == "output_text") == found.output_text
+    return "".join(part.text if part.type == "output_text" else part.refusal for part in content)
+
+
+def reasoning_of(found: Any) -> str | None:
+    texts = [part.text for item in found.output if item.type == "reasoning" for part in item.summary]
+    return "\n\n".join(each for each in texts if each) or None
+
+
+def finish_of(found: Any) -> str:
+    if found.incomplete_details is not None:
+        reason = found.incomplete_details.reason
+        return "length" if reason == "max_output_tokens" else str(reason)
+    return "tool_calls" if any(item.type == "function_call" for item in found.output) else "stop"
+
+
+def check(one: Any, found: Any) -> None:
+    """What we read is what the SDK read."""
+    assert (one.text, one.reasoning, one.model) == (text_of(found), reasoning_of(found), found.model)
+    assert one.finish_reason == finish_of(found)
+    assert one.usage == usage_of(found.usage)
+    assert [(call.id, call.name, call.arguments) for call in one.tool_calls] == [
+        (item.call_id, item.name, item.arguments) for item in found.output if item.type == "function_call"
+    ]
+
+
+@often
+@given(responses)
+def test_the_same_answer_reads_the_same(server: Capture, sdk: Any, whole: dict[str, Any]) -> None:
+    answer(server, whole, stream=False)
+    with client(server) as onym:
+        check(onym.chat([USER]), sdk.responses.create(model=MODEL, input="Hello"))
+
+
+@often
+@given(responses)
+def test_the_same_stream_reads_the_same(server: Capture, sdk: Any, whole: dict[str, Any]) -> None:
+    answer(server, whole, stream=True)
+    with client(server) as onym, onym.stream([USER]) as stream:
+        found = list(stream)
+        one = stream.completion()
+    theirs = list(sdk.responses.create(model=MODEL, input="Hello", stream=True))
+    check(one, theirs[-1].response)
+
+    def deltas(*kinds: str) -> list[str]:
+        return [each.delta for each in theirs if each.type in [f"response.{kind}.delta" for kind in kinds]]
+
+    assert [each.text for each in found if isinstance(each, TextDelta)] == deltas("output_text", "refusal")
+    thoughts = [each.text.removeprefix("\n\n") for each in found if isinstance(each, ReasoningDelta)]
+    assert thoughts == [each.removeprefix("\n\n") for each in deltas("reasoning_summary_text")]
+    assert [each.arguments for each in found if isinstance(each, ToolCallDelta) and each.arguments] == deltas(
+        "function_call_arguments"
+    )
+    assert isinstance(found[-1], Finish)
+    assert found[-1].reason == one.finish_reason
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [("rate_limit_exceeded", RateLimitError), ("server_error", ServerError)]
+)
+def test_where_the_sdk_sees_a_response_that_failed_it_is_an_error(
+    server: Capture, sdk: Any, code: str, kind: type[ProviderError]
+) -> None:
+    whole = response([], status="failed", error={"code": code, "message": "m"})
+    for stream in (False, True):
+        answer(server, whole, stream=stream)
+        found = sdk.responses.create(model=MODEL, input="Hello", stream=stream)
+        assert (list(found)[-1].response if stream else found).error.code == code
+        with client(server, "retries=0") as onym, pytest.raises(kind):
+            onym.chat([USER], stream=stream)

@@ -1,0 +1,421 @@
+"""Streams of the Bedrock Converse dialect, cut wherever a network may cut them."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.eventstream import event, exception, header, message
+from onym.errors import (
+    AuthenticationError,
+    BadRequestError,
+    MalformedResponseError,
+    OnymError,
+    OverloadedError,
+    ProtocolError,
+    ProviderError,
+    RateLimitError,
+    ServerError,
+)
+from onym.llm._stream import Collector
+from onym.llm.dialects import Exchange, bedrock_converse
+from onym.llm.dialects.bedrock_converse import BodyDecoder, StreamDecoder
+from onym.llm.types import (
+    Carried,
+    Event,
+    Finish,
+    ReasoningDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+)
+from onym.net.messages import Headers
+
+AT = Exchange(endpoint="llm://host/m", model="asked")
+
+
+def delta(index: int, **members: Any) -> bytes:
+    return event("contentBlockDelta", {"contentBlockIndex": index, "delta": members, "p": "abc"})
+
+
+def start(index: int, **members: Any) -> bytes:
+    return event("contentBlockStart", {"contentBlockIndex": index, "start": members, "p": "ab"})
+
+
+def stop(index: int) -> bytes:
+    return event("contentBlockStop", {"contentBlockIndex": index, "p": "abcd"})
+
+
+BEGIN = event("messageStart", {"p": "abcdef", "role": "assistant"})
+METADATA = event(
+    "metadata",
+    {
+        "metrics": {"latencyMs": 5},
+        "usage": {"inputTokens": 3, "outputTokens": 2, "totalTokens": 9, "cacheReadInputTokens": 4},
+    },
+)
+USAGE = Usage(input_tokens=7, output_tokens=2, cached_tokens=4)
+
+
+def ending(reason: str = "end_turn") -> bytes:
+    return event("messageStop", {"p": "a", "stopReason": reason}) + METADATA
+
+
+SAID = [delta(0, text="Hé"), delta(0, text=""), delta(0, text="llo\n"), stop(0)]
+HELLO = BEGIN + b"".join(SAID) + ending()
+HELLO_EVENTS = [
+    TextDelta("Hé"),
+    TextDelta("llo\n"),
+    Finish(reason="stop", usage=USAGE, model="asked", request_id="r"),
+]
+THOUGHT = [
+    delta(0, reasoningContent={"text": "h"}),
+    delta(0, reasoningContent={"text": "m"}),
+    delta(0, reasoningContent={"signature": "si"}),
+    delta(0, reasoningContent={"signature": "g"}),
+    stop(0),
+    delta(1, reasoningContent={"redactedContent": b64encode(b"\x00").decode()}),
+    delta(1, reasoningContent={"redactedContent": b64encode(b"\x01\x02").decode()}),
+    stop(1),
+    delta(2, text="so"),
+    stop(2),
+]
+CALLS = [
+    start(3, toolUse={"toolUseId": "c1", "name": "a"}),
+    delta(3, toolUse={"input": ""}),
+    delta(3, toolUse={"input": '{"x"'}),
+    delta(3, toolUse={"input": ": 1}"}),
+    stop(3),
+    start(4, toolUse={"toolUseId": "c2", "name": "b"}),
+    stop(4),
+]
+TURN = BEGIN + b"".join(THOUGHT + CALLS) + ending("tool_use")
+
+
+def decode(pieces: Iterable[bytes], **how: Any) -> tuple[list[Event], OnymError | None]:
+    """Events and what ended the stream, as a client reads them."""
+    decoder = StreamDecoder("r", AT, **how)
+    events: list[Event] = []
+    for piece in pieces:
+        events += decoder.feed(piece)
+    try:
+        events += decoder.close()
+    except OnymError as error:
+        assert decoder.error is error  # noqa: PT017 - the stream's end, good or bad, is what is tested
+        return events, error
+    assert decoder.error is None
+    return events, None
+
+
+def every_cut(data: bytes) -> Iterable[list[bytes]]:
+    yield [data]
+    yield [data[index : index + 1] for index in range(len(data))]
+    for at in range(1, len(data)):
+        yield [data[:at], data[at:]]
+
+
+def same(error: OnymError | None) -> Any:
+    return None if error is None else (type(error), str(error), getattr(error, "usage", None))
+
+
+def test_a_stream_becomes_events_and_ends_with_finish() -> None:
+    assert decode([HELLO]) == (HELLO_EVENTS, None)
+
+
+BROKEN = bytearray(HELLO)
+BROKEN[len(BEGIN) + len(SAID[0]) + 40] ^= 1
+STREAMS: dict[str, bytes] = {
+    "a plain answer": HELLO,
+    "reasoning and tool calls": TURN,
+    "without metadata": HELLO[: -len(METADATA)],
+    "noise after the end": HELLO + b"\x00" * 40,
+    "events of the future": BEGIN + event("blip", b"\xff") + event("", {}) + HELLO,
+    "an exception on the way": BEGIN + SAID[0] + exception("throttlingException", {"message": "m"}) + SAID[2],
+    "a wrong checksum on the way": bytes(BROKEN),
+    "no JSON on the way": BEGIN + SAID[0] + event("contentBlockDelta", b"oops") + HELLO,
+    "cut off": HELLO[:-300],
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS.keys())
+def test_the_same_octets_give_the_same_events_however_they_are_cut(data: bytes) -> None:
+    events, error = decode([data])
+    for pieces in every_cut(data):
+        found, failed = decode(pieces)
+        assert (found, same(failed)) == (events, same(error))
+
+
+@pytest.mark.parametrize("data", [HELLO, TURN], ids=["plain", "calls"])
+def test_a_stream_cut_off_anywhere_has_no_event_that_is_wrong_or_doubled(data: bytes) -> None:
+    whole, _ = decode([data])
+    stopped = len(data) - len(METADATA)
+    for size in range(len(data)):
+        events, error = decode([data[:size]])
+        if size < stopped:
+            assert isinstance(error, MalformedResponseError), size
+            assert events == whole[: len(events)]
+        else:
+            # the answer is whole, and only its usage is missing
+            assert error is None
+            assert events[:-1] == whole[:-1]
+            last = events[-1]
+            assert isinstance(last, Finish)
+            assert last.usage == Usage()
+
+
+def test_metadata_that_never_comes_leaves_the_usage_unknown() -> None:
+    events, error = decode([STREAMS["without metadata"]])
+    assert error is None
+    assert events[:-1] == HELLO_EVENTS[:-1]
+    assert events[-1] == Finish(reason="stop", model="asked", request_id="r")
+
+
+def test_nothing_is_read_after_the_end_and_events_of_the_future_are_skipped() -> None:
+    assert decode([STREAMS["noise after the end"]]) == (HELLO_EVENTS, None)
+    assert decode([STREAMS["events of the future"]]) == (HELLO_EVENTS, None)
+
+
+def test_reasoning_and_tool_calls_come_in_pieces_and_the_turn_is_carried() -> None:
+    events, error = decode([TURN])
+    assert error is None
+    assert events[:-1] == [
+        ReasoningDelta("h"),
+        ReasoningDelta("m"),
+        TextDelta("so"),
+        ToolCallDelta(index=0, id="c1", name="a"),
+        ToolCallDelta(index=0, arguments='{"x"'),
+        ToolCallDelta(index=0, arguments=": 1}"),
+        ToolCallDelta(index=1, id="c2", name="b"),
+    ]
+    finish = events[-1]
+    assert isinstance(finish, Finish)
+    assert finish.reason == "tool_calls"
+    assert finish.carried == Carried(
+        dialect="bedrock_converse",
+        parts=(
+            {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "sig"}}},
+            {"reasoningContent": {"redactedContent": b64encode(b"\x00\x01\x02").decode()}},
+            {"text": "so"},
+            {"toolUse": {"toolUseId": "c1", "name": "a", "input": {"x": 1}}},
+            {"toolUse": {"toolUseId": "c2", "name": "b", "input": {}}},
+        ),
+    )
+    whole = Collector()
+    for each in events:
+        whole.add(each)
+    assert whole.completion().tool_calls == (
+        ToolCall(id="c1", name="a", arguments='{"x": 1}'),
+        ToolCall(id="c2", name="b", arguments=""),
+    )
+
+
+def finish_of(*frames: bytes) -> Finish:
+    events, error = decode([BEGIN + b"".join(frames)])
+    assert error is None
+    last = events[-1]
+    assert isinstance(last, Finish)
+    return last
+
+
+@pytest.mark.parametrize("arguments", ["{", "[" * 100_000])
+def test_a_turn_that_cannot_be_given_back_is_not_carried(arguments: str) -> None:
+    call = [start(3, toolUse={"toolUseId": "c", "name": "a"}), delta(3, toolUse={"input": arguments})]
+    assert finish_of(*THOUGHT, *call, ending("tool_use")).carried is None
+    assert finish_of(delta(0, reasoningContent={"redactedContent": "?"}), ending()).carried is None
+
+
+def test_blocks_are_carried_in_the_order_of_their_indexes() -> None:
+    carried = finish_of(delta(1, text="so"), *THOUGHT[:4], ending()).carried
+    assert carried is not None
+    assert [set(part) for part in carried.parts] == [{"reasoningContent"}, {"text"}]
+
+
+def test_unsigned_reasoning_is_not_carried() -> None:
+    assert finish_of(delta(0, reasoningContent={"text": "hm"}), delta(1, text="x"), ending()).carried is None
+
+
+def test_tools_of_the_servers_own_are_not_the_callers() -> None:
+    events, error = decode(
+        [
+            BEGIN
+            + b"".join(THOUGHT)
+            + start(3, toolUse={"toolUseId": "s", "name": "web", "type": "server_tool_use"})
+            + delta(3, toolUse={"input": '{"q'})
+            + start(4, toolResult={"toolUseId": "s"})
+            + delta(4, toolResult=[{"text": "found"}])
+            + start(5, toolUse={"name": "mine"})
+            + ending("tool_use")
+        ]
+    )
+    assert error is None
+    assert [each for each in events if isinstance(each, ToolCallDelta)] == [
+        ToolCallDelta(index=0, id="call_0", name="mine")
+    ]
+    finish = events[-1]
+    assert isinstance(finish, Finish)
+    assert finish.carried is not None
+    assert [set(part) for part in finish.carried.parts] == [
+        {"reasoningContent"},
+        {"reasoningContent"},
+        {"text"},
+        {"toolUse"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "meant"),
+    [
+        ("throttlingException", RateLimitError),
+        ("internalServerException", ServerError),
+        ("modelStreamErrorException", ServerError),
+        ("validationException", BadRequestError),
+        ("serviceUnavailableException", OverloadedError),
+        ("someNewException", ServerError),
+    ],
+)
+def test_an_exception_on_the_way_is_its_error_and_what_came_before_is_kept(
+    kind: str, meant: type[ProviderError]
+) -> None:
+    for payload in ({"message": "why"}, b"", b"oops", []):
+        events, error = decode([BEGIN + SAID[0] + exception(kind, payload) + SAID[2]])
+        assert events == [TextDelta("Hé")]
+        assert type(error) is meant
+        assert isinstance(error, ProviderError)
+        assert (error.provider_code, error.status, error.request_id) == (kind, 200, "r")
+        assert ("why" in str(error)) == (payload == {"message": "why"})
+
+
+def test_an_unmodeled_error_on_the_way_is_told_by_its_headers() -> None:
+    texts = {":message-type": "error", ":error-code": "ExpiredTokenException", ":error-message": "late"}
+    frame = message(b"".join(header(name, 7, value) for name, value in texts.items()))
+    events, error = decode([BEGIN + SAID[0] + frame])
+    assert events == [TextDelta("Hé")]
+    assert type(error) is AuthenticationError
+    assert "late" in str(error)
+
+
+def test_usage_is_kept_where_an_exception_comes_with_the_rest() -> None:
+    decoder = StreamDecoder("r", AT)
+    decoder.usage = USAGE
+    decoder.feed(exception("throttlingException", {}))
+    assert isinstance(decoder.error, RateLimitError)
+    assert decoder.error.usage == USAGE
+    assert decoder.feed(HELLO) == []
+
+
+WRONG = {
+    "a start that is no object": event("contentBlockStart", {"start": 5}),
+    "a delta that is no object": event("contentBlockDelta", {"delta": "x"}),
+    "an index that is no number": event("contentBlockDelta", {"delta": {}, "contentBlockIndex": "0"}),
+    "an event that is no object": event("messageStop", []),
+    "a call that is no object": start(0, toolUse=5),
+    "a call without name": start(0, toolUse={"toolUseId": "c"}),
+    "a call that begins twice": CALLS[0] + CALLS[0],
+    "a call that never began": delta(0, toolUse={"input": "{"}),
+    "metadata before the answer": METADATA,
+}
+
+
+@pytest.mark.parametrize("data", WRONG.values(), ids=WRONG.keys())
+def test_members_of_a_wrong_kind_are_malformed(data: bytes) -> None:
+    # without it the stream would end well
+    events, error = decode([BEGIN + SAID[0] + data + ending()])
+    assert events[0] == TextDelta("Hé")
+    assert isinstance(error, MalformedResponseError)
+    assert (error.endpoint, error.request_id, error.status) == ("llm://host/m", "r", 200)
+
+
+def test_a_wrong_checksum_is_an_error_of_the_protocol() -> None:
+    events, error = decode([STREAMS["a wrong checksum on the way"]])
+    assert events == [TextDelta("Hé")]
+    assert isinstance(error, ProtocolError)
+
+
+@pytest.mark.parametrize(
+    ("media", "kind"),
+    [
+        ("application/vnd.amazon.eventstream", StreamDecoder),
+        (None, StreamDecoder),
+        ("application/json", BodyDecoder),
+        ("text/html", BodyDecoder),
+    ],
+)
+def test_the_content_type_says_how_an_answer_is_read(media: str | None, kind: type) -> None:
+    headers = Headers([] if media is None else [("content-type", media)])
+    assert type(bedrock_converse.stream_decoder(200, headers, AT)) is kind
+
+
+def test_a_whole_answer_to_a_request_for_a_stream_becomes_its_events() -> None:
+    headers = Headers([("content-type", "application/json"), ("x-amzn-requestid", "r")])
+    decoder = bedrock_converse.stream_decoder(200, headers, AT)
+    data = {"output": {"message": {"content": [{"text": "Hi"}]}}, "stopReason": "end_turn"}
+    assert decoder.feed(json.dumps(data).encode()) == []
+    assert decoder.close() == [TextDelta("Hi"), Finish(reason="stop", model="asked", request_id="r")]
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+
+
+@given(st.lists(texts, max_size=6), st.randoms(use_true_random=False))
+def test_texts_survive_any_cut(parts: list[str], random: Any) -> None:
+    data = BEGIN + b"".join(delta(0, text=part) for part in parts) + ending()
+    pieces = []
+    while data:
+        at = random.randint(1, len(data))
+        pieces.append(data[:at])
+        data = data[at:]
+    events, error = decode(pieces)
+    assert error is None
+    assert [each.text for each in events if isinstance(each, TextDelta)] == [part for part in parts if part]
+
+
+anything = st.recursive(
+    st.none() | st.integers(-3, 3) | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "contentBlockIndex",
+                    "delta",
+                    "start",
+                    "text",
+                    "toolUse",
+                    "input",
+                    "name",
+                    "stopReason",
+                    "usage",
+                    "reasoningContent",
+                    "signature",
+                    "redactedContent",
+                    "type",
+                ]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+kinds = st.sampled_from(["contentBlockStart", "contentBlockDelta", "messageStop", "metadata", "other"])
+
+
+@given(st.lists(st.tuples(kinds, anything), max_size=6), st.integers(0, 400))
+def test_any_events_end_in_events_or_one_of_our_errors(given: list[tuple[str, Any]], at: int) -> None:
+    data = b"".join(event(kind, value) for kind, value in given)
+    one, two = decode([data]), decode([data[:at], data[at:]])
+    assert (one[0], same(one[1])) == (two[0], same(two[1]))
+
+
+@given(st.binary(max_size=80), st.integers(0, 80))
+def test_any_octets_end_in_events_or_one_of_our_errors(data: bytes, at: int) -> None:
+    one, two = decode([data]), decode([data[:at], data[at:]])
+    assert (one[0], same(one[1])) == (two[0], same(two[1]))

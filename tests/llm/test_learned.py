@@ -1,0 +1,130 @@
+"""A 400 that names a parameter, by its typed members alone, is remembered for the process, and shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from onym.errors import BadRequestError, OnymWarning, UnsupportedError
+from onym.llm._learned import Lessons
+from onym.llm.client import Client, connect
+from onym.llm.config import Config
+from onym.net.policy import Policy
+from onym.testing.fake_provider import FakeProvider
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeProvider]:
+    with FakeProvider() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def lessons() -> Iterator[None]:
+    from onym.llm._learned import LESSONS
+
+    LESSONS.clear()
+    yield
+    LESSONS.clear()
+
+
+def open_client(fake: FakeProvider, query: str, **how: Any) -> Client:
+    return connect(fake.uri("m", query), policy=Policy.local(), config=Config.empty(), environ={}, **how)
+
+
+def refuse(fake: FakeProvider, parameter: str, code: str = "unsupported_parameter") -> None:
+    fake.fail(400, code=code, param=parameter)
+
+
+def test_where_parameters_are_errors_the_next_call_is_refused_before_it_is_sent(fake: FakeProvider) -> None:
+    refuse(fake, "temperature")
+    with open_client(fake, "temp=0.5") as client:
+        with pytest.raises(BadRequestError):
+            client.chat("Hi")
+        with pytest.raises(UnsupportedError, match="refused it before") as caught:
+            client.chat("Hi")
+        assert caught.value.parameter == "temp"
+        assert "own answer" in str(caught.value.source)
+    assert len(fake.requests) == 1
+    with pytest.raises(UnsupportedError):
+        open_client(fake, "temp=0.5")
+
+
+def test_where_they_may_be_dropped_the_call_goes_on_without_it(fake: FakeProvider) -> None:
+    refuse(fake, "temperature")
+    with open_client(fake, "temp=0.5&seed=7", on_unsupported="drop") as client:
+        assert client.chat("Hi").text == "Hi"
+        assert client.chat("Hi").text == "Hi"
+        note = next(each for each in client.explain("Hi").notes if each.parameter == "temp")
+        assert (note.action, note.wire_name) == ("dropped", None)
+        assert "refused it before" in str(note.reason)
+    sent = [request.json for request in fake.requests]
+    assert ["temperature" in body for body in sent] == [True, False, False]
+    assert all(body["seed"] == 7 for body in sent)
+
+
+def test_a_warning_says_so_where_warnings_are_wanted(fake: FakeProvider) -> None:
+    refuse(fake, "temperature", "unsupported_value")
+    with open_client(fake, "temp=0.5", on_unsupported="warn") as client:
+        with pytest.warns(OnymWarning, match="temp was left out"):
+            client.chat("Hi")
+        with pytest.warns(OnymWarning, match="temp was not sent"):
+            client.chat("Hi")
+
+
+def test_nested_and_passed_through_parameters_are_learned_too(fake: FakeProvider) -> None:
+    refuse(fake, "logprobs")
+    with open_client(fake, "logprobs=true", on_unsupported="drop") as client:
+        client.chat("Hi")
+    assert "logprobs" not in fake.requests[-1].json
+    with pytest.raises(UnsupportedError, match="logprobs"):
+        open_client(fake, "logprobs=true")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "code", "status"),
+    [
+        ("temperature", "invalid_value", 400),
+        ("messages", "unsupported_parameter", 400),
+        ("model", "unsupported_parameter", 400),
+        ("seed", "unsupported_parameter", 400),
+        ("temperature", "unsupported_parameter", 500),
+    ],
+    ids=["another code", "not a parameter", "the model", "one that was not sent", "no refusal"],
+)
+def test_nothing_else_teaches_anything(fake: FakeProvider, parameter: str, code: str, status: int) -> None:
+    fake.fail(status, "temperature is unsupported", code=code, param=parameter)
+    with open_client(fake, "temp=0.5&retries=0", on_unsupported="drop") as client:
+        with pytest.raises(Exception, match=r"HTTP"):
+            client.chat("Hi")
+        assert client.chat("Hi").text == "Hi"
+    assert all("temperature" in request.json for request in fake.requests)
+
+
+def test_prose_alone_teaches_nothing_even_where_dropping_is_allowed(fake: FakeProvider) -> None:
+    fake.fail(400, "Unsupported parameter: 'temperature'")
+    with open_client(fake, "temp=0.5", on_unsupported="drop") as client, pytest.raises(BadRequestError):
+        client.chat("Hi")
+
+
+def test_another_model_of_the_same_server_is_not_judged_by_it(fake: FakeProvider) -> None:
+    refuse(fake, "temperature")
+    with open_client(fake, "temp=0.5", on_unsupported="drop") as client:
+        client.chat("Hi")
+    with connect(
+        fake.uri("other", "temp=0.5"), policy=Policy.local(), config=Config.empty(), environ={}
+    ) as client:
+        client.chat("Hi")
+    assert "temperature" in fake.requests[-1].json
+
+
+def test_no_more_than_so_many_endpoints_are_remembered() -> None:
+    lessons = Lessons(size=2)
+    for name in "abc":
+        lessons.add(name, "p", "r")
+    assert [dict(lessons.of(name)) for name in "abc"] == [{}, {"p": "r"}, {"p": "r"}]
+    lessons.clear()
+    assert not lessons.of("c")
+    assert lessons.version == 4

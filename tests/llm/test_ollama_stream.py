@@ -1,0 +1,295 @@
+"""Streams of Ollama's dialect, cut wherever a network may cut them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onym.errors import (
+    MalformedResponseError,
+    OnymError,
+    ProviderError,
+    RateLimitError,
+    ResponseTooLarge,
+    ServerError,
+)
+from onym.llm._stream import Collector
+from onym.llm.dialects import Exchange, ollama
+from onym.llm.dialects.ollama import BodyDecoder, StreamDecoder
+from onym.llm.types import Event, Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
+from onym.net.messages import Headers
+
+AT = Exchange(endpoint="llm://host/m", model="asked")
+
+
+def piece(**message: Any) -> dict[str, Any]:
+    return {"model": "m:1", "message": {"role": "assistant", "content": "", **message}, "done": False}
+
+
+def end(reason: str | None = "stop", **members: Any) -> dict[str, Any]:
+    counts = {"prompt_eval_count": 3, "eval_count": 2}
+    return {**piece(), "done": True, "done_reason": reason, **counts, **members}
+
+
+HELLO = [piece(thinking="hm"), piece(content="Hé"), piece(content="llo\n"), piece(), end()]
+COUNTED = Usage(input_tokens=3, output_tokens=2)
+HELLO_EVENTS = [
+    ReasoningDelta("hm"),
+    TextDelta("Hé"),
+    TextDelta("llo\n"),
+    Finish(reason="stop", usage=COUNTED, model="m:1", request_id="r"),
+]
+TOOLS = [
+    piece(content="Let me see."),
+    piece(tool_calls=[{"function": {"name": "a", "arguments": {"x": 1}}}]),
+    piece(tool_calls=[{"function": {"name": "b", "arguments": {}}}, {"id": "c3", "function": {"name": "c"}}]),
+    end(),
+]
+
+
+def lines(*records: Any, line: str = "\n") -> bytes:
+    return b"".join(f"{json.dumps(each, ensure_ascii=False)}{line}".encode() for each in records)
+
+
+def decode(pieces: Iterable[bytes]) -> tuple[list[Event], OnymError | None]:
+    """Events and what ended the stream, as a client reads them."""
+    decoder = StreamDecoder("r", AT)
+    events: list[Event] = []
+    for each in pieces:
+        events += decoder.feed(each)
+    try:
+        events += decoder.close()
+    except OnymError as error:
+        assert decoder.error is error  # noqa: PT017 - the stream's end, good or bad, is what is tested
+        return events, error
+    assert decoder.error is None
+    return events, None
+
+
+def every_cut(data: bytes) -> Iterable[list[bytes]]:
+    yield [data]
+    yield [data[index : index + 1] for index in range(len(data))]
+    for at in range(1, len(data)):
+        yield [data[:at], data[at:]]
+
+
+def same(error: OnymError | None) -> Any:
+    return None if error is None else (type(error), str(error), getattr(error, "usage", None))
+
+
+def test_a_stream_becomes_events_and_ends_with_finish() -> None:
+    assert decode([lines(*HELLO)]) == (HELLO_EVENTS, None)
+
+
+STREAMS: dict[str, bytes] = {
+    "a plain answer": lines(*HELLO),
+    "with CRLF": lines(*HELLO, line="\r\n"),
+    "with empty lines": b"\n\n" + lines(*HELLO, line="\n \n\n"),
+    "without the last line end": lines(*HELLO)[:-1],
+    "tool calls": lines(*TOOLS),
+    "noise after the end": lines(*HELLO) + b"{nonsense\n\xff\n",
+    "an error on the way": lines(*HELLO[:3], {"error": "m"}, *HELLO[3:]),
+    "no JSON on the way": lines(*HELLO[:3]) + b"oops\n" + lines(*HELLO[3:]),
+    "bad octets on the way": lines(*HELLO[:3]) + b'{"model":"\xff"}\n' + lines(*HELLO[3:]),
+    "cut off": lines(*HELLO)[:-20],
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS.keys())
+def test_the_same_octets_give_the_same_events_however_they_are_cut(data: bytes) -> None:
+    events, error = decode([data])
+    for pieces in every_cut(data):
+        found, ending = decode(pieces)
+        assert (found, same(ending)) == (events, same(error))
+
+
+@pytest.mark.parametrize("records", [HELLO, TOOLS], ids=["text", "tools"])
+def test_a_stream_that_is_cut_off_anywhere_loses_and_doubles_nothing(records: list[Any]) -> None:
+    data = lines(*records)
+    whole, _ = decode([data])
+    for at in range(len(data) - 1):
+        found, error = decode([data[:at]])
+        assert found == whole[: len(found)]
+        assert type(error) is MalformedResponseError
+    # the line end itself may be missing
+    assert decode([data[:-1]]) == (whole, None)
+
+
+@pytest.mark.parametrize("name", ["with CRLF", "with empty lines", "without the last line end"])
+def test_line_ends_make_no_difference(name: str) -> None:
+    assert decode([STREAMS[name]]) == (HELLO_EVENTS, None)
+
+
+def test_tool_calls_come_whole_and_are_numbered_through() -> None:
+    events, error = decode([lines(*TOOLS)])
+    assert error is None
+    assert events == [
+        TextDelta("Let me see."),
+        ToolCallDelta(index=0, id="call_0", name="a", arguments='{"x":1}'),
+        ToolCallDelta(index=1, id="call_1", name="b", arguments="{}"),
+        ToolCallDelta(index=2, id="c3", name="c"),
+        Finish(reason="tool_calls", usage=COUNTED, model="m:1", request_id="r"),
+    ]
+    whole = Collector()
+    for event in events:
+        whole.add(event)
+    assert whole.completion().tool_calls == (
+        ToolCall(id="call_0", name="a", arguments='{"x":1}'),
+        ToolCall(id="call_1", name="b", arguments="{}"),
+        ToolCall(id="c3", name="c", arguments=""),
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "meant"), [("stop", "stop"), ("length", "length"), ("load", "other"), (None, "stop")]
+)
+def test_the_end_says_why(reason: str | None, meant: str) -> None:
+    events, error = decode([lines(end(reason))])
+    assert error is None
+    assert events == [Finish(reason=meant, usage=COUNTED, model="m:1", request_id="r")]  # type: ignore[arg-type]
+
+
+def test_the_last_line_may_hold_text_or_no_message_at_all() -> None:
+    last = {**end(), "message": {"content": "!"}}
+    assert decode([lines(last)])[0][0] == TextDelta("!")
+    events, error = decode([lines({"done": True, "done_reason": "stop"})])
+    assert (events, error) == ([Finish(reason="stop", model="asked", request_id="r")], None)
+
+
+@pytest.mark.parametrize(
+    ("record", "kind"),
+    [
+        ({"error": "m"}, ServerError),
+        ({"error": {"message": "m", "code": 429}}, RateLimitError),
+        ({**end(), "error": "m"}, ServerError),
+    ],
+)
+def test_an_error_in_the_stream_is_typed_and_keeps_what_came(record: Any, kind: type[ProviderError]) -> None:
+    events, error = decode([lines(piece(content="a"), record, piece(content="b"))])
+    assert events == [TextDelta("a")]
+    assert type(error) is kind
+    assert isinstance(error, ProviderError)
+    assert (error.request_id, error.endpoint, error.status) == ("r", "llm://host/m", 200)
+
+
+BROKEN: dict[str, bytes] = {
+    "no end": lines(*HELLO[:-1]),
+    "empty lines alone": b"\n\n",
+    "no JSON": b"hello\n",
+    "server-sent events": b"data: {}\n\n",
+    "a list": b"[]\n",
+    "too deep": b"[" * 100_000 + b"\n",
+    "no message": lines({"done": False}),
+    "a stream of /api/generate": lines({"response": "Hi", "done": False}, {"response": "", "done": True}),
+    "a message that is no object": lines({"message": "Hi", "done": True}),
+    "content that is a number": lines(piece(content=5)),
+    "tool calls that are no list": lines(piece(tool_calls={"a": 1})),
+    "a tool call without function": lines(piece(tool_calls=[{}])),
+    "a tool call without name": lines(piece(tool_calls=[{"function": {}}])),
+}
+
+
+@pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
+def test_a_stream_that_is_no_answer_is_malformed(data: bytes) -> None:
+    _, error = decode([data])
+    assert type(error) is MalformedResponseError
+    assert (error.status, error.request_id, error.endpoint) == (200, "r", "llm://host/m")
+
+
+def test_a_line_without_end_is_refused_at_its_cap() -> None:
+    decoder = StreamDecoder("r", AT)
+    for _ in range(20):
+        assert decoder.feed(b"x" * 1_000_000) == []
+        if decoder.error is not None:
+            break
+    assert isinstance(decoder.error, ResponseTooLarge)
+
+
+def test_after_its_end_a_stream_says_nothing_more() -> None:
+    decoder = StreamDecoder("r", AT)
+    assert decoder.feed(lines(*HELLO)) == HELLO_EVENTS
+    assert (decoder.done, decoder.usage) == (True, COUNTED)
+    assert decoder.feed(lines(*HELLO)) == []
+    assert decoder.close() == []
+
+
+@pytest.mark.parametrize(
+    ("media", "kind"),
+    [("application/x-ndjson", StreamDecoder), (None, StreamDecoder), ("application/json", BodyDecoder)],
+)
+def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:
+    headers = Headers([] if media is None else [("content-type", media)])
+    assert type(ollama.stream_decoder(200, headers, AT)) is kind
+
+
+def test_a_whole_answer_to_a_request_for_a_stream_becomes_its_events() -> None:
+    message = {
+        "content": "Hi",
+        "thinking": "hm",
+        "tool_calls": [{"function": {"name": "a", "arguments": {}}}],
+    }
+    decoder = ollama.stream_decoder(200, Headers([("content-type", "application/json")]), AT)
+    assert decoder.feed(json.dumps({"message": message, "done": True}, indent=1).encode()) == []
+    assert decoder.close() == [
+        ReasoningDelta("hm"),
+        TextDelta("Hi"),
+        ToolCallDelta(index=0, id="call_0", name="a", arguments="{}"),
+        Finish(reason="tool_calls", model="asked"),
+    ]
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+
+
+@given(st.lists(texts, max_size=6), st.randoms(use_true_random=False))
+def test_texts_survive_any_cut(parts: list[str], random: Any) -> None:
+    data = lines(*[piece(content=part) for part in parts], end())
+    pieces = []
+    while data:
+        at = random.randint(1, len(data))
+        pieces.append(data[:at])
+        data = data[at:]
+    events, error = decode(pieces)
+    assert error is None
+    assert [each.text for each in events if isinstance(each, TextDelta)] == [part for part in parts if part]
+
+
+@given(st.binary(max_size=80), st.integers(0, 80))
+@pytest.mark.requirement("onym-read-f")
+def test_any_octets_end_in_events_or_one_of_our_errors(data: bytes, at: int) -> None:
+    one, two = decode([data]), decode([data[:at], data[at:]])
+    assert (one[0], same(one[1])) == (two[0], same(two[1]))
+
+
+NAMES = st.sampled_from(
+    [
+        "content",
+        "thinking",
+        "tool_calls",
+        "function",
+        "name",
+        "arguments",
+        "id",
+        "done",
+        "done_reason",
+        "error",
+    ]
+)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=10,
+)
+records = st.fixed_dictionaries({"message": values, "done": values}, optional={"error": values})
+
+
+@given(st.lists(records, max_size=4))
+def test_any_lines_end_in_events_or_one_of_our_errors(given: list[Any]) -> None:
+    found, error = decode([lines(*given)])
+    assert (error is None) == any(isinstance(each, Finish) for each in found)

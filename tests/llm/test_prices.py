@@ -1,0 +1,207 @@
+"""What calls cost: by the list, or not at all."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onym.errors import ConfigError
+from onym.llm.prices import Price, PriceList, _built_in, cost
+from onym.llm.providers import ProviderTable
+from onym.llm.types import Usage
+
+HEAD = 'source = "the contract"\nchecked = 2026-11-01\n'
+#: rows of ours, and what the data that the list was taken from calls them
+ORIGINS = {"gemini": "google", "xai": "x-ai", "moonshot": "moonshotai"}
+
+
+def of(read: int | None, written: int | None, cached: int | None = None) -> Usage:
+    return Usage(input_tokens=read, output_tokens=written, cached_tokens=cached)
+
+
+def own(tmp_path: Path, text: str) -> dict[str, str]:
+    path = tmp_path / "prices.toml"
+    path.write_text(text, encoding="utf-8")
+    return {"ONYM_PRICES": str(path)}
+
+
+def test_a_known_model_costs_what_the_list_says() -> None:
+    found = cost(of(1_000_000, 100_000), "openai", "gpt-5", environ={})
+    assert found is not None
+    assert (found.amount, found.currency) == (Decimal("2.25"), "USD")
+    assert found.source.startswith("https://")
+    assert found.checked >= date(2026, 11, 1)
+
+
+def test_cached_tokens_cost_less_where_a_price_for_them_is_published() -> None:
+    found = cost(of(1_000_000, 0, 400_000), "openai", "gpt-5", environ={})
+    assert found is not None
+    assert found.amount == Decimal("0.75") + Decimal("0.05")
+    plain = Price(input=Decimal(2), output=Decimal(3), source="s", checked=date(2026, 1, 1))
+    whole = plain.of(of(1_000_000, 0, 400_000))
+    assert whole is not None
+    assert whole.amount == 2
+
+
+def test_a_long_input_costs_what_long_inputs_cost() -> None:
+    at, beyond = (cost(of(n, 0), "gemini", "gemini-2.5-pro", environ={}) for n in (200_000, 200_001))
+    assert at is not None
+    assert beyond is not None
+    assert at.amount == Decimal("0.25")
+    assert beyond.amount == 200_001 * Decimal("2.5") / 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [
+        ("openai", "gpt-5-of-next-year"),
+        ("openai", "gpt-5 "),
+        ("openai", "GPT-5"),
+        ("openai", ""),
+        ("openai", "*"),
+        ("ollama", "gpt-5"),
+        ("embedded", "smollm2-135m-instruct"),
+        ("", "gpt-5"),
+    ],
+)
+def test_what_is_not_in_the_list_has_no_price(provider: str, model: str) -> None:
+    assert cost(of(1, 1), provider, model, environ={}) is None
+
+
+def test_what_was_not_counted_has_no_price() -> None:
+    assert cost(of(None, 5), "openai", "gpt-5", environ={}) is None
+    assert cost(of(5, None), "openai", "gpt-5", environ={}) is None
+    assert cost(Usage(), "openai", "gpt-5", environ={}) is None
+
+
+def test_a_model_that_writes_nothing_is_paid_for_what_it_reads() -> None:
+    price = Price(input=Decimal("0.02"), source="s", checked=date(2026, 1, 1))
+    found = price.of(of(1_000_000, None))
+    assert found is not None
+    assert found.amount == Decimal("0.02")
+
+
+@given(st.integers(0, 10**7), st.integers(0, 10**7), st.integers(0, 10**8))
+def test_no_call_costs_less_than_nothing_and_more_tokens_never_cost_less(
+    read: int, written: int, cached: int
+) -> None:
+    price = Price(
+        input=Decimal(3), output=Decimal(15), cached=Decimal("0.3"), source="s", checked=date(2026, 1, 1)
+    )
+    found, more = price.of(of(read, written, cached)), price.of(of(read + 1, written + 1, cached))
+    assert found is not None
+    assert more is not None
+    assert 0 <= found.amount <= more.amount
+
+
+def test_every_row_of_the_list_has_a_provider_a_source_and_a_date() -> None:
+    prices = _built_in()
+    assert set(prices.rows) <= set(ProviderTable.builtin().names())
+    for models in prices.rows.values():
+        assert models
+        for name, price in models.items():
+            assert price.source.startswith("https://"), name
+            assert date(2026, 1, 1) <= price.checked <= date(2027, 1, 1)
+            assert not name.endswith("*")
+            assert price.cached is None or price.cached <= price.input, name
+            assert [tokens for tokens, _ in price.above] == sorted(tokens for tokens, _ in price.above)
+
+
+def test_every_price_is_the_one_of_the_data_that_it_was_taken_from() -> None:
+    genai_prices = pytest.importorskip("genai_prices")
+    rows = [(row, model) for row, models in _built_in().rows.items() for model in models]
+    assert len(rows) > 300
+    for row, model in rows:
+        for read in (1_000, 300_000, 2_000_000):
+            ours = _built_in().rows[row][model].of(of(read, 500, read // 4))
+            theirs = genai_prices.calc_price(
+                genai_prices.Usage(input_tokens=read, output_tokens=500, cache_read_tokens=read // 4),
+                model_ref=model,
+                provider_id=ORIGINS.get(row, row),
+                genai_request_timestamp=datetime(2026, 11, 10, 12, tzinfo=UTC),
+            )
+            assert ours is not None
+            assert ours.amount == pytest.approx(theirs.total_price), (row, model, read)
+
+
+def test_a_list_of_ones_own_goes_first_and_the_built_in_one_after_it(tmp_path: Path) -> None:
+    text = f'[openai]\n{HEAD}currency = "EUR"\n[openai.models]\n"gpt-5" = {{ input = 1, output = "2" }}\n'
+    environ = own(tmp_path, text)
+    found = cost(of(1_000_000, 1_000_000), "openai", "gpt-5", environ=environ)
+    assert found is not None
+    assert (found.amount, found.currency, found.source) == (Decimal(3), "EUR", "the contract")
+    other = cost(of(1_000_000, 0), "openai", "gpt-5-mini", environ=environ)
+    assert other is not None
+    assert other.currency == "USD"
+
+
+def test_a_list_of_ones_own_is_read_again_when_it_changed(tmp_path: Path) -> None:
+    import os
+
+    text = f'[here]\n{HEAD}[here.models]\nm = {{ input = "%s" }}\n'
+    environ = own(tmp_path, text % 1)
+    first = cost(of(1_000_000, None), "here", "m", environ=environ)
+    own(tmp_path, text % 2)
+    os.utime(environ["ONYM_PRICES"], (1, 1))
+    second = cost(of(1_000_000, None), "here", "m", environ=environ)
+    assert first is not None
+    assert second is not None
+    assert (first.amount, second.amount) == (1, 2)
+
+
+def test_a_name_with_a_star_covers_what_begins_so_and_the_longest_wins(tmp_path: Path) -> None:
+    rows = '"llama*" = { input = 1 }\n"llama3*" = { input = 2 }\n"llama3" = { input = 3 }\n'
+    path = tmp_path / "p.toml"
+    path.write_text(f"[here]\n{HEAD}[here.models]\n{rows}", encoding="utf-8")
+    prices = PriceList.read(path)
+    found = {name: prices.find("here", name) for name in ("llama2", "llama3:8b", "llama3", "qwen")}
+    assert {name: price and price.input for name, price in found.items()} == {
+        "llama2": 1,
+        "llama3:8b": 2,
+        "llama3": 3,
+        "qwen": None,
+    }
+
+
+BAD: list[tuple[str, Any]] = [
+    ("not toml at all", "is not TOML"),
+    ("here = 1", "here is no table"),
+    ("[here]\nmodels = 1", "here is no table"),
+    (f"[here]\n{HEAD}more = 1\n[here.models]", "here.more is not known"),
+    (f"[here]\n{HEAD}[here.models]\nm = 1", "here.models.m is no table"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ inptu = 1 }}", "here.models.m.inptu is not known"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ output = 1 }}", "no price of its input"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 'much' }}", "here.models.m.input is no price"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = -1 }}", "is no price"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = nan }}", "is no price"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = true }}", "is no price"),
+    (f"[here]\n{HEAD}currency = 1\n[here.models]\nm = {{ input = 1 }}", "currency"),
+    ("[here]\nchecked = 2026-01-01\n[here.models]\nm = { input = 1 }", "source"),
+    ("[here]\nsource = 'x'\n[here.models]\nm = { input = 1 }", "checked"),
+    ("[here]\nsource = 'x'\nchecked = '2026-01-01'\n[here.models]\nm = { input = 1 }", "checked"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = 1 }}", "above is no list"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = [{{ input = 1 }}] }}", "above has a step"),
+    (f"[here]\n{HEAD}[here.models]\nm = {{ input = 1, above = [{{ tokens = 1 }}] }}", "above has a step"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), BAD)
+def test_a_list_that_is_wrong_is_refused_with_the_place(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        cost(of(1, 1), "openai", "gpt-5", environ=own(tmp_path, text))
+    assert "prices.toml" in str(caught.value)
+
+
+def test_a_list_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONYM_PRICES", str(tmp_path / "none.toml"))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        cost(of(1, 1), "openai", "gpt-5")
+    (tmp_path / "latin.toml").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        PriceList.read(tmp_path / "latin.toml")
