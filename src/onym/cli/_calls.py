@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onym.llm.mapping import OnUnsupported
     from onym.net.policy import Policy
 
-__all__ = ["Call", "Connected", "call_options", "connected"]
+__all__ = ["Call", "Connected", "Settled", "call_options", "connected", "settled", "warnings_as_notes"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -38,6 +38,17 @@ class Call:
     params: Sequence[str] = ()
     on_unsupported: OnUnsupported = "error"
     gguf: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What a client is made of, as the command line says it."""
+
+    uri: LLMURI
+    key: Any
+    policy: Policy
+    config: Config
+    overrides: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +82,23 @@ def call_options(function: _F) -> _F:
 def connected(session: Session, call: Call) -> Iterator[Connected]:
     """A client for this call; closed at the end. Warnings become notes, logs are masked."""
     from onym.llm.client import connect
+
+    found = settled(session, call)
+    with (
+        warnings_as_notes(session),
+        connect(
+            found.uri,
+            key=found.key,
+            policy=found.policy,
+            config=found.config,
+            on_unsupported=call.on_unsupported,
+        ) as client,
+    ):
+        yield Connected(client=client, uri=found.uri, policy=found.policy, overrides=found.overrides)
+
+
+def settled(session: Session, call: Call) -> Settled:
+    """The URI, key, policy and parameters of this call. From here on logs are masked."""
     from onym.llm.config import Config
     from onym.uri.redact import install_logging_filter
 
@@ -85,11 +113,7 @@ def connected(session: Session, call: Call) -> Iterator[Connected]:
         _serve(uri, call.gguf)
     key = _key(session, call)
     policy = _policy(call, subject, config)
-    with (
-        _warnings_as_notes(session),
-        connect(uri, key=key, policy=policy, config=config, on_unsupported=call.on_unsupported) as client,
-    ):
-        yield Connected(client=client, uri=uri, policy=policy, overrides=overrides)
+    return Settled(uri=uri, key=key, policy=policy, config=config, overrides=overrides)
 
 
 def _key(session: Session, call: Call) -> Any:
@@ -137,7 +161,9 @@ def _policy(call: Call, subject: Subject, config: Config) -> Policy:
 
 
 @contextmanager
-def _warnings_as_notes(session: Session) -> Iterator[None]:
+def warnings_as_notes(session: Session) -> Iterator[None]:
+    """Warnings of Onym's as notes on standard error."""
+
     def show(message: Warning | str, *_: object, **__: object) -> None:
         session.note(str(message), kind="warning")
 

@@ -19,7 +19,7 @@ from onym.uri.secret import Secret
 if TYPE_CHECKING:
     from onym.llm.providers import ProviderTable
 
-__all__ = ["ALLOW_LOOPBACK", "Settled", "hide", "settle"]
+__all__ = ["ALLOW_LOOPBACK", "Settled", "find_uri", "hide", "settle"]
 
 #: set to 1, it makes `local` the policy where the program names none
 ALLOW_LOOPBACK = "ONYM_ALLOW_LOOPBACK"
@@ -50,7 +50,7 @@ def settle(
         raise UsageError("on_unsupported is error, warn or drop")
     environ = os.environ if environ is None else environ
     config = Config.load(environ=environ) if config is None else config
-    found = _find(uri, config)
+    found = find_uri(uri, config)
     if key is not None:
         found = found.with_key(key)
     policy = _policy(config, environ) if policy is None else policy
@@ -76,7 +76,7 @@ def hide(given: str | Secret | LLMURI | None) -> Secret | LLMURI | None:
     return Secret(given) if isinstance(given, str) else given
 
 
-def _find(uri: Secret | LLMURI, config: Config) -> LLMURI:
+def find_uri(uri: Secret | LLMURI, config: Config) -> LLMURI:
     """The URI itself, or the one that the configuration has under this name."""
     if not isinstance(uri, Secret):
         return LLMURI.parse(uri)

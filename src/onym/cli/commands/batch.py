@@ -1,0 +1,161 @@
+"""`onym batch`: a file of requests in, a file of results out, each row answered exactly once."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onym.cli import exit_codes
+from onym.cli._calls import Call, call_options, settled, warnings_as_notes
+from onym.cli._options import json_option, uri_argument
+from onym.cli._output import Session, is_terminal
+from onym.errors import OnymError, OnymWarning, UsageError
+
+if TYPE_CHECKING:
+    from onym.llm.batch import BatchReport, Progress
+
+__all__ = ["command"]
+
+
+@click.command("batch")
+@uri_argument
+@click.argument("source", metavar="INPUT")
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), metavar="FILE",
+              help="Where the results go: JSON Lines, or Parquet where the name ends so.")  # fmt: skip
+@click.option("--concurrency", type=click.IntRange(1, 4096), default=32, show_default=True, metavar="N",
+              help="The most requests under way at once; fewer while the server refuses some.")  # fmt: skip
+@click.option("--order", type=click.Choice(["input", "completion"]), default="input", show_default=True,
+              help="Results in the order of the input, there at the end; or as they come.")  # fmt: skip
+@click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True,
+              help="Ask from this process, or from every machine of a Ray cluster.")  # fmt: skip
+@click.option("--retry-errors", is_flag=True, help="Ask rows again that failed in a former run.")
+@click.option("--max-errors", type=click.IntRange(1), metavar="N", help="Stop after N rows that failed.")
+@click.option("--restart", is_flag=True, help="Throw the results of former runs away.")
+@call_options
+@json_option
+@click.pass_obj
+def command(session: Session, /, source: str, output: str, **given: Any) -> None:
+    """Answer every row of INPUT (JSON Lines, Parquet, or - for standard input) with the model at URI.
+
+    A row is {"id": "a", "prompt": "..."}, or {"messages": [...], "params": {"temp": 0}, "tools": [...],
+    "schema": {...}}, or a line of OpenAI's batch files. A row without an id gets its number, from 0.
+
+    Run the same command again after a crash, Ctrl-C or a full disk: it goes on where it was. A result counts
+    once it is on the disk, and its row is not asked again; those under way at that moment are. Ctrl-C waits
+    for what is under way, a second one does not.
+
+    A row that failed for good is a result with "status": "error"; then the exit code is 1. A wrong key or no
+    quota stops the run.
+
+    \b
+    Examples:
+      onym batch llm://openai/gpt-5-mini requests.jsonl -o results.jsonl
+      onym batch fast requests.parquet -o results.parquet --concurrency 128
+      zcat requests.jsonl.gz | onym batch fast - -o results.jsonl --order completion
+      onym batch fast requests.jsonl -o results.jsonl --retry-errors
+    """
+    names = ("concurrency", "order", "engine", "retry_errors", "max_errors", "restart")
+    options = {name: given.pop(name) for name in names}
+    call = Call(**given)
+    if source == "-" and (call.uri == "-" or call.key_stdin):
+        raise UsageError("standard input gives the rows, or the URI or key", code="usage.command-line")
+    again = _again(session, call, source, output, options)
+    try:
+        report = _run(session, call, source, output, options)
+    except KeyboardInterrupt:
+        session.complain("")
+        session.note(f"stopped; to go on: {again}")
+        raise
+    except OnymError as error:
+        if getattr(error, "endpoint", None) is not None:
+            session.note(f"to go on: {again}")
+        raise
+    _tell(session, report, again)
+    if report.failed or report.left:
+        raise click.exceptions.Exit(exit_codes.CHECK_FAILED)
+
+
+def _run(session: Session, call: Call, source: str, output: str, options: dict[str, Any]) -> BatchReport:
+    from onym.llm.batch import run
+
+    endpoint = _endpoint(session, call)
+    with warnings_as_notes(session), _once(), _watching(session) as watch:
+        return run(
+            endpoint.pop("uri"),
+            sys.stdin.buffer if source == "-" else Path(source),
+            Path(output),
+            watch=watch,
+            **endpoint,
+            **options,
+        )
+
+
+def _endpoint(session: Session, call: Call) -> dict[str, Any]:
+    """Where the rows go, as arguments of `run`."""
+    found = settled(session, call)
+    return {
+        "uri": found.uri,
+        "key": found.key,
+        "policy": found.policy,
+        "config": found.config,
+        "on_unsupported": call.on_unsupported,
+        "overrides": found.overrides,
+    }
+
+
+def _again(session: Session, call: Call, source: str, output: str, options: dict[str, Any]) -> str:
+    """The command that goes on, without what only a first run needs."""
+    words = ["onym", "batch", call.uri, source, "-o", output]
+    for name, usual in (("concurrency", 32), ("order", "input"), ("engine", "local"), ("max_errors", None)):
+        if options[name] != usual:
+            words += [f"--{name.replace('_', '-')}", str(options[name])]
+    for pair in call.params:
+        words += ["-p", pair]
+    words += ["--key-stdin"] if call.key_stdin else []
+    words += ["--policy", call.policy] if call.policy else []
+    return session.masked(join(words))
+
+
+@contextmanager
+def _once() -> Iterator[None]:
+    """A warning that holds for every row is told once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("once", OnymWarning)
+        yield
+
+
+@contextmanager
+def _watching(session: Session) -> Iterator[Callable[[Progress], object] | None]:
+    """A bar on a terminal, and nothing elsewhere."""
+    if session.as_json or not is_terminal(sys.stderr):
+        yield None
+        return
+    from onym.cli._bar import bar  # rich, for what moves
+
+    with bar() as watch:
+        yield watch
+
+
+def _tell(session: Session, report: BatchReport, again: str) -> None:
+    session.record(report.as_dict())
+    if session.as_json:
+        return
+    if report.stopped:
+        session.note(f"{report.left} rows are left; to go on: {again}", kind="warning")
+    if report.failed:
+        session.note(
+            f"{report.failed} of {report.rows} rows failed; to ask them again: {again} --retry-errors",
+            kind="warning",
+        )
+    if is_terminal(sys.stderr):
+        session.note(
+            f"{report.answered} of {report.rows} rows answered, {report.input_tokens} tokens in, "
+            f"{report.output_tokens} out, {report.seconds:.1f} s: {report.output}"
+        )

@@ -1,0 +1,204 @@
+"""The engine of a cluster: leases, results, actors that die. Ray is played here; e2e has the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from onym.errors import AuthenticationError, UsageError
+from onym.llm.batch import _ray as module
+from onym.llm.batch import run
+from onym.llm.config import Config
+from onym.net.policy import Policy
+from onym.testing.fake_provider import FakeProvider
+
+pytest.importorskip("ray.util.scheduling_strategies")
+
+KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
+
+
+class ActorDied(Exception):
+    """What Ray raises where an actor is gone."""
+
+
+class Method:
+    def __init__(self, actor, method, *, streaming=False):
+        self.actor, self.method, self.streaming = actor, method, streaming
+
+    def options(self, *, num_returns):
+        assert num_returns == "streaming"
+        return Method(self.actor, self.method, streaming=True)
+
+    def remote(self, *args):
+        if self.streaming:
+            return self.stream(args)
+        return asyncio.ensure_future(self.call(args))
+
+    async def call(self, args):
+        self.actor.live()
+        return await self.method(*args)
+
+    async def stream(self, args):
+        async for group in self.method(*args):
+            self.actor.live()
+            future = asyncio.get_running_loop().create_future()
+            future.set_result(group)
+            yield future
+
+
+class Actor:
+    """An actor in this process; it dies after `lives` more answers."""
+
+    def __init__(self, asker, lives):
+        self._asker, self._lives = asker, lives
+
+    def live(self):
+        self._lives -= 1
+        if self._lives < 0:
+            raise ActorDied
+
+    def __getattr__(self, name):
+        return Method(self, getattr(self._asker, name))
+
+
+class Ray:
+    """As much of Ray as the engine asks for."""
+
+    exceptions = SimpleNamespace(RayActorError=ActorDied)
+
+    def __init__(self, *lives, nodes=2):
+        self.lives, self.actors, self.killed, self.began = list(lives), [], [], 0
+        self._nodes = nodes
+
+    def is_initialized(self):
+        return self.began > 0 or not self.own
+
+    own = False
+
+    def init(self, **given):
+        self.began += 1
+
+    def shutdown(self):
+        self.began -= 1
+
+    def nodes(self):
+        found = [{"Alive": True, "NodeID": "0" * 55 + str(at), "Resources": {"CPU": 1.0}}
+                 for at in range(self._nodes)]  # fmt: skip
+        return [*found, {"Alive": False, "NodeID": "gone", "Resources": {}}]
+
+    def remote(self, **given):
+        def decorate(cls):
+            def make():
+                self.actors.append(Actor(cls(), self.lives.pop(0) if self.lives else 10**9))
+                return self.actors[-1]
+
+            return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=make))
+
+        return decorate
+
+    def kill(self, actor):
+        self.killed.append(actor)
+        client = getattr(actor._asker, "_client", None)
+        if client is not None and client._transport._loop is not None:
+            client._transport._core.pool.clear()
+
+
+@pytest.fixture
+def fake():
+    with FakeProvider(key=KEY) as provider:
+        yield provider
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps({"prompt": f"ask {at}"}) + "\n" for at in range(100)))
+    return path
+
+
+def go(monkeypatch, ray, fake, source, output, **options):
+    monkeypatch.setattr(module, "require", lambda: ray)
+    given = {"policy": Policy.local(), "config": Config(), "engine": "ray", "concurrency": 4, **options}
+    return run(fake.uri(**given.pop("uri", {})), source, output, **given)
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_rows_are_shared_among_the_nodes_and_each_is_answered_once(monkeypatch, fake, source, tmp_path):
+    ray, seen = Ray(), []
+    report = go(monkeypatch, ray, fake, source, tmp_path / "out", watch=seen.append)
+    assert (report.answered, len(fake.requests), len(ray.actors)) == (100, 100, 2)
+    assert [row["text"] for row in read(tmp_path / "out")] == [f"ask {at}" for at in range(100)]
+    assert ray.killed == ray.actors
+    assert seen[-1].done == 100
+    assert seen[-1].limit == 4
+
+
+def test_a_cluster_of_its_own_is_shut_down(monkeypatch, fake, source, tmp_path):
+    ray = Ray()
+    ray.own = True
+    go(monkeypatch, ray, fake, source, tmp_path / "out")
+    assert ray.began == 0
+
+
+def test_the_rows_of_an_actor_that_dies_go_to_another(monkeypatch, fake, source, tmp_path):
+    ray = Ray(3, 0, 5)
+    assert go(monkeypatch, ray, fake, source, tmp_path / "out").answered == 100
+    assert [row["index"] for row in read(tmp_path / "out")] == list(range(100))
+    assert len(ray.actors) == 5
+
+
+def test_actors_that_die_again_and_again_end_the_run(monkeypatch, fake, source, tmp_path):
+    with pytest.raises(UsageError) as caught:
+        go(monkeypatch, Ray(*[0] * 100), fake, source, tmp_path / "out")
+    assert caught.value.code == "usage.ray-workers"
+
+
+def test_what_stops_a_run_here_stops_it_there(monkeypatch, fake, source, tmp_path):
+    with pytest.raises(AuthenticationError):
+        go(monkeypatch, Ray(), fake, source, tmp_path / "out", uri={"key": "sk-proj-wrong-0123456789"})
+    assert len(fake.requests) <= 16
+    assert go(monkeypatch, Ray(), fake, source, tmp_path / "out").answered == 100
+
+
+def test_a_stopped_run_takes_no_more_rows(monkeypatch, fake, source, tmp_path):
+    fake.fail(400)
+    report = go(monkeypatch, Ray(nodes=1), fake, source, tmp_path / "out", max_errors=1, concurrency=1)
+    assert report.stopped == "max-errors"
+    assert 0 < len(fake.requests) < 100
+    assert report.left == 100 - len(fake.requests)
+    fake.requests.clear()
+    assert go(monkeypatch, Ray(), fake, source, tmp_path / "out").left == 0
+    assert len(fake.requests) == report.left
+
+
+def test_the_key_travels_in_the_call_and_the_chain_does_not(fake):
+    from onym.llm.batch._job import make_job
+
+    names = ("key", "providers", "environ", "system_filter")
+    job = make_job(fake.uri(), policy=Policy.local(), config=Config(), on_unsupported="error", overrides={},
+                   concurrency=8, **dict.fromkeys(names))  # fmt: skip
+    wire = module._wire(job, 4)
+    assert (wire["key"], wire["concurrency"], wire["overrides"]) == (KEY, 4, {"retries": 5})
+    assert KEY not in wire["uri"]
+
+
+def test_there_are_more_actors_where_one_could_not_do_it_all():
+    ray = Ray()
+    assert len(module._places(ray, 32)) == 2
+    assert len(module._places(ray, 1)) == 1
+    many = SimpleNamespace(nodes=lambda: [{"Alive": True, "NodeID": "n", "Resources": {"CPU": 8.0}}])
+    assert len(module._places(many, 512)) == 4
+
+
+def test_without_ray_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError) as caught:
+        module.require()
+    assert "onym[ray]" in caught.value.hint
