@@ -51,7 +51,7 @@ PARAMETERS: Mapping[str, Parameter] = {
         "boolean",
         None,
         None,
-        "the wish to keep answers; this version keeps none, and a call says so by a warning",
+        "answers are kept and given again; the provider's prompt cache is switched on where it has a switch",
     ),
     "format": Parameter("text", None, None, "`text`, `json` or `json_schema`"),
     "system": Parameter(

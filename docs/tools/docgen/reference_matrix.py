@@ -1,0 +1,148 @@
+"""docs/reference/provider-matrix.md: providers by parameters, from what the planner does with each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from docgen.matrix import Cell, Line, differences, families, lines, silent_rows, table_rows
+from docgen.text import GENERATED, cell, code, table
+from onym.llm.providers import Provider
+from onym.uri._names import WELL_KNOWN
+
+__all__ = ["matrix_page", "shown"]
+
+_LEGEND = """\
+Each cell says what becomes of the parameter in a call to that provider, for a model that no family below names:
+
+- a name is where it is in the request; dots nest (`options.top_k` is `{"options": {"top_k": 5}}`), and what begins with
+  a colon or ends in `(path)` is in the path
+- a range is the provider's own; a value outside it is refused before anything is sent
+- **client**: Onym acts on it, and does not send it; with a name, it switches something on at the provider too
+- **refused**: an `UnsupportedError` before anything is sent; `on_unsupported="drop"` or `"warn"` sends the call without it
+
+A model of a family can take less, or take it elsewhere: see [Families of models](#families-of-models).
+"""
+
+
+def matrix_page() -> str:
+    """The page."""
+    return "\n".join(
+        [
+            GENERATED,
+            "# Parameters by provider\n",
+            "What the twelve well-known parameters become at each provider. "
+            "[Providers](providers.md) says where each fact comes from; "
+            "[Parameters](parameters.md) says what the twelve mean.\n",
+            _LEGEND,
+            table(("provider", *map(code, WELL_KNOWN)), map(_main, _default())),
+            "## Other wire formats\n",
+            "What `?api=NAME` chooses at providers that have several. Where a row of the table names several "
+            "providers, they treat the parameters alike.\n",
+            table(("api", "providers", *map(code, WELL_KNOWN)), _grouped()),
+            "## Families of models\n",
+            "Where a family of models differs from its provider's row above. A parameter that a family refuses "
+            "only while it reasons is refused here if it reasons unless told otherwise; the rest is on the page "
+            "of [providers](providers.md#model-families).\n",
+            table(("family", "at", "models", "differs"), _families()),
+            "## Formats, prompt cache, label and key\n",
+            "`?` stands for what no source says: it is sent, and the server decides. A key is read from the "
+            "variables in this order, and goes to the provider's own hosts alone.\n",
+            table(
+                (
+                    "provider",
+                    "json",
+                    "json_schema",
+                    "prompt cache",
+                    "app label",
+                    "key variables",
+                    "key header",
+                ),
+                map(_rest, table_rows()),
+            ),
+            "## Named, and not spoken\n",
+            "Services of images, video and speech: their words stand for their hosts in a URI, and a call to "
+            "them is refused.\n",
+            ", ".join(f"[{cell(row.title)}]({row.docs})" for row in silent_rows()) + "\n",
+        ]
+    )
+
+
+def shown(each: Cell) -> str:
+    """A cell as the page has it."""
+    if each.fate == "refused":
+        return "refused"
+    parts = [] if each.wire is None else [code(each.wire)]
+    if each.low is not None or each.high is not None:
+        parts.append(f"{_end(each.low)} to {_end(each.high)}")
+    if each.most is not None:
+        parts.append(f"at most {each.most}")
+    if each.formats:
+        parts.append(f"({', '.join(each.formats)})")
+    if each.unused:
+        parts.append("(no effect)")
+    if each.fate == "client":
+        return f"client, {' '.join(parts)}" if parts else "client"
+    return " ".join(parts)
+
+
+def _end(bound: float | None) -> str:
+    return "…" if bound is None else f"{bound:g}"
+
+
+def _default() -> list[Line]:
+    return [each for each in lines() if each.api is None]
+
+
+def _main(line: Line) -> list[str]:
+    return [_link(line.provider), *(shown(line.cells[name]) for name in WELL_KNOWN)]
+
+
+def _grouped() -> Iterator[list[str]]:
+    groups: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines():
+        if line.api is not None:
+            key = (line.api, *(shown(line.cells[name]) for name in WELL_KNOWN))
+            groups.setdefault(key, []).append(line)
+    for (api, *cells), members in sorted(groups.items()):
+        yield [code(api), ", ".join(_link(each.provider) for each in members), *cells]
+
+
+def _families() -> Iterator[list[str]]:
+    for profile, row, model in families():
+        changed = {name: shown(mine) for name, (mine, _) in differences(row, model).items()}
+        told = [f"{code(name)}: {what}" for name, what in changed.items()]
+        told += [f"{code(name)}: {value:,} where nobody says" for name, value in profile.defaults.items()]
+        told += [f"not together: {' and '.join(map(code, group))}" for group in profile.exclusive]
+        globs = ", ".join(map(code, profile.matches[:3])) + (" …" if len(profile.matches) > 3 else "")
+        yield [cell(profile.family), _link(row), globs, "; ".join(told) or "nothing"]
+
+
+def _rest(row: Provider) -> list[str]:
+    cache = next(each for each in lines() if each.provider.name == row.name and each.api is None).cells[
+        "cache"
+    ]
+    labels = [
+        f"{code(prefix + '…')}: {code(header)}" if prefix else code(header)
+        for prefix, header in row.label_headers
+    ]
+    labels += [f"{code(value.parameter)} in the path" for value in row.path_values.values() if value.label]
+    forms = [f"{code(start)}: {_header(header, prefix)}" for start, header, prefix in row.key_forms]
+    key = [_header(row.key_header, row.key_prefix), *forms]
+    if row.signing:
+        key.append(f"or signed ({row.signing})")
+    return [
+        _link(row),
+        *(row.capabilities[name].replace("unknown", "?") for name in ("json", "json_schema")),
+        code(cache.wire),
+        ", ".join(labels) or "-",
+        ", ".join(map(code, row.key_variables)) or "-",
+        "; ".join(key),
+    ]
+
+
+def _header(name: str, prefix: str) -> str:
+    return code(f"{name}: {prefix}…")
+
+
+def _link(row: Provider) -> str:
+    return f"[{row.name}](providers.md#{row.name})"

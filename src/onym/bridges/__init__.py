@@ -1,0 +1,58 @@
+"""Other frameworks on an `llm://` URI: thin, optional, each loaded when it is first used.
+
+    model = onym.bridges.ChatOnym("llm://openai/gpt-5-mini?max_tokens=500")      # LangChain
+    client = onym.bridges.openai("llm://openai/gpt-5-mini")                      # the OpenAI SDK
+
+A bridge whose framework is not installed raises MissingExtraError with the command that installs it. All but
+`openai`, `async_openai` and `litellm_kwargs` call through Onym's own client, so that policy, pinned addresses
+and redaction hold; those three hand an endpoint to a foreign client, and say what that means.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onym._lazy import lazily
+
+if TYPE_CHECKING:
+    from onym.bridges import settings
+    from onym.bridges._litellm import litellm_kwargs
+    from onym.bridges._openai import async_openai, openai
+    from onym.bridges.langchain import ChatOnym
+    from onym.bridges.llamaindex import OnymLLM
+    from onym.bridges.pydantic import LLMURIField
+    from onym.bridges.pydantic_ai import OnymModel
+    from onym.bridges.settings import env
+    from onym.bridges.sqlalchemy import LLMURIType
+
+_HOME = {
+    "ChatOnym": "onym.bridges.langchain",
+    "LLMURIField": "onym.bridges.pydantic",
+    "LLMURIType": "onym.bridges.sqlalchemy",
+    "OnymLLM": "onym.bridges.llamaindex",
+    "OnymModel": "onym.bridges.pydantic_ai",
+    "async_openai": "onym.bridges._openai",
+    "env": "onym.bridges.settings",
+    "litellm_kwargs": "onym.bridges._litellm",
+    "openai": "onym.bridges._openai",
+    "settings": "onym.bridges.settings",
+}
+
+__all__ = [
+    "ChatOnym",
+    "LLMURIField",
+    "LLMURIType",
+    "OnymLLM",
+    "OnymModel",
+    "async_openai",
+    "env",
+    "litellm_kwargs",
+    "openai",
+    "settings",
+]
+
+__getattr__ = lazily(__name__, _HOME)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,374 @@
+"""LlamaIndex's LLM on an `llm://` URI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from onym.bridges._calls import carried_from, carried_to, overrides
+from onym.bridges._extra import needs
+from onym.bridges._link import Link
+from onym.errors import UsageError
+from onym.llm._connect import hide
+from onym.llm.types import (
+    Completion,
+    Content,
+    ContentPart,
+    DocumentPart,
+    Event,
+    Finish,
+    ImagePart,
+    Message,
+    ReasoningDelta,
+    TextDelta,
+    TextPart,
+    ToolCall,
+    ToolCallDelta,
+)
+
+with needs("llama_index", "llamaindex"):
+    from llama_index.core.base.llms.types import (
+        ChatMessage,
+        ChatResponse,
+        ChatResponseAsyncGen,
+        ChatResponseGen,
+        CompletionResponse,
+        CompletionResponseAsyncGen,
+        CompletionResponseGen,
+        DocumentBlock,
+        ImageBlock,
+        LLMMetadata,
+        MessageRole,
+        TextBlock,
+        ThinkingBlock,
+        ToolCallBlock,
+    )
+    from llama_index.core.bridge.pydantic import PrivateAttr
+    from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+    from llama_index.core.llms.function_calling import FunctionCallingLLM
+    from llama_index.core.llms.llm import ToolSelection
+
+__all__ = ["OnymLLM"]
+
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+
+
+class OnymLLM(FunctionCallingLLM):
+    """A LlamaIndex LLM that calls through Onym: `OnymLLM("llm://openai/gpt-5-mini")`.
+
+    The first argument is what `onym.connect` takes, a name of the configuration included, and so are `key`,
+    `policy`, `config`, `providers`, `environ`, `on_unsupported` and `system_filter`; `context_window` is in
+    tokens; other keyword arguments are LlamaIndex's own. `uri` and `model` are for people: no key is in them.
+    """
+
+    #: the URI without its key
+    uri: str = ""
+    #: the model's name at the provider
+    model: str = ""
+    #: tokens
+    context_window: int = 128_000
+    _link: Link = PrivateAttr()
+
+    def __init__(
+        self,
+        uri: Any = None,
+        *,
+        key: Any = None,
+        policy: Any = None,
+        config: Any = None,
+        providers: Any = None,
+        environ: Mapping[str, str] | None = None,
+        on_unsupported: Any = None,
+        system_filter: Callable[[str], str] | None = None,
+        **options: Any,
+    ) -> None:
+        if not uri:
+            raise UsageError("OnymLLM needs an llm:// URI, or a name of the configuration")
+        # from here on no frame of a traceback holds the text, which holds the key
+        uri, key = hide(uri), hide(key)
+        link = Link(
+            uri,
+            {
+                "key": key,
+                "policy": policy,
+                "config": config,
+                "providers": providers,
+                "environ": environ,
+                "on_unsupported": on_unsupported,
+                "system_filter": system_filter,
+            },
+        )
+        super().__init__(**{**options, "uri": link.text, "model": link.endpoint.model})
+        self._link = link
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name under which LlamaIndex writes it down."""
+        return "OnymLLM"
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What LlamaIndex asks of a model."""
+        has = self._link.endpoint.provider.capabilities
+        return LLMMetadata(
+            context_window=self.context_window,
+            is_chat_model=True,
+            is_function_calling_model=has["tools"] != "no",
+            model_name=self.model,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._link.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of coroutines too."""
+        await self._link.aclose()
+
+    @llm_chat_callback()
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """One answer."""
+        return _response(self._link.sync().chat(_turns(messages), **overrides(kwargs)))
+
+    @llm_chat_callback()
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        """One answer, for coroutines."""
+        return _response(await self._link.waiting().chat(_turns(messages), **overrides(kwargs)))
+
+    @llm_chat_callback()
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+        """One answer while it arrives."""
+
+        def pieces() -> ChatResponseGen:
+            so_far = _SoFar()
+            with self._link.sync().stream(_turns(messages), **overrides(kwargs)) as events:
+                for event in events:
+                    yield so_far.with_(event)
+
+        return pieces()
+
+    @llm_chat_callback()
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+        """One answer while it arrives, for coroutines."""
+
+        async def pieces() -> ChatResponseAsyncGen:
+            so_far = _SoFar()
+            async with self._link.waiting().stream(_turns(messages), **overrides(kwargs)) as events:
+                async for event in events:
+                    yield so_far.with_(event)
+
+        return pieces()
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """One answer to a text."""
+        return _completion(_response(self._link.sync().chat(prompt, **overrides(kwargs))))
+
+    @llm_completion_callback()
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """One answer to a text, for coroutines."""
+        return _completion(_response(await self._link.waiting().chat(prompt, **overrides(kwargs))))
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        """One answer to a text, while it arrives."""
+
+        def pieces() -> CompletionResponseGen:
+            so_far = _SoFar()
+            with self._link.sync().stream(prompt, **overrides(kwargs)) as events:
+                for event in events:
+                    yield _completion(so_far.with_(event))
+
+        return pieces()
+
+    @llm_completion_callback()
+    async def astream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseAsyncGen:
+        """One answer to a text, while it arrives, for coroutines."""
+
+        async def pieces() -> CompletionResponseAsyncGen:
+            so_far = _SoFar()
+            async with self._link.waiting().stream(prompt, **overrides(kwargs)) as events:
+                async for event in events:
+                    yield _completion(so_far.with_(event))
+
+        return pieces()
+
+    def _prepare_chat_with_tools(
+        self,
+        tools: Sequence[Any],
+        user_msg: str | ChatMessage | None = None,
+        chat_history: list[ChatMessage] | None = None,
+        verbose: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_required: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        messages = list(chat_history or [])
+        if isinstance(user_msg, str):
+            user_msg = ChatMessage(role=MessageRole.USER, content=user_msg)
+        if user_msg is not None:
+            messages.append(user_msg)
+        described = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
+        choice = "required" if tool_required else "auto"
+        return {"messages": messages, "tools": described, "tool_choice": choice, **kwargs}
+
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
+    ) -> list[ToolSelection]:
+        """The tool calls of an answer. Raises ValueError for none, unless that is no error."""
+        calls = [block for block in response.message.blocks if isinstance(block, ToolCallBlock)]
+        if not calls and error_on_no_tool_call:
+            raise ValueError("the model called no tool")
+        return [
+            ToolSelection(
+                tool_id=call.tool_call_id or "",
+                tool_name=call.tool_name,
+                tool_kwargs=_arguments(call.tool_kwargs),
+            )
+            for call in calls
+        ]
+
+
+class _SoFar:
+    """A streamed answer as LlamaIndex has it: each piece comes with all that came before."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._reasoning = ""
+        self._calls: dict[int, ToolCall] = {}
+
+    def with_(self, event: Event) -> ChatResponse:
+        """The answer up to and with this event."""
+        delta, finish = "", None
+        if isinstance(event, TextDelta):
+            delta = event.text
+            self._text += delta
+        elif isinstance(event, ReasoningDelta):
+            self._reasoning += event.text
+        elif isinstance(event, ToolCallDelta):
+            self._call(event)
+        else:
+            finish = event
+        message = _assistant(
+            self._text,
+            self._reasoning,
+            tuple(self._calls.values()),
+            carried_to(finish.carried) if finish else None,
+        )
+        return ChatResponse(message=message, delta=delta, additional_kwargs=_counts(finish))
+
+    def _call(self, event: ToolCallDelta) -> None:
+        known = self._calls.get(event.index, ToolCall(id="", name="", arguments=""))
+        self._calls[event.index] = ToolCall(
+            id=event.id or known.id,
+            name=event.name or known.name,
+            arguments=known.arguments + event.arguments,
+        )
+
+
+def _response(found: Completion) -> ChatResponse:
+    message = _assistant(found.text, found.reasoning or "", found.tool_calls, carried_to(found.carried))
+    return ChatResponse(message=message, raw=dict(found.raw), additional_kwargs=_counts(found))
+
+
+def _counts(found: Completion | Finish | None) -> dict[str, Any]:
+    """Token counts by the names that LlamaIndex's counters look for."""
+    if found is None:
+        return {}
+    usage = found.usage
+    counts = {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+def _assistant(
+    text: str, reasoning: str, calls: Sequence[ToolCall], carried: Mapping[str, Any] | None
+) -> ChatMessage:
+    blocks: list[Any] = []
+    if reasoning:
+        blocks.append(ThinkingBlock(content=reasoning))
+    if text or not calls:
+        blocks.append(TextBlock(text=text))
+    blocks.extend(
+        ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=call.arguments) for call in calls
+    )
+    kept = {} if carried is None else {"onym": carried}
+    return ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks, additional_kwargs=kept)
+
+
+def _completion(given: ChatResponse) -> CompletionResponse:
+    return CompletionResponse(
+        text=given.message.content or "",
+        delta=given.delta,
+        raw=given.raw,
+        additional_kwargs=given.additional_kwargs,
+    )
+
+
+def _arguments(given: dict[str, Any] | str) -> dict[str, Any]:
+    if isinstance(given, dict):
+        return given
+    try:
+        found = json.loads(given or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError("the model called a tool with arguments that are no JSON object")
+    return found
+
+
+def _turns(given: Sequence[ChatMessage]) -> list[Message]:
+    return [_turn(each) for each in given]
+
+
+def _turn(given: ChatMessage) -> Message:
+    role: Any = _ROLES.get(given.role.value)
+    if role is None:
+        raise UsageError("a message of this role has no place in a call", code="usage.bad-message")
+    calls = [
+        ToolCall(
+            id=block.tool_call_id or "",
+            name=block.tool_name,
+            arguments=block.tool_kwargs
+            if isinstance(block.tool_kwargs, str)
+            else json.dumps(block.tool_kwargs),
+        )
+        for block in given.blocks
+        if isinstance(block, ToolCallBlock)
+    ]
+    return Message(
+        role=role,
+        content=_content(given),
+        tool_calls=tuple(calls),
+        tool_call_id=given.additional_kwargs.get("tool_call_id") if role == "tool" else None,
+        carried=carried_from(given.additional_kwargs.get("onym")),
+    )
+
+
+def _content(given: ChatMessage) -> Content:
+    parts = [_part(block) for block in given.blocks if not isinstance(block, ToolCallBlock | ThinkingBlock)]
+    if all(isinstance(part, TextPart) for part in parts):
+        return "\n".join(part.text for part in parts if isinstance(part, TextPart))
+    return tuple(parts)
+
+
+def _part(block: Any) -> ContentPart:
+    if isinstance(block, TextBlock):
+        return TextPart(block.text)
+    if isinstance(block, ImageBlock):
+        if block.url is not None and block.image is None:
+            return ImagePart(url=str(block.url), detail=block.detail)
+        octets = block.resolve_image().read()
+        return ImagePart(data=octets, media_type=block.image_mimetype or "image/png", detail=block.detail)
+    if isinstance(block, DocumentBlock):
+        kind = block.document_mimetype or "application/pdf"
+        if block.url is not None and block.data is None:
+            return DocumentPart(url=block.url, media_type=kind, name=block.title)
+        return DocumentPart(data=block.resolve_document().read(), media_type=kind, name=block.title)
+    raise UsageError("a block is text, an image or a document", code="usage.bad-message")

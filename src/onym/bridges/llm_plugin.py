@@ -1,0 +1,288 @@
+"""A plug-in of Simon Willison's `llm`: named endpoints of Onym's configuration, and `llm://` URIs, as models.
+
+    llm -m fast 'Hello'                               (a name of Onym's configuration)
+    llm -m 'llm://openai/gpt-5-mini?max_tokens=50' 'Hello'
+
+A URI is a model where it is written: on the command line, in the variable LLM_URL, as `llm`'s default model,
+or behind one of its aliases (`llm aliases set …`). `llm` writes the names of models into its log, so a URI
+that holds a key is none: keep the key in a variable, or name the endpoint in Onym's configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, ClassVar
+
+from onym.bridges._calls import carried_from, carried_to, overrides
+from onym.bridges._extra import needs
+from onym.bridges._link import Link
+from onym.errors import OnymError, URIError, UsageError
+from onym.llm.config import Config
+from onym.llm.types import (
+    Completion,
+    Content,
+    ContentPart,
+    DocumentPart,
+    Event,
+    Finish,
+    ImagePart,
+    Message,
+    ReasoningDelta,
+    TextDelta,
+    TextPart,
+    Tool,
+    ToolCall,
+)
+from onym.net.policy import Policy
+from onym.uri.llm import LLMURI
+
+with needs("llm", "llm"):
+    from llm.parts import AttachmentPart, ReasoningPart, StreamEvent, ToolCallPart, ToolResultPart
+    from llm.parts import TextPart as Text
+    from pydantic import Field
+
+    import llm
+
+#: the same module; its settings have no types
+_settings: Any = import_module("llm")
+
+__all__ = ["AsyncOnymModel", "OnymModel", "register_models"]
+
+_SCHEME = "llm://"
+_VARIABLE = "LLM_URL"
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
+_DOCUMENTS = frozenset({"application/pdf"})
+
+
+@llm.hookimpl
+def register_models(register: Callable[..., None], model_aliases: Any) -> None:
+    """Tell `llm` of every endpoint that is named or written somewhere. A broken one is left out."""
+    for name, typed in _names():
+        register(OnymModel(name, typed=typed), AsyncOnymModel(name, typed=typed))
+
+
+def _names() -> Iterator[tuple[str, bool]]:
+    """Names of models, and whether a person typed that URI just now."""
+    seen: set[str] = set()
+    for name, typed in _candidates():
+        if name not in seen:
+            seen.add(name)
+            yield name, typed
+
+
+def _candidates() -> Iterator[tuple[str, bool]]:
+    # `onym config check` says what is wrong with a configuration; `llm` has other models
+    with suppress(OnymError):
+        yield from [(name, False) for name in Config.load().endpoints]
+    yield from ((text, True) for text in sys.argv[1:] if _is_bare(text))
+    texts = (os.environ.get(_VARIABLE, ""), _settings.get_default_model(), *_aliased())
+    yield from ((text, False) for text in texts if _is_bare(text))
+
+
+def _aliased() -> tuple[str, ...]:
+    try:
+        data = json.loads((_settings.user_dir() / "aliases.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ()
+    return tuple(text for text in data.values() if isinstance(text, str)) if isinstance(data, dict) else ()
+
+
+def _is_bare(text: str) -> bool:
+    """Whether this is a URI that holds no key."""
+    if not text.lower().startswith(_SCHEME):
+        return False
+    try:
+        uri = LLMURI.parse(text)
+    except URIError:
+        return False
+    return uri.render() == uri.render(reveal=True)
+
+
+class _Options(llm.Options):
+    """The well-known parameters of `llm://`, by the names that `llm`'s models use."""
+
+    temperature: float | None = Field(default=None, description="0 to 2")
+    max_tokens: int | None = Field(default=None, description="The most tokens of an answer")
+    top_p: float | None = Field(default=None, description="0 to 1")
+    top_k: int | None = Field(default=None, description="How many candidates are considered")
+    seed: int | None = Field(default=None, description="For answers that can be repeated")
+    stop: str | None = Field(default=None, description="A text at which the answer ends")
+    timeout: float | None = Field(default=None, description="Seconds for the whole call")
+
+
+class _Shared:
+    """What the model and the one for coroutines have in common."""
+
+    can_stream: ClassVar[bool] = True
+    supports_schema: ClassVar[bool] = True
+    supports_tools: ClassVar[bool] = True
+    attachment_types: set[str] | frozenset[str] = _IMAGES | _DOCUMENTS
+    Options: Any = _Options
+
+    def __init__(self, name: str, *, typed: bool = False) -> None:
+        self.model_id = name
+        self._typed = typed
+        self._made: Link | None = None
+
+    @property
+    def _link(self) -> Link:
+        # not before it is called: `llm models` lists what has no key yet, too
+        if self._made is None:
+            policy = Policy.local() if self._typed else None
+            self._made = Link(self.model_id, {"policy": policy})
+        return self._made
+
+    def __str__(self) -> str:
+        return f"Onym: {self.model_id}"
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._made is not None:
+            self._made.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of coroutines too."""
+        if self._made is not None:
+            await self._made.aclose()
+
+    def _call(self, prompt: Any) -> tuple[list[Message], dict[str, Any]]:
+        options = {name: value for name, value in prompt.options if value is not None}
+        tools = [
+            Tool(name=tool.name, description=tool.description, parameters=tool.input_schema)
+            for tool in prompt.tools
+        ]
+        messages = [turn for message in prompt.messages for turn in _turns(message)]
+        return messages, overrides({**options, "tools": tools, "schema": prompt.schema or None})
+
+
+class OnymModel(_Shared, llm.Model):
+    """An endpoint of Onym's as a model of `llm`."""
+
+    def execute(
+        self, prompt: Any, stream: bool, response: Any, conversation: Any
+    ) -> Iterator[str | StreamEvent]:
+        """One answer, for `llm` to call."""
+        messages, given = self._call(prompt)
+        client = self._link.sync()
+        if not stream:
+            found = client.chat(messages, **given)
+            yield from _whole(found)
+            _settle(response, found)
+            return
+        with client.stream(messages, **given) as events:
+            for event in events:
+                yield from _piece(event)
+            _settle(response, events.completion())
+
+
+class AsyncOnymModel(_Shared, llm.AsyncModel):
+    """The same for coroutines."""
+
+    async def execute(
+        self, prompt: Any, stream: bool, response: Any, conversation: Any
+    ) -> AsyncGenerator[str | StreamEvent, None]:
+        """One answer, for `llm` to call."""
+        messages, given = self._call(prompt)
+        client = self._link.waiting()
+        if not stream:
+            found = await client.chat(messages, **given)
+            for piece in _whole(found):
+                yield piece
+            _settle(response, found)
+            return
+        async with client.stream(messages, **given) as events:
+            async for event in events:
+                for piece in _piece(event):
+                    yield piece
+            _settle(response, await events.completion())
+
+
+def _whole(found: Completion) -> Iterator[StreamEvent]:
+    if found.reasoning:
+        yield StreamEvent(type="reasoning", chunk=found.reasoning)
+    yield StreamEvent(type="text", chunk=found.text)
+    yield from _carried(carried_to(found.carried))
+
+
+def _piece(event: Event) -> Iterator[StreamEvent]:
+    if isinstance(event, TextDelta):
+        yield StreamEvent(type="text", chunk=event.text)
+    elif isinstance(event, ReasoningDelta):
+        yield StreamEvent(type="reasoning", chunk=event.text)
+    elif isinstance(event, Finish):
+        yield from _carried(carried_to(event.carried))
+
+
+def _carried(carried: Mapping[str, Any] | None) -> Iterator[StreamEvent]:
+    """What the provider wants back with the turn, on a part of reasoning without text."""
+    if carried is not None:
+        yield StreamEvent(type="reasoning", chunk="", provider_metadata={"onym": carried})
+
+
+def _settle(response: Any, found: Completion) -> None:
+    """Tool calls and token counts, once they are known."""
+    for call in found.tool_calls:
+        try:
+            arguments = json.loads(call.arguments or "{}")
+        except ValueError:
+            arguments = None
+        if not isinstance(arguments, dict):
+            raise UsageError("the model called a tool with arguments that are no JSON object")
+        response.add_tool_call(llm.ToolCall(name=call.name, arguments=arguments, tool_call_id=call.id))
+    usage = found.usage
+    details = {"cached_tokens": usage.cached_tokens, "reasoning_tokens": usage.reasoning_tokens}
+    details = {name: count for name, count in details.items() if count}
+    response.set_usage(input=usage.input_tokens, output=usage.output_tokens, details=details or None)
+    response.set_resolved_model(found.model)
+
+
+def _turns(message: Any) -> Iterator[Message]:
+    """One message of `llm`'s as turns: each result of a tool is a turn of its own."""
+    if message.role == "tool":
+        for part in message.parts:
+            if isinstance(part, ToolResultPart):
+                yield Message(role="tool", content=part.output, tool_call_id=part.tool_call_id)
+        return
+    calls = [
+        ToolCall(id=part.tool_call_id or "", name=part.name, arguments=json.dumps(part.arguments))
+        for part in message.parts
+        if isinstance(part, ToolCallPart)
+    ]
+    kept = [
+        (part.provider_metadata or {}).get("onym")
+        for part in message.parts
+        if isinstance(part, ReasoningPart)
+    ]
+    yield Message(
+        role=message.role,
+        content=_content(message),
+        tool_calls=tuple(calls),
+        carried=carried_from(next((each for each in kept if each), None)),
+    )
+
+
+def _content(message: Any) -> Content:
+    parts: list[ContentPart] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            parts.append(TextPart(part.text))
+        elif isinstance(part, AttachmentPart) and part.attachment is not None:
+            parts.append(_attached(part.attachment))
+    if all(isinstance(part, TextPart) for part in parts):
+        return "".join(part.text for part in parts if isinstance(part, TextPart))
+    return tuple(parts)
+
+
+def _attached(given: Any) -> ContentPart:
+    # a type that is written down: finding it out would fetch the URL
+    kind = given.type or ("image/png" if given.url else given.resolve_type())
+    if given.url:
+        place: dict[str, Any] = {"url": given.url}
+    else:
+        place = {"data": given.content_bytes()}
+    return (DocumentPart if kind in _DOCUMENTS else ImagePart)(media_type=kind, **place)

@@ -1,0 +1,93 @@
+"""`LLMURIField`: an `llm://` URI as a field of a Pydantic model or of pydantic-settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from onym.bridges._extra import needs
+from onym.errors import URIError
+from onym.uri.llm import LLMURI
+from onym.uri.secret import Secret
+
+with needs("pydantic", "pydantic"):
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
+    from pydantic_core import PydanticCustomError, core_schema
+
+if TYPE_CHECKING:
+    from pydantic.json_schema import JsonSchemaValue
+
+__all__ = ["LLMURIField", "pydantic_type"]
+
+
+class _Field:
+    """How Pydantic reads and writes an LLMURI. `strict` refuses what the draft forbids, too."""
+
+    __slots__ = ("_strict",)
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self._strict = strict
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        # two steps: an error of the second one shows what the first one made, and not the text
+        return core_schema.chain_schema(
+            [
+                core_schema.no_info_plain_validator_function(self._read),
+                core_schema.no_info_plain_validator_function(_found),
+            ],
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                _masked, when_used="json-unless-none"
+            ),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": "string", "format": "uri", "pattern": "^[Ll][Ll][Mm]://"}
+
+    def _read(self, value: Any) -> LLMURI | _Bad:
+        if isinstance(value, SecretStr):
+            value = value.get_secret_value()
+        elif isinstance(value, Secret):
+            value = value.reveal()
+        if not isinstance(value, str | LLMURI):
+            return _Bad("an llm:// URI is a text", "llm.not-text")
+        try:
+            return LLMURI.parse(value, strict=self._strict)
+        except URIError as error:
+            return _Bad(str(error), error.code)
+
+
+class _Bad(NamedTuple):
+    """Why a text is no usable URI, in the place of the text."""
+
+    reason: str
+    code: str
+
+
+def _found(value: LLMURI | _Bad) -> LLMURI:
+    if isinstance(value, _Bad):
+        raise PydanticCustomError("llm_uri", "{reason}", {"reason": value.reason, "code": value.code})
+    return value
+
+
+def _masked(value: LLMURI) -> str:
+    return value.render()
+
+
+def pydantic_type(*, strict: bool = False) -> Any:
+    """The annotation of a field that holds an LLMURI, for `uri: pydantic_type(strict=True)`.
+
+    Text (also as SecretStr) is read and refused as `LLMURI.parse` does. The value prints, and dumps as JSON,
+    without its key; `model_dump()` keeps the value itself. The error for a text that is refused says why and
+    does not quote it. An error of Pydantic's about the model as a whole, such as a missing field, quotes what
+    the model was made of: `hide_input_in_errors=True` in its configuration stops that.
+    """
+    return Annotated[LLMURI, _Field(strict=strict)]
+
+
+if TYPE_CHECKING:
+    LLMURIField = LLMURI
+else:
+    LLMURIField = pydantic_type()

@@ -1,0 +1,170 @@
+"""`env("LLM_URL")`: the URI of an application's model out of one variable, and the usual places for it.
+
+Django, in settings.py:
+
+    LLM_URL = onym.bridges.env("LLM_URL")
+
+Flask:
+
+    llm = onym.bridges.settings.FlaskOnym(app)
+    llm.client.chat("Hello")
+
+FastAPI:
+
+    llm = onym.bridges.settings.FastAPIOnym()
+    app = FastAPI(lifespan=llm.lifespan)
+
+    @app.get("/")
+    async def hello(client: Annotated[onym.AsyncClient, Depends(llm)]) -> str: ...
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from onym.errors import ConfigError, URIError, UsageError
+from onym.llm.client import AsyncClient, Client, aconnect, connect
+from onym.uri.llm import LLMURI
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.net.policy import Policy
+
+__all__ = ["FastAPIOnym", "FlaskOnym", "env"]
+
+_NAME = "LLM_URL"
+
+
+def env(
+    name: str = _NAME,
+    *,
+    default: str | LLMURI | None = None,
+    strict: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> LLMURI:
+    """The URI that the variable holds, `default` where it is not set or empty.
+
+    Raises ConfigError that names the variable, and never shows what it holds, where it is missing or no
+    `llm://` URI; `strict` refuses what the draft forbids, too.
+    """
+    text = (os.environ if environ is None else environ).get(name, "").strip()
+    given: str | LLMURI | None = text or default
+    if given is None:
+        raise ConfigError(
+            f"the variable {name} is not set",
+            code="config.no-variable",
+            hint=f"set it to a URI, such as {name}=llm://openai/gpt-5-mini",
+        )
+    try:
+        return LLMURI.parse(given, strict=strict)
+    except URIError as error:
+        what = f"the variable {name}" if text else f"the default for {name}"
+        said = ConfigError(f"{what} holds no usable llm:// URI: {error}", code="config.bad-uri")
+    # no frame that holds the text, and no cause that points into it
+    del text, given
+    raise said
+
+
+class FlaskOnym:
+    """A Flask extension: `FlaskOnym(app)`, or `init_app(app)` later.
+
+    It reads `app.config["LLM_URL"]` (a text or an LLMURI), else the variable of that name, and keeps one
+    client per application, which threads share. In `app.config` an LLMURI takes the place of the text.
+    """
+
+    def __init__(self, app: Any = None, *, name: str = _NAME, policy: Policy | None = None) -> None:
+        self._name = name
+        self._policy = policy
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Any) -> None:
+        """Read the URI for this application. Raises ConfigError where there is none."""
+        given = app.config.get(self._name)
+        environ = {self._name: given} if isinstance(given, str) else None
+        uri = given if isinstance(given, LLMURI) else env(self._name, environ=environ)
+        app.config[self._name] = uri
+        app.extensions["onym"] = _Shared(uri, self._policy)
+
+    @property
+    def client(self) -> Client:
+        """The client of the current application, made when it is first asked for."""
+        from flask import current_app  # only an application of Flask asks
+
+        shared = current_app.extensions.get("onym")
+        if not isinstance(shared, _Shared):
+            raise UsageError("this application has no Onym: call init_app(app)")
+        return shared.client()
+
+    def close(self, app: Any) -> None:
+        """Close the application's connections."""
+        app.extensions["onym"].close()
+
+
+class _Shared:
+    """One client of an application."""
+
+    def __init__(self, uri: LLMURI, policy: Policy | None) -> None:
+        self._uri = uri
+        self._policy = policy
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+
+    def __repr__(self) -> str:
+        return f"Onym({str(self._uri)!r})"
+
+    def client(self) -> Client:
+        with self._lock:
+            if self._client is None:
+                self._client = connect(self._uri, policy=self._policy)
+            return self._client
+
+    def close(self) -> None:
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+class FastAPIOnym:
+    """One AsyncClient for an application of FastAPI or Starlette: a lifespan, and a dependency.
+
+    `lifespan` opens the client with the application and closes it with it; an instance is the dependency that
+    hands it out. `uri` defaults to the variable `name`, read when the application starts.
+    """
+
+    def __init__(
+        self,
+        uri: str | Secret | LLMURI | None = None,
+        *,
+        name: str = _NAME,
+        policy: Policy | None = None,
+    ) -> None:
+        self._uri = Secret(uri) if isinstance(uri, str) else uri
+        self._name = name
+        self._policy = policy
+        self._client: AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"FastAPIOnym({self._name!r})"
+
+    @asynccontextmanager
+    async def lifespan(self, app: Any) -> AsyncIterator[None]:
+        """For `FastAPI(lifespan=…)`; inside a lifespan of your own, `async with llm.lifespan(app)`."""
+        uri = env(self._name) if self._uri is None else self._uri
+        async with aconnect(uri, policy=self._policy) as client:
+            self._client = client
+            try:
+                yield
+            finally:
+                self._client = None
+
+    async def __call__(self) -> AsyncClient:
+        """The dependency. Raises UsageError outside of the lifespan."""
+        if self._client is None:
+            raise UsageError("the client is there while the application runs: pass lifespan=llm.lifespan")
+        return self._client

@@ -1,0 +1,290 @@
+"""`OnymModel` through pydantic-ai's own agents, against a provider on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import Agent, BinaryContent, CachePoint, DocumentUrl, ImageUrl, NativeOutput
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UserError
+
+from onym.bridges import OnymModel
+from onym.llm.config import Config
+from onym.testing.fake_provider import FakeProvider
+
+USAGE = {
+    "prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12,
+    "prompt_tokens_details": {"cached_tokens": 2}, "completion_tokens_details": {"reasoning_tokens": 3},
+}  # fmt: skip
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+    country: str
+
+
+def run(fake, policy, use, query=""):
+    """What `use(model)` gives, in an event loop of its own."""
+
+    async def main():
+        model = OnymModel(fake.uri("m", query), policy=policy)
+        try:
+            return await use(model)
+        finally:
+            await model.aclose()
+
+    return asyncio.run(main())
+
+
+def test_an_agent_asks_and_counts(fake, policy):
+    async def use(model):
+        return await Agent(model, instructions="Be brief.", system_prompt="You are kind.").run("Hi")
+
+    fake.answer("Hello", reasoning="Hm.", usage=USAGE)
+    result = run(fake, policy, use, "temp=0")
+    assert result.output == "Hello"
+    usage = result.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (5, 7, 2)
+    assert usage.details["reasoning_tokens"] == 3
+    body = fake.requests[0].json
+    assert body["temperature"] == 0
+    texts = [(message["role"], message["content"]) for message in body["messages"]]
+    assert texts[-1] == ("user", "Hi")
+    assert {text for role, text in texts if role == "system"} == {"You are kind.", "Be brief."}
+    response = result.all_messages()[-1]
+    assert response.model_name == "m"
+    assert response.finish_reason == "stop"
+    assert [part.part_kind for part in response.parts] == ["thinking", "text"]
+
+
+def test_a_tool_is_called_and_its_result_sent_back(fake, policy):
+    async def use(model):
+        agent = Agent(model)
+
+        @agent.tool_plain
+        def weather(city: str) -> str:
+            """The weather of a city."""
+            return f"12 degrees in {city}"
+
+        return await agent.run("How warm is it?")
+
+    fake.answer("", tool_calls=[("c1", "weather", '{"city": "Oslo"}')]).answer("12 degrees.")
+    assert run(fake, policy, use).output == "12 degrees."
+    first, second = (request.json for request in fake.requests)
+    assert first["tools"][0]["function"]["name"] == "weather"
+    assert first["tool_choice"] == "auto"
+    assert second["messages"][-2]["tool_calls"][0]["id"] == "c1"
+    assert second["messages"][-1] == {"role": "tool", "tool_call_id": "c1", "content": "12 degrees in Oslo"}
+
+
+def test_typed_output_comes_by_a_tool_and_a_wrong_one_is_asked_for_again(fake, policy):
+    async def use(model):
+        return await Agent(model, output_type=City).run("?")
+
+    fake.answer("", tool_calls=[("c1", "final_result", '{"name": "Paris"}')])
+    fake.answer("", tool_calls=[("c2", "final_result", '{"name": "Paris", "country": "France"}')])
+    assert run(fake, policy, use).output == City(name="Paris", country="France")
+    first, second = (request.json for request in fake.requests)
+    assert first["tool_choice"] == "required"
+    assert second["messages"][-1]["role"] == "tool"
+
+
+def test_typed_output_comes_by_a_schema_where_the_provider_has_them(fake, policy):
+    async def use(model):
+        return await Agent(model, output_type=NativeOutput(City)).run("?")
+
+    fake.answer('{"name": "Paris", "country": "France"}')
+    assert run(fake, policy, use).output == City(name="Paris", country="France")
+    assert fake.requests[0].json["response_format"]["type"] == "json_schema"
+
+
+def test_an_answer_of_the_wrong_kind_is_asked_for_again_in_words(fake, policy):
+    async def use(model):
+        agent = Agent(model, output_type=City)
+        return await agent.run("?")
+
+    fake.answer("Paris.").answer("", tool_calls=[("c", "final_result", '{"name": "P", "country": "F"}')])
+    assert run(fake, policy, use).output.name == "P"
+    assert fake.requests[1].json["messages"][-2] == {"role": "assistant", "content": "Paris."}
+
+
+def test_text_streams_and_the_usage_comes_last(fake, policy):
+    async def use(model):
+        async with Agent(model).run_stream("Hi") as result:
+            pieces = [piece async for piece in result.stream_text(delta=True, debounce_by=None)]
+            return pieces, result.usage
+
+    fake.answer("Hello there, world", reasoning="Hm.", usage=USAGE)
+    pieces, usage = run(fake, policy, use)
+    assert "".join(pieces) == "Hello there, world"
+    assert len(pieces) > 1
+    assert usage.output_tokens == 7
+
+
+def test_a_streamed_tool_call_runs_the_tool(fake, policy):
+    async def use(model):
+        agent = Agent(model)
+
+        @agent.tool_plain
+        def double(number: int) -> int:
+            """Twice a number."""
+            return number * 2
+
+        async with agent.run_stream("?") as result:
+            return await result.get_output()
+
+    fake.answer("", tool_calls=[("c1", "double", '{"number": 4}')]).answer("It is 8.")
+    assert run(fake, policy, use) == "It is 8."
+    assert fake.requests[1].json["messages"][-1]["content"] == "8"
+
+
+def test_a_stream_may_be_left_early(fake, policy):
+    async def use(model):
+        async with Agent(model).run_stream("Hi") as result:
+            return await anext(aiter(result.stream_text(delta=True, debounce_by=None)))
+
+    fake.answer("Hello there", gate=True)
+    assert run(fake, policy, use).startswith("Hello")
+
+
+def test_settings_go_before_the_uri(fake, policy):
+    async def use(model):
+        settings = {
+            "temperature": 1.0, "max_tokens": 9, "stop_sequences": ["x"], "timeout": 5, "seed": 3,
+            "presence_penalty": 0.5, "parallel_tool_calls": False, "extra_body": {"a": 1},
+        }  # fmt: skip
+        return await Agent(model, model_settings=settings).run("Hi")
+
+    run(fake, policy, use, "temp=0")
+    body = fake.requests[0].json
+    assert (body["temperature"], body["max_tokens"], body["stop"], body["seed"]) == (1, 9, ["x"], 3)
+    assert (body["presence_penalty"], body["a"]) == (0.5, 1)
+    assert "parallel_tool_calls" not in body
+
+
+def test_images_and_documents_are_parts_and_other_files_refused(fake, policy):
+    from onym.bridges.pydantic_ai import _content
+    from onym.llm.types import DocumentPart, ImagePart, TextPart
+
+    given = [
+        "What?",
+        ImageUrl(url="https://h.example/a.png"),
+        BinaryContent(b"hi", media_type="image/png"),
+        BinaryContent(b"hi", media_type="application/pdf"),
+        DocumentUrl(url="https://h.example/a.pdf"),
+        CachePoint(),
+    ]
+    assert _content(given) == (
+        TextPart("What?"),
+        ImagePart(url="https://h.example/a.png"),
+        ImagePart(data=b"hi", media_type="image/png"),
+        DocumentPart(data=b"hi", media_type="application/pdf"),
+        DocumentPart(url="https://h.example/a.pdf", media_type="application/pdf"),
+    )
+    with pytest.raises(UserError):
+        _content([BinaryContent(b"hi", media_type="audio/wav")])
+
+
+def test_failures_are_pydantic_ais_own_with_the_typed_one_as_cause(fake, policy, key):
+    async def use(model):
+        return await Agent(model).run("Hi")
+
+    fake.fail(429)
+    with pytest.raises(ModelHTTPError) as caught:
+        run(fake, policy, use, "retries=0")
+    assert caught.value.status_code == 429
+    assert type(caught.value.__cause__).__name__ == "RateLimitError"
+    assert key not in str(caught.value)
+    fake.raw(b"not json")
+    with pytest.raises(ModelAPIError):
+        run(fake, policy, use, "retries=0")
+    fake.drop()
+    with pytest.raises(ModelAPIError):
+        run(fake, policy, use, "retries=0")
+
+
+def test_a_stream_that_fails_to_open_is_pydantic_ais_error(fake, policy):
+    async def use(model):
+        async with Agent(model).run_stream("Hi") as result:
+            return await result.get_output()
+
+    fake.fail(503)
+    with pytest.raises(ModelHTTPError):
+        run(fake, policy, use, "retries=0")
+
+
+def test_what_the_provider_wants_back_goes_with_the_turn_of_the_same_provider():
+    from onym.bridges.pydantic_ai import _assistant, _response
+    from onym.llm.types import Carried, Completion
+
+    carried = Carried(dialect="gemini", parts=({"thoughtSignature": "s"},))
+    found = Completion(text="x", model="m", finish_reason="stop", carried=carried)
+    response = _response(found, "gemini", "llm://h/m")
+    assert _assistant(response, "gemini").carried == carried
+    assert _assistant(response, "openai").carried is None
+
+
+def test_no_key_is_shown_or_pickled(fake, policy, key, keeps_its_secret):
+    model = OnymModel(fake.uri("m"), policy=policy)
+    keeps_its_secret(model)
+    assert key not in model.base_url + model.model_name + model.system
+    config = Config(endpoints={"fast": fake.uri("m")})
+    keeps_its_secret(OnymModel("fast", config=config, policy=policy))
+
+
+def test_the_profile_follows_the_row():
+    with FakeProvider() as fake:
+        assert OnymModel(fake.uri("m")).profile["supports_json_schema_output"] is True
+    model = OnymModel("llm://deepseek/m", key="k")
+    assert model.profile["supports_json_schema_output"] is False
+    assert model.system == "deepseek"
+
+
+def test_every_part_of_a_request_has_its_turn():
+    from pydantic_ai import messages
+
+    from onym.bridges.pydantic_ai import _retry, _turns_of
+
+    picture = BinaryContent(b"hi", media_type="image/png")
+    request = messages.ModelRequest(
+        parts=[messages.ToolReturnPart(tool_name="f", content=["see", picture], tool_call_id="c1")]
+    )
+    turns = list(_turns_of(request, "openai"))
+    assert [turn.role for turn in turns] == ["tool", "user"]
+    assert turns[0].tool_call_id == "c1"
+
+    class Part:
+        tool_call_id = "c1"
+
+        def __init__(self, tool_name):
+            self.tool_name = tool_name
+
+        def model_response(self):
+            return "again"
+
+    assert (_retry(Part("f")).role, _retry(Part("f")).tool_call_id) == ("tool", "c1")
+    assert _retry(Part(None)).role == "user"
+    with pytest.raises(UserError):
+        _retry(object())
+
+
+def test_a_tool_may_be_demanded_or_forbidden(fake, policy):
+    def use_with(choice):
+        async def use(model):
+            agent = Agent(model, model_settings={"tool_choice": choice})
+
+            @agent.tool_plain
+            def weather() -> str:
+                """The weather."""
+                return "fine"
+
+            return await agent.run("?")
+
+        return use
+
+    fake.answer("No.")
+    run(fake, policy, use_with("none"))
+    assert fake.requests[0].json["tool_choice"] == "none"

@@ -1,0 +1,146 @@
+"""URIs as other tools have them, and back."""
+
+from __future__ import annotations
+
+import pytest
+
+from onym.errors import UnsupportedError
+from onym.llm.convert import (
+    from_ai_sdk,
+    from_env,
+    from_langchain,
+    from_litellm,
+    to_ai_sdk,
+    to_env,
+    to_langchain,
+    to_litellm,
+)
+
+KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
+
+
+def names(written):
+    return [note.where for note in written.notes]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "llm://api.openai.com/gpt-5?temp=0.5&max_tokens=9&stop=a&seed=3&timeout=1500&retries=0",
+        "llm://api.openai.com/gpt-5?auth=env%3AOTHER",
+        "llm://org-1@api.openai.com/gpt-5",
+        "llm://api.openai.com/gpt-5?api=responses",
+        "llm://eu.api.openai.com/gpt-5",
+        "llm://localhost/llama3%3A8b",
+        "llm://localhost:8000/org/model?stream=true&format=json",
+        "llm://[::1]:8000/m",
+        "llm://mine.openai.azure.com/dep?api-version=2024-10-21",
+        "llm://api.anthropic.com/claude-sonnet-5?top_k=5",
+        "llm://generativelanguage.googleapis.com/gemini-3-pro",
+        "llm://europe-west4-aiplatform.googleapis.com/gemini-3-pro?project=p",
+        "llm://bedrock-runtime.eu-west-1.amazonaws.com/amazon.nova-lite-v1%3A0",
+        "llm://api.together.ai/a/b?thinking.budget=5",
+        "llm://openrouter.ai/anthropic/claude",
+        "llm://ai-gateway.vercel.sh/openai/gpt-5",
+        "llm://llm.example:8443/a/b",
+        "llm://api.venice.ai/m",
+    ],
+)
+def test_a_uri_survives_the_way_through_litellm(uri):
+    written = to_litellm(uri)
+    assert written.notes == ()
+    assert str(from_litellm(written.value).uri) == uri
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "llm://api.openai.com/gpt-5?temp=0.5&max_tokens=9&stop=a&seed=3&timeout=1500&retries=0",
+        "llm://api.openai.com/gpt-5?service_tier=flex",
+        "llm://localhost/llama3%3A8b",
+        "llm://localhost:8000/org/model",
+        "llm://mine.openai.azure.com/dep?api-version=2024-10-21",
+        "llm://api.anthropic.com/claude-sonnet-5",
+        "llm://aiplatform.googleapis.com/gemini-3-pro?project=p",
+        "llm://api.venice.ai/m",
+    ],
+)
+def test_a_uri_survives_the_way_through_langchain(uri):
+    written = to_langchain(uri)
+    assert written.notes == ()
+    settings = dict(written.value)
+    assert str(from_langchain(settings.pop("model"), **settings).uri) == uri
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["llm://ai-gateway.vercel.sh/openai/gpt-5", "llm://api.openai.com/gpt-5", "llm://api.together.ai/a/b"],
+)
+def test_an_id_survives_the_way_through_the_ai_sdk(uri):
+    written = to_ai_sdk(uri)
+    assert written.notes == ()
+    assert str(from_ai_sdk(written.value["model"]).uri) == uri
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "llm://api.openai.com/gpt-5",
+        "llm://proj_1@api.openai.com/gpt-5",
+        "llm://localhost:8000/org/model",
+        "llm://mine.openai.azure.com/dep?api-version=2024-10-21",
+        "llm://api.anthropic.com/claude-sonnet-5",
+        "llm://api.groq.com/m",
+        "llm://llm.example/m",
+    ],
+)
+def test_a_uri_survives_the_way_through_the_environment(uri):
+    written = to_env(uri)
+    assert written.notes == ()
+    assert str(from_env(written.value).uri) == uri
+
+
+def test_settings_are_written_as_the_ai_sdk_names_them():
+    written = to_ai_sdk(
+        "llm://openai/m?temp=0.5&max_tokens=9&stop=a&timeout=5&retries=1&system=Hi&x=1&format=json"
+    )
+    assert written.value == {
+        "model": "openai:m", "temperature": 0.5, "maxOutputTokens": 9, "stopSequences": ["a"], "timeout": 5,
+        "maxRetries": 1, "system": "Hi",
+    }  # fmt: skip
+    assert sorted(names(written)) == ["format", "x"]
+    assert names(to_ai_sdk("llm://eu.api.openai.com/m")) == ["host"]
+    assert names(to_ai_sdk("llm://aiplatform.googleapis.com/m?project=p")) == ["project"]
+
+
+@pytest.mark.parametrize("to", [to_litellm, to_langchain, to_env])
+def test_a_key_is_left_out_with_a_note_unless_asked_for(to):
+    uri = f"llm://:{KEY}@api.openai.com/m"
+    written = to(uri)
+    assert KEY not in str(written.value)
+    assert len(written.notes) == 1
+    written = to(uri, with_key=True)
+    assert KEY in written.value.values()
+    assert written.notes == ()
+    assert KEY not in repr(written)
+
+
+def test_where_the_key_is_pointed_at_the_other_side_is_told():
+    assert to_litellm("llm://openai/m?auth=env:MY").value["api_key"] == "os.environ/MY"
+    assert names(to_langchain("llm://openai/m?auth=env:MY")) == ["auth"]
+    assert names(to_env("llm://openai/m?auth=env:MY")) == ["auth"]
+    assert to_env("llm://openai/m?auth=env:OPENAI_API_KEY").notes == ()
+    assert names(to_litellm("llm://openai/m?auth=keyring:a/b")) == ["auth"]
+
+
+def test_what_has_no_place_is_noted():
+    written = to_litellm("llm://app@groq/m?system=Hi&cache=true&base_url=x#p")
+    assert sorted(names(written)) == ["base_url", "cache", "fragment", "label", "system"]
+    assert sorted(names(to_env("llm://app@anthropic/m?temp=1&x=2"))) == ["label", "temp", "x"]
+    assert to_litellm("llm://openai/m?format=text").notes == ()
+
+
+def test_a_provider_that_a_tool_has_no_word_for_is_refused():
+    for to in (to_litellm, to_langchain, to_ai_sdk):
+        with pytest.raises(UnsupportedError):
+            to("llm://fal.run/m")
