@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onym.errors import UnsupportedError
+from onym.errors import ConfigError, UnsupportedError
 from onym.llm import dialects
 from onym.llm.dialects import WireSpec, openai_chat
 from onym.llm.types import ImagePart, Message, Request, TextPart, Tool, ToolCall
@@ -142,3 +142,28 @@ def test_a_dialect_that_is_not_there_yet_is_refused_by_name() -> None:
     assert caught.value.code == "llm.no-dialect"
     assert "elevenlabs" in caught.value.message
     assert "openai_chat" in str(caught.value)
+
+
+def test_a_distribution_may_bring_a_dialect_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        def __init__(self, value: object) -> None:
+            self.value = value
+
+        def load(self) -> object:
+            if isinstance(self.value, Exception):
+                raise self.value
+            return self.value
+
+    brought = {"theirs": Point(openai_chat), "broken": Point(RuntimeError("secret"))}
+
+    def entry_points(*, group: str, name: str) -> list[Point]:
+        assert group == "onym.dialects"
+        return [brought[name]] if name in brought else []
+
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
+    dialects.get.cache_clear()
+    assert dialects.get("theirs") is openai_chat
+    with pytest.raises(ConfigError, match="broken") as caught:
+        dialects.get("broken")
+    assert "secret" not in str(caught.value)
+    dialects.get.cache_clear()

