@@ -149,6 +149,30 @@ def test_the_models_of_bedrock_are_listed_by_its_control_plane() -> None:
     assert made.model({}).url.endswith("/foundation-models/amazon.nova-pro-v1%3A0")
 
 
+def test_the_name_of_a_rows_own_format_is_one_of_its_apis() -> None:
+    assert chat(f"{OPENAI}?api=chat").url == chat(OPENAI).url
+    assert chat(f"llm://:{KEY}@bedrock/m?api=converse").target == "/model/m/converse"
+    with pytest.raises(UnsupportedError, match="it has chat, converse"):
+        planner(f"llm://:{KEY}@bedrock/m?api=soap")
+
+
+def test_what_a_family_takes_in_one_format_is_not_sent_in_another() -> None:
+    plan = chat(f"llm://:{KEY}@bedrock/anthropic.claude-opus-4-1?api=chat&top_k=5")
+    assert plan.body is not None
+    assert plan.body["top_k"] == 5
+    assert "additionalModelRequestFields" not in plan.body
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [("llm://my-project@vertex/g", "auth=google:PATH"), ("llm://bedrock/m", "auth=aws:PROFILE")],
+)
+def test_where_credentials_come_in_many_ways_the_error_names_them(uri: str, said: str) -> None:
+    with pytest.raises(CredentialError, match="no credential for") as caught:
+        _ = chat(uri, {"HOME": "/nonexistent"}).request
+    assert said in str(caught.value.hint)
+
+
 def test_what_becomes_part_of_the_place_is_noted_and_reaches_no_body() -> None:
     plan = chat(f"{AZURE}/gpt?api-version=2024-10-21&user=u")
     notes = {note.parameter: note for note in plan.notes}
@@ -169,7 +193,7 @@ def test_a_name_that_the_row_does_not_declare_stays_withheld() -> None:
 
 
 def test_an_api_that_the_row_does_not_have_is_refused_with_those_that_it_has() -> None:
-    with pytest.raises(UnsupportedError, match="has responses") as caught:
+    with pytest.raises(UnsupportedError, match="has chat, responses") as caught:
         planner(f"{OPENAI}?api=soap")
     assert caught.value.code == "llm.no-api"
     # no row of its own: an ordinary parameter there

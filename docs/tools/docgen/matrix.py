@@ -92,8 +92,9 @@ def planner(row: Provider, api: str | None = None, model: str = MODEL) -> Planne
     params = {value.parameter: f"my-{value.parameter}" for value in row.path_values.values()}
     if api is not None:
         params["api"] = api
-        if row.apis[api].when is not None:
-            params[row.apis[api].when] = "2024-10-21"
+        when = row.apis[api].when
+        if when is not None:
+            params[when] = "2024-10-21"
     uri = LLMURI.build(host=host, port=port, model=model, params=params)
     return Planner(uri, Settings(policy=Policy.local(), providers=ProviderTable.builtin()))
 

@@ -15,6 +15,8 @@ from docgen.reference_config import config_page
 from docgen.reference_diagnostics import diagnostics_page
 from docgen.reference_errors import errors_page, exit_codes_page
 from docgen.reference_llm import parameters_page, providers_page
+from docgen.reference_matrix import matrix_page
+from docgen.reference_strings import strings_page
 
 __all__ = ["GENERATED_FILES", "fresh", "hand_written", "stale", "write_all"]
 
@@ -29,6 +31,8 @@ GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
     DOCS / "reference" / "exit-codes.md": exit_codes_page,
     DOCS / "reference" / "parameters.md": parameters_page,
     DOCS / "reference" / "providers.md": providers_page,
+    DOCS / "reference" / "provider-matrix.md": matrix_page,
+    DOCS / "reference" / "llm-strings.md": strings_page,
     DOCS / "conformance.md": conformance_page,
 }
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from docgen.text import GENERATED, cell, code, prose, table
-from onym.llm import profiles
-from onym.llm.dialects import openai_chat
+from onym.llm import dialects, profiles
+from onym.llm.dialects import DIALECTS
 from onym.llm.mapping import DEFAULT_RETRIES, DEFAULT_TIMEOUT_MS
 from onym.llm.profiles import Profile
 from onym.llm.providers import Provider, ProviderTable
@@ -70,6 +70,19 @@ _LIMITS = {
 }
 
 
+_SENT = tuple(name for name in WELL_KNOWN if name not in ("timeout", "retries"))
+_WIRE = (
+    "By wire format, before a provider's own names; [the matrix](provider-matrix.md) has them provider by "
+    "provider. Dots nest. `timeout` and `retries` are the client's and are not in the request; `cache` is "
+    "there where the API has a switch for its prompt cache.\n"
+)
+
+
+def _wired(name: str) -> list[str]:
+    names = dialects.get(name).parameters
+    return [code(name), *(code(names.get(each)) for each in _SENT)]
+
+
 def parameters_page() -> str:
     """The page of parameters."""
     limits = Limits()
@@ -88,13 +101,8 @@ def parameters_page() -> str:
                 "`true` or `false`, any case.\n"
             ),
             "### What they are called on the wire\n",
-            (
-                "In the OpenAI chat dialect, before a provider's own names. `timeout`, `retries` and "
-                "`cache` are the client's and are not in the request.\n"
-            ),
-            table(
-                ["name", "in the request"], [[code(k), code(v)] for k, v in openai_chat.parameters.items()]
-            ),
+            _WIRE,
+            table(["wire format", *map(code, _SENT)], [_wired(name) for name in sorted(DIALECTS)]),
             "## Any other name\n",
             (
                 "It goes into the request body under the name it has, typed: `true` or `false`, a decimal "
@@ -103,8 +111,13 @@ def parameters_page() -> str:
                 '`web_search.max_uses=3` is `{"web_search": {"max_uses": 3}}`.\n'
             ),
             (
-                "`auth` names a key (`env:NAME`, `file:PATH`, `keyring:SERVICE/USER`). It is the client's "
-                "and is never sent.\n"
+                "`auth` names a key (`env:NAME`, `file:PATH`, `keyring:SERVICE/USER`, `aws:PROFILE`, "
+                "`google:PATH`). It is the client's and is never sent.\n"
+            ),
+            (
+                "Where a provider's row declares them, `api` chooses a wire format, and `project`, "
+                "`location`, `account` or `api-version` complete the address: see "
+                "[Reaching a provider](../how-to/providers.md).\n"
             ),
             "### Providers' own names for the twelve\n",
             (
@@ -141,6 +154,21 @@ def _range(low: float | None, high: float | None) -> str:
     return f"{low or 0:g} to {high:,}"
 
 
+_PROVIDERS = (
+    "Who serves models, as data. A host that no row names is taken for an OpenAI-compatible server with its "
+    "interface below `/v1`; `?api=NAME` says where it speaks something else. A row's word stands for its "
+    "first host. A key variable is read for the row's own hosts alone, at the row's port. What each of the "
+    "twelve parameters becomes is in the [matrix](provider-matrix.md); how to reach the large clouds is in "
+    "[Reaching a provider](../how-to/providers.md).\n"
+)
+_FAMILIES = (
+    "What a family of models cannot take, whoever serves it. A parameter that is refused is an error before "
+    "anything is sent, unless dropping was chosen.\n"
+)
+#: more hosts than this are told in the row's own section alone
+_FEW = 4
+
+
 def providers_page() -> str:
     """The page of providers and of what model families can take."""
     rows = list(ProviderTable.builtin())
@@ -148,20 +176,11 @@ def providers_page() -> str:
         [
             GENERATED,
             "# Providers\n",
-            (
-                "Who serves models, as data. A host that no row names is taken for an OpenAI-compatible "
-                "server with its interface below `/v1`. Only rows of the dialect `openai_chat` can be "
-                "called in this version; the others are there to be named and explained, and a call to "
-                "them is refused before anything is sent. A key variable is read for the row's exact hosts "
-                "alone.\n"
-            ),
+            _PROVIDERS,
             table(["name", "alias", "host", "dialect", "key variables"], [_short(row) for row in rows]),
             *(line for row in rows for line in _long(row)),
             "## Model families\n",
-            (
-                "What a family of models cannot take, whoever serves it. A parameter that is refused is an "
-                "error before anything is sent, unless dropping was chosen.\n"
-            ),
+            _FAMILIES,
             *(line for each in profiles.BUILTIN for line in _family(each)),
         ]
     )
@@ -169,7 +188,9 @@ def providers_page() -> str:
 
 def _short(row: Provider) -> list[str]:
     words = ", ".join(map(code, (row.name, *row.aliases))) if row.host else "-"
-    hosts = ", ".join(map(code, (*row.hosts, *row.host_suffixes))) or "any other"
+    many = len(row.hosts) > _FEW
+    shown = (*(row.hosts[:1] if many else row.hosts), *row.host_suffixes)
+    hosts = ", ".join(map(code, shown)) or "any other"
     named = f"[{row.name}](#{row.name})"
     return [named, words, hosts, code(row.dialect), ", ".join(map(code, row.key_variables)) or "-"]
 
@@ -177,6 +198,8 @@ def _short(row: Provider) -> list[str]:
 def _long(row: Provider) -> Iterator[str]:
     yield f"### {row.title} {{: #{row.name} }}\n"
     yield f"- base path: {code(row.base_path)}, port {row.default_port}"
+    yield from _place(row)
+    yield from _keys(row)
     can = {
         state: [name for name, value in row.capabilities.items() if value == state] for state in ("yes", "no")
     }
@@ -196,6 +219,45 @@ def _long(row: Provider) -> Iterator[str]:
     for prefix, header in row.label_headers:
         yield f"- app label{f' that begins with {code(prefix)}' if prefix else ''}: header {code(header)}"
     yield f"- [its documentation]({row.docs}); facts from: {cell(row.source)}; checked {row.checked}\n"
+
+
+def _place(row: Provider) -> Iterator[str]:
+    """Where requests go: wire formats, parts of paths, hosts of single operations."""
+    if len(row.hosts) > _FEW:
+        yield f"- hosts: {', '.join(map(code, row.hosts))}"
+    for name, api in row.apis.items():
+        path = row.base_path if api.base_path is None else api.base_path
+        asked = f"; also by {code(f'?{api.when}=…')}" if api.when else ""
+        yield f"- {code(f'?api={name}')}: {code(api.dialect)}, base path {code(path)}{asked}"
+    for name, value in row.path_values.items():
+        ways = [code(f"?{value.parameter}=…")]
+        ways += ["the host"] if value.host else []
+        ways += ["the app label"] if value.label else []
+        ways += [code(variable) for variable in value.variables]
+        ways += [f"else {code(value.default)}"] if value.default else []
+        yield f"- {code(f'{{{name}}}')} of the path: {', '.join(ways)}"
+    for operation, path in row.routes.items():
+        yield f"- path of {code(operation)}: {code(path)}"
+    for operation, label in row.first_labels.items():
+        yield f"- {code(operation)} is served by {code(f'{label}.…')}"
+
+
+def _keys(row: Provider) -> Iterator[str]:
+    """How a key gets there, where that is not `Authorization: Bearer`."""
+    if (row.key_header, row.key_prefix) != ("Authorization", "Bearer "):
+        yield f"- key: header {code(row.key_header)}"
+    for start, header, prefix in row.key_forms:
+        source = start.removeprefix("env:")
+        which = f"from {code(source)}" if source != start else f"that begins with {code(start)}"
+        yield f"- a key {which}: {code(f'{header}: {prefix}…')}"
+    if row.endpoint_variables:
+        yield (
+            f"- the key variables also count for the host in {', '.join(map(code, row.endpoint_variables))}"
+        )
+    if row.chain:
+        yield f"- without a key: the credentials that {code(f'auth={row.chain}:…')} finds"
+    if row.signing:
+        yield f"- a pair of keys signs each request ({row.signing})"
 
 
 def _open(low: float | None, high: float | None) -> str:

@@ -6,62 +6,68 @@ from collections.abc import Iterator
 
 from docgen.matrix import Cell, Line, differences, families, lines, silent_rows, table_rows
 from docgen.text import GENERATED, cell, code, table
+from onym.llm.profiles import Profile
 from onym.llm.providers import Provider
 from onym.uri._names import WELL_KNOWN
 
 __all__ = ["matrix_page", "shown"]
 
 _LEGEND = """\
-Each cell says what becomes of the parameter in a call to that provider, for a model that no family below names:
+Each cell says what becomes of the parameter in a call to that provider, for a model of no family below:
 
-- a name is where it is in the request; dots nest (`options.top_k` is `{"options": {"top_k": 5}}`), and what begins with
-  a colon or ends in `(path)` is in the path
+- a name is where it is in the request; dots nest (`options.top_k` is `{"options": {"top_k": 5}}`), and what
+  begins with a colon or ends in `(path)` is in the path
 - a range is the provider's own; a value outside it is refused before anything is sent
 - **client**: Onym acts on it, and does not send it; with a name, it switches something on at the provider too
-- **refused**: an `UnsupportedError` before anything is sent; `on_unsupported="drop"` or `"warn"` sends the call without it
+- **refused**: an `UnsupportedError` before anything is sent; `on_unsupported="drop"` or `"warn"` sends the
+  call without it
 
 A model of a family can take less, or take it elsewhere: see [Families of models](#families-of-models).
 """
+_INTRO = (
+    "What the twelve well-known parameters become at each provider. [Providers](providers.md) says where "
+    "each fact comes from; [Parameters](parameters.md) says what the twelve mean.\n"
+)
+_APIS = (
+    "What `?api=NAME` chooses at providers that have several. Where a row of the table names several "
+    "providers, they treat the parameters alike.\n"
+)
+_FAMILIES = (
+    "Where a family of models differs from its provider's row above; families that do not are left out. What "
+    "a family refuses only while it reasons is refused here if it reasons unless told otherwise; the rest is "
+    "on the page of [providers](providers.md#model-families).\n"
+)
+_KEYS = (
+    "`?` stands for what no source says: it is sent, and the server decides. A key is read from the "
+    "variables in this order, and goes to the provider's own hosts alone.\n"
+)
+_SILENT = (
+    "Services of images, video and speech: their words stand for their hosts in a URI, and a call to them is "
+    "refused.\n"
+)
 
 
 def matrix_page() -> str:
     """The page."""
+    keys = ("provider", "json", "json_schema", "prompt cache", "app label", "key variables", "key header")
     return "\n".join(
         [
             GENERATED,
             "# Parameters by provider\n",
-            "What the twelve well-known parameters become at each provider. "
-            "[Providers](providers.md) says where each fact comes from; "
-            "[Parameters](parameters.md) says what the twelve mean.\n",
+            _INTRO,
             _LEGEND,
             table(("provider", *map(code, WELL_KNOWN)), map(_main, _default())),
             "## Other wire formats\n",
-            "What `?api=NAME` chooses at providers that have several. Where a row of the table names several "
-            "providers, they treat the parameters alike.\n",
+            _APIS,
             table(("api", "providers", *map(code, WELL_KNOWN)), _grouped()),
             "## Families of models\n",
-            "Where a family of models differs from its provider's row above. A parameter that a family refuses "
-            "only while it reasons is refused here if it reasons unless told otherwise; the rest is on the page "
-            "of [providers](providers.md#model-families).\n",
+            _FAMILIES,
             table(("family", "at", "models", "differs"), _families()),
             "## Formats, prompt cache, label and key\n",
-            "`?` stands for what no source says: it is sent, and the server decides. A key is read from the "
-            "variables in this order, and goes to the provider's own hosts alone.\n",
-            table(
-                (
-                    "provider",
-                    "json",
-                    "json_schema",
-                    "prompt cache",
-                    "app label",
-                    "key variables",
-                    "key header",
-                ),
-                map(_rest, table_rows()),
-            ),
+            _KEYS,
+            table(keys, map(_rest, table_rows())),
             "## Named, and not spoken\n",
-            "Services of images, video and speech: their words stand for their hosts in a URI, and a call to "
-            "them is refused.\n",
+            _SILENT,
             ", ".join(f"[{cell(row.title)}]({row.docs})" for row in silent_rows()) + "\n",
         ]
     )
@@ -108,13 +114,23 @@ def _grouped() -> Iterator[list[str]]:
 
 
 def _families() -> Iterator[list[str]]:
+    found: dict[tuple[str, str, str], list[str]] = {}
     for profile, row, model in families():
-        changed = {name: shown(mine) for name, (mine, _) in differences(row, model).items()}
-        told = [f"{code(name)}: {what}" for name, what in changed.items()]
-        told += [f"{code(name)}: {value:,} where nobody says" for name, value in profile.defaults.items()]
-        told += [f"not together: {' and '.join(map(code, group))}" for group in profile.exclusive]
+        told = "; ".join(_told(profile, row, model))
         globs = ", ".join(map(code, profile.matches[:3])) + (" …" if len(profile.matches) > 3 else "")
-        yield [cell(profile.family), _link(row), globs, "; ".join(told) or "nothing"]
+        if told:
+            found.setdefault((cell(profile.family), globs, told), []).append(_link(row))
+    for (family, globs, told), at in found.items():
+        yield [family, ", ".join(at), globs, told]
+
+
+def _told(profile: Profile, row: Provider, model: str) -> Iterator[str]:
+    for name, (mine, _) in differences(row, model).items():
+        yield f"{code(name)}: {shown(mine)}"
+    for name, value in profile.defaults.items():
+        yield f"{code(name)}: {value:,} where nobody says"
+    for group in profile.exclusive:
+        yield f"not together: {' and '.join(map(code, group))}"
 
 
 def _rest(row: Provider) -> list[str]:

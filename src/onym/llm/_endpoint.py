@@ -138,7 +138,7 @@ def find_endpoint(
     place = find_place(uri, provider, host, known, chosen)
     fixed: dict[str, Any] = {
         "provider": provider,
-        "profile": profiles.find(provider.name, uri.model),
+        "profile": profiles.find(provider.name, uri.model, provider.dialect),
         "dialect": dialects.get(provider.dialect),
         "place": place,
         "model": uri.model,

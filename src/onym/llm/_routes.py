@@ -23,6 +23,18 @@ __all__ = ["API", "Place", "Used", "choose_api", "find_place"]
 
 #: the parameter that names one of a row's wire formats
 API = "api"
+#: what `api=` calls a row's own wire format
+_NAMES = {
+    "openai_chat": "chat",
+    "openai_responses": "responses",
+    "anthropic_messages": "messages",
+    "gemini": "gemini",
+    "gemini_vertex": "gemini",
+    "cohere_v2": "cohere",
+    "ollama": "ollama",
+    "bedrock_converse": "converse",
+    "mistral_chat": "chat",
+}
 _DRAFT = "draft-levy-llm-uri-scheme-00"
 #: what may stand in a path or a query that is not the URI's own: no delimiter of any kind
 _PLAIN = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,127}")
@@ -79,13 +91,15 @@ def choose_api(uri: LLMURI, row: Provider) -> tuple[Provider, Used | None]:
     name = uri.params.get(API) if row.apis else None
     if name is not None:
         api = row.apis.get(name) if isinstance(name, str) else None
+        if api is None and _NAMES.get(row.dialect) == name:
+            return row, Used(API, str(name), "uri", row.dialect)
         if api is None:
             raise UnsupportedError(
                 f"{row.title} has no API of that name",
                 code="llm.no-api",
                 parameter=API,
                 source=row.source,
-                hint=f"it has {', '.join(sorted(row.apis))}",
+                hint=f"it has {', '.join(sorted({*row.apis, _NAMES.get(row.dialect, row.dialect)}))}",
             )
         return row.speaking(api), Used(API, str(name), "uri", api.dialect)
     for api in row.apis.values():

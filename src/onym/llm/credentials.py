@@ -37,6 +37,12 @@ _LONGEST_FILE: Final = 64 * 1024
 _PROCESS_KEY: Final = os.urandom(32)
 #: the modules that know a vendor's own credentials, by the kind of reference and a row's `chain`
 _CHAINS: Final[Mapping[str, str]] = {"aws": "onym.llm._aws", "google": "onym.llm._google"}
+_CHAIN_HINTS: Final[Mapping[str, str]] = {
+    "aws": "set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+    "or say ?auth=aws:PROFILE",
+    "google": "run `gcloud auth application-default login`, set GOOGLE_APPLICATION_CREDENTIALS, "
+    "or say ?auth=google:PATH",
+}
 #: the public half of an AWS key pair
 _ACCESS_ID: Final = re.compile(r"A[KS]IA[A-Z0-9]{12,124}")
 _CARRIED: Final = re.compile(r"[!-~]+")
@@ -240,6 +246,8 @@ def _conventional(
             f"{provider.title} needs a key, and the policy takes none from this machine for this URI",
             hint="pass key= in the program",
         )
+    if bound and provider.chain is not None:
+        raise CredentialError(f"no credential for {uri.host}", hint=_CHAIN_HINTS[provider.chain])
     if bound and provider.key_variables:
         names = " or ".join(provider.key_variables)
         raise CredentialError(

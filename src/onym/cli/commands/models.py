@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,6 +39,7 @@ def command() -> None:
     \b
     Examples:
       onym models llm://openai/any                (the list of a server; the model is not used)
+      onym models show llm://openai/gpt-5         (one model: its context window, where the server says)
       onym models pull                            (the embedded model, 98 MB, once)
       onym models list --local                    (what this machine can run)
     """
@@ -60,6 +62,47 @@ def list_models(session: Session, /, uri: str | None, local: bool, **given: Any)
         _show(session, to.client.models(**to.overrides))
 
 
+@command.command("show", short_help="What a server says of one model.")
+@click.argument("uri", type=URI)
+@call_options
+@json_option
+@click.pass_obj
+def show(session: Session, /, uri: str, **given: Any) -> None:
+    """Show what the server says of URI's model: its context window, its longest answer, what it takes.
+
+    What the server does not say is left out, and null with --json. Where a server tells of its models only
+    by a list, the list is asked for.
+    """
+    with connected(session, Call(uri=uri, **given)) as to:
+        _describe(session, to.client.model(**to.overrides))
+
+
+def _describe(session: Session, model: ModelInfo) -> None:
+    names = ("id", "context_window", "max_output_tokens", "owner", "created", "parameters")
+    session.record({name: getattr(model, name) for name in names})
+    said = (
+        ("model", model.id),
+        ("context window", _tokens(model.context_window)),
+        ("longest answer", _tokens(model.max_output_tokens)),
+        ("owner", model.owner),
+        ("created", _day(model.created)),
+        ("parameters", ", ".join(model.parameters or ())),
+    )
+    session.table([(name, text) for name, text in said if text], styles=("dim",))
+
+
+def _tokens(count: int | None) -> str:
+    return "" if count is None else f"{count} tokens"
+
+
+def _day(seconds: int | None) -> str:
+    """A day in UTC, nothing where no calendar has it."""
+    try:
+        return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).date().isoformat()
+    except (OverflowError, OSError, ValueError):
+        return ""
+
+
 def _show(session: Session, models: tuple[ModelInfo, ...]) -> None:
     names = ("id", "context_window", "owner", "created")
     session.record({"models": [{name: getattr(model, name) for name in names} for model in models]})
@@ -67,7 +110,7 @@ def _show(session: Session, models: tuple[ModelInfo, ...]) -> None:
         [
             (
                 model.id,
-                "" if model.context_window is None else f"{model.context_window} tokens",
+                _tokens(model.context_window),
                 model.owner or "",
             )
             for model in models

@@ -23,6 +23,6 @@ BUILTIN: tuple[Profile, ...] = (
 
 
 @lru_cache(maxsize=512)
-def find(provider_name: str, model: str) -> Profile:
+def find(provider_name: str, model: str, dialect: str | None = None) -> Profile:
     """The first profile that fits this model at the provider row of that name, else `DEFAULT`."""
-    return next((profile for profile in BUILTIN if profile.fits(provider_name, model)), DEFAULT)
+    return next((profile for profile in BUILTIN if profile.fits(provider_name, model, dialect)), DEFAULT)

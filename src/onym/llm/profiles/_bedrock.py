@@ -42,6 +42,7 @@ PROFILES = (
     Profile(
         family="bedrock-claude-4.7",
         providers=("bedrock",),
+        dialects=("bedrock_converse",),
         # every Claude after Opus 4.6, Sonnet 4.6 and Haiku 4.5
         matches=_claude(
             "opus-4-7", "opus-4-8", "opus-4-9", "opus-5", "sonnet-5", "haiku-5", "fable", "mythos"
@@ -56,6 +57,7 @@ PROFILES = (
     Profile(
         family="bedrock-claude-4.1",
         providers=("bedrock",),
+        dialects=("bedrock_converse",),
         matches=_claude("opus-4-1", "opus-4-5", "opus-4-6", "sonnet-4-5", "sonnet-4-6", "haiku-4-5"),
         params=_CLAUDE,
         exclusive=(("temp", "top_p"),),
@@ -65,6 +67,7 @@ PROFILES = (
     Profile(
         family="bedrock-claude-3",
         providers=("bedrock",),
+        dialects=("bedrock_converse",),
         # those from before prompt caches
         matches=_claude("3-haiku", "3-sonnet", "3-opus", "3-5-sonnet-20240620", "v2", "instant"),
         params={**_CLAUDE, "cache": None},
@@ -74,6 +77,7 @@ PROFILES = (
     Profile(
         family="bedrock-claude",
         providers=("bedrock",),
+        dialects=("bedrock_converse",),
         matches=_claude(""),
         params=_CLAUDE,
         source=f"{_CACHING}; {_GUIDE}/model-parameters-anthropic-claude-messages.html",
@@ -82,6 +86,7 @@ PROFILES = (
     Profile(
         family="bedrock-nova",
         providers=("bedrock",),
+        dialects=("bedrock_converse",),
         matches=_ids("amazon.nova-"),
         params=_NOVA,
         source=f"{_CACHING}; docs.aws.amazon.com/nova/latest/nova2-userguide/core-inference.html",
@@ -90,6 +95,7 @@ PROFILES = (
     Profile(
         family="bedrock-without-system",
         providers=("bedrock",),
+        dialects=("bedrock_converse",),
         matches=_ids("amazon.titan-text", "mistral.mistral-7b-instruct", "mistral.mixtral-8x7b-instruct"),
         params=_NEITHER,
         refuses={"system": "Converse takes no system prompt for this model"},
@@ -99,6 +105,7 @@ PROFILES = (
     Profile(
         family="bedrock-other",
         providers=("bedrock",),
+        dialects=("bedrock_converse",),
         # Llama, Mistral, DeepSeek, Qwen, gpt-oss…: Converse itself has neither
         params=_NEITHER,
         source="botocore 1.44's service model: InferenceConfiguration; " + _CACHING,

@@ -18,8 +18,9 @@ Reasoning: TypeAlias = Literal["never", "opt-in", "default", "always"]
 class Profile:
     """Facts about a model family, whoever's row serves it.
 
-    `providers` are names of rows (empty = any), `matches` are globs over the model text, the first
-    profile that fits wins. `params` renames well-known parameters for this family, None = it has no
+    `providers` are names of rows (empty = any), `dialects` wire formats (empty = any), `matches` are globs
+    over the model text; the first profile that fits wins. `params` renames well-known parameters for this
+    family, None = it has no
     such parameter. `refuses` always hold, `refuses_reasoning` while the model reasons, and `ignores`
     are accepted and without effect: each maps a parameter, by its well-known or its wire name, to
     the reason; of each group in `exclusive` no two may be sent together. `defaults` are well-known
@@ -29,6 +30,7 @@ class Profile:
 
     family: str
     providers: tuple[str, ...] = ()
+    dialects: tuple[str, ...] = ()
     matches: tuple[str, ...] = ("*",)
     params: Mapping[str, str | None] = field(default_factory=dict, hash=False)
     reasoning: Reasoning = "never"
@@ -46,9 +48,11 @@ class Profile:
         for name in ("params", "refuses", "refuses_reasoning", "ignores", "defaults"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
-    def fits(self, provider: str, model: str) -> bool:
-        """Whether this profile is about that model at that provider row."""
+    def fits(self, provider: str, model: str, dialect: str | None = None) -> bool:
+        """Whether this profile is about that model at that provider row, in that wire format."""
         if self.providers and provider not in self.providers:
+            return False
+        if self.dialects and dialect is not None and dialect not in self.dialects:
             return False
         return any(fnmatchcase(model.lower(), glob) for glob in self.matches)
 

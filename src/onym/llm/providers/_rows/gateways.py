@@ -37,7 +37,10 @@ ROWS = (
         ranges=TEMP_2,
         capabilities=can("chat stream tools images documents embeddings models json json_schema"),
         apis={"responses": RESPONSES_API, "messages": MESSAGES_API},
-        source=f"vercel.com/docs/ai-gateway: sdks-and-apis, anthropic-compat, {READ}; @ai-sdk/gateway, pydantic-ai 2.68",
+        source=(
+            f"vercel.com/docs/ai-gateway: sdks-and-apis, anthropic-compat, {READ}; @ai-sdk/gateway; "
+            "pydantic-ai 2.68"
+        ),
     ),
     row(
         "huggingface", "Hugging Face router", "router.huggingface.co",
@@ -68,7 +71,7 @@ ROWS = (
         },
         capabilities=can("chat stream embeddings"),
         apis={"responses": RESPONSES_API},
-        source=f"developers.cloudflare.com/workers-ai/configuration/open-ai-compatibility, {READ}; litellm 1.109",
+        source=f"developers.cloudflare.com/workers-ai: open-ai-compatibility, {READ}; litellm 1.109",
     ),
     row(
         "databricks", "Databricks model serving", "",

@@ -64,7 +64,7 @@ ROWS = (
         dialect="ollama", base_path="",
         capabilities=can("chat stream tools models", "documents"),
         apis={"chat": CHAT_API, "messages": MESSAGES_API},
-        source=f"captured from the ollama 0.6.3 SDK; host, path and key: docs.ollama.com/api/introduction, {READ}",
+        source=f"captured from the ollama 0.6.3 SDK; host and key: docs.ollama.com/api/introduction, {READ}",
     ),
     _server(
         "vllm", "vLLM", 8000, _VLLM, "VLLM_API_KEY",
@@ -101,8 +101,8 @@ ROWS = (
         params={"top_k": None},
         capabilities=can("chat stream tools models json_schema"),
         source=(
-            f"huggingface.co/docs/text-generation-inference: messages_api, {READ} (port 3000; containers publish "
-            "another); top_k from general knowledge, not checked; not run"
+            f"huggingface.co/docs/text-generation-inference/messages_api, {READ} (port 3000; containers "
+            "often publish another); top_k from general knowledge, not checked; not run"
         ),
     ),
     _server(

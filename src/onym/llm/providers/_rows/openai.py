@@ -27,10 +27,8 @@ ROWS = (
         stop_max=4,
         capabilities=can("chat stream tools images documents embeddings models json json_schema"),
         apis={"responses": RESPONSES_API},
-        source=(
-            "captured from the openai 3.52 SDK; pydantic-ai 2.68 profiles; eu.api.openai.com: "
-            f"a copy of OpenAI's guide to data residency, {READ}"
-        ),
+        # the European host: a copy of OpenAI's guide to data residency, read 2026-11-21
+        source="captured from the openai 3.52 SDK; pydantic-ai 2.68 profiles",
     ),
     row(
         "azure-openai", "Azure OpenAI", "",

@@ -40,7 +40,7 @@ ROWS = (
         params={"top_k": "top_k"},
         ranges={"temp": (0, 1), "min_p": (0, 1)},
         capabilities=can("chat stream tools images embeddings models json json_schema"),
-        source=f"captured from the together 3.1 SDK; docs.together.ai/docs/inference/openai-compatibility, {READ}",
+        source=f"captured from the together 3.1 SDK; docs.together.ai: openai-compatibility, {READ}",
     ),
     row(
         "fireworks", "Fireworks AI", "api.fireworks.ai", "https://docs.fireworks.ai/api-reference/introduction",
@@ -73,8 +73,8 @@ ROWS = (
         capabilities=can("chat stream tools images models json json_schema", "embeddings"),
         apis={"responses": RESPONSES_API},
         source=(
-            f"docs.x.ai/developers: rest-api-reference/inference, model-capabilities/text, {READ}; xai-sdk 1.21, "
-            "litellm 1.109"
+            f"docs.x.ai/developers: rest-api-reference/inference, model-capabilities/text, {READ}; "
+            "xai-sdk 1.21, litellm 1.109"
         ),
     ),
     row(
@@ -85,9 +85,9 @@ ROWS = (
         ranges={"temp": (0, 1.5), "top_p": (0, 1)},
         capabilities=can("chat stream tools images documents embeddings models json json_schema"),
         source=(
-            "captured from the mistralai 3.7 SDK; temperature up to 1.5: answers of the API quoted in "
-            "github.com/mnfst/modelparams.dev/pull/212 and SillyTavern/SillyTavern/pull/4856; api.eu.mistral.ai: "
-            "docs.mistral.ai/inference/regional-inference"
+            "captured from the mistralai 3.7 SDK; temperature up to 1.5: the API's answers quoted in "
+            "github.com/mnfst/modelparams.dev/pull/212 and SillyTavern/SillyTavern/pull/4856; "
+            "api.eu.mistral.ai: clients that cite docs.mistral.ai/inference/regional-inference"
         ),
     ),
     row(
@@ -166,8 +166,8 @@ ROWS = (
         "novita", "Novita AI", "api.novita.ai", "https://novita.ai/docs", "NOVITA_API_KEY",
         aliases=("novitaai",), base_path="/openai/v1",
         source=(
-            f"github.com/novitalabs/novita-skills, promptfoo.dev/docs/providers/novita, {READ}; litellm 1.109 has "
-            "the older /v3/openai"
+            f"github.com/novitalabs/novita-skills, promptfoo.dev/docs/providers/novita, {READ}; "
+            "litellm 1.109 has the older /v3/openai"
         ),
     ),
     row(

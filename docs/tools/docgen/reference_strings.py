@@ -1,0 +1,83 @@
+"""docs/reference/llm-strings.md: where Onym differs from npm's `llm-strings`, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from docgen.llm_strings import Difference, data, differences, text_words
+from docgen.llm_strings_reasons import why
+from docgen.text import GENERATED, cell, code, prose, table
+from onym.llm.providers import ProviderTable
+
+__all__ = ["strings_page"]
+
+_INTRO = (
+    "npm's `llm-strings` reads `llm://` strings too, for JavaScript. Its words for hosts are words here, so "
+    "that a string of its works in both; `onym convert --from llm-strings URI` writes one in Onym's terms, "
+    "with a note for each thing that changes. This page compares Onym with version {version}, run on "
+    "{read}.\n"
+)
+_SILENT = "These stand for the same hosts, of images, video and speech, where no chat is spoken: "
+_OUTCOMES = (
+    "What both make of one string: the host and whose it is, the model, the parameters that would be sent "
+    "(there: what `normalize` leaves), and what is said about it.\n"
+)
+
+
+def strings_page() -> str:
+    """The page."""
+    meta = data()["meta"]
+    found = list(differences())
+    examples = {each["name"]: each["uri"] for each in data()["examples"]}
+    return "\n".join(
+        [
+            GENERATED,
+            "# Beside llm-strings\n",
+            _INTRO.format(version=meta["version"], read=meta["read"]),
+            "## Words for hosts\n",
+            table(("word", "host", "wire format"), _words()),
+            f"{_SILENT}{', '.join(map(code, data()['media']))}.\n",
+            "## Other hosts\n",
+            _section(found, "host", "word"),
+            "## Other names in the request\n",
+            _section(found, "name", "provider and parameter"),
+            "## Other ranges\n",
+            _section(found, "range", "provider and parameter"),
+            "## Words for parameters\n",
+            _section(found, "word", "word"),
+            "## Other outcomes\n",
+            _OUTCOMES,
+            table(
+                ("string", "llm-strings", "Onym", "why"),
+                [
+                    [code(examples[each.subject]), cell(each.theirs), cell(each.ours), _why(each)]
+                    for each in found
+                    if each.kind == "outcome"
+                ],
+            ),
+        ]
+    )
+
+
+def _words() -> Iterator[list[str]]:
+    table = ProviderTable.builtin()
+    for word in text_words():
+        row = table.alias(word)
+        if row is not None:
+            yield [code(word), f"{code(row.host)} ([{row.name}](providers.md#{row.name}))", code(row.dialect)]
+
+
+def _section(found: list[Difference], kind: str, what: str) -> str:
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for each in found:
+        if each.kind == kind:
+            groups.setdefault((each.theirs, each.ours, _why(each)), []).append(code(each.subject))
+    rows = [
+        [", ".join(names), cell(there), cell(here), text] for (there, here, text), names in groups.items()
+    ]
+    return table((what, "llm-strings", "Onym", "why"), rows)
+
+
+def _why(each: Difference) -> str:
+    reason = why(each.kind, each.subject)
+    return "-" if reason is None else prose(reason.text)
