@@ -8,10 +8,10 @@ BIN    := .venv/bin
 UV     := $(PYTHON) tools/uv.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types floors docs bench fuzz lock clean
+.PHONY: help run test peer-vllm lint types floors docs bench fuzz lock clean
 
 help: ## what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv/.run: pyproject.toml uv.lock
 	@echo "make: installing Onym with the embedded model's runtime into .venv"
@@ -33,6 +33,10 @@ test: .venv/.test ## every test, with coverage
 	@$(BIN)/coverage erase
 	$(BIN)/python -X dev -m pytest -n auto --dist loadgroup --cov --cov-report= $(ARGS)
 	@$(BIN)/python tools/coverage_floors.py
+
+peer-vllm: .venv/.test ## Onym against real vLLM on the processor (installs 3.4 GB once; ARGS=…)
+	@$(BIN)/onym models pull smollm2-135m-instruct
+	$(BIN)/python tests/e2e/vllm_job.py $(ARGS)
 
 lint: .venv/.test ## ruff, formatting, changelog fragments
 	$(BIN)/ruff check .

@@ -4,7 +4,7 @@
 
 The bare loop is pyreqwest with JSON in and out, as many calls at once, which reads no rows and keeps no
 answers. The batch reads each row, writes each result and has it on the disk before it counts. Rounds are
-interleaved, figures are medians; the server has a core to itself where there are two (see client.py).
+interleaved, figures are medians; the server has a core to itself where there are two (see _server.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from client import AT_ONCE, KEY, MODEL, PROMPT, TEXT, pyreqwest_async, server, time_async
+from _server import server
+from client import AT_ONCE, KEY, MODEL, PROMPT, SAID, TEXT, pyreqwest_async, time_async
 
 BARE = "pyreqwest, bare loop"
 
@@ -89,7 +90,7 @@ def main() -> int:
         "--folder", type=Path, help="where the files are written; its disk is part of the test"
     )
     given, _ = parser.parse_known_args()
-    with TemporaryDirectory(dir=given.folder) as folder, server() as port:
+    with TemporaryDirectory(dir=given.folder) as folder, server(SAID) as port:
         found = table(measure(port, given.rounds, given.rows, Path(folder)))
     if given.json:
         given.json.write_text(json.dumps(found, indent=1), encoding="utf-8")

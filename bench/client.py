@@ -5,8 +5,7 @@
 Every peer makes the same chat call and reads the same answer down to its text. Rounds are interleaved:
 in each, every peer has its turn, so that a busy moment of the machine falls on all; the figures are
 medians. Ratios are to bare pyreqwest with JSON in and out, the fastest way to make the call by hand in
-this stack. Where the system allows it, the server has one core to itself and the clients have another:
-left to the scheduler, both may land on one, and then the figures are of the server as well.
+this stack. Server and clients have a core each where there are two (see _server.py).
 """
 
 from __future__ import annotations
@@ -14,15 +13,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+
+from _server import head, server
 
 AT_ONCE = 64
 KEY = "sk-bench-0123456789abcdef"
@@ -40,65 +38,11 @@ ANSWER = json.dumps(
         "usage": {"prompt_tokens": 14, "completion_tokens": 8, "total_tokens": 22},
     }
 ).encode()
-HEAD = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-request-id: req-1\r\n"
-    b"content-length: %d\r\n\r\n" % len(ANSWER)
-)
+#: what the server says, in one piece
+SAID = (head("application/json", len(ANSWER)) + ANSWER,)
 
 Call = Callable[[], str]
 AsyncCall = Callable[[], Awaitable[str]]
-
-
-class Server(asyncio.Protocol):
-    """As little HTTP as keeps a client happy: keep-alive, a fixed answer to each whole request."""
-
-    def __init__(self) -> None:
-        self.buffer = b""
-
-    def connection_made(self, transport: Any) -> None:
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.buffer += data
-        while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
-            head = self.buffer[:end].lower()
-            at = head.find(b"content-length:")
-            length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
-            if len(self.buffer) < end + 4 + length:
-                return
-            self.buffer = self.buffer[end + 4 + length :]
-            self.transport.write(HEAD + ANSWER)
-
-
-async def serve() -> None:
-    """The child process: says its port, serves until its standard input ends."""
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(Server, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)
-
-
-def cores() -> tuple[int, int] | None:
-    """One core for what is measured and one for the server, where there are two to choose from."""
-    if not hasattr(os, "sched_getaffinity"):
-        return None
-    mine = sorted(os.sched_getaffinity(0))
-    return (mine[0], mine[-1]) if len(mine) > 1 else None
-
-
-@contextmanager
-def server() -> Iterator[int]:
-    pair = cores()
-    command = [sys.executable, str(Path(__file__).resolve()), "--serve"]
-    if pair is not None:
-        os.sched_setaffinity(0, {pair[0]})
-        command += ["--core", str(pair[1])]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert child.stdout is not None
-        yield int(child.stdout.readline())
-    finally:
-        child.communicate()
 
 
 def onym_sync(port: int) -> Call:
@@ -321,16 +265,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=600, help="per peer and round")
     parser.add_argument("--only", choices=("sync", "async"))
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--core", type=int, help=argparse.SUPPRESS)
     given, _ = parser.parse_known_args()
-    if given.serve:
-        if given.core is not None:
-            os.sched_setaffinity(0, {given.core})
-        asyncio.run(serve())
-        return 0
     result: dict[str, Any] = {}
-    with server() as port:
+    with server(SAID) as port:
         if given.only != "async":
             result["sync"] = table("One call after another", run_sync(port, given.rounds, given.calls))
         if given.only != "sync":

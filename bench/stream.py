@@ -12,21 +12,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from client import KEY, MODEL, PROMPT, cores
+from _server import head, server
+from client import KEY, MODEL, PROMPT
 
 WORD = " Paris"
 BURST = 16
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
 
 Call = Callable[[], int]
 AsyncCall = Callable[[], Awaitable[int]]
@@ -43,60 +40,12 @@ def frame(delta: dict[str, str], reason: str | None = None) -> bytes:
     return b"data: " + json.dumps(record).encode() + b"\n\n"
 
 
-def bursts(chunks: int) -> list[bytes]:
+def said(chunks: int) -> list[bytes]:
+    """What the server says: the head, then the chunks in bursts."""
     word = frame({"content": WORD})
-    body = [word * min(BURST, chunks - at) for at in range(0, chunks, BURST)]
-    return [*body, frame({}, "stop") + b"data: [DONE]\n\n"]
-
-
-class Server(asyncio.Protocol):
-    """As little HTTP as keeps a client happy."""
-
-    bursts: list[bytes]
-
-    def __init__(self) -> None:
-        self.buffer = b""
-
-    def connection_made(self, transport: Any) -> None:
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.buffer += data
-        end = self.buffer.find(b"\r\n\r\n")
-        if end < 0:
-            return
-        head = self.buffer[:end].lower()
-        length = int(head[head.find(b"content-length:") + 15 :].split(b"\r\n", 1)[0])
-        if len(self.buffer) < end + 4 + length:
-            return
-        self.buffer = self.buffer[end + 4 + length :]
-        self.transport.write(HEAD % sum(map(len, self.bursts)))
-        for burst in self.bursts:
-            self.transport.write(burst)
-
-
-async def serve(chunks: int) -> None:
-    """The child process: says its port, serves until its standard input ends."""
-    Server.bursts = bursts(chunks)
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(Server, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)
-
-
-@contextmanager
-def server(chunks: int) -> Iterator[int]:
-    pair = cores()
-    command = [sys.executable, str(Path(__file__).resolve()), "--serve", "--chunks", str(chunks)]
-    if pair is not None:
-        os.sched_setaffinity(0, {pair[0]})
-        command += ["--core", str(pair[1])]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert child.stdout is not None
-        yield int(child.stdout.readline())
-    finally:
-        child.communicate()
+    bursts = [word * min(BURST, chunks - at) for at in range(0, chunks, BURST)]
+    bursts.append(frame({}, "stop") + b"data: [DONE]\n\n")
+    return [head("text/event-stream", sum(map(len, bursts))), *bursts]
 
 
 def onym_sync(port: int) -> Call:
@@ -223,16 +172,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--chunks", type=int, default=2000)
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--core", type=int, help=argparse.SUPPRESS)
     given, _ = parser.parse_known_args()
-    if given.serve:
-        if given.core is not None:
-            os.sched_setaffinity(0, {given.core})
-        asyncio.run(serve(given.chunks))
-        return 0
     result: dict[str, Any] = {}
-    with server(given.chunks) as port:
+    with server(said(given.chunks)) as port:
         result["sync"] = table("A stream read by a thread", run_sync(port, given.rounds, given.chunks))
         found = asyncio.run(run_async(port, given.rounds, given.chunks))
         result["async"] = table("A stream read by a coroutine", found)

@@ -238,9 +238,9 @@ class Face:
     def read_all(self, reply: Reply) -> bytes:
         return b"".join(iter(lambda: self.read(reply), b""))
 
-    def close_stream(self, reply: Reply) -> None:
+    def close_stream(self, reply: Reply, patience: float = 0) -> None:
         stream: Any = reply.stream
-        self._do(stream.close() if self.kind == "sync" else stream.aclose())
+        self._do(stream.close(patience) if self.kind == "sync" else stream.aclose(patience))
 
     def probe(self, origin: Origin, timeout: float | None = PATIENCE) -> ProbeReport:
         report: ProbeReport = self._do(self.transport.probe(origin, timeout))

@@ -445,40 +445,33 @@ class MalformedResponseError(ProviderError):
     default_code = "provider.malformed"
 
 
-class MissingExtraError(OnymError):
+class _CommandHelpsError(OnymError):
+    """There is a command that puts it right, as far as one is known."""
+
+    fields = ("command",)
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        command: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.command = command
+
+
+class MissingExtraError(_CommandHelpsError):
     """An optional dependency is not installed; `command` installs it."""
 
     default_code = "onym.missing-extra"
-    fields = ("command",)
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: str | None = None,
-        command: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, code=code, hint=hint)
-        self.command = command
 
 
-class EmbeddedError(OnymError):
+class EmbeddedError(_CommandHelpsError):
     """The model on this machine could not be started or stopped answering."""
 
     default_code = "embedded.failed"
-    fields = ("command",)
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: str | None = None,
-        command: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, code=code, hint=hint)
-        self.command = command
 
 
 class MissingWeightsError(EmbeddedError):

@@ -92,16 +92,16 @@ def test_a_link_is_copied_as_itself_and_pickled_without_secrets(key):
     import copy
     import pickle
 
-    link = Link("llm://groq/m?auth=env:K", {"policy": None})
+    link = Link("llm://groq/m?auth=env:K", policy=None)
     assert copy.copy(link) is copy.deepcopy(link) is link
     again = pickle.loads(pickle.dumps(link))
     assert again.text == link.text
     assert repr(link) == "Link('llm://groq/m?auth=env%3AK')"
     for options in ({"key": key}, {"environ": {"GROQ_API_KEY": key}}, {"config": Config()}):
         with pytest.raises(SecretError):
-            pickle.dumps(Link("llm://groq/m", options))
+            pickle.dumps(Link("llm://groq/m", **options))
     with pytest.raises(SecretError):
-        pickle.dumps(Link(f"llm://app:{key}@groq/m", {}))
+        pickle.dumps(Link(f"llm://app:{key}@groq/m"))
 
 
 @pytest.mark.parametrize(

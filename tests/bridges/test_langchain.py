@@ -239,6 +239,7 @@ def test_a_name_of_the_configuration_is_an_endpoint(fake, policy):
     model.close()
 
 
+@pytest.mark.requirement("onym-bridge-a")
 def test_no_key_is_shown_dumped_or_pickled(fake, policy, key, keeps_its_secret):
     model = ChatOnym(fake.uri("m"), policy=policy)
     keeps_its_secret(

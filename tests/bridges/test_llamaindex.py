@@ -145,6 +145,7 @@ def test_metadata_says_what_the_model_is(model):
     assert OnymLLM.class_name() == "OnymLLM"
 
 
+@pytest.mark.requirement("onym-bridge-a")
 def test_no_key_is_shown_dumped_or_pickled(model, keeps_its_secret):
     keeps_its_secret(model, str(model.to_dict()), model.to_json(), model.model_dump_json())
 

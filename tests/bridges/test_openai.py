@@ -168,6 +168,7 @@ def test_what_is_dropped_by_choice_earns_a_warning():
     client.close()
 
 
+@pytest.mark.requirement("onym-bridge-a")
 def test_the_client_shows_no_key(fake, policy, keeps_its_secret):
     with onym.bridges.openai(fake.uri("m"), policy=policy) as client:
         keeps_its_secret(client)

@@ -166,7 +166,7 @@ def test_settings_go_before_the_uri(fake, policy):
 
 
 def test_images_and_documents_are_parts_and_other_files_refused(fake, policy):
-    from onym.bridges.pydantic_ai import _content
+    from onym.bridges._pydantic_ai import _content
     from onym.llm.types import DocumentPart, ImagePart, TextPart
 
     given = [
@@ -217,16 +217,17 @@ def test_a_stream_that_fails_to_open_is_pydantic_ais_error(fake, policy):
 
 
 def test_what_the_provider_wants_back_goes_with_the_turn_of_the_same_provider():
-    from onym.bridges.pydantic_ai import _assistant, _response
+    from onym.bridges._pydantic_ai import _assistant, response_of
     from onym.llm.types import Carried, Completion
 
     carried = Carried(dialect="gemini", parts=({"thoughtSignature": "s"},))
     found = Completion(text="x", model="m", finish_reason="stop", carried=carried)
-    response = _response(found, "gemini", "llm://h/m")
+    response = response_of(found, "gemini", "llm://h/m")
     assert _assistant(response, "gemini").carried == carried
     assert _assistant(response, "openai").carried is None
 
 
+@pytest.mark.requirement("onym-bridge-a")
 def test_no_key_is_shown_or_pickled(fake, policy, key, keeps_its_secret):
     model = OnymModel(fake.uri("m"), policy=policy)
     keeps_its_secret(model)
@@ -246,13 +247,13 @@ def test_the_profile_follows_the_row():
 def test_every_part_of_a_request_has_its_turn():
     from pydantic_ai import messages
 
-    from onym.bridges.pydantic_ai import _retry, _turns_of
+    from onym.bridges._pydantic_ai import _retry, turns_of
 
     picture = BinaryContent(b"hi", media_type="image/png")
     request = messages.ModelRequest(
         parts=[messages.ToolReturnPart(tool_name="f", content=["see", picture], tool_call_id="c1")]
     )
-    turns = list(_turns_of(request, "openai"))
+    turns = list(turns_of(request, "openai"))
     assert [turn.role for turn in turns] == ["tool", "user"]
     assert turns[0].tool_call_id == "c1"
 

@@ -37,6 +37,7 @@ def test_a_field_reads_text_and_keeps_the_value(key):
         assert Settings(llm=given).llm == settings.llm
 
 
+@pytest.mark.requirement("onym-bridge-a")
 def test_a_field_shows_no_key_in_repr_or_json(key, keeps_its_secret):
     settings = Settings(llm=URI.format(key))
     written = settings.model_dump_json()

@@ -179,7 +179,7 @@ def test_what_a_server_says_cannot_drive_the_terminal_nor_show_the_key():
         (errors.ParameterError("x"), None),
         (errors.PolicyError("x", reason="private"), "onym explain 'llm://app:***@h/m'"),
         (errors.TLSError("x"), "onym ping 'llm://app:***@h/m'"),
-        (errors.NotFoundError("x"), "onym models 'llm://app:***@h/m'"),
+        (errors.NotFoundError("x"), "onym models list 'llm://app:***@h/m'"),
         (errors.ConfigError("x"), "onym config check"),
         (errors.MissingWeightsError("x", command="onym models pull y"), "onym models pull y"),
         (errors.RateLimitError("x"), None),

@@ -13,11 +13,22 @@ from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from contract.capture import Capture, Recorded
+from contract.oracle import (
+    SCHEMA,
+    UNICODE,
+    both_ways,
+    check_alike,
+    each_call,
+    named_events,
+    often,
+    put,
+    read_stream,
+)
 from onym.errors import ProviderError
 from onym.llm.dialects import Exchange, anthropic_messages
 from onym.llm.types import (
@@ -25,14 +36,13 @@ from onym.llm.types import (
     Finish,
     ImagePart,
     Message,
-    ReasoningDelta,
-    TextDelta,
     TextPart,
     Tool,
     ToolCall,
     Usage,
 )
 from onym.net.messages import Headers
+from stream_support import texts_of, thoughts_of
 
 anthropic = pytest.importorskip("anthropic")
 from anthropic.types.message_create_params import (  # noqa: E402
@@ -47,16 +57,10 @@ GONE = {"temperature", "top_p", "top_k"}
 
 
 @pytest.fixture(scope="module")
-def capture() -> Iterator[Capture]:
-    with Capture() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def sdk(capture: Capture) -> Iterator[Any]:
+def sdk(server: Capture) -> Iterator[Any]:
     pinned = {"anthropic-version": "2023-06-01"}
     with anthropic.Anthropic(
-        api_key=KEY, base_url=capture.url, max_retries=0, default_headers=pinned
+        api_key=KEY, base_url=server.url, max_retries=0, default_headers=pinned
     ) as client:
         yield client
 
@@ -119,7 +123,7 @@ def stream_of(whole: Mapping[str, Any]) -> bytes:
     counts = {name: value for name, value in whole["usage"].items() if name.startswith("output")}
     events.append({"type": "message_delta", "delta": last, "usage": counts})
     events.append({"type": "message_stop"})
-    return "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events).encode()
+    return named_events(*events)
 
 
 HELLO = message({"type": "text", "text": "Hello"})
@@ -127,7 +131,6 @@ HELLO = message({"type": "text", "text": "Hello"})
 
 # the same call, sent by both
 
-SCHEMA = {"type": "object", "title": "city", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 TOOL = Tool(name="weather", description="d", parameters=SCHEMA, strict=True)
 WIRE_TOOL = {"name": "weather", "description": "d", "input_schema": SCHEMA, "strict": True}
 PNG, PDF = b"\x89PNG", b"%PDF-1.7"
@@ -209,7 +212,6 @@ WIRE_TURNS = [
         ],
     },
 ]
-UNICODE = 'Grüße, 世界 \U0001f30d " \\ \n'
 FORMAT = {"format": {"type": "json_schema", "schema": SCHEMA}}
 
 #: what is asked of us (query of the URI, messages, overrides), and the same of the SDK
@@ -270,62 +272,47 @@ CALLS: dict[str, tuple[str, tuple[Message, ...], dict[str, Any], dict[str, Any]]
         {"messages": [{"role": "user", "content": UNICODE}]},
     ),
 }
-each_call = pytest.mark.parametrize(
-    ("query", "messages", "overrides", "arguments"), CALLS.values(), ids=CALLS.keys()
-)
-both_ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
-def client(capture: Capture, query: str = "") -> Any:
-    return capture.client("anthropic", MODEL, query, key=KEY)
+def client(server: Capture, query: str = "") -> Any:
+    return server.client("anthropic", MODEL, query, key=KEY)
 
 
-def ours(capture: Capture, query: str, messages: Any, overrides: dict[str, Any], *, stream: bool) -> Recorded:
-    with client(capture, query) as onym:
-        if stream:
-            with onym.stream(messages, **overrides) as events:
-                events.completion()
-        else:
-            onym.chat(messages, **overrides)
-    return capture.last()
+def ours(server: Capture, query: str, messages: Any, overrides: dict[str, Any], *, stream: bool) -> Recorded:
+    put(client(server, query), messages, overrides, stream=stream)
+    return server.last()
 
 
-def theirs(capture: Capture, sdk: Any, arguments: dict[str, Any], *, stream: bool) -> Recorded:
+def theirs(server: Capture, sdk: Any, arguments: dict[str, Any], *, stream: bool) -> Recorded:
     given = {"model": MODEL, "max_tokens": 4096, "messages": [WIRE_USER], **arguments}
     if stream:
         list(sdk.messages.create(stream=True, **given))
     else:
         sdk.messages.create(**given)
-    return capture.last()
+    return server.last()
 
 
-def answer(capture: Capture, whole: Mapping[str, Any], *, stream: bool) -> None:
+def answer(server: Capture, whole: Mapping[str, Any], *, stream: bool) -> None:
     if stream:
-        capture.answer(stream_of(whole), media="text/event-stream; charset=utf-8")
+        server.answer(stream_of(whole), media="text/event-stream; charset=utf-8")
     else:
-        capture.answer(dict(whole))
+        server.answer(dict(whole))
 
 
-@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b")
+@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b", "onym-dialect-a")
 @pytest.mark.filterwarnings("ignore::onym.errors.OnymWarning")
 @both_ways
-@each_call
+@each_call(CALLS)
 def test_our_request_is_the_one_that_the_sdk_sends(
-    capture: Capture,
-    sdk: Any,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    arguments: dict[str, Any],
-    stream: bool,
+    server: Capture, sdk: Any, call: Any, stream: bool
 ) -> None:
-    answer(capture, HELLO, stream=stream)
-    one = ours(capture, query, messages, overrides, stream=stream)
-    two = theirs(capture, sdk, arguments, stream=stream)
+    query, messages, overrides, arguments = call
+    answer(server, HELLO, stream=stream)
+    one = ours(server, query, messages, overrides, stream=stream)
+    two = theirs(server, sdk, arguments, stream=stream)
     assert one.json == two.json
-    assert (one.method, one.target) == (two.method, two.target) == ("POST", "/v1/messages")
-    for name in ("anthropic-version", "content-type", "accept"):
-        assert one.headers[name] == two.headers[name], name
+    assert (one.method, one.target) == ("POST", "/v1/messages")
+    check_alike(one, two, "anthropic-version", "content-type", "accept")
     assert (one.headers["x-api-key"], two.headers["authorization"]) == (KEY, f"Bearer {KEY}")
 
 
@@ -352,18 +339,13 @@ def check(body: Any, *, stream: bool) -> None:
     assert set(body) <= kind.__required_keys__ | kind.__optional_keys__ | GONE
 
 
+@pytest.mark.requirement("onym-dialect-a")
 @pytest.mark.filterwarnings("ignore::onym.errors.OnymWarning")
 @both_ways
-@each_call
-def test_our_bodies_are_of_the_sdks_types(
-    capture: Capture,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    arguments: dict[str, Any],
-    stream: bool,
-) -> None:
-    with client(capture, query) as onym:
+@each_call(CALLS)
+def test_our_bodies_are_of_the_sdks_types(server: Capture, call: Any, stream: bool) -> None:
+    query, messages, overrides, _ = call
+    with client(server, query) as onym:
         check(onym.explain(messages, streaming=stream, **overrides).as_dict()["body"], stream=stream)
 
 
@@ -392,12 +374,13 @@ MODELS = {
 }
 
 
-def test_models_are_asked_for_and_read_as_the_sdk_does(capture: Capture, sdk: Any) -> None:
-    capture.answer(MODELS)
-    with client(capture) as onym:
-        one, sent = onym.models(), capture.last()
+@pytest.mark.requirement("onym-operation-a")
+def test_models_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any) -> None:
+    server.answer(MODELS)
+    with client(server) as onym:
+        one, sent = onym.models(), server.last()
     two = sdk.models.list(limit=1000)
-    assert (sent.method, sent.target) == (capture.last().method, capture.last().target)
+    assert (sent.method, sent.target) == (server.last().method, server.last().target)
     (found,), (wanted,) = one, two.data
     assert (found.id, found.context_window, found.max_output_tokens, found.created) == (
         wanted.id,
@@ -407,23 +390,24 @@ def test_models_are_asked_for_and_read_as_the_sdk_does(capture: Capture, sdk: An
     )
 
 
-def test_the_next_page_of_models_is_the_one_that_the_sdk_asks_for(capture: Capture, sdk: Any) -> None:
+def test_the_next_page_of_models_is_the_one_that_the_sdk_asks_for(server: Capture, sdk: Any) -> None:
     page = {**MODELS, "has_more": True, "last_id": "claude&x"}
-    capture.answer(page)
+    server.answer(page)
     wanted = sdk.models.list(limit=1000)
     found = anthropic_messages.decode_models(200, Headers(), json.dumps(page).encode(), Exchange())
-    capture.answer(MODELS)
+    server.answer(MODELS)
     wanted.get_next_page()
     assert found.next is not None
-    assert parse_qs(found.next) == parse_qs(urlsplit(capture.last().target).query)
+    assert parse_qs(found.next) == parse_qs(urlsplit(server.last().target).query)
 
 
-def test_one_model_is_asked_for_and_read_as_the_sdk_does(capture: Capture, sdk: Any) -> None:
-    capture.answer(cast("list[Any]", MODELS["data"])[0])
-    with client(capture) as onym:
-        found, sent = onym.model(), capture.last()
+@pytest.mark.requirement("onym-operation-a")
+def test_one_model_is_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any) -> None:
+    server.answer(cast("list[Any]", MODELS["data"])[0])
+    with client(server) as onym:
+        found, sent = onym.model(), server.last()
     wanted = sdk.models.retrieve(MODEL)
-    assert (sent.method, sent.target) == (capture.last().method, capture.last().target)
+    assert (sent.method, sent.target) == (server.last().method, server.last().target)
     assert (found.id, found.context_window, found.max_output_tokens) == (
         wanted.id,
         wanted.max_input_tokens,
@@ -474,11 +458,6 @@ answers = st.builds(
         },
     ),
 )
-often = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 FINISHES = {
     "end_turn": "stop",
@@ -521,32 +500,29 @@ def ask(sdk: Any, method: str = "create") -> Any:
     return getattr(sdk.messages, method)(model=MODEL, max_tokens=4096, messages=[WIRE_USER])
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(answers)
-def test_the_same_answer_reads_the_same(capture: Capture, sdk: Any, whole: dict[str, Any]) -> None:
-    answer(capture, whole, stream=False)
-    with client(capture) as onym:
+def test_the_same_answer_reads_the_same(server: Capture, sdk: Any, whole: dict[str, Any]) -> None:
+    answer(server, whole, stream=False)
+    with client(server) as onym:
         one = onym.chat([USER])
     assert_same(one, ask(sdk))
     assert one.raw == whole
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(answers)
-def test_the_same_stream_reads_the_same(capture: Capture, sdk: Any, whole: dict[str, Any]) -> None:
-    answer(capture, whole, stream=True)
+def test_the_same_stream_reads_the_same(server: Capture, sdk: Any, whole: dict[str, Any]) -> None:
+    answer(server, whole, stream=True)
     with ask(sdk, "stream") as stream:
         events = list(stream)
         two = stream.get_final_message()
-    with client(capture) as onym:
-        with onym.stream([USER]) as stream:
-            found = list(stream)
-        one = stream.completion()
+    found, one = read_stream(client(server), [USER])
     assert_same(one, two)
-    assert [each.text for each in found if isinstance(each, TextDelta)] == [
-        each.text for each in events if each.type == "text" and each.text
-    ]
-    assert [each.text for each in found if isinstance(each, ReasoningDelta)] == [
+    assert texts_of(found) == [each.text for each in events if each.type == "text" and each.text]
+    assert thoughts_of(found) == [
         each.thinking for each in events if each.type == "thinking" and each.thinking
     ]
 
@@ -577,10 +553,11 @@ THOUGHT = message(
 )
 
 
+@pytest.mark.requirement("onym-dialect-c")
 @both_ways
-def test_a_signed_turn_goes_back_as_the_sdk_sends_it_back(capture: Capture, sdk: Any, stream: bool) -> None:
-    answer(capture, THOUGHT, stream=stream)
-    with client(capture) as onym:
+def test_a_signed_turn_goes_back_as_the_sdk_sends_it_back(server: Capture, sdk: Any, stream: bool) -> None:
+    answer(server, THOUGHT, stream=stream)
+    with client(server) as onym:
         if stream:
             with onym.stream([USER], tools=[TOOL]) as events:
                 finish = list(events)[-1]
@@ -589,10 +566,10 @@ def test_a_signed_turn_goes_back_as_the_sdk_sends_it_back(capture: Capture, sdk:
             finish = one = onym.chat([USER], tools=[TOOL])
         turn = Message(role="assistant", content=one.text, tool_calls=one.tool_calls, carried=finish.carried)
         result = Message(role="tool", content="rain", tool_call_id=one.tool_calls[0].id)
-        answer(capture, HELLO, stream=False)
+        answer(server, HELLO, stream=False)
         onym.chat([USER, turn, result], tools=[TOOL])
-    sent = capture.last().json
-    answer(capture, THOUGHT, stream=False)
+    sent = server.last().json
+    answer(server, THOUGHT, stream=False)
     content = ask(sdk).content
     answers = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "rain"}]
     sdk.messages.create(
@@ -605,7 +582,7 @@ def test_a_signed_turn_goes_back_as_the_sdk_sends_it_back(capture: Capture, sdk:
         ],
         tools=[WIRE_TOOL],
     )
-    assert sent == capture.last().json
+    assert sent == server.last().json
 
 
 FAILURES = [
@@ -623,12 +600,10 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("status", "kind"), FAILURES, ids=lambda value: str(value))
-def test_the_same_failure_is_told_by_the_same_type(
-    capture: Capture, sdk: Any, status: int, kind: str
-) -> None:
-    capture.answer({"type": "error", "error": {"type": kind, "message": "said"}}, status=status)
+def test_the_same_failure_is_told_by_the_same_type(server: Capture, sdk: Any, status: int, kind: str) -> None:
+    server.answer({"type": "error", "error": {"type": kind, "message": "said"}}, status=status)
     with pytest.raises(anthropic.APIStatusError) as wanted:
         ask(sdk)
-    with client(capture, "retries=0") as onym, pytest.raises(ProviderError) as found:
+    with client(server, "retries=0") as onym, pytest.raises(ProviderError) as found:
         onym.chat([USER])
     assert (found.value.status, found.value.provider_code) == (wanted.value.status_code, wanted.value.type)

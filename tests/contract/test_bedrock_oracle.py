@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.capture import Capture, Recorded
 from contract.eventstream import event, exception
+from contract.oracle import SCHEMA, TOOL, UNICODE, USER, both_ways, each_call, often, read_stream, text
 from onym.errors import ProviderError
 from onym.llm import _aws
 from onym.llm.client import Client, connect
@@ -23,10 +23,8 @@ from onym.llm.dialects import Exchange, WireSpec, bedrock_converse
 from onym.llm.providers import ProviderTable
 from onym.llm.types import (
     DocumentPart,
-    Finish,
     ImagePart,
     Message,
-    ReasoningDelta,
     Request,
     TextDelta,
     TextPart,
@@ -34,6 +32,7 @@ from onym.llm.types import (
 )
 from onym.net.messages import Headers
 from onym.net.policy import Policy
+from stream_support import finish_of, texts_of, thoughts_of
 
 pytest.importorskip("botocore")
 import botocore.auth
@@ -55,12 +54,6 @@ KEYS = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSI
 
 
 @pytest.fixture(scope="module")
-def capture() -> Iterator[Capture]:
-    with Capture() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def session() -> Any:
     found = botocore.session.Session()
     found.set_credentials(ACCESS, SECRET, TOKEN)
@@ -68,16 +61,16 @@ def session() -> Any:
 
 
 @pytest.fixture(scope="module")
-def sdk(capture: Capture, session: Any) -> Any:
+def sdk(server: Capture, session: Any) -> Any:
     return session.create_client(
-        "bedrock-runtime", region_name="us-east-1", endpoint_url=capture.url, config=NO_RETRIES
+        "bedrock-runtime", region_name="us-east-1", endpoint_url=server.url, config=NO_RETRIES
     )
 
 
 @pytest.fixture(scope="module")
-def control(capture: Capture, session: Any) -> Any:
+def control(server: Capture, session: Any) -> Any:
     return session.create_client(
-        "bedrock", region_name="us-east-1", endpoint_url=capture.url, config=NO_RETRIES
+        "bedrock", region_name="us-east-1", endpoint_url=server.url, config=NO_RETRIES
     )
 
 
@@ -90,11 +83,11 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_aws, "region_of", lambda _: "us-east-1")
 
 
-def ours(capture: Capture, query: str = "", model: str = MODEL, **changes: Any) -> Client:
+def ours(server: Capture, query: str = "", model: str = MODEL, **changes: Any) -> Client:
     """A client of ours that signs with the variables' keys."""
-    row = capture.row("bedrock", **{"params": {}, "chain": "aws", "signing": "aws-sigv4", **changes})
+    row = server.row("bedrock", **{"params": {}, "chain": "aws", "signing": "aws-sigv4", **changes})
     return connect(
-        f"llm://127.0.0.1:{capture.port}/{model}" + (f"?{query}" if query else ""),
+        f"llm://127.0.0.1:{server.port}/{model}" + (f"?{query}" if query else ""),
         providers=ProviderTable.builtin().register(row),
         policy=Policy.local(),
         config=Config(),
@@ -103,10 +96,7 @@ def ours(capture: Capture, query: str = "", model: str = MODEL, **changes: Any) 
 
 
 PNG = b"\x89PNG\x00\x01"
-SCHEMA = {"type": "object", "title": "city", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-TOOL = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": SCHEMA}}
 SPEC = {"toolSpec": {"name": "weather", "description": "d", "inputSchema": {"json": SCHEMA}}}
-USER = {"role": "user", "content": "Hello"}
 SAID = {"role": "user", "content": [{"text": "Hello"}]}
 TURNS = [
     {"role": "system", "content": "Be brief."},
@@ -207,15 +197,12 @@ CALLS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {
     ),
     "unicode": (
         "",
-        [{"role": "user", "content": 'Grüße, 世界 \U0001f30d " \\ \n'}],
+        [{"role": "user", "content": UNICODE}],
         {},
-        {"messages": [{"role": "user", "content": [{"text": 'Grüße, 世界 \U0001f30d " \\ \n'}]}]},
+        {"messages": [{"role": "user", "content": [{"text": UNICODE}]}]},
     ),
 }
 TOP_K = {"params": {"top_k": "additionalModelRequestFields.top_k"}}
-calls = pytest.mark.parametrize(
-    ("query", "messages", "overrides", "arguments"), CALLS.values(), ids=CALLS.keys()
-)
 ANSWER = {
     "output": {"message": {"role": "assistant", "content": [{"text": "Hi"}]}},
     "stopReason": "end_turn",
@@ -225,12 +212,12 @@ ANSWER = {
 ENDING = event("messageStop", {"stopReason": "end_turn"}) + event("metadata", {"usage": ANSWER["usage"]})
 
 
-def assert_signed(request: Recorded, capture: Capture) -> None:
+def assert_signed(request: Recorded, server: Capture) -> None:
     """That the signature is the one that botocore's signer makes of the request as it came."""
     covered = {"content-type"} & set(request.headers)
     again = AWSRequest(
         method=request.method,
-        url=capture.url + request.target,
+        url=server.url + request.target,
         headers={name: request.headers[name] for name in covered},
         data=request.body,
     )
@@ -247,57 +234,47 @@ def same_request(one: Recorded, two: Recorded) -> None:
         assert one.headers[name] == two.headers[name], name
 
 
+@pytest.mark.requirement("onym-dialect-a")
 @pytest.mark.parametrize("model", [MODEL, ARN], ids=["id", "arn"])
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@calls
+@both_ways
+@each_call(CALLS)
 def test_our_request_is_the_one_that_the_sdk_sends(
-    capture: Capture,
-    sdk: Any,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    arguments: dict[str, Any],
-    stream: bool,
-    model: str,
+    server: Capture, sdk: Any, call: Any, stream: bool, model: str
 ) -> None:
-    with ours(capture, query, model, **TOP_K) as client:
+    query, messages, overrides, arguments = call
+    with ours(server, query, model, **TOP_K) as client:
         if stream:
-            capture.answer(ENDING, media=STREAMED)
+            server.answer(ENDING, media=STREAMED)
             with client.stream(messages, **overrides) as events:
                 list(events)
-            one = capture.last()
+            one = server.last()
             list(sdk.converse_stream(modelId=model, **arguments)["stream"])
         else:
-            capture.answer(ANSWER)
+            server.answer(ANSWER)
             client.chat(messages, **overrides)
-            one = capture.last()
+            one = server.last()
             sdk.converse(modelId=model, **arguments)
-    two = capture.last()
+    two = server.last()
     same_request(one, two)
     assert one.headers["content-type"] == two.headers["content-type"]
     for request in (one, two):
-        assert_signed(request, capture)
+        assert_signed(request, server)
     scope = "Credential={}/20261121/us-east-1/bedrock/aws4_request, SignedHeaders={}, "
     start = "AWS4-HMAC-SHA256 " + scope.format(ACCESS, "content-type;host;x-amz-date;x-amz-security-token")
     assert one.headers["authorization"].startswith(start)
     assert two.headers["authorization"].startswith(start)
 
 
-@calls
-def test_the_sdks_model_of_the_service_takes_our_bodies(
-    capture: Capture,
-    session: Any,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    arguments: dict[str, Any],
-) -> None:
-    capture.answer(ANSWER)
-    with ours(capture, query, **TOP_K) as client:
+@pytest.mark.requirement("onym-dialect-a")
+@each_call(CALLS)
+def test_the_sdks_model_of_the_service_takes_our_bodies(server: Capture, session: Any, call: Any) -> None:
+    query, messages, overrides, _ = call
+    server.answer(ANSWER)
+    with ours(server, query, **TOP_K) as client:
         client.chat(messages, **overrides)
     service = session.get_service_model("bedrock-runtime")
     shape = service.operation_model("Converse").input_shape
-    body = {"modelId": MODEL, **capture.last().json}
+    body = {"modelId": MODEL, **server.last().json}
     report = botocore.validate.ParamValidator().validate(body, shape)
     assert not report.has_errors(), report.generate_report()
     # it ignores members that it does not know
@@ -306,11 +283,11 @@ def test_the_sdks_model_of_the_service_takes_our_bodies(
     assert botocore.validate.ParamValidator().validate(body, shape).has_errors()
 
 
-def test_documents_are_sent_as_the_sdk_sends_them(capture: Capture, sdk: Any) -> None:
-    capture.answer(ANSWER)
+def test_documents_are_sent_as_the_sdk_sends_them(server: Capture, sdk: Any) -> None:
+    server.answer(ANSWER)
     sdk.converse(modelId=MODEL, messages=[{"role": "user", "content": SEEN}])
     request = Request(model=MODEL, messages=(Message(role="user", content=PARTS),))
-    assert bedrock_converse.encode_chat(request, WireSpec()) == capture.last().json
+    assert bedrock_converse.encode_chat(request, WireSpec()) == server.last().json
 
 
 def test_the_cache_point_is_one_of_the_services(session: Any) -> None:
@@ -325,6 +302,7 @@ def test_the_cache_point_is_one_of_the_services(session: Any) -> None:
         assert not botocore.validate.ParamValidator().validate(body, shape).has_errors()
 
 
+@pytest.mark.requirement("onym-dialect-c")
 def test_what_was_carried_is_taken_back(session: Any) -> None:
     blocks = [
         {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}}},
@@ -342,7 +320,7 @@ def test_what_was_carried_is_taken_back(session: Any) -> None:
     assert not report.has_errors(), report.generate_report()
 
 
-def test_a_bearer_key_is_sent_as_the_sdk_sends_it(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bearer_key_is_sent_as_the_sdk_sends_it(server: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "bedrock-api-key-x")
     sent: list[Any] = []
 
@@ -355,16 +333,17 @@ def test_a_bearer_key_is_sent_as_the_sdk_sends_it(capture: Capture, monkeypatch:
     client = botocore.session.Session().create_client("bedrock-runtime", region_name="us-east-1")
     client.meta.events.register("before-send", answer)
     client.converse(modelId=MODEL, messages=[SAID])
-    capture.answer(ANSWER)
-    with capture.client("bedrock", MODEL, key="bedrock-api-key-x", params={}) as mine:
+    server.answer(ANSWER)
+    with server.client("bedrock", MODEL, key="bedrock-api-key-x", params={}) as mine:
         mine.chat([USER])
-    one, two = capture.last(), sent[0]
+    one, two = server.last(), sent[0]
     assert one.headers["authorization"] == two.headers["Authorization"].decode()
     assert two.url == f"https://bedrock-runtime.us-east-1.amazonaws.com{one.target}"
     assert one.json == json.loads(two.body)
     assert "x-amz-date" not in one.headers
 
 
+@pytest.mark.requirement("onym-operation-a")
 @pytest.mark.parametrize(
     ("model", "texts", "extra", "body", "answer"),
     [
@@ -390,42 +369,43 @@ def test_a_bearer_key_is_sent_as_the_sdk_sends_it(capture: Capture, monkeypatch:
     ],
 )
 def test_vectors_are_asked_for_as_the_sdk_asks(
-    capture: Capture, sdk: Any, model: str, texts: list[str], extra: Any, body: Any, answer: Any
+    server: Capture, sdk: Any, model: str, texts: list[str], extra: Any, body: Any, answer: Any
 ) -> None:
-    capture.answer(answer)
-    with ours(capture, "", model) as client:
+    server.answer(answer)
+    with ours(server, "", model) as client:
         found = client.embed(texts, extra=extra)
-    one = capture.last()
+    one = server.last()
     theirs = sdk.invoke_model(modelId=model, body=json.dumps(body), contentType="application/json")
-    same_request(one, capture.last())
-    for request in (one, capture.last()):
-        assert_signed(request, capture)
+    same_request(one, server.last())
+    for request in (one, server.last()):
+        assert_signed(request, server)
     read = json.loads(theirs["body"].read())
     vectors = [read["embedding"]] if "embedding" in read else read["embeddings"]["float"]
     assert [list(vector) for vector in found.vectors] == vectors
     assert found.model == model
 
 
-def test_models_are_asked_for_and_read_as_the_sdk_does(capture: Capture, control: Any) -> None:
+@pytest.mark.requirement("onym-operation-a")
+def test_models_are_asked_for_and_read_as_the_sdk_does(server: Capture, control: Any) -> None:
     record = {
         "modelArn": f"arn:aws:bedrock:us-east-1::foundation-model/{TITAN}",
         "modelId": TITAN,
         "providerName": "Amazon",
     }
-    with ours(capture, "", TITAN) as client:
-        capture.answer({"modelSummaries": [record]})
-        page, one = client.models(), capture.last()
-        theirs, two = control.list_foundation_models(), capture.last()
+    with ours(server, "", TITAN) as client:
+        server.answer({"modelSummaries": [record]})
+        page, one = client.models(), server.last()
+        theirs, two = control.list_foundation_models(), server.last()
         assert [(each.id, each.owner) for each in page] == [
             (each["modelId"], each["providerName"]) for each in theirs["modelSummaries"]
         ]
-        capture.answer({"modelDetails": record})
-        info, three = client.model(), capture.last()
-        detail, four = control.get_foundation_model(modelIdentifier=TITAN), capture.last()
+        server.answer({"modelDetails": record})
+        info, three = client.model(), server.last()
+        detail, four = control.get_foundation_model(modelIdentifier=TITAN), server.last()
         assert info.id == detail["modelDetails"]["modelId"]
     for mine, other in ((one, two), (three, four)):
         same_request(mine, other)
-        assert_signed(mine, capture)
+        assert_signed(mine, server)
         # nothing in the body, nothing in the headers: the signatures themselves are equal
         assert mine.headers["authorization"] == other.headers["authorization"]
 
@@ -442,7 +422,6 @@ def usage_of(usage: Any) -> Usage:
     )
 
 
-text = st.text(st.characters(codec="utf-8"), max_size=20)
 counts = st.integers(0, 10_000)
 names = st.text("abc1", min_size=1, max_size=4)
 inputs = st.dictionaries(names, st.integers(-5, 5) | text, max_size=2)
@@ -477,21 +456,17 @@ MEANT = {
     "guardrail_intervened": "content_filter",
     "content_filtered": "content_filter",
 }
-often = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(blocks, reasons, usages)
 def test_the_same_answer_reads_the_same(
-    capture: Capture, sdk: Any, content: list[Any], reason: str, usage: dict[str, int]
+    server: Capture, sdk: Any, content: list[Any], reason: str, usage: dict[str, int]
 ) -> None:
     message = {"role": "assistant", "content": content}
-    capture.answer({**ANSWER, "output": {"message": message}, "stopReason": reason, "usage": usage})
-    with ours(capture) as client:
+    server.answer({**ANSWER, "output": {"message": message}, "stopReason": reason, "usage": usage})
+    with ours(server) as client:
         one = client.chat([USER])
     two = sdk.converse(modelId=MODEL, messages=[SAID])
     read = two["output"]["message"]["content"]
@@ -530,26 +505,21 @@ def stream_of(content: list[Any], reason: str, usage: dict[str, int]) -> bytes:
     return b"".join(frames)
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(blocks, reasons, usages)
 def test_the_same_stream_reads_the_same(
-    capture: Capture, sdk: Any, content: list[Any], reason: str, usage: dict[str, int]
+    server: Capture, sdk: Any, content: list[Any], reason: str, usage: dict[str, int]
 ) -> None:
-    capture.answer(stream_of(content, reason, usage), media=STREAMED)
-    with ours(capture) as client:
-        with client.stream([USER]) as stream:
-            events = list(stream)
-        whole = stream.completion()
+    server.answer(stream_of(content, reason, usage), media=STREAMED)
+    events, whole = read_stream(ours(server), [USER])
     theirs = list(sdk.converse_stream(modelId=MODEL, messages=[SAID])["stream"])
     deltas = [each["contentBlockDelta"]["delta"] for each in theirs if "contentBlockDelta" in each]
-    assert [each.text for each in events if isinstance(each, TextDelta)] == [
-        delta["text"] for delta in deltas if delta.get("text")
-    ]
-    assert [each.text for each in events if isinstance(each, ReasoningDelta)] == [
+    assert texts_of(events) == [delta["text"] for delta in deltas if delta.get("text")]
+    assert thoughts_of(events) == [
         delta["reasoningContent"]["text"] for delta in deltas if delta.get("reasoningContent", {}).get("text")
     ]
-    finish = events[-1]
-    assert isinstance(finish, Finish)
+    finish = finish_of(events)
     assert (
         finish.reason
         == MEANT[next(each["messageStop"]["stopReason"] for each in theirs if "messageStop" in each)]
@@ -598,12 +568,12 @@ def test_an_error_has_the_name_that_the_sdk_reads(session: Any, status: int, nam
 
 @pytest.mark.parametrize("name", ["throttlingException", "validationException", "modelStreamErrorException"])
 def test_an_exception_inside_a_stream_has_the_name_that_the_sdk_reads(
-    capture: Capture, sdk: Any, name: str
+    server: Capture, sdk: Any, name: str
 ) -> None:
     delta = event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "Hi"}})
-    capture.answer(delta + exception(name, {"message": "why"}) + ENDING, media=STREAMED)
+    server.answer(delta + exception(name, {"message": "why"}) + ENDING, media=STREAMED)
     seen: list[Any] = []
-    with ours(capture) as client, pytest.raises(ProviderError) as mine:  # noqa: SIM117
+    with ours(server) as client, pytest.raises(ProviderError) as mine:  # noqa: SIM117
         with client.stream([USER]) as stream:
             seen.extend(stream)
     with pytest.raises(botocore.exceptions.EventStreamError) as theirs:

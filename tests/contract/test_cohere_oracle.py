@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import inspect
-import json
 import typing
 from array import array
 from collections.abc import Iterator
@@ -16,20 +15,35 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 
 from contract.capture import Capture, Recorded
+from contract.oracle import (
+    CALL,
+    PICTURE,
+    SCHEMA,
+    TOOL,
+    UNICODE,
+    USER,
+    both_ways,
+    calls_of,
+    check_alike,
+    each_call,
+    named_events,
+    often,
+    put,
+    read_stream,
+    text,
+)
 from onym.errors import ProviderError
 from onym.llm.client import Client
 from onym.llm.dialects import WireSpec, cohere_v2
 from onym.llm.types import (
     DocumentPart,
-    Finish,
     Message,
-    ReasoningDelta,
     Request,
-    TextDelta,
     TextPart,
     ToolCall,
     Usage,
 )
+from stream_support import finish_of, texts_of, thoughts_of
 
 cohere = pytest.importorskip("cohere")
 import httpx  # noqa: E402
@@ -37,12 +51,6 @@ from cohere.v2.raw_client import RawV2Client  # noqa: E402
 
 KEY = "test-key-0123456789"
 MODEL = "command-a-03-2025"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Capture]:
-    with Capture() as capture:
-        yield capture
 
 
 @pytest.fixture(scope="module")
@@ -55,26 +63,14 @@ def client(server: Capture, query: str = "", model: str = MODEL) -> Client:
     return server.client("cohere", model, query, key=KEY)
 
 
-SCHEMA = {"type": "object", "title": "city", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-WIRE_TOOL = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": SCHEMA}}
 BARE_TOOL = {"name": "now"}
 WIRE_BARE = {
     "type": "function",
     "function": {"name": "now", "parameters": {"type": "object", "properties": {}}},
 }
-WIRE_CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-USER = {"role": "user", "content": "Hello"}
 SYSTEM = {"role": "system", "content": "Be brief."}
-PICTURE = {
-    "role": "user",
-    "content": [
-        {"type": "text", "text": "What is this?"},
-        {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAECAw=="}},
-    ],
-}
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": "rain"}
-ASKED = {"role": "assistant", "tool_calls": [WIRE_CALL]}
+ASKED = {"role": "assistant", "tool_calls": [CALL]}
 
 #: what is asked of us (query of the URI, messages, overrides), and the same of the SDK (messages, arguments)
 CALLS: dict[str, tuple[str, Any, dict[str, Any], Any, dict[str, Any]]] = {
@@ -103,9 +99,9 @@ CALLS: dict[str, tuple[str, Any, dict[str, Any], Any, dict[str, Any]]] = {
     "tools": (
         "",
         [USER, {**ASKED, "content": None}, RESULT],
-        {"tools": [WIRE_TOOL, BARE_TOOL], "tool_choice": "required"},
+        {"tools": [TOOL, BARE_TOOL], "tool_choice": "required"},
         [USER, ASKED, RESULT],
-        {"tools": [WIRE_TOOL, WIRE_BARE], "tool_choice": "REQUIRED"},
+        {"tools": [TOOL, WIRE_BARE], "tool_choice": "REQUIRED"},
     ),
     "no tools now": (
         "",
@@ -125,9 +121,9 @@ CALLS: dict[str, tuple[str, Any, dict[str, Any], Any, dict[str, Any]]] = {
     ),
     "unicode": (
         "",
-        [{"role": "user", "content": 'Grüße, 世界 \U0001f30d " \\ \n'}],
+        [{"role": "user", "content": UNICODE}],
         {},
-        [{"role": "user", "content": 'Grüße, 世界 \U0001f30d " \\ \n'}],
+        [{"role": "user", "content": UNICODE}],
         {},
     ),
 }
@@ -136,17 +132,8 @@ ANSWER = {"id": "x", "finish_reason": "COMPLETE", "message": {"role": "assistant
 END = {"type": "message-end", "delta": {"finish_reason": "COMPLETE"}}
 
 
-def sse(*events: Any) -> bytes:
-    return b"".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events)
-
-
 def ours(server: Capture, query: str, messages: Any, overrides: Any, *, stream: bool) -> Recorded:
-    with client(server, query) as onym:
-        if stream:
-            with onym.stream(messages, **overrides) as events:
-                events.completion()
-        else:
-            onym.chat(messages, **overrides)
+    put(client(server, query), messages, overrides, stream=stream)
     return server.last()
 
 
@@ -160,37 +147,23 @@ def theirs(server: Capture, sdk: Any, messages: Any, arguments: Any, *, stream: 
 
 def answer(server: Capture, *, stream: bool) -> None:
     if stream:
-        server.answer(sse(END), media="text/event-stream")
+        server.answer(named_events(END), media="text/event-stream")
     else:
         server.answer(ANSWER)
 
 
-each_call = pytest.mark.parametrize(
-    ("query", "messages", "overrides", "wire", "arguments"), CALLS.values(), ids=CALLS.keys()
-)
-each_way = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-
-
-@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b")
-@each_way
-@each_call
+@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b", "onym-dialect-a")
+@both_ways
+@each_call(CALLS)
 def test_our_request_is_the_one_that_the_sdk_sends(
-    server: Capture,
-    sdk: Any,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    wire: Any,
-    arguments: dict[str, Any],
-    stream: bool,
+    server: Capture, sdk: Any, call: Any, stream: bool
 ) -> None:
+    query, messages, overrides, wire, arguments = call
     answer(server, stream=stream)
     one = ours(server, query, messages, overrides, stream=stream)
     two = theirs(server, sdk, wire, arguments, stream=stream)
     assert one.json == two.json
-    assert (one.method, one.target) == (two.method, two.target)
-    for name in ("authorization", "content-type"):
-        assert one.headers[name] == two.headers[name], name
+    check_alike(one, two, "authorization", "content-type")
 
 
 def known(value: Any) -> bool:
@@ -200,17 +173,11 @@ def known(value: Any) -> bool:
     return all(known(each) for each in value) if isinstance(value, list) else True
 
 
-@each_way
-@each_call
-def test_our_bodies_are_of_the_sdks_types(
-    server: Capture,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    wire: Any,
-    arguments: dict[str, Any],
-    stream: bool,
-) -> None:
+@pytest.mark.requirement("onym-dialect-a")
+@both_ways
+@each_call(CALLS)
+def test_our_bodies_are_of_the_sdks_types(server: Capture, call: Any, stream: bool) -> None:
+    query, messages, overrides, _, _ = call
     answer(server, stream=stream)
     body = ours(server, query, messages, overrides, stream=stream).json
     assert body.pop("stream") is stream
@@ -221,6 +188,7 @@ def test_our_bodies_are_of_the_sdks_types(
         assert known(TypeAdapter(kinds[name]).validate_python(value)), name
 
 
+@pytest.mark.requirement("onym-operation-a")
 @pytest.mark.parametrize(
     ("overrides", "arguments"),
     [
@@ -270,6 +238,7 @@ RECORDS = [
 ]
 
 
+@pytest.mark.requirement("onym-operation-a")
 def test_models_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any) -> None:
     server.answer({"models": RECORDS})
     two = sdk.models.list(page_size=1000)
@@ -282,6 +251,7 @@ def test_models_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any
     ]
 
 
+@pytest.mark.requirement("onym-operation-a")
 def test_one_model_is_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any) -> None:
     server.answer(RECORDS[0])
     two = sdk.models.get(MODEL)
@@ -338,7 +308,6 @@ FINISHES = {
     "TOOL_CALL": "tool_calls",
     "TIMEOUT": "other",
 }
-text = st.text(st.characters(codec="utf-8"), max_size=20)
 counts = st.fixed_dictionaries(
     {"input_tokens": st.integers(0, 9_999), "output_tokens": st.integers(0, 9_999)}
 )
@@ -351,11 +320,6 @@ parts = st.lists(st.tuples(st.sampled_from(["text", "thinking"]), text), max_siz
 answers = st.fixed_dictionaries(
     {"parts": parts, "plan": text, "calls": calls, "finish": st.sampled_from(list(FINISHES)), "usage": usages}
 )
-often = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 
 def wire_calls(said: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
@@ -365,6 +329,7 @@ def wire_calls(said: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(answers)
 def test_the_same_answer_reads_the_same(server: Capture, sdk: Any, answer: dict[str, Any]) -> None:
@@ -383,7 +348,7 @@ def test_the_same_answer_reads_the_same(server: Capture, sdk: Any, answer: dict[
     thought = "".join(part.thinking for part in two.message.content if part.type == "thinking")
     assert (one.reasoning or "") == thought + two.message.tool_plan
     assert one.finish_reason == FINISHES[two.finish_reason]
-    assert [(call.id, call.name, call.arguments) for call in one.tool_calls] == [
+    assert calls_of(one) == [
         (call.id, call.function.name, call.function.arguments) for call in two.message.tool_calls
     ]
     assert one.usage == usage_of(two.usage)
@@ -409,24 +374,20 @@ def streamed(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "message-end", "id": "x", "delta": end}
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(answers)
 def test_the_same_stream_reads_the_same(server: Capture, sdk: Any, answer: dict[str, Any]) -> None:
-    server.answer(sse(*streamed(answer)), media="text/event-stream")
+    server.answer(named_events(*streamed(answer)), media="text/event-stream")
     two = list(sdk.chat_stream(model=MODEL, messages=[USER]))
-    with client(server) as onym:
-        with onym.stream([USER]) as stream:
-            events = list(stream)
-        whole = stream.completion()
+    events, whole = read_stream(client(server), [USER])
     pieces = [each.delta.message.content for each in two if each.type == "content-delta"]
     plans = [each.delta.message.tool_plan for each in two if each.type == "tool-plan-delta"]
-    assert [each.text for each in events if isinstance(each, TextDelta)] == [p.text for p in pieces if p.text]
-    assert [each.text for each in events if isinstance(each, ReasoningDelta)] == [
-        said for said in [*(piece.thinking for piece in pieces), *plans] if said
-    ]
+    assert texts_of(events) == [p.text for p in pieces if p.text]
+    assert thoughts_of(events) == [said for said in [*(piece.thinking for piece in pieces), *plans] if said]
     starts = [each.delta.message.tool_calls for each in two if each.type == "tool-call-start"]
     deltas = [each for each in two if each.type == "tool-call-delta"]
-    assert [(call.id, call.name, call.arguments) for call in whole.tool_calls] == [
+    assert calls_of(whole) == [
         (
             start.id,
             start.function.name,
@@ -435,8 +396,7 @@ def test_the_same_stream_reads_the_same(server: Capture, sdk: Any, answer: dict[
         )
         for index, start in enumerate(starts)
     ]
-    finish = events[-1]
-    assert isinstance(finish, Finish)
+    finish = finish_of(events)
     assert finish.reason == FINISHES[two[-1].delta.finish_reason]
     assert finish.usage == usage_of(two[-1].delta.usage)
 

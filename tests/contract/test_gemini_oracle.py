@@ -8,26 +8,26 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from contract.capture import Capture, Recorded
+from contract.oracle import SCHEMA, UNICODE, both_ways, each_call, often, put, read_stream, text
 from onym.errors import ProviderError
 from onym.llm.client import Client
 from onym.llm.types import (
     Completion,
     DocumentPart,
-    Finish,
     ImagePart,
     Message,
     ReasoningDelta,
-    TextDelta,
     TextPart,
     Tool,
     ToolCall,
     Usage,
 )
+from stream_support import finish_of, texts_of
 
 genai = pytest.importorskip("google.genai")
 from google.genai import errors, types  # noqa: E402
@@ -39,12 +39,6 @@ MODEL = "gemini-2.5-flash"
 ANSWER = {"candidates": [{"content": {"role": "model", "parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]}
 #: an SDK, the row of ours that speaks as it does, and what a URI has to say beside the model
 KINDS = {"gemini": (KEY, ""), "vertex": (TOKEN, "project=my-project&location=us-central1")}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Capture]:
-    with Capture() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +91,6 @@ def plain(value: Any) -> Any:
     return out
 
 
-SCHEMA = {"type": "object", "title": "city", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 USER = Message(role="user", content="Hello")
 HELLO = types.Content(role="user", parts=[types.Part(text="Hello")])
 TOOL = Tool(name="weather", description="d", parameters=SCHEMA)
@@ -246,9 +239,9 @@ CALLS: dict[str, tuple[str, Any, dict[str, Any], Any, dict[str, Any]]] = {
     ),
     "unicode": (
         "",
-        [Message(role="user", content='Grüße, 世界 \U0001f30d " \\ \n')],
+        [Message(role="user", content=UNICODE)],
         {},
-        [types.Content(role="user", parts=[types.Part(text='Grüße, 世界 \U0001f30d " \\ \n')])],
+        [types.Content(role="user", parts=[types.Part(text=UNICODE)])],
         {},
     ),
 }
@@ -259,12 +252,7 @@ def frames(*answers: Any) -> bytes:
 
 
 def ours(server: Capture, kind: str, query: str, messages: Any, overrides: Any, *, stream: bool) -> Recorded:
-    with onym(server, kind, query=query) as client:
-        if stream:
-            with client.stream(messages, **overrides) as events:
-                events.completion()
-        else:
-            client.chat(messages, **overrides)
+    put(onym(server, kind, query=query), messages, overrides, stream=stream)
     return server.last()
 
 
@@ -277,10 +265,10 @@ def theirs(server: Capture, sdk: Any, contents: Any, config: Any, *, stream: boo
     return server.last()
 
 
-@pytest.mark.requirement("llm-6-b", "llm-9-a")
+@pytest.mark.requirement("llm-6-b", "llm-9-a", "onym-dialect-a")
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+@both_ways
+@each_call(CALLS)
 def test_our_request_is_the_one_that_the_sdk_sends(
     server: Capture, sdks: dict[str, Any], kind: str, call: Any, stream: bool
 ) -> None:
@@ -297,7 +285,8 @@ def test_our_request_is_the_one_that_the_sdk_sends(
         assert one.headers.get(name) == two.headers.get(name), name
 
 
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+@pytest.mark.requirement("onym-dialect-a")
+@each_call(CALLS)
 def test_our_bodies_are_of_the_sdks_types(server: Capture, call: Any) -> None:
     query, messages, overrides, _, _ = call
     with onym(server, "gemini", query=query) as client:
@@ -315,6 +304,7 @@ def test_our_bodies_are_of_the_sdks_types(server: Capture, call: Any) -> None:
         TypeAdapter(kinds[name]).validate_json(json.dumps(value))
 
 
+@pytest.mark.requirement("onym-operation-a")
 @pytest.mark.parametrize(
     ("kind", "model", "answer"),
     [
@@ -350,6 +340,7 @@ def test_vectors_are_asked_for_and_read_as_the_sdk_does(
         assert one.usage.input_tokens == sum(each.statistics.token_count for each in two.embeddings)
 
 
+@pytest.mark.requirement("onym-operation-a")
 def test_models_are_listed_and_asked_after_as_the_sdk_does(server: Capture, sdks: dict[str, Any]) -> None:
     record = {"name": f"models/{MODEL}", "inputTokenLimit": 1048576, "outputTokenLimit": 65536}
     server.answer({"models": [record]})
@@ -420,7 +411,6 @@ REASONS = {
     "RECITATION": "content_filter",
     "MALFORMED_FUNCTION_CALL": "other",
 }
-text = st.text(st.characters(codec="utf-8"), max_size=20)
 counts = st.integers(0, 10_000)
 arguments = st.dictionaries(text, text | st.integers(-1000, 1000) | st.booleans() | st.none(), max_size=3)
 parts = st.one_of(
@@ -458,18 +448,12 @@ def answers(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-often = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-
-
 def reason_of(response: Any, *, called: bool) -> str:
     reason = REASONS[response.candidates[0].finish_reason.value]
     return "tool_calls" if called and reason == "stop" else reason
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(answers())
 def test_the_same_answer_reads_the_same(server: Capture, sdks: dict[str, Any], answer: Any) -> None:
@@ -485,6 +469,7 @@ def test_the_same_answer_reads_the_same(server: Capture, sdks: dict[str, Any], a
     assert (one.model, one.request_id) == (two.model_version, two.response_id)
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(answers(), st.data())
 def test_the_same_stream_reads_the_same(
@@ -498,19 +483,13 @@ def test_the_same_stream_reads_the_same(
         pieces.append({"usageMetadata": {**answer["usageMetadata"], "promptTokenCount": 7}})
     server.answer(frames(*pieces), media="text/event-stream")
     chunks = list(sdks["gemini"].models.generate_content_stream(model=MODEL, contents=[HELLO]))
-    with onym(server, "gemini") as client:
-        with client.stream([USER]) as stream:
-            events = list(stream)
-        whole = stream.completion()
-    assert [each.text for each in events if isinstance(each, TextDelta)] == [
-        chunk.text for chunk in chunks if chunk.text
-    ]
+    events, whole = read_stream(onym(server, "gemini"), [USER])
+    assert texts_of(events) == [chunk.text for chunk in chunks if chunk.text]
     assert "".join(each.text for each in events if isinstance(each, ReasoningDelta)) == "".join(
         map(thoughts_of, chunks)
     )
     assert our_calls(whole) == [call for chunk in chunks for call in calls_of(chunk)]
-    finish = events[-1]
-    assert isinstance(finish, Finish)
+    finish = finish_of(events)
     assert finish.usage == usage_of(chunks[-1].usage_metadata)
     last = next(chunk for chunk in chunks if chunk.candidates and chunk.candidates[0].finish_reason)
     assert finish.reason == reason_of(last, called=bool(whole.tool_calls))
@@ -526,6 +505,7 @@ def test_a_failure_has_the_same_status_and_code(server: Capture, sdks: dict[str,
     assert (ours.value.status, ours.value.provider_code) == (theirs.value.code, theirs.value.status)
 
 
+@pytest.mark.requirement("onym-dialect-c")
 def test_a_signed_turn_goes_back_as_the_sdk_sends_it_back(server: Capture, sdks: dict[str, Any]) -> None:
     call = {"functionCall": {"name": "weather", "args": {"name": "Ghent"}}, "thoughtSignature": "c2ln"}
     answer = {"candidates": [{"content": {"role": "model", "parts": [call]}, "finishReason": "STOP"}]}

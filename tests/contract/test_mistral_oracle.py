@@ -7,12 +7,29 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.capture import Capture, Recorded
+from contract.oracle import (
+    JSON_SCHEMA,
+    PICTURE,
+    SCHEMA,
+    STRICT,
+    TOOL,
+    UNICODE,
+    USER,
+    both_ways,
+    calls_of,
+    check_alike,
+    each_call,
+    often,
+    put,
+    read_stream,
+)
 from onym.errors import AuthenticationError, BadRequestError, NotFoundError, RateLimitError
-from onym.llm.types import DocumentPart, Finish, Message, ReasoningDelta, TextDelta, TextPart, Usage
+from onym.llm.types import DocumentPart, Message, TextPart, Usage
+from stream_support import finish_of, texts_of, thoughts_of
 
 pytest.importorskip("mistralai")
 from mistralai.client import Mistral
@@ -29,30 +46,12 @@ MODEL = "mistral-large-latest"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Capture]:
-    with Capture() as capture:
-        yield capture
-
-
-@pytest.fixture(scope="module")
 def sdk(server: Capture) -> Iterator[Any]:
     with Mistral(api_key=KEY, server_url=server.url) as client:
         yield client
 
 
-SCHEMA = {"type": "object", "title": "city", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-TOOL = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": SCHEMA}}
-STRICT = {"type": "function", "function": {"name": "time", "parameters": SCHEMA, "strict": True}}
 CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-USER = {"role": "user", "content": "Hello"}
-PICTURE = {
-    "role": "user",
-    "content": [
-        {"type": "text", "text": "What is this?"},
-        {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAECAw=="}},
-    ],
-}
 TURNS = [
     {"role": "system", "content": "Be brief."},
     USER,
@@ -61,10 +60,6 @@ TURNS = [
     {"role": "assistant", "content": "It rains."},
     USER,
 ]
-JSON_SCHEMA = {"type": "json_schema", "json_schema": {"name": "city", "schema": SCHEMA, "strict": True}}
-
-#: where Mistral is not what the chat dialect of OpenAI says, and no row can say so
-STREAM = [pytest.param(False, id="whole"), pytest.param(True, id="streamed")]
 
 #: what is asked of us (query of the URI, messages, overrides), and the same of the SDK
 CALLS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {
@@ -104,7 +99,7 @@ CALLS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {
     ),
     "json": ("format=json", [USER], {}, {"response_format": {"type": "json_object"}}),
     "schema": ("", [USER], {"schema": SCHEMA}, {"response_format": JSON_SCHEMA}),
-    "unicode": ("", [{"role": "user", "content": 'Grüße, 世界 \U0001f30d " \\ \n'}], {}, {}),
+    "unicode": ("", [{"role": "user", "content": UNICODE}], {}, {}),
 }
 
 
@@ -148,12 +143,7 @@ HI = completion({"content": "Hi"})
 
 def ours(server: Capture, query: str, messages: Any, overrides: dict[str, Any], *, stream: bool) -> Recorded:
     answer(server, HI, stream=stream)
-    with server.client("mistral", MODEL, query, key=KEY) as client:
-        if stream:
-            with client.stream(messages, **overrides) as found:
-                found.completion()
-        else:
-            client.chat(messages, **overrides)
+    put(server.client("mistral", MODEL, query, key=KEY), messages, overrides, stream=stream)
     return server.last()
 
 
@@ -179,36 +169,25 @@ def said(value: Any) -> Any:
     return {name: said(item) for name, item in value.items() if (name, item) not in DEFAULTS}
 
 
-@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b")
-@pytest.mark.parametrize("stream", STREAM)
-@pytest.mark.parametrize(("query", "messages", "overrides", "arguments"), CALLS.values(), ids=CALLS.keys())
+@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b", "onym-dialect-a")
+@both_ways
+@each_call(CALLS)
 def test_our_request_is_the_one_that_the_sdk_sends(
-    server: Capture,
-    sdk: Any,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    arguments: dict[str, Any],
-    stream: bool,
+    server: Capture, sdk: Any, call: Any, stream: bool
 ) -> None:
+    query, messages, overrides, arguments = call
     one = ours(server, query, messages, overrides, stream=stream)
     two = theirs(server, sdk, messages, arguments, stream=stream)
     assert said(one.json) == said(two.json)
-    assert (one.method, one.target) == (two.method, two.target) == ("POST", "/v1/chat/completions")
-    for name in ("authorization", "content-type"):
-        assert one.headers[name] == two.headers[name], name
+    assert (one.method, one.target) == ("POST", "/v1/chat/completions")
+    check_alike(one, two, "authorization", "content-type")
 
 
-@pytest.mark.parametrize("stream", STREAM)
-@pytest.mark.parametrize(("query", "messages", "overrides", "arguments"), CALLS.values(), ids=CALLS.keys())
-def test_our_bodies_are_of_the_sdks_types(
-    server: Capture,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    arguments: dict[str, Any],
-    stream: bool,
-) -> None:
+@pytest.mark.requirement("onym-dialect-a")
+@both_ways
+@each_call(CALLS)
+def test_our_bodies_are_of_the_sdks_types(server: Capture, call: Any, stream: bool) -> None:
+    query, messages, overrides, _ = call
     body = ours(server, query, messages, overrides, stream=stream).json
     kind = ChatCompletionStreamRequest if stream else ChatCompletionRequest
     taken = kind.model_validate(body)
@@ -248,6 +227,7 @@ def test_the_dimensions_of_vectors_are_of_the_sdks_types(server: Capture) -> Non
     assert server.last().json == {"model": "mistral-embed", "input": ["a"], "output_dimension": 2}
 
 
+@pytest.mark.requirement("onym-operation-a")
 def test_vectors_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any) -> None:
     usage = {"prompt_tokens": 2, "completion_tokens": 0, "total_tokens": 2}
     vectors = [{"object": "embedding", "index": at, "embedding": [at, 0.5]} for at in range(2)]
@@ -261,6 +241,7 @@ def test_vectors_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: An
     assert (a.method, a.target, a.json) == (b.method, b.target, b.json)
 
 
+@pytest.mark.requirement("onym-operation-a")
 def test_models_are_listed_and_read_as_the_sdk_does(server: Capture, sdk: Any) -> None:
     record = {"id": "m", "object": "model", "type": "base", "capabilities": {"vision": True}}
     facts = {"created": 5, "owned_by": "mistralai", "max_context_length": 131072}
@@ -311,15 +292,10 @@ answers = st.builds(
     counts,
     counts,
 )
-often = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 FINISHES = {"model_length": "length", "error": "other"}
 
 
-def texts_of(content: Any) -> tuple[str, str]:
+def text_and_thought(content: Any) -> tuple[str, str]:
     """Text and reasoning of a content as the SDK reads it."""
     if not isinstance(content, list):
         return content or "", ""
@@ -328,7 +304,7 @@ def texts_of(content: Any) -> tuple[str, str]:
     return "".join(text), "".join(each.text for each in thought if isinstance(each, TextChunk))
 
 
-def calls_of(calls: Any) -> list[tuple[str, str, str]]:
+def sdk_calls_of(calls: Any) -> list[tuple[str, str, str]]:
     return [(call.id, call.function.name, call.function.arguments) for call in calls or ()]
 
 
@@ -336,6 +312,7 @@ def usage_of(usage: Any) -> Usage:
     return Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(answers)
 def test_the_same_answer_reads_the_same(server: Capture, sdk: Any, whole: dict[str, Any]) -> None:
@@ -344,35 +321,25 @@ def test_the_same_answer_reads_the_same(server: Capture, sdk: Any, whole: dict[s
         one = client.chat([USER])
     two = sdk.chat.complete(model=MODEL, messages=[USER])
     (choice,) = two.choices
-    assert (one.text, one.reasoning or "") == texts_of(choice.message.content)
-    assert [(call.id, call.name, call.arguments) for call in one.tool_calls] == calls_of(
-        choice.message.tool_calls
-    )
+    assert (one.text, one.reasoning or "") == text_and_thought(choice.message.content)
+    assert calls_of(one) == sdk_calls_of(choice.message.tool_calls)
     assert one.finish_reason == FINISHES.get(choice.finish_reason, choice.finish_reason)
     assert (one.model, one.usage) == (two.model, usage_of(two.usage))
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(answers)
 def test_the_same_stream_reads_the_same(server: Capture, sdk: Any, whole: dict[str, Any]) -> None:
     answer(server, whole, stream=True)
-    with server.client("mistral", MODEL, key=KEY) as client, client.stream([USER]) as stream:
-        events = list(stream)
-        one = stream.completion()
+    events, one = read_stream(server.client("mistral", MODEL, key=KEY), [USER])
     chunks = [each.data for each in sdk.chat.stream(model=MODEL, messages=[USER])]
     choices = [choice for chunk in chunks for choice in chunk.choices]
-    pieces = [texts_of(choice.delta.content) for choice in choices]
-    assert [each.text for each in events if isinstance(each, TextDelta)] == [
-        text for text, _ in pieces if text
-    ]
-    assert [each.text for each in events if isinstance(each, ReasoningDelta)] == [
-        thought for _, thought in pieces if thought
-    ]
-    assert [(call.id, call.name, call.arguments) for call in one.tool_calls] == [
-        call for choice in choices for call in calls_of(choice.delta.tool_calls)
-    ]
-    finish = events[-1]
-    assert isinstance(finish, Finish)
+    pieces = [text_and_thought(choice.delta.content) for choice in choices]
+    assert texts_of(events) == [text for text, _ in pieces if text]
+    assert thoughts_of(events) == [thought for _, thought in pieces if thought]
+    assert calls_of(one) == [call for choice in choices for call in sdk_calls_of(choice.delta.tool_calls)]
+    finish = finish_of(events)
     reason = choices[-1].finish_reason
     assert finish.reason == FINISHES.get(reason, reason)
     assert (finish.model, finish.usage) == (chunks[-1].model, usage_of(chunks[-1].usage))

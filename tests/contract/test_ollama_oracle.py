@@ -7,25 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.capture import Capture, Recorded
+from contract.oracle import UNICODE, USER, both_ways, check_alike, each_call, often, put, read_stream, text
 from onym.errors import NotFoundError, ServerError
 from onym.llm.client import Client
-from onym.llm.types import Finish, ReasoningDelta, TextDelta, ToolCallDelta
+from onym.llm.types import ToolCallDelta
+from stream_support import finish_of, texts_of, thoughts_of
 
 ollama = pytest.importorskip("ollama")
 from ollama._types import ChatRequest, EmbedRequest  # noqa: E402
 
 KEY = "test-key-0123456789"
 MODEL = "llama3.2"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Capture]:
-    with Capture() as capture:
-        yield capture
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +35,7 @@ def client(server: Capture, query: str = "") -> Client:
 
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-WIRE_TOOL = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": SCHEMA}}
-USER = {"role": "user", "content": "Hello"}
+TOOL = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": SCHEMA}}
 SYSTEM = {"role": "system", "content": "Be brief."}
 PICTURE = {
     "role": "user",
@@ -94,22 +89,22 @@ CALLS: dict[str, tuple[str, Any, dict[str, Any], Any, dict[str, Any]]] = {
             {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL]},
             {"role": "tool", "tool_call_id": "call_0", "content": "rain"},
         ],
-        {"tools": [WIRE_TOOL]},
+        {"tools": [TOOL]},
         [
             USER,
             {"role": "assistant", "content": "Let me see.", "tool_calls": [WIRE_CALL]},
             {"role": "tool", "tool_name": "weather", "content": "rain"},
         ],
-        {"tools": [WIRE_TOOL]},
+        {"tools": [TOOL]},
     ),
-    "no tools now": ("", [USER], {"tools": [WIRE_TOOL], "tool_choice": "none"}, [USER], {}),
+    "no tools now": ("", [USER], {"tools": [TOOL], "tool_choice": "none"}, [USER], {}),
     "json": ("format=json", [USER], {}, [USER], {"format": "json"}),
     "schema": ("", [USER], {"schema": SCHEMA}, [USER], {"format": SCHEMA}),
     "unicode": (
         "",
-        [{"role": "user", "content": 'Grüße, 世界 \U0001f30d " \\ \n'}],
+        [{"role": "user", "content": UNICODE}],
         {},
-        [{"role": "user", "content": 'Grüße, 世界 \U0001f30d " \\ \n'}],
+        [{"role": "user", "content": UNICODE}],
         {},
     ),
 }
@@ -134,12 +129,7 @@ def answer(server: Capture, *, stream: bool) -> None:
 
 
 def ours(server: Capture, query: str, messages: Any, overrides: Any, *, stream: bool) -> Recorded:
-    with client(server, query) as onym:
-        if stream:
-            with onym.stream(messages, **overrides) as events:
-                events.completion()
-        else:
-            onym.chat(messages, **overrides)
+    put(client(server, query), messages, overrides, stream=stream)
     return server.last()
 
 
@@ -155,32 +145,18 @@ def plain(body: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if name != "tools" or value}
 
 
-each_call = pytest.mark.parametrize(
-    ("query", "messages", "overrides", "wire", "arguments"), CALLS.values(), ids=CALLS.keys()
-)
-each_way = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-
-
-@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b")
-@each_way
-@each_call
+@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b", "onym-dialect-a")
+@both_ways
+@each_call(CALLS)
 def test_our_request_is_the_one_that_the_sdk_sends(
-    server: Capture,
-    sdk: Any,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    wire: Any,
-    arguments: dict[str, Any],
-    stream: bool,
+    server: Capture, sdk: Any, call: Any, stream: bool
 ) -> None:
+    query, messages, overrides, wire, arguments = call
     answer(server, stream=stream)
     one = ours(server, query, messages, overrides, stream=stream)
     two = theirs(server, sdk, wire, arguments, stream=stream)
     assert one.json == plain(two.json)
-    assert (one.method, one.target) == (two.method, two.target)
-    for name in ("authorization", "content-type"):
-        assert one.headers[name] == two.headers[name], name
+    check_alike(one, two, "authorization", "content-type")
 
 
 def typed_message(message: dict[str, Any]) -> Any:
@@ -188,17 +164,11 @@ def typed_message(message: dict[str, Any]) -> Any:
     return ollama.Message.model_validate({**message, **({"images": images} if images else {})})
 
 
-@each_way
-@each_call
-def test_our_bodies_are_of_the_sdks_types(
-    server: Capture,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    wire: Any,
-    arguments: dict[str, Any],
-    stream: bool,
-) -> None:
+@pytest.mark.requirement("onym-dialect-a")
+@both_ways
+@each_call(CALLS)
+def test_our_bodies_are_of_the_sdks_types(server: Capture, call: Any, stream: bool) -> None:
+    query, messages, overrides, _, _ = call
     answer(server, stream=stream)
     body = ours(server, query, messages, overrides, stream=stream).json
     typed = {**body, "messages": [typed_message(each) for each in body["messages"]]}
@@ -206,6 +176,7 @@ def test_our_bodies_are_of_the_sdks_types(
     assert ChatRequest.model_validate(typed).model_dump(exclude_none=True) == body
 
 
+@pytest.mark.requirement("onym-operation-a")
 def test_vectors_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any) -> None:
     server.answer({"model": MODEL, "embeddings": [[0.5, -1], [0.25, 2.0]], "prompt_eval_count": 3})
     two = sdk.embed(MODEL, ["a", "bb"], truncate=False, dimensions=2)
@@ -219,6 +190,7 @@ def test_vectors_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: An
     assert (one.model, one.usage.input_tokens) == (two.model, two.prompt_eval_count)
 
 
+@pytest.mark.requirement("onym-operation-a")
 def test_models_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any) -> None:
     server.answer(
         {"models": [{"name": "a:1", "model": "a:1", "size": 5}, {"name": "b", "model": "b:latest"}]}
@@ -231,6 +203,7 @@ def test_models_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any
     assert [each.id for each in one] == [each.model for each in two.models]
 
 
+@pytest.mark.requirement("onym-operation-a")
 def test_one_model_is_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any) -> None:
     facts = {"general.architecture": "llama", "llama.context_length": 131072}
     server.answer({"model_info": facts, "details": {"family": "llama"}, "capabilities": ["completion"]})
@@ -247,7 +220,6 @@ def test_one_model_is_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: A
 # the same bytes, read by both
 
 FINISHES = {"stop": "stop", "length": "length", "load": "other"}
-text = st.text(st.characters(codec="utf-8"), max_size=20)
 counts = st.integers(0, 9_999)
 arguments = st.dictionaries(text, st.none() | st.booleans() | st.integers(-99, 99) | text, max_size=3)
 calls = st.lists(st.tuples(st.sampled_from(["f", "g"]), arguments), max_size=3)
@@ -256,11 +228,6 @@ ends = st.fixed_dictionaries(
     optional={"prompt_eval_count": counts, "eval_count": counts, "total_duration": counts},
 )
 pieces = st.fixed_dictionaries({"content": text}, optional={"thinking": text, "calls": calls})
-often = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 
 def message_of(piece: dict[str, Any]) -> dict[str, Any]:
@@ -275,6 +242,7 @@ def calls_of(message: Any) -> list[tuple[str, dict[str, Any]]]:
     return [(call.function.name, dict(call.function.arguments)) for call in message.tool_calls or ()]
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(pieces, ends)
 def test_the_same_answer_reads_the_same(
@@ -294,6 +262,7 @@ def test_the_same_answer_reads_the_same(
     assert (one.model, one.raw) == (two.model, body)
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(st.lists(pieces, max_size=4), ends)
 def test_the_same_stream_reads_the_same(
@@ -302,21 +271,15 @@ def test_the_same_stream_reads_the_same(
     records = [{"model": MODEL, "message": message_of(piece), "done": False} for piece in given]
     server.answer(ndjson(*records, {**said(), **end}), media="application/x-ndjson")
     two = list(sdk.chat(model=MODEL, messages=[USER], stream=True))
-    with client(server) as onym, onym.stream([USER]) as stream:
-        events = list(stream)
+    events, _ = read_stream(client(server), [USER])
     messages = [chunk.message for chunk in two]
-    assert [each.text for each in events if isinstance(each, TextDelta)] == [
-        each.content for each in messages if each.content
-    ]
-    assert [each.text for each in events if isinstance(each, ReasoningDelta)] == [
-        each.thinking for each in messages if each.thinking
-    ]
+    assert texts_of(events) == [each.content for each in messages if each.content]
+    assert thoughts_of(events) == [each.thinking for each in messages if each.thinking]
     asked = [each for each in events if isinstance(each, ToolCallDelta)]
     found = [call for message in messages for call in calls_of(message)]
     assert [(each.name, json.loads(each.arguments)) for each in asked] == found
     assert [each.index for each in asked] == list(range(len(found)))
-    finish = events[-1]
-    assert isinstance(finish, Finish)
+    finish = finish_of(events)
     last = two[-1]
     assert finish.reason == ("tool_calls" if found else FINISHES[last.done_reason])
     assert (finish.usage.input_tokens, finish.usage.output_tokens) == (

@@ -8,15 +8,32 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from onym.llm.client import aconnect, connect
+from contract.oracle import (
+    CALL,
+    JSON_SCHEMA,
+    PICTURE,
+    SCHEMA,
+    TOOL,
+    UNICODE,
+    USER,
+    both_ways,
+    calls_of,
+    each_call,
+    often,
+    put,
+    read_stream,
+    text,
+)
+from onym.llm.client import Client, aconnect, connect
 from onym.llm.config import Config
-from onym.llm.types import Completion, Finish, TextDelta, Usage
+from onym.llm.types import Completion, Usage
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider, Recorded
+from stream_support import finish_of, texts_of
 
 openai = pytest.importorskip("openai")
 from openai.types.chat.completion_create_params import (  # noqa: E402
@@ -40,25 +57,12 @@ def sdk(fake: FakeProvider) -> Iterator[Any]:
         yield client
 
 
-SCHEMA = {"type": "object", "title": "city", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-WIRE_TOOL = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": SCHEMA}}
-WIRE_CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-USER = {"role": "user", "content": "Hello"}
-PICTURE = {
-    "role": "user",
-    "content": [
-        {"type": "text", "text": "What is this?"},
-        {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAECAw=="}},
-    ],
-}
 TURNS = [
     {"role": "system", "content": "Be brief."},
     USER,
-    {"role": "assistant", "content": None, "tool_calls": [WIRE_CALL]},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "c1", "content": "rain"},
 ]
-JSON_SCHEMA = {"type": "json_schema", "json_schema": {"name": "city", "schema": SCHEMA, "strict": True}}
 
 #: what is asked of us (query of the URI, messages, overrides), and the same of the SDK
 CALLS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {
@@ -79,24 +83,23 @@ CALLS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {
     "tools": (
         "",
         TURNS,
-        {"tools": [WIRE_TOOL], "tool_choice": "weather"},
-        {"tools": [WIRE_TOOL], "tool_choice": {"type": "function", "function": {"name": "weather"}}},
+        {"tools": [TOOL], "tool_choice": "weather"},
+        {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "weather"}}},
     ),
     "json": ("format=json", [USER], {}, {"response_format": {"type": "json_object"}}),
     "schema": ("", [USER], {"schema": SCHEMA}, {"response_format": JSON_SCHEMA}),
-    "unicode": ("", [{"role": "user", "content": 'Grüße, 世界 \U0001f30d " \\ \n'}], {}, {}),
+    "unicode": ("", [{"role": "user", "content": UNICODE}], {}, {}),
 }
+
+
+def onym(fake: FakeProvider, query: str = "") -> Client:
+    return connect(fake.uri(MODEL, query), policy=Policy.local(), config=Config.empty(), environ={})
 
 
 def ours(
     fake: FakeProvider, query: str, messages: Any, overrides: dict[str, Any], *, stream: bool
 ) -> Recorded:
-    with connect(fake.uri(MODEL, query), policy=Policy.local(), config=Config.empty(), environ={}) as client:
-        if stream:
-            with client.stream(messages, **overrides) as events:
-                events.completion()
-        else:
-            client.chat(messages, **overrides)
+    put(onym(fake, query), messages, overrides, stream=stream)
     return fake.requests[-1]
 
 
@@ -111,18 +114,13 @@ def theirs(
     return fake.requests[-1]
 
 
-@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b")
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("query", "messages", "overrides", "arguments"), CALLS.values(), ids=CALLS.keys())
+@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b", "onym-dialect-a")
+@both_ways
+@each_call(CALLS)
 def test_our_request_is_the_one_that_the_sdk_sends(
-    fake: FakeProvider,
-    sdk: Any,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    arguments: dict[str, Any],
-    stream: bool,
+    fake: FakeProvider, sdk: Any, call: Any, stream: bool
 ) -> None:
+    query, messages, overrides, arguments = call
     one = ours(fake, query, messages, overrides, stream=stream)
     two = theirs(fake, sdk, messages, arguments, stream=stream)
     assert one.json == two.json
@@ -131,11 +129,11 @@ def test_our_request_is_the_one_that_the_sdk_sends(
         assert one.headers[name] == two.headers[name], name
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("query", "messages", "overrides", "arguments"), CALLS.values(), ids=CALLS.keys())
-def test_our_bodies_are_of_the_sdks_types(
-    query: str, messages: Any, overrides: dict[str, Any], arguments: dict[str, Any], stream: bool
-) -> None:
+@pytest.mark.requirement("onym-dialect-a")
+@both_ways
+@each_call(CALLS)
+def test_our_bodies_are_of_the_sdks_types(call: Any, stream: bool) -> None:
+    query, messages, overrides, _ = call
     client = connect(f"llm://openai/{MODEL}?{query}", key=KEY, config=Config.empty(), environ={})
     body = client.explain(messages, streaming=stream, **overrides).as_dict()["body"]
     kind: Any = CompletionCreateParamsStreaming if stream else CompletionCreateParamsNonStreaming
@@ -143,9 +141,10 @@ def test_our_bodies_are_of_the_sdks_types(
     assert set(body) <= set(kind.__annotations__) | set(kind.__mro__[0].__optional_keys__)
 
 
+@pytest.mark.requirement("onym-operation-a")
 def test_vectors_are_asked_for_and_read_as_the_sdk_does(fake: FakeProvider, sdk: Any) -> None:
     two = sdk.embeddings.create(model=MODEL, input=["a", "bb"], encoding_format="float")
-    with connect(fake.uri(MODEL), policy=Policy.local(), config=Config.empty(), environ={}) as client:
+    with onym(fake) as client:
         one = client.embed(["a", "bb"], extra={"encoding_format": "float"})
         assert fake.requests[-1].json == fake.requests[-2].json
         assert [list(vector) for vector in one.vectors] == [each.embedding for each in two.data]
@@ -171,11 +170,10 @@ def usage_of(usage: Any) -> Usage:
     )
 
 
-def calls_of(calls: Any) -> list[tuple[str, str, str]]:
+def sdk_calls_of(calls: Any) -> list[tuple[str, str, str]]:
     return [(call.id, call.function.name, call.function.arguments) for call in calls or ()]
 
 
-text = st.text(st.characters(codec="utf-8"), max_size=20)
 counts = st.integers(0, 10_000)
 calls = st.lists(
     st.tuples(st.text("abc1", min_size=1, max_size=4), st.sampled_from(["f", "g"]), text), max_size=2
@@ -195,31 +193,26 @@ answers = st.fixed_dictionaries(
         "usage": usages,
     }
 )
-often = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(answers)
 def test_the_same_answer_reads_the_same(fake: FakeProvider, sdk: Any, answer: dict[str, Any]) -> None:
     fake.answer(**answer).answer(**answer)
     theirs = sdk.chat.completions.create(model=MODEL, messages=cast("Any", [USER]))
-    with connect(fake.uri(MODEL), policy=Policy.local(), config=Config.empty(), environ={}) as client:
+    with onym(fake) as client:
         one = client.chat([USER])
     choice = theirs.choices[0]
     assert one.text == (choice.message.content or "")
     assert one.finish_reason == choice.finish_reason
-    assert calls_of(choice.message.tool_calls) == [
-        (call.id, call.name, call.arguments) for call in one.tool_calls
-    ]
+    assert sdk_calls_of(choice.message.tool_calls) == calls_of(one)
     assert one.usage == usage_of(theirs.usage)
     assert (one.model, one.request_id) == (theirs.model, theirs._request_id)
     assert one.raw == json.loads(json.dumps(one.raw))
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(answers)
 def test_the_same_stream_reads_the_same(fake: FakeProvider, sdk: Any, answer: dict[str, Any]) -> None:
@@ -227,19 +220,13 @@ def test_the_same_stream_reads_the_same(fake: FakeProvider, sdk: Any, answer: di
     options = {"stream": True, "stream_options": {"include_usage": True}}
     chunks = list(sdk.chat.completions.create(model=MODEL, messages=cast("Any", [USER]), **options))
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
-    with connect(fake.uri(MODEL), policy=Policy.local(), config=Config.empty(), environ={}) as client:
-        with client.stream([USER]) as stream:
-            events = list(stream)
-        whole = stream.completion()
-    assert [each.text for each in events if isinstance(each, TextDelta)] == [
-        delta.content for delta in deltas if delta.content
-    ]
-    finish = events[-1]
-    assert isinstance(finish, Finish)
+    events, whole = read_stream(onym(fake), [USER])
+    assert texts_of(events) == [delta.content for delta in deltas if delta.content]
+    finish = finish_of(events)
     assert finish.usage == usage_of(chunks[-1].usage)
     reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices]
     assert finish.reason == next(reason for reason in reasons if reason)
-    assert [(call.id, call.name, call.arguments) for call in whole.tool_calls] == answer["tool_calls"]
+    assert calls_of(whole) == answer["tool_calls"]
 
 
 @pytest.mark.requirement("onym-call-e")

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from contract.capture import Capture, Recorded
+from contract.oracle import (
+    CALL,
+    SCHEMA,
+    STRICT,
+    TOOL,
+    UNICODE,
+    USER,
+    both_ways,
+    calls_of,
+    check_alike,
+    each_call,
+    named_events,
+    often,
+    put,
+    read_stream,
+    text,
+)
 from onym.errors import ProviderError, RateLimitError, ServerError
 from onym.llm.client import Client
 from onym.llm.dialects import WireSpec, openai_responses
@@ -22,11 +38,11 @@ from onym.llm.types import (
     Message,
     ReasoningDelta,
     Request,
-    TextDelta,
     TextPart,
     ToolCallDelta,
     Usage,
 )
+from stream_support import texts_of
 
 openai = pytest.importorskip("openai")
 from openai.types.responses.response_create_params import (  # noqa: E402
@@ -44,24 +60,13 @@ def client(server: Capture, query: str = "") -> Client:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Capture]:
-    with Capture() as capture:
-        yield capture
-
-
-@pytest.fixture(scope="module")
 def sdk(server: Capture) -> Iterator[Any]:
     with openai.OpenAI(api_key=KEY, base_url=f"{server.url}/v1", max_retries=0) as client:
         yield client
 
 
-SCHEMA = {"type": "object", "title": "city", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-TOOL = {"type": "function", "function": {"name": "weather", "description": "d", "parameters": SCHEMA}}
-STRICT = {"type": "function", "function": {"name": "time", "parameters": SCHEMA, "strict": True}}
 WIRE_TOOL = {"type": "function", "name": "weather", "description": "d", "parameters": SCHEMA, "strict": False}
 WIRE_STRICT = {"type": "function", "name": "time", "parameters": SCHEMA, "strict": True}
-CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-USER = {"role": "user", "content": "Hello"}
 WIRE_USER = {"type": "message", "role": "user", "content": "Hello"}
 JSON_SCHEMA = {"type": "json_schema", "name": "city", "schema": SCHEMA, "strict": True}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
@@ -155,9 +160,9 @@ CALLS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {
     "schema": ("", [USER], {"schema": SCHEMA}, {"input": [WIRE_USER], "text": {"format": JSON_SCHEMA}}),
     "unicode": (
         "",
-        [{"role": "user", "content": 'Grüße, 世界 \U0001f30d " \\ \n'}],
+        [{"role": "user", "content": UNICODE}],
         {},
-        {"input": [{"type": "message", "role": "user", "content": 'Grüße, 世界 \U0001f30d " \\ \n'}]},
+        {"input": [{"type": "message", "role": "user", "content": UNICODE}]},
     ),
 }
 
@@ -237,7 +242,7 @@ def halves(text: str) -> list[str]:
 
 
 def sse(whole: dict[str, Any]) -> bytes:
-    return b"".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events(whole))
+    return named_events(*events(whole))
 
 
 def answer(server: Capture, whole: dict[str, Any], *, stream: bool) -> None:
@@ -252,12 +257,7 @@ HI = response([message(output("Hi"))])
 
 def ours(server: Capture, query: str, messages: Any, overrides: dict[str, Any], *, stream: bool) -> Recorded:
     answer(server, HI, stream=stream)
-    with client(server, query) as onym:
-        if stream:
-            with onym.stream(messages, **overrides) as found:
-                found.completion()
-        else:
-            onym.chat(messages, **overrides)
+    put(client(server, query), messages, overrides, stream=stream)
     return server.last()
 
 
@@ -271,24 +271,18 @@ def theirs(server: Capture, sdk: Any, arguments: dict[str, Any], *, stream: bool
     return server.last()
 
 
-@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b")
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("query", "messages", "overrides", "arguments"), CALLS.values(), ids=CALLS.keys())
+@pytest.mark.requirement("llm-6-b", "llm-9-a", "llm-4.4-b", "onym-dialect-a")
+@both_ways
+@each_call(CALLS)
 def test_our_request_is_the_one_that_the_sdk_sends(
-    server: Capture,
-    sdk: Any,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    arguments: dict[str, Any],
-    stream: bool,
+    server: Capture, sdk: Any, call: Any, stream: bool
 ) -> None:
+    query, messages, overrides, arguments = call
     one = ours(server, query, messages, overrides, stream=stream)
     two = theirs(server, sdk, arguments, stream=stream)
     assert one.json == two.json
-    assert (one.method, one.target) == (two.method, two.target) == ("POST", "/v1/responses")
-    for name in ("authorization", "content-type"):
-        assert one.headers[name] == two.headers[name], name
+    assert (one.method, one.target) == ("POST", "/v1/responses")
+    check_alike(one, two, "authorization", "content-type")
 
 
 def plain(value: Any) -> Any:
@@ -320,16 +314,11 @@ def check_types(body: dict[str, Any]) -> None:
     assert plain(TypeAdapter(kind).validate_python(body)) == body
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("query", "messages", "overrides", "arguments"), CALLS.values(), ids=CALLS.keys())
-def test_our_bodies_are_of_the_sdks_types(
-    server: Capture,
-    query: str,
-    messages: Any,
-    overrides: dict[str, Any],
-    arguments: dict[str, Any],
-    stream: bool,
-) -> None:
+@pytest.mark.requirement("onym-dialect-a")
+@both_ways
+@each_call(CALLS)
+def test_our_bodies_are_of_the_sdks_types(server: Capture, call: Any, stream: bool) -> None:
+    query, messages, overrides, _ = call
     check_types(ours(server, query, messages, overrides, stream=stream).json)
 
 
@@ -366,6 +355,7 @@ def test_documents_and_pictures_from_tools_are_of_the_sdks_types(server: Capture
     assert theirs(server, sdk, {"input": given}, stream=False).json == body
 
 
+@pytest.mark.requirement("onym-dialect-c")
 def test_a_turn_with_encrypted_reasoning_goes_back_as_the_sdk_sends_it(server: Capture, sdk: Any) -> None:
     call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}"}
     answer(server, response([REASONING, call]), stream=False)
@@ -386,6 +376,7 @@ def test_a_turn_with_encrypted_reasoning_goes_back_as_the_sdk_sends_it(server: C
     check_types(one.json)
 
 
+@pytest.mark.requirement("onym-operation-a")
 def test_vectors_and_models_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any) -> None:
     vectors = [{"object": "embedding", "index": at, "embedding": [at, 0.5]} for at in range(2)]
     usage = {"prompt_tokens": 2, "total_tokens": 2}
@@ -405,7 +396,6 @@ def test_vectors_and_models_are_asked_for_and_read_as_the_sdk_does(server: Captu
 
 # the same bytes, read by both
 
-text = st.text(st.characters(codec="utf-8"), max_size=20)
 counts = st.integers(0, 10_000)
 parts = st.builds(output, text) | st.builds(lambda text: {"type": "refusal", "refusal": text}, text)
 kinds = (
@@ -459,11 +449,6 @@ responses = st.builds(
     usages,
     endings,
 )
-often = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 
 def usage_of(usage: Any) -> Usage:
@@ -499,11 +484,12 @@ def check(one: Any, found: Any) -> None:
     assert (one.text, one.reasoning, one.model) == (text_of(found), reasoning_of(found), found.model)
     assert one.finish_reason == finish_of(found)
     assert one.usage == usage_of(found.usage)
-    assert [(call.id, call.name, call.arguments) for call in one.tool_calls] == [
+    assert calls_of(one) == [
         (item.call_id, item.name, item.arguments) for item in found.output if item.type == "function_call"
     ]
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(responses)
 def test_the_same_answer_reads_the_same(server: Capture, sdk: Any, whole: dict[str, Any]) -> None:
@@ -512,20 +498,19 @@ def test_the_same_answer_reads_the_same(server: Capture, sdk: Any, whole: dict[s
         check(onym.chat([USER]), sdk.responses.create(model=MODEL, input="Hello"))
 
 
+@pytest.mark.requirement("onym-dialect-b")
 @often
 @given(responses)
 def test_the_same_stream_reads_the_same(server: Capture, sdk: Any, whole: dict[str, Any]) -> None:
     answer(server, whole, stream=True)
-    with client(server) as onym, onym.stream([USER]) as stream:
-        found = list(stream)
-        one = stream.completion()
+    found, one = read_stream(client(server), [USER])
     theirs = list(sdk.responses.create(model=MODEL, input="Hello", stream=True))
     check(one, theirs[-1].response)
 
     def deltas(*kinds: str) -> list[str]:
         return [each.delta for each in theirs if each.type in [f"response.{kind}.delta" for kind in kinds]]
 
-    assert [each.text for each in found if isinstance(each, TextDelta)] == deltas("output_text", "refusal")
+    assert texts_of(found) == deltas("output_text", "refusal")
     thoughts = [each.text.removeprefix("\n\n") for each in found if isinstance(each, ReasoningDelta)]
     assert thoughts == [each.removeprefix("\n\n") for each in deltas("reasoning_summary_text")]
     assert [each.arguments for each in found if isinstance(each, ToolCallDelta) and each.arguments] == deltas(

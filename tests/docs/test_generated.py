@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -10,8 +11,9 @@ from docgen.outputs import GENERATED_FILES
 from docgen.paths import ROOT
 from docgen.picture import EXAMPLE, spans, uri_picture
 from docgen.reference_config import EXAMPLE as EXAMPLE_FILE
-from docgen.reference_diagnostics import codes_in_source, found_codes
+from docgen.reference_diagnostics import codes_in_source, diagnostics_page, found_codes
 from docgen.reference_llm import PARAMETERS
+from docgen.requests_picture import body_lines, plans, requests_picture
 
 from onym.errors import ParameterError
 from onym.llm.config import Config
@@ -44,6 +46,24 @@ def test_the_picture_is_cut_by_the_parser_and_tells_every_part() -> None:
     described = picture.findtext("{http://www.w3.org/2000/svg}desc") or ""
     assert all(f"{each.part}: {each.value}" in described for each in parts)
     assert "sk-made-up" not in described
+
+
+def test_the_picture_of_three_requests_holds_each_body_whole_and_names_what_is_refused() -> None:
+    picture = ET.fromstring(requests_picture())
+    texts = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    for each in plans():
+        wires = {note.wire_name for note in each.notes if note.wire_name}
+        lines = body_lines(each.body or {}, wires)
+        assert json.loads("".join(line.text for line in lines)) == each.as_dict()["body"]
+        assert [line.text for line in lines if line.text not in texts] == []
+        assert {line.path for line in lines} >= {wire for wire in wires if "." in wire}
+    assert any("top_k refused" in text for text in texts)
+    assert "made-up" not in requests_picture()
+
+
+def test_the_page_of_diagnostics_has_those_that_take_knowledge_of_providers() -> None:
+    page = diagnostics_page()
+    assert all(f"`llm.{code}`" in page for code in ("near-provider", "near-miss", "no-api", "refused"))
 
 
 def test_the_example_of_the_configuration_is_read_and_has_no_error() -> None:

@@ -9,6 +9,8 @@ import pytest
 from e2e import peers
 from e2e.peers import Peer
 
+pytest.register_assert_rewrite("e2e.asking")
+
 
 @pytest.fixture(scope="session")
 def llama() -> Iterator[Peer]:
@@ -25,6 +27,12 @@ def portkey(llama: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 @pytest.fixture(scope="session")
 def litellm(llama: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     with peers.litellm(llama, tmp_path_factory.mktemp("litellm")) as peer:
+        yield peer
+
+
+@pytest.fixture(scope="session")
+def ollama(llama: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    with peers.ollama(llama, tmp_path_factory.mktemp("ollama")) as peer:
         yield peer
 
 

@@ -1,8 +1,8 @@
 """Independent servers for the end-to-end tests: installed once per machine, started per run.
 
-llama.cpp's own server carries a real model; Portkey's gateway (npm) and LiteLLM's proxy (PyPI) stand
-in front of it. What is installed lives outside the checkout, in `ONYM_TEST_PEERS` or the user's
-cache, in a folder that is named after what it was made from.
+llama.cpp's own server carries a real model; Portkey's gateway (npm), LiteLLM's proxy and ollama-proxy-plus
+(PyPI) stand in front of it. What is installed lives outside the checkout, in `ONYM_TEST_PEERS` or the
+user's cache, in a folder that is named after what it was made from.
 """
 
 from __future__ import annotations
@@ -37,6 +37,22 @@ UPSTREAM_KEY = "sk-upstream-of-the-peers"
 LITELLM_KEY = "sk-front-of-litellm"
 #: the name under which LiteLLM reaches the same model with a key that its server refuses
 BAD_KEY_MODEL = "refused-upstream"
+#: the same model once more: LiteLLM asks it in OpenAI's chat format whatever it was asked in itself
+TRANSLATED = "translated"
+#: names under which LiteLLM answers without asking anybody
+MOCKED = "mocked"
+MOCKED_TOOLS = "mocked-tools"
+MOCKED_RATE_LIMIT = "mocked-rate-limit"
+MOCKED_FAILURE = "mocked-failure"
+MOCKED_TEXT = "Paris, said the mock, is the capital of France."
+MOCKED_CALL = {
+    "id": "call_of_the_mock",
+    "type": "function",
+    "function": {"name": "weather", "arguments": '{"city": "Paris"}'},
+}
+#: what ollama-proxy-plus puts before a model's name to say where it is, and where its key is refused
+HERE_PREFIX = "local"
+REFUSED_PREFIX = "refused"
 _STARTUP = 240.0
 
 
@@ -126,17 +142,12 @@ def portkey(upstream: Peer, folder: Path) -> Iterator[Peer]:
 @contextmanager
 def litellm(upstream: Peer, folder: Path) -> Iterator[Peer]:
     """LiteLLM's proxy, with a key of its own."""
-    program = _litellm()
-
-    def model(name: str, key: str) -> dict[str, object]:
-        route = {"model": f"openai/{MODEL}", "api_base": f"{upstream.address}/v1", "api_key": key}
-        return {"model_name": name, "litellm_params": route}
-
+    program = _python_program("litellm", "litellm")
     config = folder / "litellm.yaml"  # JSON is YAML
     settings = {
-        "model_list": [model(MODEL, UPSTREAM_KEY), model(BAD_KEY_MODEL, "sk-wrong")],
+        "model_list": _litellm_models(upstream),
         "general_settings": {"master_key": LITELLM_KEY},
-        "router_settings": {"num_retries": 0},
+        "router_settings": {"num_retries": 0, "disable_cooldowns": True},
         "litellm_settings": {"num_retries": 0, "telemetry": False},
     }
     config.write_text(json.dumps(settings))
@@ -149,6 +160,47 @@ def litellm(upstream: Peer, folder: Path) -> Iterator[Peer]:
     environment = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     with _serving("litellm", command, "/health/liveliness", folder, environment) as port:
         yield Peer("litellm", port, LITELLM_KEY, upstream=upstream)
+
+
+def _litellm_models(upstream: Peer) -> list[dict[str, object]]:
+    here = {"api_base": f"{upstream.address}/v1", "api_key": UPSTREAM_KEY}
+    # nothing listens there; LiteLLM knows facts of the first, and translates before it mocks the second
+    nowhere = {"api_base": "http://127.0.0.1:9/v1", "api_key": "none"}
+    known, other = {"model": "openai/gpt-4o", **nowhere}, {"model": "hosted_vllm/none", **nowhere}
+    return [
+        {"model_name": name, "litellm_params": route}
+        for name, route in {
+            MODEL: {"model": f"openai/{MODEL}", **here},
+            BAD_KEY_MODEL: {"model": f"openai/{MODEL}", **here, "api_key": "sk-wrong"},
+            TRANSLATED: {"model": f"hosted_vllm/{MODEL}", **here, "use_chat_completions_api": True},
+            MOCKED: {**known, "mock_response": MOCKED_TEXT},
+            MOCKED_TOOLS: {**other, "mock_tool_calls": [MOCKED_CALL]},
+            MOCKED_RATE_LIMIT: {**known, "mock_response": "litellm.RateLimitError"},
+            MOCKED_FAILURE: {**known, "mock_response": "litellm.InternalServerError"},
+        }.items()
+    ]
+
+
+@contextmanager
+def ollama(upstream: Peer, folder: Path) -> Iterator[Peer]:
+    """ollama-proxy-plus, which speaks Ollama's API. It is not Ollama, whose server no registry has."""
+    program = _python_program("ollama", "ollama-proxy")
+
+    def command(port: int) -> list[str]:
+        return [str(program), "serve", "--host", "127.0.0.1", "--port", str(port)]
+
+    environment = {
+        "EXTRA_MODELS": f"{HERE_PREFIX}/{MODEL}",
+        **_ollama_provider(HERE_PREFIX, upstream, UPSTREAM_KEY),
+        **_ollama_provider(REFUSED_PREFIX, upstream, "sk-wrong"),
+    }
+    with _serving("ollama", command, "/api/version", folder, environment) as port:
+        yield Peer("ollama", port, "sk-nobody-asks-for-it", upstream=upstream)
+
+
+def _ollama_provider(prefix: str, upstream: Peer, key: str) -> dict[str, str]:
+    name = f"PROVIDERS_{prefix.upper()}"
+    return {f"{name}_BASE_URL": f"{upstream.address}/v1", f"{name}_API_KEY": key}
 
 
 # installing -------------------------------------------------------------------------------------------
@@ -171,14 +223,15 @@ def _portkey() -> tuple[Path, dict[str, str]]:
 
 
 @cache
-def _litellm() -> Path:
-    pins = HERE / "litellm.txt"
+def _python_program(name: str, command: str) -> Path:
+    """A program of the environment that `name`.txt pins."""
+    pins = HERE / f"{name}.txt"
 
     def install(folder: Path) -> None:
         python = _environment(folder)
         _install([uv(), "pip", "install", "--python", str(python), "--no-deps", "-r", str(pins)], folder)
 
-    return _installed("litellm", pins.read_text() + sys.version, install) / "bin" / "litellm"
+    return _installed(name, pins.read_text() + sys.version, install) / "bin" / command
 
 
 @cache

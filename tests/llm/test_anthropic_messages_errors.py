@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from json_support import octets, visible
 from onym.errors import (
     AuthenticationError,
     BadRequestError,
+    ContextLengthError,
     NotFoundError,
     OverloadedError,
     PermissionDeniedError,
@@ -31,8 +33,7 @@ def said(kind: str, **more: Any) -> dict[str, Any]:
 
 
 def error(status: int, body: Any = None, headers: Any = (), *, at: Exchange = AT) -> ProviderError:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return anthropic_messages.decode_error(status, Headers(headers), data, at)
+    return anthropic_messages.decode_error(status, Headers(headers), octets(body), at)
 
 
 def spent(code: str) -> dict[str, Any]:
@@ -58,6 +59,11 @@ CASES: dict[str, tuple[int, Any, type[ProviderError]]] = {
     "request": (400, said("invalid_request_error"), BadRequestError),
     "details that are no object": (400, said("invalid_request_error", details=[1]), BadRequestError),
     "llama.cpp": (400, {"error": {"code": 400, "message": "m", "type": "x"}}, BadRequestError),
+    "llama.cpp: a prompt that does not fit": (
+        400,
+        {"error": {"code": 400, "message": "m", "type": "exceed_context_size_error", "n_ctx": 4096}},
+        ContextLengthError,
+    ),
     "litellm: key": (
         401,
         {"error": {"message": "m", "type": "auth_error", "code": "401"}},
@@ -111,7 +117,7 @@ def test_a_body_that_only_says_that_it_is_an_error_has_no_code() -> None:
 def test_a_key_that_the_server_echoes_is_not_in_the_error() -> None:
     body = {"error": {"type": f"bad_{KEY}", "message": f"invalid x-api-key {KEY}"}}
     found = error(401, body, [("request-id", KEY)])
-    assert KEY not in repr(found) + str(found) + json.dumps(found.as_dict())
+    assert KEY not in visible(found)
     assert "invalid x-api-key" in found.message
 
 

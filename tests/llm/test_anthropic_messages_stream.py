@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import stream_support as streams
+from json_support import any_json
 from onym.errors import (
     BadRequestError,
     MalformedResponseError,
-    OnymError,
     OverloadedError,
     ProtocolError,
     ProviderError,
     ServerError,
 )
-from onym.llm._stream import Collector
-from onym.llm.dialects import Exchange, anthropic_messages
+from onym.llm.dialects import anthropic_messages
 from onym.llm.dialects.anthropic_messages import BodyDecoder, StreamDecoder
 from onym.llm.types import (
     Carried,
-    Event,
     Finish,
     ReasoningDelta,
     TextDelta,
@@ -33,8 +33,6 @@ from onym.llm.types import (
     Usage,
 )
 from onym.net.messages import Headers
-
-AT = Exchange(endpoint="llm://host/m", model="asked")
 
 
 def start(**usage: Any) -> dict[str, Any]:
@@ -95,30 +93,8 @@ def sse(*events: Any, line: str = "\n", last: bytes = b"") -> bytes:
     return "".join(texts).encode() + last
 
 
-def decode(pieces: Iterable[bytes], **how: Any) -> tuple[list[Event], OnymError | None]:
-    """Events and what ended the stream, as a client reads them."""
-    decoder = StreamDecoder("r", AT, **how)
-    events: list[Event] = []
-    for each in pieces:
-        events += decoder.feed(each)
-    try:
-        events += decoder.close()
-    except OnymError as error:
-        assert decoder.error is error  # noqa: PT017 - the stream's end, good or bad, is what is tested
-        return events, error
-    assert decoder.error is None
-    return events, None
-
-
-def every_cut(data: bytes) -> Iterable[list[bytes]]:
-    yield [data]
-    yield [data[index : index + 1] for index in range(len(data))]
-    for at in range(1, len(data)):
-        yield [data[:at], data[at:]]
-
-
-def same(error: OnymError | None) -> Any:
-    return None if error is None else (type(error), str(error), getattr(error, "usage", None))
+def decode(pieces: Iterable[bytes]) -> streams.Ended:
+    return streams.read(StreamDecoder("r", streams.AT), pieces)
 
 
 def test_a_stream_becomes_events_and_ends_with_finish() -> None:
@@ -185,10 +161,7 @@ STREAMS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS.keys())
 def test_the_same_octets_give_the_same_events_however_they_are_cut(data: bytes) -> None:
-    events, error = decode([data])
-    for pieces in every_cut(data):
-        found, ending = decode(pieces)
-        assert (found, same(ending)) == (events, same(error))
+    streams.check_same(decode, streams.every_cut(data))
 
 
 def test_a_long_answer_of_every_kind_is_the_same_at_each_cut() -> None:
@@ -243,10 +216,7 @@ def test_thinking_tools_and_what_is_signed_are_read_as_they_come() -> None:
 
 
 def test_a_stream_put_together_is_what_the_whole_body_says() -> None:
-    collector = Collector()
-    for event in decode([sse(*THINKING)])[0]:
-        collector.add(event)
-    one = collector.completion()
+    one = streams.put_together(decode([sse(*THINKING)])[0])
     message = {
         **start()["message"],
         "content": list(THOUGHT.parts),
@@ -259,7 +229,7 @@ def test_a_stream_put_together_is_what_the_whole_body_says() -> None:
         },
     }
     headers = Headers([("request-id", "r")])
-    two = anthropic_messages.decode_chat(200, headers, json.dumps(message).encode(), AT)
+    two = anthropic_messages.decode_chat(200, headers, json.dumps(message).encode(), streams.AT)
     assert one.tool_calls == two.tool_calls
     assert one.tool_calls[0] == ToolCall(id="toolu_1", name="a", arguments='{"x":[1]}')
     assert two.carried == THOUGHT
@@ -300,8 +270,7 @@ def test_what_is_not_known_is_skipped() -> None:
     )
     assert error is None
     assert events[:-1] == [TextDelta("Hi")]
-    finish = events[-1]
-    assert isinstance(finish, Finish)
+    finish = streams.finish_of(events)
     assert finish.reason == "other"
     assert finish.carried is not None
     assert finish.carried.parts[1] == {
@@ -317,8 +286,7 @@ def test_thinking_inside_a_block_of_text_is_thinking() -> None:
     events, error = decode([sse(start(), begin(0), start(), *odd, stop(), end(), LAST)])
     assert error is None
     assert events[:-1] == [ReasoningDelta("hm"), TextDelta("Hi")]
-    assert isinstance(events[-1], Finish)
-    assert events[-1].carried is None
+    assert streams.finish_of(events).carried is None
 
 
 def test_what_a_block_holds_at_its_start_is_not_lost() -> None:
@@ -346,8 +314,7 @@ def test_what_a_block_holds_at_its_start_is_not_lost() -> None:
         ToolCallDelta(index=0, name="a"),
         ToolCallDelta(index=0, arguments='{"x":1}'),
     ]
-    finish = events[-1]
-    assert isinstance(finish, Finish)
+    finish = streams.finish_of(events)
     assert finish.carried is not None
     assert [dict(part) for part in finish.carried.parts] == [
         {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
@@ -361,8 +328,7 @@ def test_a_call_that_was_cut_off_keeps_its_text_and_carries_nothing() -> None:
     events, error = decode([sse(*cut)])
     assert error is None
     assert events[-2] == ToolCallDelta(index=0, arguments='{"x"')
-    finish = events[-1]
-    assert isinstance(finish, Finish)
+    finish = streams.finish_of(events)
     assert (finish.reason, finish.carried) == ("length", None)
 
 
@@ -388,10 +354,7 @@ def test_an_error_in_the_middle_is_typed_and_keeps_what_came_and_the_usage(
 ) -> None:
     events, error = decode([sse(start(), begin(0), words("a"), event, words("b"))])
     assert events == [TextDelta("a")]
-    assert type(error) is kind
-    assert isinstance(error, ProviderError)
-    assert error.usage == Usage(input_tokens=3, output_tokens=1)
-    assert (error.request_id, error.endpoint, error.status) == ("r", "llm://host/m", 200)
+    streams.check_failed(error, kind, Usage(input_tokens=3, output_tokens=1))
 
 
 def test_an_event_called_error_is_one() -> None:
@@ -427,9 +390,7 @@ BROKEN: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
 def test_a_stream_that_is_no_answer_is_malformed(data: bytes) -> None:
-    _, error = decode([data])
-    assert type(error) is MalformedResponseError
-    assert (error.status, error.request_id, error.endpoint) == (200, "r", "llm://host/m")
+    streams.check_malformed(decode([data]))
 
 
 def test_octets_that_are_not_utf8_end_it_after_what_was_whole() -> None:
@@ -439,11 +400,7 @@ def test_octets_that_are_not_utf8_end_it_after_what_was_whole() -> None:
 
 
 def test_after_its_end_a_stream_says_nothing_more() -> None:
-    decoder = StreamDecoder("r", AT)
-    assert decoder.feed(sse(*HELLO)) == HELLO_EVENTS
-    assert decoder.done
-    assert decoder.feed(sse(*HELLO)) == []
-    assert decoder.close() == []
+    streams.check_silent_after_its_end(StreamDecoder("r", streams.AT), sse(*HELLO), HELLO_EVENTS)
 
 
 @pytest.mark.parametrize(
@@ -451,14 +408,13 @@ def test_after_its_end_a_stream_says_nothing_more() -> None:
     [("text/event-stream", StreamDecoder), (None, StreamDecoder), ("application/json", BodyDecoder)],
 )
 def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:
-    headers = Headers([] if media is None else [("content-type", media)])
-    assert type(anthropic_messages.stream_decoder(200, headers, AT)) is kind
+    assert type(streams.decoder_for(anthropic_messages, media)) is kind
 
 
 def test_a_whole_answer_to_a_request_for_a_stream_becomes_its_events() -> None:
     message = {**start()["message"], "content": list(THOUGHT.parts), "stop_reason": "tool_use"}
     headers = Headers([("content-type", "application/json"), ("request-id", "r")])
-    decoder = anthropic_messages.stream_decoder(200, headers, AT)
+    decoder = anthropic_messages.stream_decoder(200, headers, streams.AT)
     assert decoder.feed(json.dumps(message).encode()) == []
     assert decoder.close() == [
         ReasoningDelta("hm"),
@@ -475,38 +431,23 @@ def test_a_whole_answer_to_a_request_for_a_stream_becomes_its_events() -> None:
     ]
 
 
-texts = st.text(st.characters(codec="utf-8"), max_size=8)
-
-
-@given(st.lists(texts, max_size=6), st.randoms(use_true_random=False))
-def test_texts_survive_any_cut(parts: list[str], random: Any) -> None:
+@given(st.lists(streams.texts, max_size=6), st.randoms(use_true_random=False))
+def test_texts_survive_any_cut(parts: list[str], random: Random) -> None:
     data = sse(start(), begin(0), *map(words, parts), stop(), end(), LAST)
-    pieces = []
-    while data:
-        at = random.randint(1, len(data))
-        pieces.append(data[:at])
-        data = data[at:]
-    events, error = decode(pieces)
-    assert error is None
-    assert [each.text for each in events if isinstance(each, TextDelta)] == [part for part in parts if part]
+    streams.check_texts(decode(streams.any_cut(data, random)), parts)
 
 
-MEMBERS = st.sampled_from(
-    ["type", "index", "delta", "content_block", "message", "usage", "text", "name", "error"]
-)
+MEMBERS = ["type", "index", "delta", "content_block", "message", "usage", "text", "name", "error"]
 KINDS = st.sampled_from(
     ["message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta",
      "message_stop", "error", "text", "tool_use", "thinking", "text_delta", "input_json_delta",
      "citations_delta"]
 )  # fmt: skip
-plain = st.none() | st.booleans() | st.integers(-1, 2) | st.text("ab", max_size=2) | KINDS
-members = st.recursive(
-    plain,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(MEMBERS, inner, max_size=4),
-    max_leaves=8,
-)
+members = any_json(MEMBERS, KINDS)
 records = st.builds(
-    lambda kind, rest: {**rest, "type": kind}, KINDS, st.dictionaries(MEMBERS, members, max_size=4)
+    lambda kind, rest: {**rest, "type": kind},
+    KINDS,
+    st.dictionaries(st.sampled_from(MEMBERS), members, max_size=4),
 )
 
 
@@ -514,12 +455,10 @@ records = st.builds(
 @pytest.mark.requirement("onym-read-f")
 def test_any_events_end_in_events_or_one_of_our_errors(events: list[Any]) -> None:
     data = sse(start(), begin(0), begin(1, "tool_use", id="t", name="f"), *events)
-    one, two = decode([data]), decode([data[at : at + 1] for at in range(len(data))])
-    assert (one[0], same(one[1])) == (two[0], same(two[1]))
+    streams.check_same(decode, ([data], [data[at : at + 1] for at in range(len(data))]))
 
 
 @given(st.binary(max_size=80), st.integers(0, 80))
 @pytest.mark.requirement("onym-read-f")
 def test_any_octets_end_in_events_or_one_of_our_errors(data: bytes, at: int) -> None:
-    one, two = decode([data]), decode([data[:at], data[at:]])
-    assert (one[0], same(one[1])) == (two[0], same(two[1]))
+    streams.check_same(decode, ([data], [data[:at], data[at:]]))

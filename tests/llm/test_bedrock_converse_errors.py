@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from json_support import octets
 from onym.errors import (
     AuthenticationError,
     BadRequestError,
@@ -30,8 +31,7 @@ TAIL = ":http://internal.amazon.com/coral/com.amazon.bedrock/"
 
 
 def error(status: int, body: Any, *headers: tuple[str, str]) -> ProviderError:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return bedrock_converse.decode_error(status, Headers(list(headers)), data, AT)
+    return bedrock_converse.decode_error(status, Headers(list(headers)), octets(body), AT)
 
 
 NAMES: list[tuple[int, str, type[ProviderError]]] = [

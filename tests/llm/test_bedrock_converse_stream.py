@@ -5,30 +5,30 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import stream_support as streams
 from contract.eventstream import event, exception, header, message
+from json_support import any_json
 from onym.errors import (
     AuthenticationError,
     BadRequestError,
     MalformedResponseError,
-    OnymError,
     OverloadedError,
     ProtocolError,
     ProviderError,
     RateLimitError,
     ServerError,
 )
-from onym.llm._stream import Collector
-from onym.llm.dialects import Exchange, bedrock_converse
+from onym.llm.dialects import bedrock_converse
 from onym.llm.dialects.bedrock_converse import BodyDecoder, StreamDecoder
 from onym.llm.types import (
     Carried,
-    Event,
     Finish,
     ReasoningDelta,
     TextDelta,
@@ -37,8 +37,6 @@ from onym.llm.types import (
     Usage,
 )
 from onym.net.messages import Headers
-
-AT = Exchange(endpoint="llm://host/m", model="asked")
 
 
 def delta(index: int, **members: Any) -> bytes:
@@ -99,30 +97,8 @@ CALLS = [
 TURN = BEGIN + b"".join(THOUGHT + CALLS) + ending("tool_use")
 
 
-def decode(pieces: Iterable[bytes], **how: Any) -> tuple[list[Event], OnymError | None]:
-    """Events and what ended the stream, as a client reads them."""
-    decoder = StreamDecoder("r", AT, **how)
-    events: list[Event] = []
-    for piece in pieces:
-        events += decoder.feed(piece)
-    try:
-        events += decoder.close()
-    except OnymError as error:
-        assert decoder.error is error  # noqa: PT017 - the stream's end, good or bad, is what is tested
-        return events, error
-    assert decoder.error is None
-    return events, None
-
-
-def every_cut(data: bytes) -> Iterable[list[bytes]]:
-    yield [data]
-    yield [data[index : index + 1] for index in range(len(data))]
-    for at in range(1, len(data)):
-        yield [data[:at], data[at:]]
-
-
-def same(error: OnymError | None) -> Any:
-    return None if error is None else (type(error), str(error), getattr(error, "usage", None))
+def decode(pieces: Iterable[bytes]) -> streams.Ended:
+    return streams.read(StreamDecoder("r", streams.AT), pieces)
 
 
 def test_a_stream_becomes_events_and_ends_with_finish() -> None:
@@ -147,10 +123,7 @@ STREAMS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS.keys())
 def test_the_same_octets_give_the_same_events_however_they_are_cut(data: bytes) -> None:
-    events, error = decode([data])
-    for pieces in every_cut(data):
-        found, failed = decode(pieces)
-        assert (found, same(failed)) == (events, same(error))
+    streams.check_same(decode, streams.every_cut(data))
 
 
 @pytest.mark.parametrize("data", [HELLO, TURN], ids=["plain", "calls"])
@@ -166,9 +139,7 @@ def test_a_stream_cut_off_anywhere_has_no_event_that_is_wrong_or_doubled(data: b
             # the answer is whole, and only its usage is missing
             assert error is None
             assert events[:-1] == whole[:-1]
-            last = events[-1]
-            assert isinstance(last, Finish)
-            assert last.usage == Usage()
+            assert streams.finish_of(events).usage == Usage()
 
 
 def test_metadata_that_never_comes_leaves_the_usage_unknown() -> None:
@@ -195,8 +166,7 @@ def test_reasoning_and_tool_calls_come_in_pieces_and_the_turn_is_carried() -> No
         ToolCallDelta(index=0, arguments=": 1}"),
         ToolCallDelta(index=1, id="c2", name="b"),
     ]
-    finish = events[-1]
-    assert isinstance(finish, Finish)
+    finish = streams.finish_of(events)
     assert finish.reason == "tool_calls"
     assert finish.carried == Carried(
         dialect="bedrock_converse",
@@ -208,38 +178,33 @@ def test_reasoning_and_tool_calls_come_in_pieces_and_the_turn_is_carried() -> No
             {"toolUse": {"toolUseId": "c2", "name": "b", "input": {}}},
         ),
     )
-    whole = Collector()
-    for each in events:
-        whole.add(each)
-    assert whole.completion().tool_calls == (
+    assert streams.put_together(events).tool_calls == (
         ToolCall(id="c1", name="a", arguments='{"x": 1}'),
         ToolCall(id="c2", name="b", arguments=""),
     )
 
 
-def finish_of(*frames: bytes) -> Finish:
+def carried(*frames: bytes) -> Carried | None:
     events, error = decode([BEGIN + b"".join(frames)])
     assert error is None
-    last = events[-1]
-    assert isinstance(last, Finish)
-    return last
+    return streams.finish_of(events).carried
 
 
 @pytest.mark.parametrize("arguments", ["{", "[" * 100_000])
 def test_a_turn_that_cannot_be_given_back_is_not_carried(arguments: str) -> None:
     call = [start(3, toolUse={"toolUseId": "c", "name": "a"}), delta(3, toolUse={"input": arguments})]
-    assert finish_of(*THOUGHT, *call, ending("tool_use")).carried is None
-    assert finish_of(delta(0, reasoningContent={"redactedContent": "?"}), ending()).carried is None
+    assert carried(*THOUGHT, *call, ending("tool_use")) is None
+    assert carried(delta(0, reasoningContent={"redactedContent": "?"}), ending()) is None
 
 
 def test_blocks_are_carried_in_the_order_of_their_indexes() -> None:
-    carried = finish_of(delta(1, text="so"), *THOUGHT[:4], ending()).carried
-    assert carried is not None
-    assert [set(part) for part in carried.parts] == [{"reasoningContent"}, {"text"}]
+    turn = carried(delta(1, text="so"), *THOUGHT[:4], ending())
+    assert turn is not None
+    assert [set(part) for part in turn.parts] == [{"reasoningContent"}, {"text"}]
 
 
 def test_unsigned_reasoning_is_not_carried() -> None:
-    assert finish_of(delta(0, reasoningContent={"text": "hm"}), delta(1, text="x"), ending()).carried is None
+    assert carried(delta(0, reasoningContent={"text": "hm"}), delta(1, text="x"), ending()) is None
 
 
 def test_tools_of_the_servers_own_are_not_the_callers() -> None:
@@ -259,8 +224,7 @@ def test_tools_of_the_servers_own_are_not_the_callers() -> None:
     assert [each for each in events if isinstance(each, ToolCallDelta)] == [
         ToolCallDelta(index=0, id="call_0", name="mine")
     ]
-    finish = events[-1]
-    assert isinstance(finish, Finish)
+    finish = streams.finish_of(events)
     assert finish.carried is not None
     assert [set(part) for part in finish.carried.parts] == [
         {"reasoningContent"},
@@ -303,7 +267,7 @@ def test_an_unmodeled_error_on_the_way_is_told_by_its_headers() -> None:
 
 
 def test_usage_is_kept_where_an_exception_comes_with_the_rest() -> None:
-    decoder = StreamDecoder("r", AT)
+    decoder = StreamDecoder("r", streams.AT)
     decoder.usage = USAGE
     decoder.feed(exception("throttlingException", {}))
     assert isinstance(decoder.error, RateLimitError)
@@ -349,73 +313,37 @@ def test_a_wrong_checksum_is_an_error_of_the_protocol() -> None:
     ],
 )
 def test_the_content_type_says_how_an_answer_is_read(media: str | None, kind: type) -> None:
-    headers = Headers([] if media is None else [("content-type", media)])
-    assert type(bedrock_converse.stream_decoder(200, headers, AT)) is kind
+    assert type(streams.decoder_for(bedrock_converse, media)) is kind
 
 
 def test_a_whole_answer_to_a_request_for_a_stream_becomes_its_events() -> None:
     headers = Headers([("content-type", "application/json"), ("x-amzn-requestid", "r")])
-    decoder = bedrock_converse.stream_decoder(200, headers, AT)
+    decoder = bedrock_converse.stream_decoder(200, headers, streams.AT)
     data = {"output": {"message": {"content": [{"text": "Hi"}]}}, "stopReason": "end_turn"}
     assert decoder.feed(json.dumps(data).encode()) == []
     assert decoder.close() == [TextDelta("Hi"), Finish(reason="stop", model="asked", request_id="r")]
 
 
-texts = st.text(st.characters(codec="utf-8"), max_size=8)
-
-
-@given(st.lists(texts, max_size=6), st.randoms(use_true_random=False))
-def test_texts_survive_any_cut(parts: list[str], random: Any) -> None:
+@given(st.lists(streams.texts, max_size=6), st.randoms(use_true_random=False))
+def test_texts_survive_any_cut(parts: list[str], random: Random) -> None:
     data = BEGIN + b"".join(delta(0, text=part) for part in parts) + ending()
-    pieces = []
-    while data:
-        at = random.randint(1, len(data))
-        pieces.append(data[:at])
-        data = data[at:]
-    events, error = decode(pieces)
-    assert error is None
-    assert [each.text for each in events if isinstance(each, TextDelta)] == [part for part in parts if part]
+    streams.check_texts(decode(streams.any_cut(data, random)), parts)
 
 
-anything = st.recursive(
-    st.none() | st.integers(-3, 3) | st.text(max_size=4),
-    lambda inner: (
-        st.lists(inner, max_size=2)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "contentBlockIndex",
-                    "delta",
-                    "start",
-                    "text",
-                    "toolUse",
-                    "input",
-                    "name",
-                    "stopReason",
-                    "usage",
-                    "reasoningContent",
-                    "signature",
-                    "redactedContent",
-                    "type",
-                ]
-            ),
-            inner,
-            max_size=3,
-        )
-    ),
-    max_leaves=8,
-)
+NAMES = [
+    "contentBlockIndex", "delta", "start", "text", "toolUse", "input", "name", "stopReason", "usage",
+    "reasoningContent", "signature", "redactedContent", "type",
+]  # fmt: skip
+anything = any_json(NAMES)
 kinds = st.sampled_from(["contentBlockStart", "contentBlockDelta", "messageStop", "metadata", "other"])
 
 
 @given(st.lists(st.tuples(kinds, anything), max_size=6), st.integers(0, 400))
 def test_any_events_end_in_events_or_one_of_our_errors(given: list[tuple[str, Any]], at: int) -> None:
     data = b"".join(event(kind, value) for kind, value in given)
-    one, two = decode([data]), decode([data[:at], data[at:]])
-    assert (one[0], same(one[1])) == (two[0], same(two[1]))
+    streams.check_same(decode, ([data], [data[:at], data[at:]]))
 
 
 @given(st.binary(max_size=80), st.integers(0, 80))
 def test_any_octets_end_in_events_or_one_of_our_errors(data: bytes, at: int) -> None:
-    one, two = decode([data]), decode([data[:at], data[at:]])
-    assert (one[0], same(one[1])) == (two[0], same(two[1]))
+    streams.check_same(decode, ([data], [data[:at], data[at:]]))

@@ -57,6 +57,7 @@ def open_async(fake: FakeProvider, query: str = "cache=true", **how: Any) -> Asy
     return aconnect(fake.uri("m", query, key=KEY), **given)
 
 
+@pytest.mark.requirement("onym-cache-a")
 def test_an_answer_is_asked_for_once(fake: FakeProvider, cache: ResponseCache) -> None:
     fake.answer("Paris.", reasoning="hm", usage={"prompt_tokens": 3, "completion_tokens": 1})
     with open_client(fake, cache=cache) as client:
@@ -220,6 +221,7 @@ def test_a_coroutines_failure_is_raised_and_not_kept(fake: FakeProvider, cache: 
     assert asyncio.run(main()) == "Hi"
 
 
+@pytest.mark.requirement("onym-cache-c")
 def test_threads_that_ask_at_once_are_one_request(fake: FakeProvider, cache: ResponseCache) -> None:
     fake.answer("slow", gate=True)
     answers: list[str] = []
@@ -242,6 +244,7 @@ with onym.connect(sys.argv[1], policy=onym.Policy.local(), config=onym.Config())
 """
 
 
+@pytest.mark.requirement("onym-cache-c")
 def test_processes_that_ask_the_same_at_once_ask_once_each(fake: FakeProvider, tmp_path: Path) -> None:
     environ = {**os.environ, "ONYM_CACHE_DIR": str(tmp_path / "responses")}
     running = [
@@ -260,6 +263,7 @@ def test_processes_that_ask_the_same_at_once_ask_once_each(fake: FakeProvider, t
     assert sorted(asked) == [f"question {number}" for number in range(8)]
 
 
+@pytest.mark.requirement("onym-cache-a")
 def test_nothing_on_the_disk_holds_the_key_or_the_prompt(fake: FakeProvider, cache: ResponseCache) -> None:
     fake.answer("an answer").answer("another")
     uri = "cache=true&x_api_key=sk-pass-through-0123"

@@ -138,6 +138,7 @@ def test_many_threads_that_ask_at_once_make_one_call(room: Room) -> None:
     assert room.calls == 1
 
 
+@pytest.mark.requirement("onym-cache-c")
 def test_many_coroutines_that_ask_at_once_make_one_call(room: Room) -> None:
     async def main() -> list[Completion]:
         begun, gate = asyncio.Event(), asyncio.Event()

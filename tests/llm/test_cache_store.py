@@ -90,6 +90,7 @@ def test_a_folder_of_another_user_is_not_used(made: Made, monkeypatch: pytest.Mo
     assert list(made.folder.iterdir()) == []
 
 
+@pytest.mark.requirement("onym-cache-b")
 def test_an_entry_lives_as_long_as_the_age_allows(made: Made) -> None:
     made.store.put(b"k", b"value")
     made.clock.advance(7 * DAY)
@@ -123,6 +124,7 @@ def test_old_entries_go_when_a_new_one_comes(made: Made) -> None:
     assert (found.entries, found.oldest, found.newest) == (1, made.clock.time(), made.clock.time())
 
 
+@pytest.mark.requirement("onym-cache-b")
 def test_the_size_bounds_the_file(made: Made) -> None:
     made.store = made.another(size=400_000)
     for number in range(400):
@@ -339,6 +341,7 @@ print(bad, said, store.secret().hex())
 """
 
 
+@pytest.mark.requirement("onym-cache-b")
 def test_processes_that_hammer_one_cache_spoil_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "responses"
     running = [
@@ -356,6 +359,7 @@ def test_processes_that_hammer_one_cache_spoil_nothing(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.requirement("onym-cache-b")
 def test_a_process_that_is_killed_while_it_writes_leaves_a_whole_store(tmp_path: Path) -> None:
     folder = tmp_path / "responses"
     code = HAMMER.replace("range(400)", "range(10**9)").replace("turn == 200", "False") + "\n"

@@ -250,6 +250,7 @@ def test_the_timeout_of_the_uri_ends_a_call_that_takes_longer(fake: FakeProvider
     fake.release()
 
 
+@pytest.mark.requirement("onym-operation-a")
 def test_vectors_come_for_texts(fake: FakeProvider, client: Client) -> None:
     one, two = client.embed(["a", "bb"]), client.embed("a")
     assert [len(vector) for vector in one.vectors] == [3, 3]
@@ -257,6 +258,7 @@ def test_vectors_come_for_texts(fake: FakeProvider, client: Client) -> None:
     assert (one.model, one.usage.input_tokens) == ("m", 2)
 
 
+@pytest.mark.requirement("onym-operation-a")
 def test_models_are_listed(fake: FakeProvider, client: Client) -> None:
     assert [each.id for each in client.models()] == ["fake-model"]
 
@@ -265,6 +267,28 @@ def test_one_connection_serves_many_calls(fake: FakeProvider, client: Client) ->
     for text in ("a", "b", "c"):
         assert client.chat(text).text == text
     assert {request.connection for request in fake.requests} == {1}
+
+
+def test_a_stream_that_was_read_to_its_end_leaves_its_connection_to_the_next(
+    fake: FakeProvider, client: Client
+) -> None:
+    for _ in range(3):
+        assert client.stream("one two").completion().text == "one two"
+        with client.stream("one two") as stream:
+            while not isinstance(next(stream), Finish):
+                pass
+        assert client.chat("Hi", stream=True).text == "Hi"
+    assert {request.connection for request in fake.requests} == {1}
+
+
+def test_a_body_that_does_not_end_after_its_last_event_is_not_waited_for(
+    fake: FakeProvider, client: Client
+) -> None:
+    fake.answer("Hi", linger=True)
+    assert client.stream("Hi").completion().text == "Hi"
+    fake.release()
+    assert client.chat("again").text == "again"
+    assert [request.connection for request in fake.requests] == [1, 2]
 
 
 def test_threads_share_a_client(fake: FakeProvider, client: Client) -> None:

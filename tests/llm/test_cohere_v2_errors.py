@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
+from json_support import octets, reads, visible
 from onym.errors import (
     AuthenticationError,
     BadRequestError,
@@ -30,8 +30,7 @@ SAID = {"id": "8c5f", "message": "said"}
 
 
 def error(status: int, body: Any = None, headers: Any = ()) -> ProviderError:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return cohere_v2.decode_error(status, Headers(headers), data, AT)
+    return cohere_v2.decode_error(status, Headers(headers), octets(body), AT)
 
 
 CASES: dict[str, tuple[int, Any, type[ProviderError]]] = {
@@ -82,7 +81,7 @@ def test_retry_after_and_request_id_come_from_the_headers() -> None:
 @pytest.mark.requirement("onym-secret-a", "llm-10.1-b")
 def test_a_key_that_the_server_echoes_is_not_in_the_error() -> None:
     found = error(401, {"message": f"no such key {KEY}", "id": KEY}, [("x-request-id", KEY)])
-    assert KEY not in repr(found) + str(found) + json.dumps(found.as_dict())
+    assert KEY not in visible(found)
 
 
 @pytest.mark.parametrize(
@@ -95,13 +94,7 @@ def test_a_key_that_the_server_echoes_is_not_in_the_error() -> None:
     ],
 )
 def test_inside_a_success_the_body_alone_says_what_failed(body: Any, kind: type[ProviderError]) -> None:
-    data = json.dumps(body).encode()
-    for read in (
-        lambda: cohere_v2.decode_chat(200, Headers(), data, AT),
-        lambda: cohere_v2.decode_embed(200, Headers(), data, AT, count=1),
-        lambda: cohere_v2.decode_models(200, Headers(), data, AT),
-        lambda: cohere_v2.decode_model(200, Headers(), data, AT),
-    ):
+    for read in reads(cohere_v2, octets(body)):
         with pytest.raises(ProviderError, match="said") as caught:
             read()
         assert type(caught.value) is kind

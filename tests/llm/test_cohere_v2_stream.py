@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.errors import MalformedResponseError, OnymError, ProviderError, RateLimitError, ServerError
-from onym.llm._stream import Collector
-from onym.llm.dialects import Exchange, cohere_v2
+import stream_support as streams
+from json_support import any_json
+from onym.errors import MalformedResponseError, ProviderError, RateLimitError, ServerError
+from onym.llm.dialects import cohere_v2
 from onym.llm.dialects.cohere_v2 import BodyDecoder, StreamDecoder
-from onym.llm.types import Event, Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
+from onym.llm.types import Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
 from onym.net.messages import Headers
 
-AT = Exchange(endpoint="llm://host/m", model="asked")
 USAGE = {
     "billed_units": {"input_tokens": 3, "output_tokens": 2},
     "tokens": {"input_tokens": 60, "output_tokens": 4},
@@ -89,30 +90,8 @@ def sse(*events: Any, line: str = "\n") -> bytes:
     )
 
 
-def decode(pieces: Iterable[bytes]) -> tuple[list[Event], OnymError | None]:
-    """Events and what ended the stream, as a client reads them."""
-    decoder = StreamDecoder("r", AT)
-    events: list[Event] = []
-    for piece in pieces:
-        events += decoder.feed(piece)
-    try:
-        events += decoder.close()
-    except OnymError as error:
-        assert decoder.error is error  # noqa: PT017 - the stream's end, good or bad, is what is tested
-        return events, error
-    assert decoder.error is None
-    return events, None
-
-
-def every_cut(data: bytes) -> Iterable[list[bytes]]:
-    yield [data]
-    yield [data[index : index + 1] for index in range(len(data))]
-    for at in range(1, len(data)):
-        yield [data[:at], data[at:]]
-
-
-def same(error: OnymError | None) -> Any:
-    return None if error is None else (type(error), str(error), getattr(error, "usage", None))
+def decode(pieces: Iterable[bytes]) -> streams.Ended:
+    return streams.read(StreamDecoder("r", streams.AT), pieces)
 
 
 def test_a_stream_becomes_events_and_ends_with_finish() -> None:
@@ -136,10 +115,7 @@ STREAMS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS.keys())
 def test_the_same_octets_give_the_same_events_however_they_are_cut(data: bytes) -> None:
-    events, error = decode([data])
-    for pieces in every_cut(data):
-        found, ending = decode(pieces)
-        assert (found, same(ending)) == (events, same(error))
+    streams.check_same(decode, streams.every_cut(data))
 
 
 @pytest.mark.parametrize("events", [HELLO, TOOLS], ids=["text", "tools"])
@@ -174,10 +150,7 @@ def test_tool_calls_come_in_pieces_and_are_numbered_from_0() -> None:
         ToolCallDelta(index=1, id="c2", name="b", arguments="{}"),
         Finish(reason="tool_calls", usage=COUNTED, model="asked", request_id="r"),
     ]
-    whole = Collector()
-    for event in events:
-        whole.add(event)
-    assert whole.completion().tool_calls == (
+    assert streams.put_together(events).tool_calls == (
         ToolCall(id="c1", name="a", arguments='{"x":1}'),
         ToolCall(id="c2", name="b", arguments="{}"),
     )
@@ -199,8 +172,7 @@ def test_tool_calls_in_a_list_and_without_id_or_index_are_read_too() -> None:
 def test_the_end_says_why(reason: str | None, meant: str) -> None:
     events, error = decode([sse(content(text="a"), end(reason))])
     assert error is None
-    assert isinstance(events[-1], Finish)
-    assert events[-1].reason == meant
+    assert streams.finish_of(events).reason == meant
 
 
 def test_the_start_of_a_part_may_hold_its_beginning() -> None:
@@ -232,9 +204,7 @@ def test_an_error_in_the_stream_is_typed_and_keeps_what_came(
 ) -> None:
     events, error = decode([sse(content(text="a"), event, content(text="b"))])
     assert events == [TextDelta("a")]
-    assert type(error) is kind
-    assert isinstance(error, ProviderError)
-    assert (error.usage, error.request_id, error.endpoint, error.status) == (usage, "r", "llm://host/m", 200)
+    streams.check_failed(error, kind, usage)
 
 
 BROKEN: dict[str, bytes] = {
@@ -257,17 +227,13 @@ BROKEN: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
 def test_a_stream_that_is_no_answer_is_malformed(data: bytes) -> None:
-    _, error = decode([data])
-    assert type(error) is MalformedResponseError
-    assert (error.status, error.request_id, error.endpoint) == (200, "r", "llm://host/m")
+    streams.check_malformed(decode([data]))
 
 
 def test_after_its_end_a_stream_says_nothing_more() -> None:
-    decoder = StreamDecoder("r", AT)
-    assert decoder.feed(sse(*HELLO)) == HELLO_EVENTS
-    assert (decoder.done, decoder.usage) == (True, COUNTED)
-    assert decoder.feed(sse(*HELLO)) == []
-    assert decoder.close() == []
+    decoder = StreamDecoder("r", streams.AT)
+    streams.check_silent_after_its_end(decoder, sse(*HELLO), HELLO_EVENTS)
+    assert decoder.usage == COUNTED
 
 
 @pytest.mark.parametrize(
@@ -275,15 +241,14 @@ def test_after_its_end_a_stream_says_nothing_more() -> None:
     [("text/event-stream", StreamDecoder), (None, StreamDecoder), ("application/json", BodyDecoder)],
 )
 def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:
-    headers = Headers([] if media is None else [("content-type", media)])
-    assert type(cohere_v2.stream_decoder(200, headers, AT)) is kind
+    assert type(streams.decoder_for(cohere_v2, media)) is kind
 
 
 def test_a_whole_answer_to_a_request_for_a_stream_becomes_its_events() -> None:
     content = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Hi"}]
     calls = [{"id": "c1", "function": {"name": "a", "arguments": "{}"}}]
     data = {"finish_reason": "TOOL_CALL", "message": {"content": content, "tool_calls": calls}}
-    decoder = cohere_v2.stream_decoder(200, Headers([("content-type", "application/json")]), AT)
+    decoder = cohere_v2.stream_decoder(200, Headers([("content-type", "application/json")]), streams.AT)
     assert decoder.feed(json.dumps(data).encode()) == []
     assert decoder.close() == [
         ReasoningDelta("hm"),
@@ -293,42 +258,27 @@ def test_a_whole_answer_to_a_request_for_a_stream_becomes_its_events() -> None:
     ]
 
 
-texts = st.text(st.characters(codec="utf-8"), max_size=8)
-
-
-@given(st.lists(texts, max_size=6), st.randoms(use_true_random=False))
-def test_texts_survive_any_cut(parts: list[str], random: Any) -> None:
+@given(st.lists(streams.texts, max_size=6), st.randoms(use_true_random=False))
+def test_texts_survive_any_cut(parts: list[str], random: Random) -> None:
     data = sse(*[content(text=part) for part in parts], end())
-    pieces = []
-    while data:
-        at = random.randint(1, len(data))
-        pieces.append(data[:at])
-        data = data[at:]
-    events, error = decode(pieces)
-    assert error is None
-    assert [each.text for each in events if isinstance(each, TextDelta)] == [part for part in parts if part]
+    streams.check_texts(decode(streams.any_cut(data, random)), parts)
 
 
 @given(st.binary(max_size=80), st.integers(0, 80))
 @pytest.mark.requirement("onym-read-f")
 def test_any_octets_end_in_events_or_one_of_our_errors(data: bytes, at: int) -> None:
-    one, two = decode([data]), decode([data[:at], data[at:]])
-    assert (one[0], same(one[1])) == (two[0], same(two[1]))
+    streams.check_same(decode, ([data], [data[:at], data[at:]]))
 
 
-NAMES = st.sampled_from(
-    ["type", "delta", "message", "content", "text", "thinking", "tool_plan", "tool_calls", "function", "name",
-     "arguments", "index", "id", "usage", "tokens", "finish_reason", "error"]
-)  # fmt: skip
+NAMES = [
+    "type", "delta", "message", "content", "text", "thinking", "tool_plan", "tool_calls", "function", "name",
+    "arguments", "index", "id", "usage", "tokens", "finish_reason", "error",
+]  # fmt: skip
 KINDS = st.sampled_from(
     ["message-start", "content-start", "content-delta", "tool-plan-delta", "tool-call-start",
      "tool-call-delta", "message-end", "error", "ERROR", "COMPLETE"]
 )  # fmt: skip
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | KINDS,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=4),
-    max_leaves=12,
-)
+values = any_json(NAMES, KINDS)
 
 
 @given(

@@ -119,6 +119,7 @@ def test_a_key_without_a_model_is_left_out_with_a_note_or_gets_the_model_that_is
     ]
 
 
+@pytest.mark.requirement("onym-convert-b")
 def test_a_key_is_copied_only_when_asked_for_and_never_shown():
     environ = {"OPENAI_API_KEY": KEY, "OPENAI_MODEL": "gpt-5"}
     found = from_env(environ, with_key=True)

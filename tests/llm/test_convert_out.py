@@ -23,6 +23,7 @@ def names(written):
     return [note.where for note in written.notes]
 
 
+@pytest.mark.requirement("onym-convert-a")
 @pytest.mark.parametrize(
     "uri",
     [
@@ -52,6 +53,7 @@ def test_a_uri_survives_the_way_through_litellm(uri):
     assert str(from_litellm(written.value).uri) == uri
 
 
+@pytest.mark.requirement("onym-convert-a")
 @pytest.mark.parametrize(
     "uri",
     [
@@ -72,6 +74,7 @@ def test_a_uri_survives_the_way_through_langchain(uri):
     assert str(from_langchain(settings.pop("model"), **settings).uri) == uri
 
 
+@pytest.mark.requirement("onym-convert-a")
 @pytest.mark.parametrize(
     "uri",
     ["llm://ai-gateway.vercel.sh/openai/gpt-5", "llm://api.openai.com/gpt-5", "llm://api.together.ai/a/b"],
@@ -82,6 +85,7 @@ def test_an_id_survives_the_way_through_the_ai_sdk(uri):
     assert str(from_ai_sdk(written.value["model"]).uri) == uri
 
 
+@pytest.mark.requirement("onym-convert-a")
 @pytest.mark.parametrize(
     "uri",
     [
@@ -113,6 +117,7 @@ def test_settings_are_written_as_the_ai_sdk_names_them():
     assert names(to_ai_sdk("llm://aiplatform.googleapis.com/m?project=p")) == ["project"]
 
 
+@pytest.mark.requirement("onym-convert-b")
 @pytest.mark.parametrize("to", [to_litellm, to_langchain, to_env])
 def test_a_key_is_left_out_with_a_note_unless_asked_for(to):
     uri = f"llm://:{KEY}@api.openai.com/m"

@@ -229,7 +229,9 @@ def test_a_failing_store_does_not_tell_what_it_said(plugins: None) -> None:
 
 
 def test_a_store_that_is_not_installed_is_named_with_those_that_are(plugins: None) -> None:
-    with pytest.raises(CredentialError, match="known here: aws, broken, env, file, google, keyring, store, texts"):
+    with pytest.raises(
+        CredentialError, match="known here: aws, broken, env, file, google, keyring, store, texts"
+    ):
         find("llm://models.example/m?auth=pass:openai")
 
 

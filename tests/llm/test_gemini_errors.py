@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
+from json_support import octets
 from onym.errors import (
     AuthenticationError,
     BadRequestError,
@@ -30,8 +30,7 @@ AT = Exchange(endpoint="llm://host/gemini", secrets=(Secret(KEY),), now=1_700_00
 
 
 def error(status: int, body: Any = None, headers: Any = (), *, at: Exchange = AT) -> ProviderError:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return gemini.decode_error(status, Headers(headers), data, at)
+    return gemini.decode_error(status, Headers(headers), octets(body), at)
 
 
 def google(code: int, status: str, *details: Any) -> Any:

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import stream_support as streams
 from onym.errors import (
     ContentFilterError,
     MalformedResponseError,
-    OnymError,
     OverloadedError,
     ProtocolError,
     ProviderError,
     RateLimitError,
-    ResponseTooLarge,
 )
-from onym.llm._stream import Collector
-from onym.llm.dialects import Exchange, gemini
+from onym.llm.dialects import gemini
 from onym.llm.dialects.gemini import BodyDecoder, StreamDecoder
 from onym.llm.types import (
     Carried,
-    Event,
     Finish,
     ReasoningDelta,
     TextDelta,
@@ -34,8 +32,6 @@ from onym.llm.types import (
     Usage,
 )
 from onym.net.messages import Headers
-
-AT = Exchange(endpoint="llm://host/m", model="asked")
 
 
 def frame(*parts: Any, reason: str | None = None, **members: Any) -> dict[str, Any]:
@@ -65,34 +61,12 @@ def sse(*frames: Any, end: bytes = b"", line: str = "\r\n") -> bytes:
     return b"".join(head) + end
 
 
-def decode(pieces: Iterable[bytes], request_id: str | None = "r") -> tuple[list[Event], OnymError | None]:
-    """Events and what ended the stream, as a client reads them."""
-    decoder = StreamDecoder(request_id, AT)
-    events: list[Event] = []
-    for piece in pieces:
-        events += decoder.feed(piece)
-    try:
-        events += decoder.close()
-    except OnymError as error:
-        assert decoder.error is error  # noqa: PT017 - the stream's end, good or bad, is what is tested
-        return events, error
-    assert decoder.error is None
-    return events, None
-
-
-def every_cut(data: bytes) -> Iterable[list[bytes]]:
-    yield [data]
-    yield [data[index : index + 1] for index in range(len(data))]
-    for at in range(1, len(data)):
-        yield [data[:at], data[at:]]
-
-
-def same(error: OnymError | None) -> Any:
-    return None if error is None else (type(error), str(error), getattr(error, "usage", None))
+def decode(pieces: Iterable[bytes], request_id: str | None = "r") -> streams.Ended:
+    return streams.read(StreamDecoder(request_id, streams.AT), pieces)
 
 
 def test_a_stream_becomes_events_and_ends_with_its_octets() -> None:
-    decoder = StreamDecoder("r", AT)
+    decoder = StreamDecoder("r", streams.AT)
     assert decoder.feed(sse(*HELLO)) == HELLO_EVENTS[:3]
     # a frame with a finish reason is not the last: usage may follow
     assert not decoder.done
@@ -128,10 +102,7 @@ STREAMS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS.keys())
 def test_the_same_octets_give_the_same_events_however_they_are_cut(data: bytes) -> None:
-    events, error = decode([data])
-    for pieces in every_cut(data):
-        found, ending = decode(pieces)
-        assert (found, same(ending)) == (events, same(error))
+    streams.check_same(decode, streams.every_cut(data))
 
 
 def test_line_ends_make_no_difference() -> None:
@@ -148,8 +119,7 @@ def test_a_stream_that_is_cut_off_gives_no_event_wrongly_or_twice(data: bytes) -
         if error is None:
             # the finish reason had come: only what follows it is missing
             assert events[:-1] == said
-            assert isinstance(events[-1], Finish)
-            assert events[-1].reason == whole[-1].reason  # type: ignore[union-attr]
+            assert streams.finish_of(events).reason == streams.finish_of(whole).reason
         else:
             assert type(error) is MalformedResponseError
             assert events == said[: len(events)]
@@ -162,14 +132,12 @@ def test_calls_come_whole_and_are_told_apart_by_their_order() -> None:
         ToolCallDelta(index=0, id="call_0", name="a", arguments='{"x":1}'),
         ToolCallDelta(index=1, id="c9", name="b", arguments="{}"),
     ]
-    whole = Collector()
-    for event in events:
-        whole.add(event)
-    assert whole.completion().tool_calls == (
+    whole = streams.put_together(events)
+    assert whole.tool_calls == (
         ToolCall(id="call_0", name="a", arguments='{"x":1}'),
         ToolCall(id="c9", name="b", arguments="{}"),
     )
-    assert whole.completion().finish_reason == "tool_calls"
+    assert whole.finish_reason == "tool_calls"
 
 
 def test_a_signed_turn_is_carried_with_its_texts_put_together() -> None:
@@ -180,9 +148,7 @@ def test_a_signed_turn_is_carried_with_its_texts_put_together() -> None:
         frame({"text": "b"}, {"text": "c"}),
         frame({"text": "", "thoughtSignature": "c2ln"}, reason="STOP"),
     ]
-    finish = decode([sse(*frames)])[0][-1]
-    assert isinstance(finish, Finish)
-    assert finish.carried == Carried(
+    assert streams.finish_of(decode([sse(*frames)])[0]).carried == Carried(
         dialect="gemini",
         parts=(
             {"text": "hm", "thought": True},
@@ -193,15 +159,11 @@ def test_a_signed_turn_is_carried_with_its_texts_put_together() -> None:
 
 
 def test_an_unsigned_turn_carries_nothing() -> None:
-    finish = decode([sse(*HELLO)])[0][-1]
-    assert isinstance(finish, Finish)
-    assert finish.carried is None
+    assert streams.finish_of(decode([sse(*HELLO)])[0]).carried is None
 
 
 def test_the_body_names_the_exchange_where_no_header_does() -> None:
-    finish = decode([sse(*HELLO)], request_id=None)[0][-1]
-    assert isinstance(finish, Finish)
-    assert finish.request_id == "resp"
+    assert streams.finish_of(decode([sse(*HELLO)], request_id=None)[0]).request_id == "resp"
 
 
 def test_a_frame_without_usage_does_not_forget_it() -> None:
@@ -220,9 +182,7 @@ def test_other_candidates_are_not_mixed_in() -> None:
 def test_an_error_on_the_way_is_typed_and_keeps_what_came_and_the_usage() -> None:
     events, error = decode([STREAMS["an error on the way"]])
     assert events == HELLO_EVENTS[:2]
-    assert type(error) is RateLimitError
-    assert (error.request_id, error.endpoint, error.status) == ("r", "llm://host/m", 200)
-    assert error.usage == Usage(input_tokens=3)
+    streams.check_failed(error, RateLimitError, Usage(input_tokens=3))
 
 
 @pytest.mark.parametrize("name", ["a bare error at the end", "a bare list at the end"])
@@ -233,7 +193,7 @@ def test_an_error_that_stands_bare_after_the_events_is_read_too(name: str) -> No
 
 
 def test_bare_text_is_kept_up_to_a_bound() -> None:
-    decoder = StreamDecoder("r", AT)
+    decoder = StreamDecoder("r", streams.AT)
     decoder.feed(sse(*HELLO[:2]) + b"{\n")
     for _ in range(40):
         decoder.feed(b"x" * 100_000 + b"\n")
@@ -271,9 +231,7 @@ BROKEN: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
 def test_a_stream_that_is_no_answer_is_malformed(data: bytes) -> None:
-    _, error = decode([data])
-    assert type(error) is MalformedResponseError
-    assert (error.status, error.request_id, error.endpoint) == (200, "r", "llm://host/m")
+    streams.check_malformed(decode([data]))
 
 
 def test_octets_that_are_not_utf8_end_it_after_what_was_whole() -> None:
@@ -283,16 +241,9 @@ def test_octets_that_are_not_utf8_end_it_after_what_was_whole() -> None:
 
 
 def test_an_event_without_end_is_refused_at_its_cap() -> None:
-    decoder = StreamDecoder("r", AT)
+    decoder = StreamDecoder("r", streams.AT)
     decoder.feed(sse(*HELLO[:2]))
-    piece = b"data: " + b"x" * 1_000_000
-    for _ in range(20):
-        assert decoder.feed(piece) == []
-        if decoder.error is not None:
-            break
-    assert isinstance(decoder.error, ResponseTooLarge)
-    with pytest.raises(ResponseTooLarge):
-        decoder.close()
+    streams.check_capped(decoder, b"data: " + b"x" * 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -305,38 +256,29 @@ def test_an_event_without_end_is_refused_at_its_cap() -> None:
     ],
 )
 def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:
-    headers = Headers([] if media is None else [("content-type", media)])
-    assert type(gemini.stream_decoder(200, headers, AT)) is kind
+    assert type(streams.decoder_for(gemini, media)) is kind
 
 
 def test_a_stream_that_came_as_an_array_becomes_its_events() -> None:
     data = json.dumps(HELLO).encode()
-    decoder = BodyDecoder(200, Headers([("x-request-id", "r")]), AT)
+    decoder = BodyDecoder(200, Headers([("x-request-id", "r")]), streams.AT)
     for index in range(len(data)):
         assert decoder.feed(data[index : index + 1]) == []
     assert decoder.close() == [ReasoningDelta("hm"), TextDelta("Héllo\n"), FINISH]
 
 
 def test_an_error_in_the_array_of_a_stream_is_that_error() -> None:
-    decoder = BodyDecoder(200, Headers(), AT)
+    decoder = BodyDecoder(200, Headers(), streams.AT)
     decoder.feed(json.dumps([HELLO[0], json.loads(LATE_ERROR)]).encode())
     with pytest.raises(OverloadedError):
         decoder.close()
 
 
-texts = st.text(st.characters(codec="utf-8"), max_size=8)
-
-
-@given(st.lists(st.tuples(texts, st.booleans()), max_size=6), st.randoms(use_true_random=False))
-def test_texts_survive_any_cut(parts: list[tuple[str, bool]], random: Any) -> None:
+@given(st.lists(st.tuples(streams.texts, st.booleans()), max_size=6), st.randoms(use_true_random=False))
+def test_texts_survive_any_cut(parts: list[tuple[str, bool]], random: Random) -> None:
     frames = [frame({"text": said, "thought": thought}) for said, thought in parts]
     data = sse(*frames, frame(reason="STOP"))
-    pieces = []
-    while data:
-        at = random.randint(1, len(data))
-        pieces.append(data[:at])
-        data = data[at:]
-    events, error = decode(pieces)
+    events, error = decode(streams.any_cut(data, random))
     assert error is None
     expected = [ReasoningDelta(said) if thought else TextDelta(said) for said, thought in parts if said]
     assert events[:-1] == expected
@@ -345,5 +287,4 @@ def test_texts_survive_any_cut(parts: list[tuple[str, bool]], random: Any) -> No
 @given(st.binary(max_size=80), st.integers(0, 80))
 @pytest.mark.requirement("onym-read-f")
 def test_any_octets_end_in_events_or_one_of_our_errors(data: bytes, at: int) -> None:
-    one, two = decode([data]), decode([data[:at], data[at:]])
-    assert (one[0], same(one[1])) == (two[0], same(two[1]))
+    streams.check_same(decode, ([data], [data[:at], data[at:]]))

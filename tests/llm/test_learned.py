@@ -38,6 +38,7 @@ def refuse(fake: FakeProvider, parameter: str, code: str = "unsupported_paramete
     fake.fail(400, code=code, param=parameter)
 
 
+@pytest.mark.requirement("onym-call-f")
 def test_where_parameters_are_errors_the_next_call_is_refused_before_it_is_sent(fake: FakeProvider) -> None:
     refuse(fake, "temperature")
     with open_client(fake, "temp=0.5") as client:
@@ -103,6 +104,7 @@ def test_nothing_else_teaches_anything(fake: FakeProvider, parameter: str, code:
     assert all("temperature" in request.json for request in fake.requests)
 
 
+@pytest.mark.requirement("onym-call-f")
 def test_prose_alone_teaches_nothing_even_where_dropping_is_allowed(fake: FakeProvider) -> None:
     fake.fail(400, "Unsupported parameter: 'temperature'")
     with open_client(fake, "temp=0.5", on_unsupported="drop") as client, pytest.raises(BadRequestError):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
+from json_support import octets, reads, visible
 from onym.errors import (
     AuthenticationError,
     BadRequestError,
@@ -28,8 +28,7 @@ SAID = {"error": "said"}
 
 
 def error(status: int, body: Any = None, headers: Any = ()) -> ProviderError:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return ollama.decode_error(status, Headers(headers), data, AT)
+    return ollama.decode_error(status, Headers(headers), octets(body), AT)
 
 
 CASES: dict[str, tuple[int, Any, type[ProviderError]]] = {
@@ -69,20 +68,14 @@ def test_what_a_message_says_in_prose_decides_nothing(text: str) -> None:
 @pytest.mark.requirement("onym-secret-a", "llm-10.1-b")
 def test_a_key_that_the_server_echoes_is_not_in_the_error() -> None:
     found = error(401, {"error": f"no such key {KEY}"}, [("x-request-id", KEY)])
-    assert KEY not in repr(found) + str(found) + json.dumps(found.as_dict())
+    assert KEY not in visible(found)
 
 
 @pytest.mark.parametrize(
     ("body", "kind"), [(SAID, ServerError), ({"error": {"message": "said", "code": 429}}, RateLimitError)]
 )
 def test_inside_a_success_the_body_alone_says_what_failed(body: Any, kind: type[ProviderError]) -> None:
-    data = json.dumps(body).encode()
-    for read in (
-        lambda: ollama.decode_chat(200, Headers(), data, AT),
-        lambda: ollama.decode_embed(200, Headers(), data, AT, count=1),
-        lambda: ollama.decode_models(200, Headers(), data, AT),
-        lambda: ollama.decode_model(200, Headers(), data, AT),
-    ):
+    for read in reads(ollama, octets(body)):
         with pytest.raises(ProviderError, match="said") as caught:
             read()
         assert type(caught.value) is kind

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import stream_support as streams
+from json_support import any_json
 from onym.errors import (
     MalformedResponseError,
-    OnymError,
     ProviderError,
     RateLimitError,
-    ResponseTooLarge,
     ServerError,
 )
-from onym.llm._stream import Collector
-from onym.llm.dialects import Exchange, ollama
+from onym.llm.dialects import ollama
 from onym.llm.dialects.ollama import BodyDecoder, StreamDecoder
-from onym.llm.types import Event, Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
+from onym.llm.types import Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
 from onym.net.messages import Headers
-
-AT = Exchange(endpoint="llm://host/m", model="asked")
 
 
 def piece(**message: Any) -> dict[str, Any]:
@@ -56,30 +54,8 @@ def lines(*records: Any, line: str = "\n") -> bytes:
     return b"".join(f"{json.dumps(each, ensure_ascii=False)}{line}".encode() for each in records)
 
 
-def decode(pieces: Iterable[bytes]) -> tuple[list[Event], OnymError | None]:
-    """Events and what ended the stream, as a client reads them."""
-    decoder = StreamDecoder("r", AT)
-    events: list[Event] = []
-    for each in pieces:
-        events += decoder.feed(each)
-    try:
-        events += decoder.close()
-    except OnymError as error:
-        assert decoder.error is error  # noqa: PT017 - the stream's end, good or bad, is what is tested
-        return events, error
-    assert decoder.error is None
-    return events, None
-
-
-def every_cut(data: bytes) -> Iterable[list[bytes]]:
-    yield [data]
-    yield [data[index : index + 1] for index in range(len(data))]
-    for at in range(1, len(data)):
-        yield [data[:at], data[at:]]
-
-
-def same(error: OnymError | None) -> Any:
-    return None if error is None else (type(error), str(error), getattr(error, "usage", None))
+def decode(pieces: Iterable[bytes]) -> streams.Ended:
+    return streams.read(StreamDecoder("r", streams.AT), pieces)
 
 
 def test_a_stream_becomes_events_and_ends_with_finish() -> None:
@@ -103,10 +79,7 @@ STREAMS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS.keys())
 def test_the_same_octets_give_the_same_events_however_they_are_cut(data: bytes) -> None:
-    events, error = decode([data])
-    for pieces in every_cut(data):
-        found, ending = decode(pieces)
-        assert (found, same(ending)) == (events, same(error))
+    streams.check_same(decode, streams.every_cut(data))
 
 
 @pytest.mark.parametrize("records", [HELLO, TOOLS], ids=["text", "tools"])
@@ -136,10 +109,7 @@ def test_tool_calls_come_whole_and_are_numbered_through() -> None:
         ToolCallDelta(index=2, id="c3", name="c"),
         Finish(reason="tool_calls", usage=COUNTED, model="m:1", request_id="r"),
     ]
-    whole = Collector()
-    for event in events:
-        whole.add(event)
-    assert whole.completion().tool_calls == (
+    assert streams.put_together(events).tool_calls == (
         ToolCall(id="call_0", name="a", arguments='{"x":1}'),
         ToolCall(id="call_1", name="b", arguments="{}"),
         ToolCall(id="c3", name="c", arguments=""),
@@ -173,9 +143,7 @@ def test_the_last_line_may_hold_text_or_no_message_at_all() -> None:
 def test_an_error_in_the_stream_is_typed_and_keeps_what_came(record: Any, kind: type[ProviderError]) -> None:
     events, error = decode([lines(piece(content="a"), record, piece(content="b"))])
     assert events == [TextDelta("a")]
-    assert type(error) is kind
-    assert isinstance(error, ProviderError)
-    assert (error.request_id, error.endpoint, error.status) == ("r", "llm://host/m", 200)
+    streams.check_failed(error, kind, Usage())
 
 
 BROKEN: dict[str, bytes] = {
@@ -197,26 +165,17 @@ BROKEN: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
 def test_a_stream_that_is_no_answer_is_malformed(data: bytes) -> None:
-    _, error = decode([data])
-    assert type(error) is MalformedResponseError
-    assert (error.status, error.request_id, error.endpoint) == (200, "r", "llm://host/m")
+    streams.check_malformed(decode([data]))
 
 
 def test_a_line_without_end_is_refused_at_its_cap() -> None:
-    decoder = StreamDecoder("r", AT)
-    for _ in range(20):
-        assert decoder.feed(b"x" * 1_000_000) == []
-        if decoder.error is not None:
-            break
-    assert isinstance(decoder.error, ResponseTooLarge)
+    streams.check_capped(StreamDecoder("r", streams.AT), b"x" * 1_000_000)
 
 
 def test_after_its_end_a_stream_says_nothing_more() -> None:
-    decoder = StreamDecoder("r", AT)
-    assert decoder.feed(lines(*HELLO)) == HELLO_EVENTS
-    assert (decoder.done, decoder.usage) == (True, COUNTED)
-    assert decoder.feed(lines(*HELLO)) == []
-    assert decoder.close() == []
+    decoder = StreamDecoder("r", streams.AT)
+    streams.check_silent_after_its_end(decoder, lines(*HELLO), HELLO_EVENTS)
+    assert decoder.usage == COUNTED
 
 
 @pytest.mark.parametrize(
@@ -224,8 +183,7 @@ def test_after_its_end_a_stream_says_nothing_more() -> None:
     [("application/x-ndjson", StreamDecoder), (None, StreamDecoder), ("application/json", BodyDecoder)],
 )
 def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:
-    headers = Headers([] if media is None else [("content-type", media)])
-    assert type(ollama.stream_decoder(200, headers, AT)) is kind
+    assert type(streams.decoder_for(ollama, media)) is kind
 
 
 def test_a_whole_answer_to_a_request_for_a_stream_becomes_its_events() -> None:
@@ -234,7 +192,7 @@ def test_a_whole_answer_to_a_request_for_a_stream_becomes_its_events() -> None:
         "thinking": "hm",
         "tool_calls": [{"function": {"name": "a", "arguments": {}}}],
     }
-    decoder = ollama.stream_decoder(200, Headers([("content-type", "application/json")]), AT)
+    decoder = ollama.stream_decoder(200, Headers([("content-type", "application/json")]), streams.AT)
     assert decoder.feed(json.dumps({"message": message, "done": True}, indent=1).encode()) == []
     assert decoder.close() == [
         ReasoningDelta("hm"),
@@ -244,48 +202,23 @@ def test_a_whole_answer_to_a_request_for_a_stream_becomes_its_events() -> None:
     ]
 
 
-texts = st.text(st.characters(codec="utf-8"), max_size=8)
-
-
-@given(st.lists(texts, max_size=6), st.randoms(use_true_random=False))
-def test_texts_survive_any_cut(parts: list[str], random: Any) -> None:
+@given(st.lists(streams.texts, max_size=6), st.randoms(use_true_random=False))
+def test_texts_survive_any_cut(parts: list[str], random: Random) -> None:
     data = lines(*[piece(content=part) for part in parts], end())
-    pieces = []
-    while data:
-        at = random.randint(1, len(data))
-        pieces.append(data[:at])
-        data = data[at:]
-    events, error = decode(pieces)
-    assert error is None
-    assert [each.text for each in events if isinstance(each, TextDelta)] == [part for part in parts if part]
+    streams.check_texts(decode(streams.any_cut(data, random)), parts)
 
 
 @given(st.binary(max_size=80), st.integers(0, 80))
 @pytest.mark.requirement("onym-read-f")
 def test_any_octets_end_in_events_or_one_of_our_errors(data: bytes, at: int) -> None:
-    one, two = decode([data]), decode([data[:at], data[at:]])
-    assert (one[0], same(one[1])) == (two[0], same(two[1]))
+    streams.check_same(decode, ([data], [data[:at], data[at:]]))
 
 
-NAMES = st.sampled_from(
-    [
-        "content",
-        "thinking",
-        "tool_calls",
-        "function",
-        "name",
-        "arguments",
-        "id",
-        "done",
-        "done_reason",
-        "error",
-    ]
-)
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=4),
-    max_leaves=10,
-)
+NAMES = [
+    "content", "thinking", "tool_calls", "function", "name", "arguments", "id", "done", "done_reason",
+    "error",
+]  # fmt: skip
+values = any_json(NAMES)
 records = st.fixed_dictionaries({"message": values, "done": values}, optional={"error": values})
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from json_support import octets, visible
 from onym.errors import (
     AuthenticationError,
     BadRequestError,
@@ -30,8 +31,7 @@ AT = Exchange(endpoint="llm://api.openai.com/gpt-5", secrets=(Secret(KEY),), now
 
 
 def error(status: int, body: Any = None, headers: Any = (), *, at: Exchange = AT) -> ProviderError:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return openai_chat.decode_error(status, Headers(headers), data, at)
+    return openai_chat.decode_error(status, Headers(headers), octets(body), at)
 
 
 def openai(
@@ -200,7 +200,7 @@ def test_a_key_that_the_server_echoes_is_not_in_the_error() -> None:
     body = {"error": {"message": f"Incorrect API key provided: {KEY}.", "code": f"bad_{KEY}", "param": KEY}}
     echo = [("x-request-id", KEY)]
     found = error(401, body, echo)
-    assert KEY not in repr(found) + str(found) + json.dumps(found.as_dict())
+    assert KEY not in visible(found)
     assert "Incorrect API key provided" in found.message
 
 

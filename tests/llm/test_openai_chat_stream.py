@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import stream_support as streams
 from onym.errors import (
     ContentFilterError,
     MalformedResponseError,
@@ -21,13 +23,11 @@ from onym.errors import (
     ResponseTooLarge,
     ServerError,
 )
-from onym.llm._stream import Collector
-from onym.llm.dialects import Exchange, openai_chat
+from onym.llm.dialects import openai_chat
 from onym.llm.dialects.openai_chat import BodyDecoder, StreamDecoder
-from onym.llm.types import Event, Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
+from onym.llm.types import Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
 from onym.net.messages import Headers
 
-AT = Exchange(endpoint="llm://host/m", model="asked")
 DONE = b"data: [DONE]\n\n"
 HELLO = [
     {"model": "m-1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}]},
@@ -54,30 +54,8 @@ def delta(**members: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": members}]}
 
 
-def decode(pieces: Iterable[bytes], **how: Any) -> tuple[list[Event], OnymError | None]:
-    """Events and what ended the stream, as a client reads them."""
-    decoder = StreamDecoder("r", AT, **how)
-    events: list[Event] = []
-    for piece in pieces:
-        events += decoder.feed(piece)
-    try:
-        events += decoder.close()
-    except OnymError as error:
-        assert decoder.error is error  # noqa: PT017 - the stream's end, good or bad, is what is tested
-        return events, error
-    assert decoder.error is None
-    return events, None
-
-
-def every_cut(data: bytes) -> Iterable[list[bytes]]:
-    yield [data]
-    yield [data[index : index + 1] for index in range(len(data))]
-    for at in range(1, len(data)):
-        yield [data[:at], data[at:]]
-
-
-def same(error: OnymError | None) -> Any:
-    return None if error is None else (type(error), str(error), getattr(error, "usage", None))
+def decode(pieces: Iterable[bytes]) -> streams.Ended:
+    return streams.read(StreamDecoder("r", streams.AT), pieces)
 
 
 def test_a_stream_becomes_events_and_ends_with_finish() -> None:
@@ -114,10 +92,7 @@ STREAMS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS.keys())
 def test_the_same_octets_give_the_same_events_however_they_are_cut(data: bytes) -> None:
-    events, error = decode([data])
-    for pieces in every_cut(data):
-        found, ending = decode(pieces)
-        assert (found, same(ending)) == (events, same(error))
+    streams.check_same(decode, streams.every_cut(data))
 
 
 def test_line_ends_make_no_difference() -> None:
@@ -140,10 +115,7 @@ def test_tool_calls_come_in_pieces_told_apart_by_index() -> None:
         ToolCallDelta(index=1, id="c2", name="b", arguments="{}"),
         ToolCallDelta(index=0, arguments=":1}"),
     ]
-    whole = Collector()
-    for event in events:
-        whole.add(event)
-    assert whole.completion().tool_calls == (
+    assert streams.put_together(events).tool_calls == (
         ToolCall(id="c1", name="a", arguments='{"x":1}'),
         ToolCall(id="c2", name="b", arguments="{}"),
     )
@@ -208,10 +180,7 @@ def test_an_error_in_the_middle_is_typed_and_keeps_what_came_and_the_usage(
     first = {**delta(content="a"), "usage": {"prompt_tokens": 3}}
     events, error = decode([sse(first, chunk, delta(content="b"))])
     assert events == [TextDelta("a")]
-    assert type(error) is kind
-    assert isinstance(error, ProviderError)
-    assert error.usage == Usage(input_tokens=3)
-    assert (error.request_id, error.endpoint, error.status) == ("r", "llm://host/m", 200)
+    streams.check_failed(error, kind, Usage(input_tokens=3))
 
 
 def test_an_event_called_error_is_one() -> None:
@@ -239,9 +208,7 @@ BROKEN: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
 def test_a_stream_that_is_no_answer_is_malformed(data: bytes) -> None:
-    _, error = decode([data])
-    assert type(error) is MalformedResponseError
-    assert (error.status, error.request_id, error.endpoint) == (200, "r", "llm://host/m")
+    streams.check_malformed(decode([data]))
 
 
 def test_a_stream_that_ends_early_loses_nothing_of_what_came() -> None:
@@ -257,25 +224,16 @@ def test_octets_that_are_not_utf8_end_it_after_what_was_whole() -> None:
 
 
 def test_an_event_without_end_is_refused_at_its_cap() -> None:
-    decoder = StreamDecoder("r", AT)
+    decoder = StreamDecoder("r", streams.AT)
     decoder.feed(sse(*HELLO[:3], end=b""))
-    piece = b"data: " + b"x" * 1_000_000
-    for _ in range(20):
-        assert decoder.feed(piece) == []
-        if decoder.error is not None:
-            break
-    assert isinstance(decoder.error, ResponseTooLarge)
+    streams.check_capped(decoder, b"data: " + b"x" * 1_000_000)
     assert decoder.feed(DONE) == []
     with pytest.raises(ResponseTooLarge):
         decoder.close()
 
 
 def test_after_its_end_a_stream_says_nothing_more() -> None:
-    decoder = StreamDecoder("r", AT)
-    assert decoder.feed(sse(*HELLO)) == HELLO_EVENTS
-    assert decoder.done
-    assert decoder.feed(sse(*HELLO)) == []
-    assert decoder.close() == []
+    streams.check_silent_after_its_end(StreamDecoder("r", streams.AT), sse(*HELLO), HELLO_EVENTS)
 
 
 @pytest.mark.parametrize(
@@ -289,12 +247,11 @@ def test_after_its_end_a_stream_says_nothing_more() -> None:
     ],
 )
 def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:
-    headers = Headers([] if media is None else [("content-type", media)])
-    assert type(openai_chat.stream_decoder(200, headers, AT)) is kind
+    assert type(streams.decoder_for(openai_chat, media)) is kind
 
 
 def whole_body(data: bytes, media: str = "application/json") -> BodyDecoder:
-    decoder = BodyDecoder(200, Headers([("content-type", media), ("x-request-id", "r")]), AT)
+    decoder = BodyDecoder(200, Headers([("content-type", media), ("x-request-id", "r")]), streams.AT)
     for index in range(len(data)):
         assert decoder.feed(data[index : index + 1]) == []
     return decoder
@@ -342,7 +299,7 @@ def test_a_whole_body_that_is_no_answer_raises_and_keeps_raising(
 
 
 def test_a_whole_body_has_a_cap() -> None:
-    decoder = BodyDecoder(200, Headers(), AT)
+    decoder = BodyDecoder(200, Headers(), streams.AT)
     for _ in range(40):
         decoder.feed(b"x" * 1_000_000)
     assert isinstance(decoder.error, ResponseTooLarge)
@@ -350,24 +307,13 @@ def test_a_whole_body_has_a_cap() -> None:
         decoder.close()
 
 
-texts = st.text(st.characters(codec="utf-8"), max_size=8)
-
-
-@given(st.lists(texts, max_size=6), st.randoms(use_true_random=False))
-def test_texts_survive_any_cut(parts: list[str], random: Any) -> None:
+@given(st.lists(streams.texts, max_size=6), st.randoms(use_true_random=False))
+def test_texts_survive_any_cut(parts: list[str], random: Random) -> None:
     data = sse(*[delta(content=part) for part in parts], HELLO[4])
-    pieces = []
-    while data:
-        at = random.randint(1, len(data))
-        pieces.append(data[:at])
-        data = data[at:]
-    events, error = decode(pieces)
-    assert error is None
-    assert [each.text for each in events if isinstance(each, TextDelta)] == [part for part in parts if part]
+    streams.check_texts(decode(streams.any_cut(data, random)), parts)
 
 
 @given(st.binary(max_size=80), st.integers(0, 80))
 @pytest.mark.requirement("onym-read-f")
 def test_any_octets_end_in_events_or_one_of_our_errors(data: bytes, at: int) -> None:
-    one, two = decode([data]), decode([data[:at], data[at:]])
-    assert (one[0], same(one[1])) == (two[0], same(two[1]))
+    streams.check_same(decode, ([data], [data[:at], data[at:]]))

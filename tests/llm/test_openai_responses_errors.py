@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from json_support import octets
 from onym.errors import (
     AuthenticationError,
     BadRequestError,
@@ -53,8 +54,7 @@ CASES: dict[str, tuple[int, Any, type[ProviderError]]] = {
 
 @pytest.mark.parametrize(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
 def test_an_answer_outside_2xx_is_typed(status: int, body: Any, kind: type[ProviderError]) -> None:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    error = openai_responses.decode_error(status, Headers([("x-request-id", "r")]), data, AT)
+    error = openai_responses.decode_error(status, Headers([("x-request-id", "r")]), octets(body), AT)
     assert type(error) is kind
     assert (error.status, error.request_id) == (status, "r")
 

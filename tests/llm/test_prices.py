@@ -57,6 +57,7 @@ def test_a_long_input_costs_what_long_inputs_cost() -> None:
     assert beyond.amount == 200_001 * Decimal("2.5") / 1_000_000
 
 
+@pytest.mark.requirement("onym-telemetry-b")
 @pytest.mark.parametrize(
     ("provider", "model"),
     [
@@ -100,6 +101,7 @@ def test_no_call_costs_less_than_nothing_and_more_tokens_never_cost_less(
     assert 0 <= found.amount <= more.amount
 
 
+@pytest.mark.requirement("onym-telemetry-b")
 def test_every_row_of_the_list_has_a_provider_a_source_and_a_date() -> None:
     prices = _built_in()
     assert set(prices.rows) <= set(ProviderTable.builtin().names())

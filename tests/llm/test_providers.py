@@ -51,6 +51,7 @@ def table(*rows: Provider, plugins: Callable[[], Iterable[EntryPoint]] = tuple) 
 # --- every row
 
 
+@pytest.mark.requirement("onym-provider-a")
 @pytest.mark.parametrize("each", ROWS, ids=[each.name for each in ROWS])
 def test_every_row_says_where_its_facts_come_from_and_when_they_were_checked(each: Provider) -> None:
     assert each.docs.startswith("https://")
@@ -83,6 +84,7 @@ def test_each_host_of_a_row_finds_it_at_its_own_port_alone(each: Provider) -> No
         assert builtin.find(f"evil{host}") is not each or host.endswith(".googleapis.com")
 
 
+@pytest.mark.requirement("onym-provider-b")
 @pytest.mark.parametrize("word", ELSEWHERE.split())
 def test_every_alias_of_llm_strings_is_one_here(word: str) -> None:
     found = ProviderTable.builtin().alias(word)

@@ -376,6 +376,18 @@ def test_one_model_is_asked_after_or_found_in_the_list() -> None:
             client.model()
 
 
+def test_where_a_server_has_no_route_for_one_model_the_list_is_searched() -> None:
+    plan = planner(f"llm://:{KEY}@anthropic/claude-x").model({})
+    clock = FakeClock()
+    page_of = page("a claude-x", None)
+    played = play(model_flow(plan, clock), [reply(404), reply(200, page_of)], clock)
+    assert played.value.id == "claude-x"
+    assert [send.request.target for send in played.sends] == ["/v1/models/claude-x", "/v1/models?limit=1000"]
+    assert [send.request.method for send in played.sends] == ["GET", "GET"]
+    unknown = play(model_flow(plan, clock), [reply(404), reply(200, page("a b", None))], clock)
+    assert isinstance(unknown.error, NotFoundError)
+
+
 def test_an_untagged_name_finds_its_latest() -> None:
     plan = planner("llm://localhost:9999/llama3").models({})
     clock = FakeClock()

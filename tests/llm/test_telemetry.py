@@ -108,6 +108,7 @@ USAGE = {
 }
 
 
+@pytest.mark.requirement("onym-telemetry-a")
 def test_a_call_is_a_span_by_the_conventions(fake: FakeProvider, seen: Seen) -> None:
     fake.answer("Hello", usage=USAGE)
     query = "temp=0.5&top_p=0.9&max_tokens=9&seed=7&stop=a,b&format=json&frequency_penalty=1&retries=0"
@@ -419,6 +420,7 @@ def test_a_span_belongs_to_the_span_around_the_call(fake: FakeProvider, seen: Se
     assert call.parent.span_id == around.context.span_id
 
 
+@pytest.mark.requirement("onym-telemetry-a")
 def test_no_key_and_no_word_of_the_conversation_is_reported_unasked(fake: FakeProvider, seen: Seen) -> None:
     fake.answer(f"the answer, with {KEY}")
     with open_client(fake, seen, "system=a%20secret%20plan&retries=0") as client:

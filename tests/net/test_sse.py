@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
@@ -66,7 +67,7 @@ def test_any_cut_of_the_octets_gives_the_same_events(cuts: list[int]) -> None:
 
 @given(st.binary(max_size=100), st.integers(0, 100))
 def test_octets_at_random_end_in_events_or_an_error_of_ours(data: bytes, cut: int) -> None:
-    outcomes = []
+    outcomes: list[list[SSEEvent] | None] = []
     for pieces in ((data,), (data[:cut], data[cut:])):
         try:
             outcomes.append(decode(*pieces))
@@ -79,6 +80,39 @@ def test_an_event_is_given_as_soon_as_its_blank_line_is_there() -> None:
     decoder = SSEDecoder()
     assert decoder.feed(b"data: a\r\n\r") == [message("a")]
     assert decoder.feed(b"\ndata: b\n\n") == [message("b")]
+
+
+FIELDS = (b"data: ", b"data:", b"event: x", b"id: 1", b": c", b"a", b"\xc3\xa9", b"\xff")
+LINE_ENDS = (b"\n", b"\n\n", b"\r", b"\r\n")
+PIECES = st.lists(st.sampled_from(FIELDS + LINE_ENDS), max_size=30)
+
+
+def outcome(pieces: Iterable[bytes]) -> tuple[list[SSEEvent], str | None]:
+    """The events that come before an error, and its code."""
+    decoder = SSEDecoder(12)
+    events = []
+    try:
+        for piece in pieces:
+            for event in decoder.events(piece):
+                events.append(event)  # noqa: PERF402 - what came before an error is kept
+    except (ProtocolError, ResponseTooLarge) as error:
+        return events, error.code
+    return events, None
+
+
+@given(PIECES)
+def test_events_and_what_ends_them_do_not_hang_on_the_cut(pieces: list[bytes]) -> None:
+    data = b"".join(pieces)
+    octet_by_octet = outcome(data[at : at + 1] for at in range(len(data)))
+    assert outcome([data]) == octet_by_octet
+    assert outcome(pieces) == octet_by_octet
+
+
+def test_events_before_an_error_are_given_before_it_is_raised() -> None:
+    found: list[SSEEvent] = []
+    with pytest.raises(ProtocolError):
+        found.extend(SSEDecoder().events(b"data: a\n\ndata: b\n\ndata: \xff\n\n"))
+    assert found == [message("a"), message("b")]
 
 
 @pytest.mark.parametrize("text", [b"data: \xff\n\n", b"data: \xc3\n\n", b"\xed\xa0\x80"])

@@ -180,6 +180,74 @@ def test_a_stream_that_is_closed_early_closes_its_connection(face: Face) -> None
         assert server.closed.wait(PATIENCE)
 
 
+def test_the_end_of_a_stream_may_come_after_all_that_is_wanted(face: Face) -> None:
+    closing = threading.Event()
+
+    def handle(peer: Peer) -> None:
+        for late in (False, True):
+            peer.request()
+            peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+            if late:
+                assert closing.wait(PATIENCE)
+            peer.send(b"0\r\n\r\n")
+        peer.request()
+        peer.send(OK)
+
+    with Server(handle) as server:
+        for _ in range(2):
+            reply = face.send(asking(local(server), stream=True, timeout=None))
+            assert face.read(reply) == b"one"
+            closing.set()
+            face.close_stream(reply, PATIENCE)
+            face.close_stream(reply, PATIENCE)
+        assert face.send(asking(local(server))).body == b"{}"
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("head", "more"),
+    [
+        (b"Transfer-Encoding: chunked\r\n\r\n3\r\none\r\n", b"3\r\ntwo\r\n"),
+        (b"Transfer-Encoding: chunked\r\n\r\n3\r\none\r\n", b"nonsense"),
+        (b"Content-Length: 10\r\nConnection: close\r\n\r\none", b""),
+        (b"\r\none", b""),
+    ],
+    ids=["more comes", "nonsense comes", "it is closed in any case", "nothing else tells its end"],
+)
+def test_the_end_of_a_stream_is_not_waited_for_in_vain(face: Face, head: bytes, more: bytes) -> None:
+    reading = threading.Event()
+
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\n" + head)
+        assert reading.wait(PATIENCE)
+        peer.send(more)
+        peer.wait_until_closed()
+
+    with Server(handle) as server:
+        reply = face.send(asking(local(server), stream=True, timeout=None))
+        assert face.read(reply) == b"one"
+        reading.set()
+        # for ever: the test would not end
+        face.close_stream(reply, 1e6)
+        face.turn()
+        assert server.closed.wait(PATIENCE)
+
+
+def test_the_end_of_a_stream_is_waited_for_no_longer_than_told(face: Face) -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+        peer.wait_until_closed()
+
+    with Server(handle) as server:
+        reply = face.send(asking(local(server), stream=True, timeout=None))
+        assert face.read(reply) == b"one"
+        face.close_stream(reply, 0.01)
+        face.turn()
+        assert server.closed.wait(PATIENCE)
+
+
 def test_streams_are_context_managers_that_close() -> None:
     def handle(peer: Peer) -> None:
         peer.request()

@@ -17,12 +17,14 @@ from docgen.reference_errors import errors_page, exit_codes_page
 from docgen.reference_llm import parameters_page, providers_page
 from docgen.reference_matrix import matrix_page
 from docgen.reference_strings import strings_page
+from docgen.requests_picture import requests_picture
 
 __all__ = ["GENERATED_FILES", "fresh", "hand_written", "stale", "write_all"]
 
 #: path -> what writes the whole file
 GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
     DOCS / "assets" / "llm-uri.svg": uri_picture,
+    DOCS / "assets" / "one-string.svg": requests_picture,
     DOCS / "reference" / "api.md": api_page,
     DOCS / "reference" / "cli.md": cli_page,
     DOCS / "reference" / "config.md": config_page,

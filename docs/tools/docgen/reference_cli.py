@@ -6,12 +6,25 @@ from collections.abc import Iterator
 
 import click
 
-from docgen.text import GENERATED
+from docgen.text import GENERATED, code, table
 from onym.cli._app import app
 
 __all__ = ["cli_page"]
 
 _WIDTH = 100
+#: what Onym reads of the environment, beside the key variables of providers
+_VARIABLES = {
+    "ONYM_CONFIG": "the [configuration](config.md) file",
+    "ONYM_ALLOW_LOOPBACK": "`1` allows URIs to lead to this machine, wherever they come from",
+    "ONYM_CACHE": "the folder of the embedded model's weights",
+    "ONYM_CACHE_DIR": "the folder of [kept answers](../how-to/cache.md)",
+    "ONYM_CACHE_SIZE": "how large that may grow: octets, or `64MiB`",
+    "ONYM_CACHE_AGE": "how long an answer is kept: seconds, or `12h`, `7d`",
+    "ONYM_TELEMETRY": "`1` reports every client's calls to [OpenTelemetry](../how-to/telemetry.md)",
+    "ONYM_PRICES": "a [list of prices](../how-to/telemetry.md#what-it-costs) of your own",
+    "ONYM_DEBUG": "`1` shows where a bug is, keys masked",
+    "NO_COLOR": "any value switches colours off",
+}
 
 
 def cli_page() -> str:
@@ -23,11 +36,7 @@ def cli_page() -> str:
             "Every command takes `--json` and then prints data, errors included. What it ends with: "
             "[Exit codes](exit-codes.md).\n"
         ),
-        (
-            "Environment: `ONYM_CONFIG` names the configuration file, `ONYM_CACHE` the folder of the "
-            "weights, `ONYM_ALLOW_LOOPBACK=1` allows URIs to lead to this machine, `NO_COLOR` switches "
-            "colours off, `ONYM_DEBUG=1` shows where a bug is.\n"
-        ),
+        table(["variable", "meaning"], ([code(name), text] for name, text in _VARIABLES.items())),
     ]
     for path, command in _walk(app, ("onym",)):
         out += [

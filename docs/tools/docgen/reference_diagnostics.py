@@ -8,10 +8,12 @@ from functools import cache
 
 from docgen.paths import ROOT
 from docgen.text import GENERATED, cell, code, prose, table
+from onym.cli._provider_check import provider_findings
+from onym.llm.providers import ProviderTable
 from onym.uri.diagnostics import Diagnostic
 from onym.uri.llm import check
 
-__all__ = ["CASES", "codes_in_source", "diagnostics_page", "found_codes"]
+__all__ = ["CASES", "PROVIDER_CASES", "codes_in_source", "diagnostics_page", "found_codes"]
 
 #: texts that between them earn every diagnostic
 CASES = (
@@ -54,17 +56,19 @@ CASES = (
     "llm://api.openai.com/gpt-5?user=" + "a" * 2048,
 )
 
+#: texts that earn what `onym check` alone says, since it takes knowledge of providers
+PROVIDER_CASES = (
+    "llm://opnai/gpt-5",
+    "llm://vertex/gemini-3-pro?projct=x",
+    "llm://openai/gpt-5?api=respones",
+    "llm://openai/gpt-5?temp=0.5",
+)
+
 
 def diagnostics_page() -> str:
     """The page."""
-    rows: dict[str, list[str]] = {}
-    for text, found in _found():
-        shown = text if len(text) < 90 else f"{text[:60]}…"
-        fix = code(found.fix) if found.fix else "-"
-        rows.setdefault(
-            found.code,
-            [code(found.code), found.severity, _clause(found), prose(found.message), code(shown), fix],
-        )
+    columns = ["code", "severity", "clause", "message", "example", "mended"]
+    rows, known = _rows(_found()), _rows(_found_of_providers())
     return "\n".join(
         [
             GENERATED,
@@ -78,12 +82,28 @@ def diagnostics_page() -> str:
                 "Each line is what Onym says of the URI beside it. A text that is refused altogether gets "
                 "one diagnostic, whose code is the [error](errors.md)'s.\n"
             ),
-            table(
-                ["code", "severity", "clause", "message", "example", "mended"],
-                (rows[each] for each in sorted(rows)),
+            table(columns, (rows[each] for each in sorted(rows))),
+            "## Of providers and models\n",
+            (
+                "The command `onym check` also knows the [providers](providers.md), those of the "
+                "configuration included. Here the source of the rule stands in place of a clause.\n"
             ),
+            table(columns, (known[each] for each in sorted(known))),
         ]
     )
+
+
+def _rows(findings: Iterator[tuple[str, Diagnostic]]) -> dict[str, list[str]]:
+    """A row of the table for each code."""
+    rows: dict[str, list[str]] = {}
+    for text, found in findings:
+        shown = text if len(text) < 90 else f"{text[:60]}…"
+        fix = code(found.fix) if found.fix else "-"
+        rows.setdefault(
+            found.code,
+            [code(found.code), found.severity, _clause(found), prose(found.message), code(shown), fix],
+        )
+    return rows
 
 
 def found_codes() -> set[str]:
@@ -111,6 +131,12 @@ def _found() -> Iterator[tuple[str, Diagnostic]]:
         report = check(text)
         assert report.uri is not None, text
         for found in report.diagnostics:
+            yield text, found
+
+
+def _found_of_providers() -> Iterator[tuple[str, Diagnostic]]:
+    for text in PROVIDER_CASES:
+        for found in provider_findings(text, ProviderTable.builtin()):
             yield text, found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from onym.errors import UsageError
 from onym.llm.types import Carried
 from onym.uri._names import PROVIDER_NAMES, WELL_KNOWN
 
-__all__ = ["carried_from", "carried_to", "overrides"]
+__all__ = ["arguments_of", "carried_from", "carried_to", "overrides"]
 
 _MILLISECONDS: Final = frozenset({"timeout_ms", "timeoutMs"})
 _OURS: Final = frozenset({*WELL_KNOWN, "tools", "tool_choice", "schema"})
@@ -67,6 +68,15 @@ def _format(value: Any) -> dict[str, Any]:
     if kind == "text":
         return {"format": "text"}
     raise UsageError("a response_format is text, json_object or json_schema")
+
+
+def arguments_of(text: str) -> dict[str, Any] | None:
+    """A tool call's arguments as the object that frameworks want, None where the model wrote none."""
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def carried_to(carried: Carried | None) -> dict[str, Any] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from onym.errors import SecretError
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from onym.llm._endpoint import Endpoint
     from onym.uri.secret import Secret
 
-__all__ = ["Link"]
+__all__ = ["Link", "Linked"]
 
 
 class Link:
@@ -27,7 +26,7 @@ class Link:
 
     __slots__ = ("__weakref__", "_async", "_lock", "_options", "_source", "_sync")
 
-    def __init__(self, uri: str | Secret | LLMURI, options: Mapping[str, Any]) -> None:
+    def __init__(self, uri: str | Secret | LLMURI, **options: Any) -> None:
         uri = hide(uri)
         self._source: str | LLMURI = uri if isinstance(uri, LLMURI) else _source(uri)
         self._options = {name: value for name, value in options.items() if value is not None}
@@ -99,13 +98,27 @@ class Link:
         return _restored, (self._source, options)
 
 
+class Linked:
+    """What the classes of frameworks that hold a link have in common."""
+
+    _link: Link
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._link.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of coroutines too."""
+        await self._link.aclose()
+
+
 def _source(given: Secret) -> str | LLMURI:
     """The URI, or the name of an endpoint in the configuration, which has no colon."""
     return LLMURI.parse(given.reveal()) if ":" in given.reveal() else given.reveal()
 
 
 def _restored(source: str | LLMURI, options: dict[str, Any]) -> Link:
-    return Link(source, options)
+    return Link(source, **options)
 
 
 def _refuse() -> NoReturn:

@@ -7,9 +7,9 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from onym.bridges._calls import carried_from, carried_to, overrides
+from onym.bridges._calls import arguments_of, carried_from, carried_to, overrides
 from onym.bridges._extra import needs
-from onym.bridges._link import Link
+from onym.bridges._link import Link, Linked
 from onym.errors import UsageError
 from onym.llm._connect import hide
 from onym.llm.types import (
@@ -53,7 +53,7 @@ __all__ = ["ChatOnym"]
 _ROLES = {"human": "user", "ai": "assistant"}
 
 
-class ChatOnym(BaseChatModel):
+class ChatOnym(Linked, BaseChatModel):
     """A LangChain chat model that calls through Onym: `ChatOnym("llm://openai/gpt-5-mini")`.
 
     The first argument is what `onym.connect` takes, a name of the configuration included, and so are `key`,
@@ -89,15 +89,13 @@ class ChatOnym(BaseChatModel):
         uri, key = hide(uri), hide(key)
         link = Link(
             uri,
-            {
-                "key": key,
-                "policy": policy,
-                "config": config,
-                "providers": providers,
-                "environ": environ,
-                "on_unsupported": on_unsupported,
-                "system_filter": system_filter,
-            },
+            key=key,
+            policy=policy,
+            config=config,
+            providers=providers,
+            environ=environ,
+            on_unsupported=on_unsupported,
+            system_filter=system_filter,
         )
         shown: dict[str, Any] = {"uri": link.text, "model": link.endpoint.model}
         super().__init__(**{**options, **shown})
@@ -115,14 +113,6 @@ class ChatOnym(BaseChatModel):
         params = super()._get_ls_params(stop=stop, **kwargs)
         params["ls_provider"] = self._link.endpoint.provider.name
         return params
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._link.close()
-
-    async def aclose(self) -> None:
-        """Close the connections of coroutines too."""
-        await self._link.aclose()
 
     def bind_tools(
         self,
@@ -252,11 +242,8 @@ def _part(block: Mapping[str, Any]) -> ContentPart:
 def _answer(found: Completion) -> AIMessage:
     calls, broken = [], []
     for call in found.tool_calls:
-        try:
-            arguments = json.loads(call.arguments or "{}")
-        except ValueError:
-            arguments = None
-        if isinstance(arguments, dict):
+        arguments = arguments_of(call.arguments)
+        if arguments is not None:
             calls.append(tool_call(name=call.name, args=arguments, id=call.id))
         else:
             broken.append(

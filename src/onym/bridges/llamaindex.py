@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from onym.bridges._calls import carried_from, carried_to, overrides
+from onym.bridges._calls import arguments_of, carried_from, carried_to, overrides
 from onym.bridges._extra import needs
-from onym.bridges._link import Link
+from onym.bridges._link import Link, Linked
 from onym.errors import UsageError
 from onym.llm._connect import hide
 from onym.llm.types import (
@@ -54,7 +54,7 @@ __all__ = ["OnymLLM"]
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
-class OnymLLM(FunctionCallingLLM):
+class OnymLLM(Linked, FunctionCallingLLM):
     """A LlamaIndex LLM that calls through Onym: `OnymLLM("llm://openai/gpt-5-mini")`.
 
     The first argument is what `onym.connect` takes, a name of the configuration included, and so are `key`,
@@ -89,15 +89,13 @@ class OnymLLM(FunctionCallingLLM):
         uri, key = hide(uri), hide(key)
         link = Link(
             uri,
-            {
-                "key": key,
-                "policy": policy,
-                "config": config,
-                "providers": providers,
-                "environ": environ,
-                "on_unsupported": on_unsupported,
-                "system_filter": system_filter,
-            },
+            key=key,
+            policy=policy,
+            config=config,
+            providers=providers,
+            environ=environ,
+            on_unsupported=on_unsupported,
+            system_filter=system_filter,
         )
         super().__init__(**{**options, "uri": link.text, "model": link.endpoint.model})
         self._link = link
@@ -117,14 +115,6 @@ class OnymLLM(FunctionCallingLLM):
             is_function_calling_model=has["tools"] != "no",
             model_name=self.model,
         )
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._link.close()
-
-    async def aclose(self) -> None:
-        """Close the connections of coroutines too."""
-        await self._link.aclose()
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
@@ -314,11 +304,8 @@ def _completion(given: ChatResponse) -> CompletionResponse:
 def _arguments(given: dict[str, Any] | str) -> dict[str, Any]:
     if isinstance(given, dict):
         return given
-    try:
-        found = json.loads(given or "{}")
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
+    found = arguments_of(given)
+    if found is None:
         raise ValueError("the model called a tool with arguments that are no JSON object")
     return found
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, ClassVar
 
-from onym.bridges._calls import carried_from, carried_to, overrides
+from onym.bridges._calls import arguments_of, carried_from, carried_to, overrides
 from onym.bridges._extra import needs
 from onym.bridges._link import Link
 from onym.errors import OnymError, URIError, UsageError
@@ -134,7 +134,7 @@ class _Shared:
         # not before it is called: `llm models` lists what has no key yet, too
         if self._made is None:
             policy = Policy.local() if self._typed else None
-            self._made = Link(self.model_id, {"policy": policy})
+            self._made = Link(self.model_id, policy=policy)
         return self._made
 
     def __str__(self) -> str:
@@ -227,11 +227,8 @@ def _carried(carried: Mapping[str, Any] | None) -> Iterator[StreamEvent]:
 def _settle(response: Any, found: Completion) -> None:
     """Tool calls and token counts, once they are known."""
     for call in found.tool_calls:
-        try:
-            arguments = json.loads(call.arguments or "{}")
-        except ValueError:
-            arguments = None
-        if not isinstance(arguments, dict):
+        arguments = arguments_of(call.arguments)
+        if arguments is None:
             raise UsageError("the model called a tool with arguments that are no JSON object")
         response.add_tool_call(llm.ToolCall(name=call.name, arguments=arguments, tool_call_id=call.id))
     usage = found.usage

@@ -2,53 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from onym.bridges._calls import carried_from, carried_to
+from onym.bridges._calls import carried_to
 from onym.bridges._extra import needs
 from onym.bridges._link import Link
+from onym.bridges._pydantic_ai import FINISHES, details_of, response_of, turns_of, usage_of
 from onym.errors import NetError, ProviderError, UsageError
 from onym.llm._connect import hide
-from onym.llm.types import (
-    Completion,
-    Content,
-    ContentPart,
-    DocumentPart,
-    Event,
-    Finish,
-    ImagePart,
-    Message,
-    ReasoningDelta,
-    TextDelta,
-    TextPart,
-    Tool,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-)
+from onym.llm.types import Event, Finish, Message, ReasoningDelta, TextDelta, Tool, ToolCallDelta
 
 with needs("pydantic_ai", "pydantic-ai"):
     from pydantic_ai import exceptions, messages
     from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, check_allow_model_requests
     from pydantic_ai.profiles import ModelProfile
     from pydantic_ai.settings import ModelSettings
-    from pydantic_ai.usage import RequestUsage
 
 if TYPE_CHECKING:
     from onym.llm._stream import AsyncStream
 
 __all__ = ["OnymModel"]
 
-_FINISH: Final[Mapping[str, messages.FinishReason]] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_call",
-    "content_filter": "content_filter",
-}
 #: pydantic-ai's settings -> well-known parameters
 _SETTINGS: Final = {
     "max_tokens": "max_tokens",
@@ -90,16 +68,16 @@ class OnymModel(Model[Any]):
     ) -> None:
         # from here on no frame of a traceback holds the text, which holds the key
         uri, key = hide(uri), hide(key)
-        given = {
-            "key": key,
-            "policy": policy,
-            "config": config,
-            "providers": providers,
-            "environ": environ,
-            "on_unsupported": on_unsupported,
-            "system_filter": system_filter,
-        }
-        self._link = Link(uri, given)
+        self._link = Link(
+            uri,
+            key=key,
+            policy=policy,
+            config=config,
+            providers=providers,
+            environ=environ,
+            on_unsupported=on_unsupported,
+            system_filter=system_filter,
+        )
         endpoint = self._link.endpoint
         self._name = endpoint.model
         self._system = endpoint.provider.name
@@ -146,7 +124,7 @@ class OnymModel(Model[Any]):
         turns = self._turns(messages, parameters)
         with _errors(self._name):
             found = await self._link.waiting().chat(turns, **_overrides(settings, parameters))
-        return _response(found, self._system, self._place)
+        return response_of(found, self._system, self._place)
 
     @asynccontextmanager
     async def request_stream(
@@ -176,7 +154,7 @@ class OnymModel(Model[Any]):
             await stream.close()
 
     def _turns(self, given: list[messages.ModelMessage], parameters: ModelRequestParameters) -> list[Message]:
-        turns = [turn for message in given for turn in _turns_of(message, self._system)]
+        turns = [turn for message in given for turn in turns_of(message, self._system)]
         parts = self._get_instruction_parts(given, parameters) or ()
         at = next((i for i, turn in enumerate(turns) if turn.role != "system"), len(turns))
         turns[at:at] = [Message(role="system", content=part.content) for part in parts]
@@ -235,112 +213,6 @@ def _tool(given: Any) -> Tool:
     )
 
 
-def _turns_of(given: messages.ModelMessage, system: str) -> Iterator[Message]:
-    if isinstance(given, messages.ModelResponse):
-        yield _assistant(given, system)
-        return
-    files: list[Any] = []
-    for part in given.parts:
-        if isinstance(part, messages.SystemPromptPart):
-            yield Message(role="system", content=part.content)
-        elif isinstance(part, messages.UserPromptPart):
-            yield Message(role="user", content=_content(part.content))
-        elif isinstance(part, messages.ToolReturnPart):
-            text, more = part.model_response_str_and_user_content()
-            files.extend(more)
-            yield Message(role="tool", content=text, tool_call_id=part.tool_call_id)
-        else:
-            yield _retry(part)
-    if files:
-        yield Message(role="user", content=_content(files))
-
-
-def _retry(part: Any) -> Message:
-    """A request to try again: about a tool call, or about the answer."""
-    response = getattr(part, "model_response", None)
-    if not callable(response):
-        raise exceptions.UserError(f"a {type(part).__name__} has no place in a call")
-    if getattr(part, "tool_name", None) is not None:
-        return Message(role="tool", content=response(), tool_call_id=part.tool_call_id)
-    return Message(role="user", content=response())
-
-
-def _content(given: str | Iterable[Any]) -> Content:
-    if isinstance(given, str):
-        return given
-    return tuple(_part(item) for item in given if not isinstance(item, messages.CachePoint))
-
-
-def _part(item: Any) -> ContentPart:
-    if isinstance(item, str):
-        return TextPart(item)
-    if isinstance(item, messages.TextContent):
-        return TextPart(item.content)
-    if isinstance(item, messages.ImageUrl):
-        return ImagePart(url=item.url)
-    if isinstance(item, messages.DocumentUrl):
-        return DocumentPart(url=item.url, media_type=item.media_type)
-    if isinstance(item, messages.BinaryContent):
-        kind = ImagePart if item.is_image else DocumentPart
-        if item.is_image or item.is_document:
-            return kind(data=item.data, media_type=item.media_type)
-    raise exceptions.UserError(
-        f"a {type(item).__name__} has no place in a call: text, images, documents have"
-    )
-
-
-def _assistant(given: messages.ModelResponse, system: str) -> Message:
-    texts = [part.content for part in given.parts if isinstance(part, messages.TextPart)]
-    calls = [
-        ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str())
-        for part in given.parts
-        if isinstance(part, messages.ToolCallPart)
-    ]
-    details = given.provider_details or {}
-    return Message(
-        role="assistant",
-        content="\n\n".join(texts),
-        tool_calls=tuple(calls),
-        carried=carried_from(details.get("onym")) if given.provider_name == system else None,
-    )
-
-
-def _response(found: Completion, system: str, place: str) -> messages.ModelResponse:
-    parts: list[messages.ModelResponsePart] = []
-    if found.reasoning:
-        parts.append(messages.ThinkingPart(content=found.reasoning))
-    if found.text:
-        parts.append(messages.TextPart(content=found.text))
-    parts.extend(
-        messages.ToolCallPart(tool_name=call.name, args=call.arguments, tool_call_id=call.id)
-        for call in found.tool_calls
-    )
-    return messages.ModelResponse(
-        parts=parts,
-        usage=_usage(found.usage),
-        model_name=found.model,
-        provider_name=system,
-        provider_url=place,
-        provider_response_id=found.request_id,
-        provider_details=_details(found.finish_reason, carried_to(found.carried)),
-        finish_reason=_FINISH.get(found.finish_reason),
-    )
-
-
-def _details(reason: str, carried: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {"finish_reason": reason} | ({} if carried is None else {"onym": carried})
-
-
-def _usage(usage: Usage) -> RequestUsage:
-    details = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
-    return RequestUsage(
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        cache_read_tokens=usage.cached_tokens or 0,
-        details=details,
-    )
-
-
 @dataclass
 class _Streamed(StreamedResponse):
     """One streamed answer, as pydantic-ai reads it."""
@@ -382,10 +254,10 @@ class _Streamed(StreamedResponse):
             self._finished_by(event)
 
     def _finished_by(self, event: Finish) -> None:
-        self._usage = _usage(event.usage)
-        self.finish_reason = _FINISH.get(event.reason)
+        self._usage = usage_of(event.usage)
+        self.finish_reason = FINISHES.get(event.reason)
         self.provider_response_id = event.request_id
-        self.provider_details = _details(event.reason, carried_to(event.carried))
+        self.provider_details = details_of(event.reason, carried_to(event.carried))
 
     @property
     def model_name(self) -> str:

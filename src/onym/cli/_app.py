@@ -23,7 +23,7 @@ COMMANDS: dict[str, str] = {
     "chat": "Ask a model: one prompt, a pipe, or a conversation.",
     "explain": "Show what would be sent, and why. Sends nothing.",
     "ping": "Try an endpoint step by step: name, TLS, key, latency.",
-    "models": "List the models of a server, or fetch the embedded one.",
+    "models": "List the models of a server, show one, or fetch the embedded one.",
     "embed": "Turn texts into vectors.",
     "batch": "Answer a file of requests, each exactly once, resumable.",
     "parse": "Take a URI apart.",
@@ -42,8 +42,9 @@ _HELP = """One string for a model: llm:// connection strings, from the command l
 
 \b
   onym chat llm://embedded/smollm2-135m-instruct "Say hello."
-  onym chat fast "Say hello."                    (a name from your configuration)
-  onym explain llm://openai/gpt-5                (sends nothing)
+  onym chat llm://anthropic/claude-sonnet-4-5 "Say hello."   (ANTHROPIC_API_KEY)
+  onym chat fast "Say hello."         (a name from your configuration)
+  onym explain llm://openai/gpt-5     (sends nothing)
 
 A URI may be given as text, as a name from your configuration (onym config init), as env:NAME for the
 variable that holds it, or as - for a line of standard input.
@@ -143,8 +144,12 @@ def _attempt(group: OnymGroup, words: list[str], session: Session, extra: dict[s
             group.invoke(ctx)
     except click.exceptions.Exit as error:
         return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        # the help is the answer to a command that says too little, not the text of an error
+        session.complain(error.format_message())
+        return exit_codes.USAGE
     except click.ClickException as error:
-        return report(session, _usage(error))
+        return report(session, _usage(session, error))
     except errors.OnymError as error:
         return report(session, error)
     except (KeyboardInterrupt, click.Abort):
@@ -168,11 +173,12 @@ def _nearest(word: str) -> str:
     return f"did you mean onym {close[0]}?" if close else "onym --help lists them"
 
 
-def _usage(error: click.ClickException) -> errors.UsageError:
-    """click's own complaint in the shape of ours."""
+def _usage(session: Session, error: click.ClickException) -> errors.UsageError:
+    """click's own complaint in the shape of ours, on one line."""
     ctx = getattr(error, "ctx", None)
-    hint = f"see {ctx.command_path} --help" if isinstance(ctx, click.Context) else None
-    return errors.UsageError(error.format_message(), code="usage.command-line", hint=hint)
+    if isinstance(ctx, click.Context):
+        session.command = ctx.command_path.partition(" ")[2]
+    return errors.UsageError(" ".join(error.format_message().split()), code="usage.command-line")
 
 
 def _prepare_streams() -> None:

@@ -11,8 +11,8 @@ import sys
 from onym import errors
 from onym.cli import exit_codes
 from onym.cli._input import SCHEME_HINT
-from onym.cli._output import Session, Subject
-from onym.cli._text import point, printable
+from onym.cli._output import Session, Subject, width_of
+from onym.cli._text import point, printable, wrapped
 
 __all__ = ["error_block", "error_record", "next_command", "report", "unexpected"]
 
@@ -25,8 +25,8 @@ _NEXT: dict[type[errors.OnymError], str] = {
     errors.NetError: "onym ping {uri}",
     errors.AuthenticationError: "onym explain {uri}",
     errors.BadRequestError: "onym explain {uri}",
-    errors.NotFoundError: "onym models {uri}",
-    errors.UsageError: "onym --help",
+    errors.NotFoundError: "onym models list {uri}",
+    errors.UsageError: "onym{command} --help",
 }
 #: the same by code, where the class says too little
 _NEXT_BY_CODE = {
@@ -34,6 +34,10 @@ _NEXT_BY_CODE = {
     "config.no-endpoint": "onym config show",
     "embedded.unknown-model": "onym models list --local",
 }
+#: what the provider or the model does not take: `check` shows all of it at once
+_REFUSED = frozenset(
+    {"llm.unsupported", "llm.no-format", "llm.provider-range", "llm.no-api", "llm.no-path-value"}
+)
 #: what the library says to programmers, said to whoever sits at the command line
 _HINTS = {
     "uri.no-scheme": SCHEME_HINT,
@@ -90,7 +94,7 @@ def error_record(session: Session, error: errors.OnymError) -> dict[str, object]
     """What `--json` prints for an error: `{"error": {code, message, exit_code, …}}`, every text masked."""
     body = {
         name: session.masked(value) if isinstance(value, str) else value
-        for name, value in _fields(error).items()
+        for name, value in _fields(session, error).items()
     }
     body["exit_code"] = exit_codes.exit_code(error)
     following = next_command(session, error)
@@ -103,7 +107,7 @@ def error_block(session: Session, error: errors.OnymError) -> str:
     """The error as lines for a person, redacted and harmless to a terminal."""
     head = session.paint("error", "error", sys.stderr)
     lines = [f"{head}: {_clean(session, error.message)}", *_where(session, error)]
-    fields = _fields(error)
+    fields = _fields(session, error)
     rows = [(label, fields[name]) for name, label in _LINES if name in fields]
     rows.append(("code", error.code))
     following = next_command(session, error)
@@ -111,17 +115,47 @@ def error_block(session: Session, error: errors.OnymError) -> str:
         rows.append(("next", following))
     for label, value in rows:
         text = f"{value:g} s" if label == "retry in" else _clean(session, str(value))
+        if label != "next":  # to be copied as it is
+            text = wrapped(text, 12, width_of(sys.stderr))
         lines.append(f"  {session.paint(f'{label:<9}', 'dim', sys.stderr)} {text}")
     return "\n".join(lines)
 
 
-def _fields(error: errors.OnymError) -> dict[str, object]:
+def _fields(session: Session, error: errors.OnymError) -> dict[str, object]:
     """The error as data, its hint in the words of the command line."""
     fields = error.as_dict()
     if error.hint is not None:
         hint = error.hint.replace('on_unsupported="drop"', "--on-unsupported drop")
         fields["hint"] = _HINTS.get(error.code, hint)
+    meant = _meant(session, error)
+    if meant is not None:
+        fields["hint"] = f"did you mean {meant}?"
     return fields
+
+
+def _meant(session: Session, error: errors.OnymError) -> str | None:
+    """The URI that was probably meant: a slip in a word of the provider's, or no scheme before one."""
+    subject = session.subject
+    if subject is None or not subject.typed:
+        return None
+    if error.code == "uri.no-scheme":
+        return _with_scheme(session, subject.text)
+    if error.code not in ("llm.no-api", "llm.no-path-value"):
+        return None
+    from onym.cli._input import user_providers
+    from onym.cli._provider_check import slips
+
+    return next((each.fix for each in slips(subject.text, user_providers()) if each.fix), None)
+
+
+def _with_scheme(session: Session, text: str) -> str | None:
+    """`openai/gpt-5` as the URI it would be, where its first word is a provider's."""
+    from onym.cli._input import user_providers
+
+    word, slash, model = text.partition("/")
+    if not slash or not model or user_providers().alias(word) is None:
+        return None
+    return session.masked(f"llm://{text}")
 
 
 def next_command(session: Session, error: errors.OnymError) -> str | None:
@@ -129,6 +163,8 @@ def next_command(session: Session, error: errors.OnymError) -> str | None:
     command = getattr(error, "command", None)
     if isinstance(command, str):
         return session.masked(command)
+    if error.code in _REFUSED:
+        return _check_command(session)
     if isinstance(error, errors.URIError) and error.offset is None:
         # not about the text of the URI, but about a value from elsewhere
         return None
@@ -139,9 +175,21 @@ def next_command(session: Session, error: errors.OnymError) -> str | None:
         if template is None or template.startswith(f"onym {session.command} "):
             continue
         if "{uri}" not in template:
-            return template
+            return template.format(command=f" {session.command}" if session.command else "")
         return None if session.subject is None else template.format(uri=_argument(session, session.subject))
     return None
+
+
+def _check_command(session: Session) -> str | None:
+    """`onym check`, where it says more of this URI; a value from elsewhere it does not see."""
+    from onym.cli._input import user_providers
+    from onym.cli._provider_check import provider_findings
+
+    subject = session.subject
+    if subject is None or subject.argument == "-" or session.command == "check":
+        return None
+    found = provider_findings(subject.text, user_providers())
+    return f"onym check {_argument(session, subject)}" if found else None
 
 
 def _argument(session: Session, subject: Subject) -> str:

@@ -21,6 +21,7 @@ from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from onym.llm.config import Config
+    from onym.llm.providers import ProviderTable
     from onym.uri._query import Params
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "stdin_text",
     "subjects",
     "to_uri",
+    "user_providers",
 ]
 
 #: what names an endpoint of the configuration; every URI has a colon in it
@@ -67,6 +69,18 @@ def subjects(session: Session, arguments: Sequence[str]) -> Iterator[Subject]:
             subject = Subject("-", line, typed=False)
             session.subject = subject
             yield subject
+
+
+def user_providers() -> ProviderTable:
+    """The rows that are known here, those of the configuration included where it can be read."""
+    from onym.errors import OnymError
+    from onym.llm.config import Config
+    from onym.llm.providers import ProviderTable
+
+    try:
+        return Config.load().providers
+    except OnymError:
+        return ProviderTable.builtin()
 
 
 def to_uri(subject: Subject, *, strict: bool = False) -> LLMURI:

@@ -13,11 +13,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
-from onym.cli._text import columns, printable
+from onym.cli._text import columns, printable, wrapped
 from onym.uri.redact import redact
 from onym.uri.secret import Secret
 
-__all__ = ["STYLES", "Session", "Subject", "colourful", "dumps", "is_terminal", "plain"]
+__all__ = ["STYLES", "Session", "Subject", "colourful", "dumps", "is_terminal", "plain", "width_of"]
 
 #: what a style is for, and the terminal's code for it
 STYLES = {
@@ -57,6 +57,15 @@ def colourful(stream: IO[str]) -> bool:
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return is_terminal(stream)
+
+
+def width_of(stream: IO[Any]) -> int | None:
+    """How many cells a line of the terminal behind `stream` has, None where there is no terminal."""
+    if not is_terminal(stream):
+        return None
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
 
 
 def is_terminal(stream: IO[Any]) -> bool:
@@ -129,12 +138,14 @@ class Session:
         return redact(text, secrets=self.secrets)
 
     def table(self, rows: Iterable[Sequence[str]], *, indent: str = "", styles: Sequence[str] = ()) -> None:
-        """Rows in aligned columns, each cell made printable; the last column is not padded."""
+        """Rows in aligned columns, each cell made printable; the last one is wrapped on a terminal."""
         cells = [[printable(cell) for cell in row] for row in rows]
         if not cells:
             return
         widths = [max(columns(row[at]) for row in cells) for at in range(len(cells[0]) - 1)]
+        start, width = len(indent) + sum(widths) + 2 * len(widths), width_of(sys.stdout)
         for row in cells:
+            row[-1] = wrapped(row[-1], start, width)
             parts = []
             for at, cell in enumerate(row):
                 pad = " " * (widths[at] - columns(cell) + 2) if at < len(widths) else ""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from onym.uri.redact import redact
 from onym.uri.secret import MARK
 
-__all__ = ["Pointed", "columns", "harmless", "point", "printable"]
+__all__ = ["Pointed", "columns", "harmless", "point", "printable", "wrapped"]
 
 #: C0 but for tab and newline, DEL, C1: what moves cursors and writes clipboards
 _CONTROLS: Final = {
@@ -15,6 +15,8 @@ _CONTROLS: Final = {
 }
 #: how much of a long text stands before and after the place that a caret points at
 _BEFORE: Final = 60
+#: fewer cells than this are no column to wrap a text in
+_NARROW: Final = 24
 _AFTER: Final = 60
 
 
@@ -44,6 +46,20 @@ def columns(text: str) -> int:
     from unicodedata import combining, east_asian_width
 
     return sum(0 if combining(ch) else 2 if east_asian_width(ch) in "WF" else 1 for ch in text)
+
+
+def wrapped(text: str, start: int, width: int | None) -> str:
+    """`text`, whose first character stands in column `start`, in lines of at most `width` cells.
+
+    Later lines begin below the first. Words stay whole, so that a path or a URI can be copied; without a
+    width, or where too little of it is left, the text stays as it is.
+    """
+    if width is None or width - start < _NARROW or columns(text) <= width - start:
+        return text
+    from textwrap import wrap
+
+    lines = wrap(text, width - start, break_long_words=False, break_on_hyphens=False)
+    return ("\n" + " " * start).join(lines)
 
 
 def point(text: str, start: int | None, end: int | None = None) -> Pointed:

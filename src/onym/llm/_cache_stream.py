@@ -66,8 +66,8 @@ class _Nothing:
     async def aread(self) -> bytes:
         return b""
 
-    def close(self) -> None:
+    def close(self, patience: float = 0) -> None:
         """Nothing is open."""
 
-    async def aclose(self) -> None:
+    async def aclose(self, patience: float = 0) -> None:
         """Nothing is open."""

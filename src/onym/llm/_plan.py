@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from onym.errors import ProviderError, UsageError
+from onym.errors import NetError, ProviderError, UsageError
 from onym.llm._learned import LESSONS, Lessons
 from onym.llm.dialects import Exchange
 from onym.llm.mapping import MappingNote, OnUnsupported
@@ -143,6 +143,15 @@ class Plan:
         target = f"{self.target.partition('?')[0]}?{query}"
         return Plan(replace(self.frame, target=target), self.body, self.notes)
 
+    def listing(self) -> Plan | None:
+        """The plan for the list of models in the place of one for a single model, where there is a list."""
+        target = self.endpoint.place.target(self.dialect.routes, "models")
+        if target is None:
+            return None
+        origin = self.endpoint.origin_of("models")
+        frame = replace(self.frame, operation="models", method="GET", target=target, origin=origin)
+        return Plan(frame, None, self.notes)
+
     @property
     def request(self) -> HTTPRequest:
         """The request itself, with the key in it. Raises CredentialError where the provider wants one."""
@@ -169,7 +178,15 @@ class Plan:
         """The error that this reply means."""
         known = self.exchange
         dated = Exchange(endpoint=known.endpoint, secrets=known.secrets, model=known.model, now=now)
-        return self.dialect.decode_error(reply.status, reply.headers, reply.body, dated)
+        error = self.dialect.decode_error(reply.status, reply.headers, reply.body, dated)
+        self.explain(error)
+        return error
+
+    def explain(self, error: NetError | ProviderError) -> None:
+        """Let the error's hint say what is known here of the model, the key and the host."""
+        from onym.llm._hints import add_hint  # a failure alone needs it
+
+        add_hint(error, self.endpoint, self.operation)
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data for JSON, secrets masked."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from onym.errors import NetError, ProviderError, UsageError
@@ -32,8 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["AsyncStream", "Collector", "Stream"]
 
 NO_USAGE = Usage()
-#: seconds between the last event and the end of the body, which some servers forget
-_PATIENCE = 0.1
+#: seconds from the last event to the end of the body, which some servers forget: about what another
+#: connection would take
+_PATIENCE = 0.05
 
 
 class Collector:
@@ -99,9 +99,9 @@ class _Progress:
         self._failure: NetError | ProviderError | None = None
 
     @property
-    def done(self) -> bool:
-        """Whether the answer came to a good end."""
-        return self._collector.finished and self._failure is None
+    def patience(self) -> float:
+        """Seconds to wait for the end of the body: none, unless all else of the answer was handed out."""
+        return _PATIENCE if self._collector.finished else 0
 
     def begin(self, decoder: Decoder) -> None:
         """The answer has begun, and this reads it."""
@@ -179,7 +179,7 @@ class Stream:
         progress = self._progress
         while (event := progress.next_event()) is None:
             if progress.over:
-                self._body.close()
+                self._release()
                 progress.check()
                 raise StopIteration
             try:
@@ -206,7 +206,10 @@ class Stream:
     def close(self) -> None:
         """End it here; what was not handed out yet is forgotten. May be called again."""
         self._progress.stop()
-        self._body.close()
+        self._release()
+
+    def _release(self) -> None:
+        self._body.close(self._progress.patience)
 
     def __enter__(self) -> Self:
         return self
@@ -246,8 +249,6 @@ class AsyncStream:
         progress = self._progress
         while (event := progress.next_event()) is None:
             if progress.over:
-                if progress.done and self._body is not None:
-                    await _read_out(self._body)
                 await self._release()
                 progress.check()
                 raise StopAsyncIteration
@@ -283,7 +284,7 @@ class AsyncStream:
 
     async def _release(self) -> None:
         if self._body is not None:
-            await self._body.aclose()
+            await self._body.aclose(self._progress.patience)
 
     async def __aenter__(self) -> Self:
         return await self._begin()
@@ -292,12 +293,3 @@ class AsyncStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-async def _read_out(body: AsyncStreamBody) -> None:
-    """Wait a moment for the end of the body: then the connection may be used again."""
-    import asyncio  # costs 30 ms, and the synchronous client does without it
-
-    with suppress(NetError, TimeoutError):
-        async with asyncio.timeout(_PATIENCE):
-            await body.aread()

@@ -96,18 +96,17 @@ class _Body:
         try:
             return await self._body.aread()  # type: ignore[no-any-return]
         except BaseException as error:
-            if not self._decoder.done:  # afterwards it is only the end of the body that is waited for
-                self._decoder.failure = error
+            self._decoder.failure = error
             raise
 
-    def close(self) -> None:
-        self._body.close()
+    def close(self, patience: float = 0) -> None:
+        self._body.close(patience)
         work = self._over()
         if work is not None:
             work()
 
-    async def aclose(self) -> None:
-        await self._body.aclose()
+    async def aclose(self, patience: float = 0) -> None:
+        await self._body.aclose(patience)
         work = self._over()
         if work is not None:
             import asyncio  # not for those who read without coroutines

@@ -254,10 +254,11 @@ def _conventional(
             f"no key for {uri.host}: {names} is not set",
             hint=f"export {provider.key_variables[0]}=… or point at a key with ?auth=file:PATH",
         )
+    named = "".join(f"export {name}=https://{uri.host}, or " for name in provider.endpoint_variables)
     raise CredentialError(
         f"no key for {uri.host}: variables of {provider.title} are sent to its own hosts alone",
         code="credential.not-bound",
-        hint="say which key is meant for this host: ?auth=env:NAME or --key-stdin",
+        hint=f"{named}say which key is meant for this host: ?auth=env:NAME or --key-stdin",
     )
 
 

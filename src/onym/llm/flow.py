@@ -96,7 +96,14 @@ def models_flow(plan: Plan, clock: Clock = REAL) -> Flow[tuple[ModelInfo, ...]]:
 def model_flow(plan: Plan, clock: Clock = REAL) -> Flow[ModelInfo]:
     """What the server says of one model: `plan` asks after it, or for the list that it is in."""
     if plan.operation == "model":
-        return (yield from _call(plan, clock, _model))
+        try:
+            return (yield from _call(plan, clock, _model))
+        except NotFoundError:
+            # servers that speak this format among others may have the list and no route for one
+            listing = plan.listing()
+            if listing is None:
+                raise
+            plan = listing
     model = plan.endpoint.model
     names = {model, model.partition(":")[0]} if model.endswith(":latest") else {model, f"{model}:latest"}
     for each in (yield from models_flow(plan, clock)):
@@ -132,6 +139,7 @@ def _call(plan: Plan, clock: Clock, read: Callable[[Plan, Reply], T]) -> Flow[T]
         try:
             reply: Reply = yield Send(request, left, stream)  # type: ignore[assignment]
         except NetError as error:
+            plan.explain(error)
             failure = error
         else:
             if 200 <= reply.status < 300:

@@ -102,16 +102,18 @@ def map_parameters(
     profile: Profile,
     model: str,
     wire: Mapping[str, str | None],
+    formats: frozenset[str] | None = None,
     on_unsupported: OnUnsupported = "error",
     learned: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapped:
     """Merge `layers`, the strongest first, and map them for one model at one provider.
 
-    `wire` holds the dialect's own names, `learned` what the server refused before, by wire name. Raises
-    ParameterError for a value outside the draft's or the provider's range, UnsupportedError for what the
-    provider or the model does not take.
+    `wire` holds the dialect's own names, `formats` those that row and dialect have (the row's by default),
+    `learned` what the server refused before, by wire name. Raises ParameterError for a value outside the
+    draft's or the provider's range, UnsupportedError for what the provider or the model does not take.
     """
-    mapper = _Mapper(provider, profile, model, wire, on_unsupported, learned)
+    formats = provider.formats if formats is None else formats
+    mapper = _Mapper(provider, profile, model, wire, formats, on_unsupported, learned)
     given: dict[str, tuple[Any, str]] = {}
     extra: dict[str, tuple[Any, str]] = {}
     for layer in reversed(layers):
@@ -131,6 +133,7 @@ class _Mapper:
         profile: Profile,
         model: str,
         wire: Mapping[str, str | None],
+        formats: frozenset[str],
         on_unsupported: OnUnsupported,
         learned: Mapping[str, str],
     ) -> None:
@@ -138,6 +141,7 @@ class _Mapper:
         self._profile = profile
         self._model = model
         self._wire = wire
+        self._formats = formats
         self._on_unsupported = on_unsupported
         self._learned = learned
         self._notes: list[MappingNote] = []
@@ -180,7 +184,7 @@ class _Mapper:
             self._unsupported(name, value, origin, self._learned[wire], _LEARNED)
         elif (limit := self._beyond(name, value)) is not None:
             self._out_of_range(name, value, origin, limit)
-        elif name == "format" and value not in ("text", *self._provider.formats):
+        elif name == "format" and value not in ("text", *self._formats):
             self._unsupported(
                 name, value, origin, self._formats_taken(), self._provider.source, code="llm.no-format"
             )
@@ -272,7 +276,7 @@ class _Mapper:
         return None
 
     def _formats_taken(self) -> str:
-        taken = sorted(self._provider.formats)
+        taken = sorted(self._formats)
         return f"it takes {' and '.join(taken)} alone" if taken else "it takes no format but text"
 
     def _out_of_range(self, name: str, value: Any, origin: str, limit: str) -> None:

@@ -243,6 +243,7 @@ class Planner:
             profile=endpoint.profile,
             model=endpoint.model,
             wire=endpoint.dialect.parameters,
+            formats=endpoint.provider.formats & endpoint.dialect.formats,
             on_unsupported=self._settings.on_unsupported,
             learned=self._settings.lessons.of(endpoint.text),
         )

@@ -7,7 +7,7 @@ allows, with an empty label (`llm://:KEY@HOST/MODEL`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onym.errors import ParameterError, URIError
@@ -134,10 +134,13 @@ def expand(params: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
 
 
 def _stops(value: Any) -> tuple[str, ...]:
-    stops = (value,) if isinstance(value, str) else tuple(value)
-    if not all(isinstance(stop, str) for stop in stops):
+    stops = (value,) if isinstance(value, str) else value
+    if isinstance(stops, Mapping) or not isinstance(stops, Iterable):
         raise TypeError("stop is a str or a sequence of str")
-    return stops
+    found = tuple(stops)
+    if not all(isinstance(stop, str) for stop in found):
+        raise TypeError("stop is a str or a sequence of str")
+    return found
 
 
 def _dotted(name: str, value: Any, limits: Limits) -> Iterator[tuple[str, Any]]:

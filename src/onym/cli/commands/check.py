@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import subjects
+from onym.cli._input import subjects, user_providers
 from onym.cli._options import URI, json_option
 from onym.cli._output import Session, Subject
+from onym.cli._provider_check import provider_findings
 from onym.cli._text import point, printable
 from onym.uri.llm import check
 
@@ -27,6 +28,9 @@ __all__ = ["command"]
 def command(ctx: click.Context, uris: tuple[str, ...], strict: bool) -> None:
     """Check URIs: every diagnostic with the place it is about, its code, its rule and the mended URI.
 
+    What the draft says comes first; then, as warnings, what the provider and the model behind the URI are
+    known to refuse, and words that look misspelt. Nothing is sent.
+
     A URI may also be the name of an endpoint, env:NAME, or - for the lines of standard input. Exit code
     1 when any has an error (with --strict, or a warning), else 0. With --json, one object for each URI
     on a line of its own.
@@ -34,14 +38,16 @@ def command(ctx: click.Context, uris: tuple[str, ...], strict: bool) -> None:
     \b
     Examples:
       onym check 'llm://localhost:11434/llama3:8b?temp=0.2'
+      onym check 'llm://openai/gpt-5?temp=0.2'          (that model takes no temp)
       grep -ho 'llm://[^"]*' *.env | onym check -
     """
     session = ctx.find_object(Session)
     assert session is not None  # noqa: S101 - the group always makes one
     fatal = {"error", "warning"} if strict else {"error"}
     failed = False
+    providers = user_providers()
     for subject in subjects(session, uris):
-        found = check(subject.text).diagnostics
+        found = (*check(subject.text).diagnostics, *provider_findings(subject.text, providers))
         failed |= any(each.severity in fatal for each in found)
         _show(session, subject, found)
     ctx.exit(exit_codes.CHECK_FAILED if failed else exit_codes.OK)

@@ -20,11 +20,12 @@ _PLACES = {
 
 
 @click.command("completions")
-@click.argument("shell", type=click.Choice(sorted(_PLACES)))
+@click.argument("shell", type=click.Choice(sorted(_PLACES)), metavar="SHELL")
 @json_option
 @click.pass_obj
 def command(session: Session, shell: str) -> None:
-    """Print the completion script of SHELL: commands, options, and the names of your endpoints.
+    """Print the completion script of SHELL (bash, fish or zsh): commands, options, and the names of your
+    endpoints.
 
     \b
     Examples:

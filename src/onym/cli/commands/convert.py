@@ -49,14 +49,24 @@ def command(session: Session, /, **given: Any) -> None:
     Examples:
       onym convert --from env
       onym convert --from litellm config.yaml
+      onym convert --from langchain anthropic:claude-sonnet-4-5
       onym convert --to litellm 'llm://openai/gpt-5?max_tokens=500'
+      onym convert --to env llm://localhost:8000/Qwen/Qwen3-8B
     """
     if (given["source"] is None) is (given["target"] is None):
-        raise UsageError("give one of --from and --to", code="usage.command-line")
+        raise UsageError("give one of --from and --to", code="usage.command-line", hint=_direction(given))
     if given["target"] is not None:
         _write(session, given)
     else:
         _read(session, given)
+
+
+def _direction(given: dict[str, Any]) -> str:
+    """What was probably meant, by the look of the text."""
+    text = given["text"] or ""
+    if text.startswith("llm://"):
+        return f"--to writes a URI as something else: {', '.join(_TARGETS)}"
+    return f"--from makes a URI of something else: {', '.join(_SOURCES)}"
 
 
 def _read(session: Session, given: dict[str, Any]) -> None:
@@ -90,6 +100,12 @@ def _converted(given: dict[str, Any]) -> Conversion:
         return convert.from_env(os.environ, model=given["model"], with_key=with_key)
     if text is None:
         raise UsageError(f"--from {source} needs a text", code="usage.command-line")
+    if text.startswith("llm://") and source != "llm-strings":
+        raise UsageError(
+            "that is an llm URI already",
+            code="usage.command-line",
+            hint="--to writes it as something else; --from llm-strings is for those of npm's llm-strings",
+        )
     if source == "litellm":
         return convert.from_litellm(convert.load_models(_file(text)), with_key=with_key)
     if source == "langchain":
@@ -104,10 +120,10 @@ def _file(name: str) -> str:
         return stdin_text()
     try:
         return Path(name).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"the file cannot be read ({type(error).__name__})", code="usage.file", hint=f"look at {name}"
-        ) from None
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}", code="usage.file") from None
+    except ValueError:
+        raise UsageError(f"cannot read {name}: it is not UTF-8 text", code="usage.file") from None
 
 
 def _write(session: Session, given: dict[str, Any]) -> None:

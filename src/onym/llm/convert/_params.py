@@ -116,27 +116,25 @@ def _same(value: Any) -> Any:
     return value
 
 
-LITELLM: Final[_Target] = {
+#: as Python's libraries call them
+_SAMPLING: Final[_Target] = {
     "temp": ("temperature", _same),
     "max_tokens": ("max_tokens", _same),
     "top_p": ("top_p", _same),
     "top_k": ("top_k", _same),
     "stop": ("stop", list),
     "seed": ("seed", _same),
-    "stream": ("stream", _same),
     "timeout": ("timeout", _seconds),
+}
+LITELLM: Final[_Target] = {
+    **_SAMPLING,
+    "stream": ("stream", _same),
     "retries": ("num_retries", _same),
     "format": ("response_format", _object),
 }
 LANGCHAIN: Final[_Target] = {
-    "temp": ("temperature", _same),
-    "max_tokens": ("max_tokens", _same),
-    "top_p": ("top_p", _same),
-    "top_k": ("top_k", _same),
-    "stop": ("stop", list),
-    "seed": ("seed", _same),
+    **_SAMPLING,
     "stream": ("streaming", _same),
-    "timeout": ("timeout", _seconds),
     "retries": ("max_retries", _same),
 }
 AI_SDK: Final[_Target] = {

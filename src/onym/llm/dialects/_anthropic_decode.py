@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
-from onym.errors import MalformedResponseError, UnsupportedError
+from onym.errors import UnsupportedError
 from onym.llm.dialects._anthropic_errors import FAILURES
 from onym.llm.dialects._anthropic_read import finish_reason, read_carried, read_usage
 from onym.llm.dialects._base import NOWHERE, Exchange, HeaderMap
 from onym.llm.dialects._errors import find_request_id
-from onym.llm.dialects._read import arguments_text, text, wrong
+from onym.llm.dialects._read import arguments_text, models, text, wrong
 from onym.llm.types import Completion, ModelInfo, ModelPage, ToolCall
 from onym.uri._percent import QUERY_VALUE
 
@@ -20,6 +20,7 @@ __all__ = ["decode_chat", "decode_embed", "decode_model", "decode_models", "no_e
 _PAGE = 1000
 
 
+@FAILURES.located
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> Completion:
     """The completion in a 2xx answer to POST /v1/messages.
 
@@ -27,22 +28,18 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     the typed error that the body holds.
     """
     data = FAILURES.load_object(status, headers, body, exchange)
-    try:
-        blocks = _blocks(data.get("content"))
-        return Completion(
-            text="".join(_said(blocks, "text")),
-            model=text(data, "model") or exchange.model,
-            finish_reason=finish_reason(data.get("stop_reason")),
-            reasoning="".join(_said(blocks, "thinking")) or None,
-            tool_calls=_tool_calls(blocks),
-            usage=read_usage(data.get("usage")),
-            request_id=find_request_id(headers, exchange),
-            carried=read_carried(blocks),
-            raw=data,
-        )
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    blocks = _blocks(data.get("content"))
+    return Completion(
+        text="".join(_said(blocks, "text")),
+        model=text(data, "model") or exchange.model,
+        finish_reason=finish_reason(data.get("stop_reason")),
+        reasoning="".join(_said(blocks, "thinking")) or None,
+        tool_calls=_tool_calls(blocks),
+        usage=read_usage(data.get("usage")),
+        request_id=find_request_id(headers, exchange),
+        carried=read_carried(blocks),
+        raw=data,
+    )
 
 
 def decode_embed(
@@ -57,24 +54,24 @@ def decode_embed(
     raise no_embeddings()
 
 
+@FAILURES.located
 def decode_models(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelPage:
     """The records in a 2xx answer to GET /v1/models, and what asks for the page after it."""
     data = FAILURES.load_object(status, headers, body, exchange)
-    records = data.get("data")
-    if not isinstance(records, list):
-        raise FAILURES.malformed("it holds no list of models", status, headers, exchange)
-    found = (_model_info(each) for each in records if isinstance(each, dict) and text(each, "id"))
+    records = models(data.get("data"))
+    found = (_model_info(each) for each in records if text(each, "id"))
     last = text(data, "last_id") if data.get("has_more") is True else None
     if last is None:
         return ModelPage(tuple(found))
     return ModelPage(tuple(found), f"after_id={QUERY_VALUE.quote(last)}&limit={_PAGE}")
 
 
+@FAILURES.located
 def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelInfo:
     """The record in a 2xx answer to GET /v1/models/{model}."""
     record = FAILURES.load_object(status, headers, body, exchange)
     if text(record, "id") is None:
-        raise FAILURES.malformed("it holds no model", status, headers, exchange)
+        raise wrong("it holds no model")
     return _model_info(record)
 
 

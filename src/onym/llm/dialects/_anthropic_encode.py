@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-import msgspec
-
 from onym.errors import UnsupportedError, UsageError
 from onym.llm.dialects._anthropic_decode import no_embeddings
 from onym.llm.dialects._anthropic_read import NAME
 from onym.llm.dialects._base import WireSpec
-from onym.llm.dialects._body import data_base64, merge, no_part, put
+from onym.llm.dialects._body import arguments_object, data_base64, merge, no_part, put_params
 from onym.llm.types import Content, ContentPart, DocumentPart, ImagePart, Message, Request, TextPart, Tool
 
 __all__ = ["PARAMETERS", "encode_chat", "encode_embed"]
@@ -44,13 +42,7 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
     system = [message.content for message in request.messages if message.role == "system"]
     if system:
         body["system"] = _system(system)
-    for name, value in request.params.items():
-        wire = spec.names.get(name) or PARAMETERS[name] or name
-        if name == "format":
-            value = _format(value, request.schema)
-        elif name == "stop":
-            value = list(value)
-        put(body, wire, value)
+    put_params(body, request, spec, PARAMETERS, _format)
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if request.tool_choice is not None:
@@ -89,7 +81,7 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
     if not message.tool_calls:
         return said
     return _blocks(said) + [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": _arguments(call.arguments)}
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_object(call)}
         for call in message.tool_calls
     ]
 
@@ -128,17 +120,6 @@ def _result(message: Message) -> dict[str, Any]:
         "tool_use_id": message.tool_call_id,
         "content": _told(message.content),
     }
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    """A tool call's arguments as the object that the API wants; none at all are an empty one."""
-    try:
-        found = msgspec.json.decode(text) if text.strip() else {}
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        _refuse("a tool call's arguments are no JSON object, and this API takes nothing else")
-    return found
 
 
 def _part(part: ContentPart) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from onym.errors import (
     AuthenticationError,
     BadRequestError,
+    ContextLengthError,
     NotFoundError,
     OverloadedError,
     PermissionDeniedError,
@@ -33,6 +34,8 @@ CODES: Mapping[str, type[ProviderError]] = {
     "not_found_error": NotFoundError,
     "rate_limit_error": RateLimitError,
     "overloaded_error": OverloadedError,
+    # llama.cpp, which says so on each of its routes
+    "exceed_context_size_error": ContextLengthError,
     "contract_spend_limit_reached": QuotaError,
     "enforced_spend_limit_reached": QuotaError,
     "linked_organization_billing_unavailable": QuotaError,

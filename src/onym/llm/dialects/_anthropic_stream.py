@@ -13,7 +13,7 @@ from onym.llm.dialects._anthropic_read import finish_reason, read_carried, read_
 from onym.llm.dialects._base import NOWHERE, Decoder, Exchange, HeaderMap
 from onym.llm.dialects._errors import find_request_id
 from onym.llm.dialects._push import EventDecoder, SSEFrames, WholeBody, is_whole
-from onym.llm.dialects._read import arguments_text, text, wrong
+from onym.llm.dialects._read import arguments_text, json_object, text, wrong
 from onym.llm.types import Event, ReasoningDelta, TextDelta, ToolCallDelta
 from onym.net.sse import SSEEvent
 
@@ -111,11 +111,8 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         self._counts: dict[str, Any] = {}
 
     def _take(self, frame: SSEEvent, events: list[Event]) -> bool:
-        try:
-            record = msgspec.json.decode(frame.data)
-        except (ValueError, RecursionError):
-            record = None
-        if not isinstance(record, dict):
+        record = json_object(frame.data)
+        if record is None:
             raise wrong("an event of the stream is not a JSON object")
         kind = record.get("type")
         if kind == "message_stop":

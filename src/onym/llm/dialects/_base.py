@@ -120,6 +120,10 @@ class Dialect(Protocol):
     def defaults(self) -> Mapping[str, Any]:
         """Well-known parameters that the API demands, and what is sent where nobody says."""
 
+    @property
+    def formats(self) -> frozenset[str]:
+        """The values of `format`, beside `text`, that the API has."""
+
     def encode_chat(self, request: Request, spec: WireSpec) -> dict[str, Any]:
         """The body of an inference request."""
 

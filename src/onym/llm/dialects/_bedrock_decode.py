@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from onym.errors import MalformedResponseError
 from onym.llm.dialects._base import NOWHERE, Exchange, HeaderMap
 from onym.llm.dialects._bedrock_encode import NAME
 from onym.llm.dialects._bedrock_errors import FAILURES
 from onym.llm.dialects._errors import find_request_id
-from onym.llm.dialects._read import NO_USAGE, arguments_text, count, text, vector, wrong
+from onym.llm.dialects._read import NO_USAGE, arguments_text, count, models, one_for_each, text, vector, wrong
 from onym.llm.types import (
     Carried,
     Completion,
@@ -48,67 +47,58 @@ _FINISHES: Final[Mapping[str, FinishReason]] = {
 _INPUT_COUNT: Final = "x-amzn-bedrock-input-token-count"
 
 
+@FAILURES.located
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> Completion:
     """The completion in a 2xx answer to POST /model/{model}/converse.
 
     Raises MalformedResponseError, or the typed error that the body holds.
     """
     data = FAILURES.load_object(status, headers, body, exchange)
-    try:
-        blocks = _content(data)
-        calls = [block["toolUse"] for block in blocks if _is_call(block)]
-        return Completion(
-            text="".join(map(_text, blocks)),
-            model=exchange.model,
-            finish_reason=finish_reason(data.get("stopReason")),
-            reasoning="".join(map(_reasoning, blocks)) or None,
-            tool_calls=tuple(_tool_call(call, index) for index, call in enumerate(calls)),
-            usage=read_usage(data.get("usage")),
-            request_id=find_request_id(headers, exchange),
-            carried=carry(blocks),
-            raw=data,
-        )
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    blocks = _content(data)
+    calls = [block["toolUse"] for block in blocks if _is_call(block)]
+    return Completion(
+        text="".join(map(_text, blocks)),
+        model=exchange.model,
+        finish_reason=finish_reason(data.get("stopReason")),
+        reasoning="".join(map(_reasoning, blocks)) or None,
+        tool_calls=tuple(_tool_call(call, index) for index, call in enumerate(calls)),
+        usage=read_usage(data.get("usage")),
+        request_id=find_request_id(headers, exchange),
+        carried=carry(blocks),
+        raw=data,
+    )
 
 
+@FAILURES.located
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE, *, count: int
 ) -> Embeddings:
     """The vectors in a 2xx answer to POST /model/{model}/invoke: one of Titan's, or a list of Cohere's."""
     data = FAILURES.load_object(status, headers, body, exchange)
-    try:
-        found = _vectors(data)
-        if len(found) != count:
-            raise wrong("it does not hold one vector for each text")
-        return Embeddings(
-            vectors=tuple(vector(each) for each in found),
-            model=exchange.model,
-            usage=_embed_usage(data, headers),
-            request_id=find_request_id(headers, exchange),
-        )
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    return Embeddings(
+        vectors=tuple(map(vector, one_for_each(_vectors(data), count))),
+        model=exchange.model,
+        usage=_embed_usage(data, headers),
+        request_id=find_request_id(headers, exchange),
+    )
 
 
+@FAILURES.located
 def decode_models(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelPage:
     """The records in a 2xx answer to GET /foundation-models. There is one page."""
     data = FAILURES.load_object(status, headers, body, exchange)
-    records = data.get("modelSummaries")
-    if not isinstance(records, list):
-        raise FAILURES.malformed("it holds no list of models", status, headers, exchange)
-    found = (_model_info(each) for each in records if isinstance(each, dict) and text(each, "modelId"))
+    records = models(data.get("modelSummaries"))
+    found = (_model_info(each) for each in records if text(each, "modelId"))
     return ModelPage(tuple(found))
 
 
+@FAILURES.located
 def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelInfo:
     """The record in a 2xx answer to GET /foundation-models/{model}."""
     data = FAILURES.load_object(status, headers, body, exchange)
     record = data.get("modelDetails")
     if not isinstance(record, dict) or text(record, "modelId") is None:
-        raise FAILURES.malformed("it holds no model", status, headers, exchange)
+        raise wrong("it holds no model")
     return _model_info(record)
 
 

@@ -10,7 +10,15 @@ import msgspec
 
 from onym.errors import UnsupportedError, UsageError
 from onym.llm.dialects._base import WireSpec
-from onym.llm.dialects._body import data_base64, merge, no_part, put, schema_name
+from onym.llm.dialects._body import (
+    arguments_object,
+    data_base64,
+    merge,
+    no_part,
+    put,
+    schema_name,
+)
+from onym.llm.dialects._read import json_object
 from onym.llm.types import ContentPart, DocumentPart, ImagePart, Message, Request, TextPart, Tool, ToolCall
 
 __all__ = ["NAME", "PARAMETERS", "encode_chat", "encode_embed"]
@@ -242,11 +250,7 @@ def _document_name(given: str | None, names: set[str]) -> str:
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:
-    arguments = _object(call.arguments) if call.arguments.strip() else {}
-    if arguments is None:
-        raise UsageError(
-            f"the arguments of the tool call {call.name} are not a JSON object", code="usage.bad-message"
-        )
+    arguments = arguments_object(call)
     return {"toolUse": {"toolUseId": call.id, "name": call.name, "input": arguments}}
 
 
@@ -258,18 +262,9 @@ def _tool_result(message: Message, names: set[str]) -> dict[str, Any]:
         )
     content = message.content
     # some models take an object alone, and all take one
-    found = _object(content) if isinstance(content, str) else None
+    found = json_object(content) if isinstance(content, str) else None
     blocks = _blocks(content, names) if found is None else [{"json": found}]
     return {"toolResult": {"toolUseId": message.tool_call_id, "content": blocks}}
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    """The object that this JSON text is, None where it is none."""
-    try:
-        found = msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _tool_config(tools: Sequence[Tool], choice: str | None) -> dict[str, Any]:

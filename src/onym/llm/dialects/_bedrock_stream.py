@@ -15,7 +15,7 @@ from onym.llm.dialects._bedrock_errors import FAILURES
 from onym.llm.dialects._errors import find_request_id
 from onym.llm.dialects._eventstream import EventFrame, EventStreamFrames
 from onym.llm.dialects._push import EventDecoder, WholeBody, is_whole
-from onym.llm.dialects._read import text, wrong
+from onym.llm.dialects._read import json_object, text, wrong
 from onym.llm.types import Carried, Event, ReasoningDelta, TextDelta, ToolCallDelta
 
 __all__ = ["BodyDecoder", "StreamDecoder", "stream_decoder"]
@@ -59,11 +59,13 @@ class StreamDecoder(EventDecoder[EventFrame]):
         if kind == "error":
             raise self._failed({"__type": frame.text(":error-code"), "message": frame.text(":error-message")})
         if kind == "exception":
-            raise self._failed({**(_load(frame.payload) or {}), "__type": frame.text(":exception-type")})
+            raise self._failed(
+                {**(json_object(frame.payload) or {}), "__type": frame.text(":exception-type")}
+            )
         name = frame.text(":event-type")
         if name not in _TAKEN:
             return False
-        data = _load(frame.payload)
+        data = json_object(frame.payload)
         if data is None:
             raise wrong("a message of the stream is not a JSON object")
         if name == "metadata":
@@ -173,11 +175,3 @@ def _carried(blocks: Mapping[int, _Block]) -> Carried | None:
     except (ValueError, RecursionError):
         return None
     return carry([block for block in whole if block is not None])
-
-
-def _load(payload: bytes) -> dict[str, Any] | None:
-    try:
-        data = msgspec.json.decode(payload)
-    except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None

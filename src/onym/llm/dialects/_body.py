@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from onym.errors import UnsupportedError
-from onym.llm.types import DocumentPart, ImagePart
+from onym.errors import UnsupportedError, UsageError
+from onym.llm.dialects._base import WireSpec
+from onym.llm.dialects._read import json_object
+from onym.llm.types import DocumentPart, ImagePart, Request, ToolCall
 
-__all__ = ["data_base64", "data_url", "merge", "no_part", "put", "schema_name"]
+__all__ = [
+    "arguments_object",
+    "data_base64",
+    "data_url",
+    "merge",
+    "no_part",
+    "put",
+    "put_params",
+    "schema_name",
+]
 
 _SCHEMA_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -29,6 +40,23 @@ def put(body: dict[str, Any], name: str, value: Any) -> None:
     body[last] = _CACHE_VALUES.get(name, value) if value is True else value
 
 
+def put_params(
+    body: dict[str, Any],
+    request: Request,
+    spec: WireSpec,
+    names: Mapping[str, str | None],
+    write_format: Callable[[str, Mapping[str, Any] | None], Any],
+) -> None:
+    """The well-known parameters of a request under their wire names, which `spec` may change."""
+    for name, value in request.params.items():
+        wire = spec.names.get(name) or names[name] or name
+        if name == "format":
+            value = write_format(value, request.schema)
+        elif name == "stop":
+            value = list(value)
+        put(body, wire, value)
+
+
 def merge(body: dict[str, Any], extra: Mapping[str, Any]) -> None:
     """Add pass-through parameters, objects into objects; what is already there is never replaced."""
     for name, value in extra.items():
@@ -37,6 +65,20 @@ def merge(body: dict[str, Any], extra: Mapping[str, Any]) -> None:
             merge(here, value)
         elif here is value and isinstance(value, Mapping):
             body[name] = dict(value)
+
+
+def arguments_object(call: ToolCall) -> dict[str, Any]:
+    """The arguments as the object that some APIs want; no text at all is an empty one.
+
+    Raises UsageError where they are no object.
+    """
+    found = json_object(call.arguments) if call.arguments.strip() else {}
+    if found is None:
+        raise UsageError(
+            f"the arguments of the tool call {call.name} are no JSON object, and this API takes nothing else",
+            code="usage.bad-message",
+        )
+    return found
 
 
 def data_base64(part: ImagePart | DocumentPart) -> str:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from array import array
-from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from sys import byteorder
 from typing import Any
 
-from onym.errors import MalformedResponseError
 from onym.llm.dialects._base import NOWHERE, Exchange, HeaderMap
 from onym.llm.dialects._cohere_errors import FAILURES
 from onym.llm.dialects._cohere_read import finish_reason, read_usage, record, whole_number
 from onym.llm.dialects._errors import find_request_id
-from onym.llm.dialects._read import arguments_text, text, vector, wrong
-from onym.llm.types import Completion, Embeddings, ModelInfo, ModelPage, ToolCall
+from onym.llm.dialects._read import models, one_for_each, text, tool_calls, vector_or_base64, wrong
+from onym.llm.types import Completion, Embeddings, ModelInfo, ModelPage
 from onym.uri._percent import QUERY_VALUE
 
 __all__ = ["PAGE_SIZE", "decode_chat", "decode_embed", "decode_model", "decode_models"]
@@ -26,6 +22,7 @@ PAGE_SIZE = "page_size=1000"
 _KINDS = ("float", "base64", "int8", "uint8", "binary", "ubinary")
 
 
+@FAILURES.located
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> Completion:
     """The completion in a 2xx answer to POST /v2/chat.
 
@@ -37,24 +34,21 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
         failure = FAILURES.in_body(data, status, headers, exchange)
         failure.usage = read_usage(data.get("usage"))
         raise failure
-    try:
-        message = _message(data)
-        said, thought = _content(message.get("content"))
-        return Completion(
-            text=said,
-            model=exchange.model,
-            finish_reason=finish_reason(data.get("finish_reason")),
-            reasoning=thought + (text(message, "tool_plan") or "") or None,
-            tool_calls=_tool_calls(message.get("tool_calls")),
-            usage=read_usage(data.get("usage")),
-            request_id=find_request_id(headers, exchange),
-            raw=data,
-        )
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    message = _message(data)
+    said, thought = _content(message.get("content"))
+    return Completion(
+        text=said,
+        model=exchange.model,
+        finish_reason=finish_reason(data.get("finish_reason")),
+        reasoning=thought + (text(message, "tool_plan") or "") or None,
+        tool_calls=tuple(tool_calls(message.get("tool_calls"))),
+        usage=read_usage(data.get("usage")),
+        request_id=find_request_id(headers, exchange),
+        raw=data,
+    )
 
 
+@FAILURES.located
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE, *, count: int
 ) -> Embeddings:
@@ -63,35 +57,31 @@ def decode_embed(
     Where the caller asked for several kinds, floats come first; another kind is read as numbers too.
     """
     data = FAILURES.load_object(status, headers, body, exchange)
-    try:
-        return Embeddings(
-            vectors=_vectors(data.get("embeddings"), count),
-            model=exchange.model,
-            usage=read_usage(data.get("meta")),
-            request_id=find_request_id(headers, exchange),
-        )
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    return Embeddings(
+        vectors=_vectors(data.get("embeddings"), count),
+        model=exchange.model,
+        usage=read_usage(data.get("meta")),
+        request_id=find_request_id(headers, exchange),
+    )
 
 
+@FAILURES.located
 def decode_models(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelPage:
     """The records in a 2xx answer to GET /v1/models, and the query of the page after them."""
     data = FAILURES.load_object(status, headers, body, exchange)
-    records = data.get("models")
-    if not isinstance(records, list):
-        raise FAILURES.malformed("it holds no list of models", status, headers, exchange)
-    found = (_model_info(each) for each in records if isinstance(each, dict) and text(each, "name"))
+    records = models(data.get("models"))
+    found = (_model_info(each) for each in records if text(each, "name"))
     token = text(data, "next_page_token")
     following = None if token is None else f"{PAGE_SIZE}&page_token={QUERY_VALUE.quote(token)}"
     return ModelPage(tuple(found), following)
 
 
+@FAILURES.located
 def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelInfo:
     """The record in a 2xx answer to GET /v1/models/{model}."""
     data = FAILURES.load_object(status, headers, body, exchange)
     if text(data, "name") is None:
-        raise FAILURES.malformed("it holds no model", status, headers, exchange)
+        raise wrong("it holds no model")
     return _model_info(data)
 
 
@@ -118,49 +108,11 @@ def _parts(content: list[Any], kind: str) -> list[str]:
     return [part[kind] for part in content if part.get("type") == kind and isinstance(part.get(kind), str)]
 
 
-def _tool_calls(calls: Any) -> tuple[ToolCall, ...]:
-    if calls is None:
-        return ()
-    if not isinstance(calls, list):
-        raise wrong("the tool calls are not a list")
-    return tuple(_tool_call(call, index) for index, call in enumerate(calls))
-
-
-def _tool_call(call: Any, index: int) -> ToolCall:
-    if not isinstance(call, dict):
-        raise wrong("a tool call is not an object")
-    function = record(call, "function")
-    name = text(function, "name")
-    if name is None:
-        raise wrong("a tool call names no function")
-    return ToolCall(
-        id=text(call, "id") or f"call_{index}",
-        name=name,
-        arguments=arguments_text(function.get("arguments")),
-    )
-
-
 def _vectors(given: Any, count: int) -> tuple[Sequence[float], ...]:
     """The vectors of the first kind that is there; the API's first version gave a bare list."""
     if isinstance(given, dict):
         given = next((given[kind] for kind in _KINDS if given.get(kind)), None)
-    if not isinstance(given, list) or len(given) != count:
-        raise wrong("it does not hold one vector for each text")
-    return tuple(_from_base64(each) if isinstance(each, str) else vector(each) for each in given)
-
-
-def _from_base64(coded: str) -> Sequence[float]:
-    """Little-endian 32-bit floats."""
-    try:
-        data = b64decode(coded, validate=True)
-    except ValueError:
-        data = b""
-    if not data or len(data) % 4:
-        raise wrong("a vector is not base64 of 32-bit floats")
-    numbers = array("f", data)
-    if byteorder == "big":  # pragma: no cover - the machines of this project are little-endian
-        numbers.byteswap()
-    return tuple(numbers)
+    return tuple(map(vector_or_base64, one_for_each(given, count)))
 
 
 def _model_info(found: Mapping[str, Any]) -> ModelInfo:

@@ -9,7 +9,7 @@ import msgspec
 
 from onym.errors import UnsupportedError, UsageError
 from onym.llm.dialects._base import WireSpec
-from onym.llm.dialects._body import data_url, merge, no_part, put
+from onym.llm.dialects._body import data_url, merge, no_part, put_params
 from onym.llm.types import Content, ContentPart, DocumentPart, ImagePart, Message, Request, TextPart, Tool
 
 __all__ = ["PARAMETERS", "encode_chat", "encode_embed"]
@@ -44,13 +44,7 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
         "messages": _messages(request.messages),
         "stream": request.stream,
     }
-    for name, value in request.params.items():
-        wire = spec.names.get(name) or PARAMETERS[name]
-        if name == "format":
-            value = _format(value, request.schema)
-        elif name == "stop":
-            value = list(value)
-        put(body, wire, value)
+    put_params(body, request, spec, PARAMETERS, _format)
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if _strict(request.tools):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from onym.llm.dialects._base import NOWHERE, Decoder, Exchange, HeaderMap
 from onym.llm.dialects._cohere_decode import decode_chat
 from onym.llm.dialects._cohere_errors import FAILURES
 from onym.llm.dialects._cohere_read import finish_reason, read_usage, record
 from onym.llm.dialects._errors import find_request_id
 from onym.llm.dialects._push import EventDecoder, SSEFrames, WholeBody, is_whole
-from onym.llm.dialects._read import arguments_text, text, wrong
+from onym.llm.dialects._read import arguments_text, json_object, text, wrong
 from onym.llm.types import Event, ReasoningDelta, TextDelta, ToolCallDelta
 from onym.net.sse import SSEEvent
 
@@ -49,11 +47,8 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         self._calls: list[tuple[int, int]] = []
 
     def _take(self, frame: SSEEvent, events: list[Event]) -> bool:
-        try:
-            data = msgspec.json.decode(frame.data)
-        except (ValueError, RecursionError):
-            data = None
-        if not isinstance(data, dict):
+        data = json_object(frame.data)
+        if data is None:
             raise wrong("an event of the stream is not a JSON object")
         kind = data.get("type") or frame.event
         if kind == "error" or FAILURES.is_failure(data):

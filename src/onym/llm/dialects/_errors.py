@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -29,6 +30,8 @@ from onym.net.retry import parse_retry_after
 from onym.uri.redact import redact
 
 __all__ = ["Failures", "Said", "find_request_id", "has_error", "status_number"]
+
+D = TypeVar("D", bound=Callable[..., Any])
 
 _LONGEST_SAID = 500
 _LONGEST_NAME = 200
@@ -114,6 +117,31 @@ class Failures:
         if self.is_failure(data):
             raise self.in_body(data, status, headers, exchange)
         return data
+
+    def located(self, decode: D) -> D:
+        """A decoder of whole answers whose `wrong` members are told with the exchange that they came in."""
+
+        @wraps(decode)
+        def told(
+            status: int,
+            headers: HeaderMap,
+            body: bytes,
+            exchange: Exchange = NOWHERE,
+            *,
+            count: int | None = None,
+        ) -> Any:
+            # the usual call has nothing to pack or unpack, and costs next to nothing
+            try:
+                if count is None:
+                    return decode(status, headers, body, exchange)
+                return decode(status, headers, body, exchange, count=count)
+            except MalformedResponseError as error:
+                if error.status is not None:
+                    raise
+                reason = error.message
+            raise self.malformed(reason, status, headers, exchange)
+
+        return cast("D", told)
 
     def malformed(
         self,

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onym.errors import MalformedResponseError
 from onym.llm.dialects._base import NOWHERE, Exchange, HeaderMap
 from onym.llm.dialects._errors import find_request_id
 from onym.llm.dialects._gemini_errors import FAILURES
@@ -20,7 +19,7 @@ from onym.llm.dialects._gemini_read import (
     response_id,
     whole,
 )
-from onym.llm.dialects._read import count, text, vector, wrong
+from onym.llm.dialects._read import count, models, one_for_each, text, vector, wrong
 from onym.llm.types import Completion, Embeddings, ModelInfo, ModelPage, ToolCall, Usage
 from onym.uri._percent import QUERY_VALUE
 
@@ -29,6 +28,7 @@ __all__ = ["decode_chat", "decode_embed", "decode_model", "decode_models", "deco
 _RESOURCE = re.compile(r"(?:publishers/[^/]+/)?models/")
 
 
+@FAILURES.located
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> Completion:
     """The completion in a 2xx answer to POST :generateContent, or in the array that a stream can be.
 
@@ -39,16 +39,12 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     frames = data if isinstance(data, list) else [data]
     for frame in frames:
         if not isinstance(frame, dict):
-            raise FAILURES.malformed("it is not a JSON object", status, headers, exchange)
+            raise wrong("it is not a JSON object")
         if FAILURES.is_failure(frame):
             error = FAILURES.in_body(frame, status, headers, exchange)
             error.usage = read_usage(frame.get("usageMetadata"))
             raise error
-    try:
-        return _answer(whole(frames), headers, exchange)
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    return _answer(whole(frames), headers, exchange)
 
 
 def _answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchange) -> Completion:
@@ -74,40 +70,34 @@ def _answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchange) -> 
     )
 
 
+@FAILURES.located
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE, *, count: int
 ) -> Embeddings:
     """The vectors in a 2xx answer to POST :batchEmbedContents, in the order of the texts."""
     data = FAILURES.load_object(status, headers, body, exchange)
-    try:
-        return Embeddings(
-            vectors=tuple(vector(each.get("values")) for each in _records(data, "embeddings", count)),
-            model=exchange.model,
-            usage=read_usage(data.get("usageMetadata")),
-            request_id=find_request_id(headers, exchange),
-        )
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    return Embeddings(
+        vectors=tuple(vector(each.get("values")) for each in _records(data, "embeddings", count)),
+        model=exchange.model,
+        usage=read_usage(data.get("usageMetadata")),
+        request_id=find_request_id(headers, exchange),
+    )
 
 
+@FAILURES.located
 def decode_predict(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE, *, count: int
 ) -> Embeddings:
     """The vectors in a 2xx answer to Vertex AI's POST :predict, in the order of the texts."""
     data = FAILURES.load_object(status, headers, body, exchange)
-    try:
-        found = [_prediction(each) for each in _records(data, "predictions", count)]
-        tokens = [tokens for _, tokens in found if tokens is not None]
-        return Embeddings(
-            vectors=tuple(values for values, _ in found),
-            model=exchange.model,
-            usage=Usage(input_tokens=sum(tokens) if tokens else None),
-            request_id=find_request_id(headers, exchange),
-        )
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    found = [_prediction(each) for each in _records(data, "predictions", count)]
+    tokens = [tokens for _, tokens in found if tokens is not None]
+    return Embeddings(
+        vectors=tuple(values for values, _ in found),
+        model=exchange.model,
+        usage=Usage(input_tokens=sum(tokens) if tokens else None),
+        request_id=find_request_id(headers, exchange),
+    )
 
 
 def _prediction(record: Mapping[str, Any]) -> tuple[Sequence[float], int | None]:
@@ -123,32 +113,30 @@ def _prediction(record: Mapping[str, Any]) -> tuple[Sequence[float], int | None]
 
 
 def _records(data: Mapping[str, Any], name: str, number: int) -> list[dict[str, Any]]:
-    records = data.get(name)
-    if not isinstance(records, list) or len(records) != number:
-        raise wrong("it does not hold one vector for each text")
+    records = one_for_each(data.get(name), number)
     if not all(isinstance(each, dict) for each in records):
         raise wrong("a vector's record is not an object")
     return records
 
 
+@FAILURES.located
 def decode_models(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelPage:
     """The records in a 2xx answer to GET /models (at Vertex AI, of a publisher's models), page by page."""
     data = FAILURES.load_object(status, headers, body, exchange)
-    records = data.get("models", data.get("publisherModels", []))
-    if not isinstance(records, list):
-        raise FAILURES.malformed("it holds no list of models", status, headers, exchange)
+    records = models(data.get("models", data.get("publisherModels", [])))
     token = text(data, "nextPageToken")
     return ModelPage(
-        tuple(_model_info(each) for each in records if isinstance(each, dict) and text(each, "name")),
+        tuple(_model_info(each) for each in records if text(each, "name")),
         None if token is None else f"pageToken={QUERY_VALUE.quote(token)}&pageSize=1000",
     )
 
 
+@FAILURES.located
 def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelInfo:
     """The record in a 2xx answer to GET /models/{model}."""
     record = FAILURES.load_object(status, headers, body, exchange)
     if text(record, "name") is None:
-        raise FAILURES.malformed("it holds no model", status, headers, exchange)
+        raise wrong("it holds no model")
     return _model_info(record)
 
 

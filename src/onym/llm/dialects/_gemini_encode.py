@@ -6,12 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from onym.errors import UsageError
 from onym.llm.dialects._base import WireSpec
-from onym.llm.dialects._body import data_base64, merge, no_part, put
+from onym.llm.dialects._body import arguments_object, data_base64, merge, no_part, put
 from onym.llm.dialects._gemini_read import NAME
+from onym.llm.dialects._read import json_object
 from onym.llm.types import ContentPart, DocumentPart, ImagePart, Message, Request, TextPart, Tool, ToolCall
 
 __all__ = ["PARAMETERS", "encode_chat", "encode_embed", "encode_predict"]
@@ -157,15 +156,7 @@ def _media_type(part: ImagePart | DocumentPart) -> str:
 
 
 def _function_call(call: ToolCall) -> dict[str, Any]:
-    try:
-        arguments = msgspec.json.decode(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        arguments = None
-    if not isinstance(arguments, dict):
-        raise UsageError(
-            "the arguments of a tool call are not a JSON object, which the Gemini API wants",
-            code="usage.bad-message",
-        )
+    arguments = arguments_object(call)
     return {"functionCall": {**_id(call.id), "name": call.name, "args": arguments}}
 
 
@@ -188,11 +179,8 @@ def _result(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
 
 def _response(said: str) -> dict[str, Any]:
     """A JSON object as it is, anything else as a result: the API takes objects alone."""
-    try:
-        value = msgspec.json.decode(said)
-    except (ValueError, RecursionError):
-        value = None
-    return value if isinstance(value, dict) else {"result": said}
+    value = json_object(said)
+    return {"result": said} if value is None else value
 
 
 def _id(value: str | None) -> dict[str, str]:

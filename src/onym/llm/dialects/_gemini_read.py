@@ -179,7 +179,7 @@ def _joined(parts: Parts) -> Iterator[Mapping[str, Any]]:
 
 
 def _kind(part: Mapping[str, Any]) -> tuple[bool, bool]:
-    return "text" in part and part.keys() <= _PLAIN, part.get("thought") is True
+    return isinstance(part.get("text"), str) and part.keys() <= _PLAIN, part.get("thought") is True
 
 
 def whole(frames: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

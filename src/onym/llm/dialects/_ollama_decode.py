@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onym.errors import MalformedResponseError
 from onym.llm.dialects._base import NOWHERE, Exchange, HeaderMap
 from onym.llm.dialects._errors import find_request_id
 from onym.llm.dialects._ollama_errors import FAILURES
 from onym.llm.dialects._ollama_read import finish_reason, read_message, read_tool_calls, read_usage
 from onym.llm.dialects._read import count as whole_number
-from onym.llm.dialects._read import text, vector, wrong
+from onym.llm.dialects._read import models, one_for_each, text, vector, wrong
 from onym.llm.types import Completion, Embeddings, ModelInfo, ModelPage
 
 __all__ = ["decode_chat", "decode_embed", "decode_model", "decode_models"]
@@ -19,57 +18,51 @@ __all__ = ["decode_chat", "decode_embed", "decode_model", "decode_models"]
 _WINDOW = ".context_length"
 
 
+@FAILURES.located
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> Completion:
     """The completion in a 2xx answer to POST /api/chat.
 
     Raises MalformedResponseError, or the typed error that the body holds.
     """
     data = FAILURES.load_object(status, headers, body, exchange)
-    try:
-        message = read_message(data)
-        calls = tuple(read_tool_calls(message))
-        return Completion(
-            text=text(message, "content") or "",
-            model=text(data, "model") or exchange.model,
-            finish_reason=finish_reason(data, calls=bool(calls)),
-            reasoning=text(message, "thinking"),
-            tool_calls=calls,
-            usage=read_usage(data),
-            request_id=find_request_id(headers, exchange),
-            raw=data,
-        )
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    message = read_message(data)
+    calls = tuple(read_tool_calls(message))
+    return Completion(
+        text=text(message, "content") or "",
+        model=text(data, "model") or exchange.model,
+        finish_reason=finish_reason(data, calls=bool(calls)),
+        reasoning=text(message, "thinking"),
+        tool_calls=calls,
+        usage=read_usage(data),
+        request_id=find_request_id(headers, exchange),
+        raw=data,
+    )
 
 
+@FAILURES.located
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE, *, count: int
 ) -> Embeddings:
     """The vectors in a 2xx answer to POST /api/embed."""
     data = FAILURES.load_object(status, headers, body, exchange)
-    try:
-        return Embeddings(
-            vectors=_vectors(data.get("embeddings"), count),
-            model=text(data, "model") or exchange.model,
-            usage=read_usage(data),
-            request_id=find_request_id(headers, exchange),
-        )
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    return Embeddings(
+        vectors=_vectors(data.get("embeddings"), count),
+        model=text(data, "model") or exchange.model,
+        usage=read_usage(data),
+        request_id=find_request_id(headers, exchange),
+    )
 
 
+@FAILURES.located
 def decode_models(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelPage:
     """The models on the server's disk, in a 2xx answer to GET /api/tags. There is one page."""
     data = FAILURES.load_object(status, headers, body, exchange)
-    records = data.get("models")
-    if not isinstance(records, list):
-        raise FAILURES.malformed("it holds no list of models", status, headers, exchange)
-    named = ((text(each, "model") or text(each, "name"), each) for each in records if isinstance(each, dict))
+    records = models(data.get("models"))
+    named = ((text(each, "model") or text(each, "name"), each) for each in records)
     return ModelPage(tuple(ModelInfo(id=name, raw=each) for name, each in named if name))
 
 
+@FAILURES.located
 def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelInfo:
     """The record in a 2xx answer to POST /api/show, which does not say the model's name again.
 
@@ -78,16 +71,14 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
     data = FAILURES.load_object(status, headers, body, exchange)
     facts = data.get("model_info")
     if not isinstance(facts, dict) and not isinstance(data.get("details"), dict):
-        raise FAILURES.malformed("it holds no model", status, headers, exchange)
+        raise wrong("it holds no model")
     return ModelInfo(
         id=exchange.model, context_window=_window(facts) if isinstance(facts, dict) else None, raw=data
     )
 
 
 def _vectors(given: Any, count: int) -> tuple[Sequence[float], ...]:
-    if not isinstance(given, list) or len(given) != count:
-        raise wrong("it does not hold one vector for each text")
-    return tuple(vector(each) for each in given)
+    return tuple(map(vector, one_for_each(given, count)))
 
 
 def _window(facts: Mapping[str, Any]) -> int | None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from onym.errors import UnsupportedError, UsageError
+from onym.errors import UnsupportedError
 from onym.llm.dialects._base import WireSpec
-from onym.llm.dialects._body import data_base64, merge, no_part, put
+from onym.llm.dialects._body import arguments_object, data_base64, merge, no_part, put_params
 from onym.llm.types import DocumentPart, ImagePart, Message, Request, TextPart, Tool, ToolCall
 
 __all__ = ["PARAMETERS", "encode_chat", "encode_embed"]
@@ -41,13 +39,7 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
         "messages": list(_messages(request.messages)),
         "stream": request.stream,
     }
-    for name, value in request.params.items():
-        wire = spec.names.get(name) or PARAMETERS[name]
-        if name == "format" and value == "json_schema":
-            value = request.schema or {}
-        elif name == "stop":
-            value = list(value)
-        put(body, wire, value)
+    put_params(body, request, spec, PARAMETERS, _format)
     tools = _tools(request)
     if tools:
         body["tools"] = tools
@@ -100,18 +92,7 @@ def _image(part: ImagePart | DocumentPart) -> str:
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
-    return {"function": {"name": call.name, "arguments": _arguments(call.arguments)}}
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    """The arguments as the object that the API wants; no text at all is an empty one."""
-    try:
-        found = msgspec.json.decode(text) if text.strip() else {}
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise UsageError("a tool call's arguments are a JSON object", code="usage.bad-message")
-    return found
+    return {"function": {"name": call.name, "arguments": arguments_object(call)}}
 
 
 def _tools(request: Request) -> list[dict[str, Any]]:
@@ -141,3 +122,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
     if tool.parameters:
         function["parameters"] = tool.parameters
     return {"type": "function", "function": function}
+
+
+def _format(value: str, schema: Mapping[str, Any] | None) -> Any:
+    return (schema or {}) if value == "json_schema" else value

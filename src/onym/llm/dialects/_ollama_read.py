@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from onym.llm.dialects._read import arguments_text, count, text, wrong
+from onym.llm.dialects._read import count, tool_calls, wrong
 from onym.llm.types import FinishReason, ToolCall, Usage
 
 __all__ = ["finish_reason", "read_message", "read_tool_calls", "read_usage"]
@@ -35,23 +35,7 @@ def read_message(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def read_tool_calls(message: Mapping[str, Any], first: int = 0) -> Iterator[ToolCall]:
     """The tool calls of a message, whose places begin at `first`: most servers give them no id."""
-    calls = message.get("tool_calls")
-    if calls is None:
-        return
-    if not isinstance(calls, list):
-        raise wrong("the tool calls are not a list")
-    for index, call in enumerate(calls, first):
-        function = call.get("function") if isinstance(call, dict) else None
-        if not isinstance(function, dict):
-            raise wrong("a tool call holds no function")
-        name = text(function, "name")
-        if name is None:
-            raise wrong("a tool call names no function")
-        yield ToolCall(
-            id=text(call, "id") or f"call_{index}",
-            name=name,
-            arguments=arguments_text(function.get("arguments")),
-        )
+    return tool_calls(message.get("tool_calls"), first)
 
 
 def read_usage(data: Mapping[str, Any]) -> Usage:

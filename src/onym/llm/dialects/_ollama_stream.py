@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from onym.llm.dialects._base import NOWHERE, Decoder, Exchange, HeaderMap
 from onym.llm.dialects._errors import find_request_id
 from onym.llm.dialects._ollama_decode import decode_chat
 from onym.llm.dialects._ollama_errors import FAILURES
 from onym.llm.dialects._ollama_read import finish_reason, read_message, read_tool_calls, read_usage
 from onym.llm.dialects._push import EventDecoder, LineFrames, WholeBody, is_whole
-from onym.llm.dialects._read import text, wrong
+from onym.llm.dialects._read import json_object, text, wrong
 from onym.llm.types import Event, ReasoningDelta, TextDelta, ToolCallDelta
 
 __all__ = ["BodyDecoder", "StreamDecoder", "stream_decoder"]
@@ -48,11 +46,8 @@ class StreamDecoder(EventDecoder[bytes]):
         self._calls = 0
 
     def _take(self, frame: bytes, events: list[Event]) -> bool:
-        try:
-            data = msgspec.json.decode(frame)
-        except (ValueError, RecursionError):
-            data = None
-        if not isinstance(data, dict):
+        data = json_object(frame)
+        if data is None:
             raise wrong("a line of the stream is not a JSON object")
         if FAILURES.is_failure(data):
             raise self._failed(data)

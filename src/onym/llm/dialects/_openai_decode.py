@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from array import array
-from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from sys import byteorder
 from typing import Any
 
-from onym.errors import MalformedResponseError
 from onym.llm.dialects._base import NOWHERE, Exchange, HeaderMap
 from onym.llm.dialects._errors import find_request_id
 from onym.llm.dialects._openai_errors import FAILURES
 from onym.llm.dialects._openai_read import finish_reason, read_reasoning, read_text, read_usage
-from onym.llm.dialects._read import arguments_text, text, vector, wrong
-from onym.llm.types import Completion, Embeddings, ModelInfo, ModelPage, ToolCall
+from onym.llm.dialects._read import models, one_for_each, text, tool_calls, vector_or_base64, wrong
+from onym.llm.types import Completion, Embeddings, ModelInfo, ModelPage
 
 __all__ = ["decode_chat", "decode_embed", "decode_model", "decode_models"]
 
-_WINDOWS = ("context_window", "context_length", "max_context_length", "max_model_len")
+#: the last is what LiteLLM's proxy says
+_WINDOWS = ("context_window", "context_length", "max_context_length", "max_model_len", "max_input_tokens")
 
 
+@FAILURES.located
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> Completion:
     """The completion in a 2xx answer to POST /chat/completions.
 
@@ -28,58 +26,51 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     MalformedResponseError, or the typed error that the body holds.
     """
     data = FAILURES.load_object(status, headers, body, exchange)
-    try:
-        choice, message = _choice(data)
-        content, calls = message.get("content"), message.get("tool_calls")
-        return Completion(
-            text=content if content and type(content) is str else read_text(message),
-            model=_model(data, exchange),
-            finish_reason=finish_reason(choice.get("finish_reason")),
-            reasoning=read_reasoning(message) or None,
-            tool_calls=_tool_calls(calls) if calls else (),
-            usage=read_usage(data.get("usage")),
-            request_id=find_request_id(headers, exchange),
-            raw=data,
-        )
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    choice, message = _choice(data)
+    content, calls = message.get("content"), message.get("tool_calls")
+    return Completion(
+        text=content if content and type(content) is str else read_text(message),
+        model=_model(data, exchange),
+        finish_reason=finish_reason(choice.get("finish_reason")),
+        reasoning=read_reasoning(message) or None,
+        tool_calls=tuple(tool_calls(calls)) if calls else (),
+        usage=read_usage(data.get("usage")),
+        request_id=find_request_id(headers, exchange),
+        raw=data,
+    )
 
 
+@FAILURES.located
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE, *, count: int
 ) -> Embeddings:
     """The vectors in a 2xx answer to POST /embeddings, in the order of the texts."""
     data = FAILURES.load_object(status, headers, body, exchange)
-    try:
-        return Embeddings(
-            vectors=_vectors(data.get("data"), count),
-            model=_model(data, exchange),
-            usage=read_usage(data.get("usage")),
-            request_id=find_request_id(headers, exchange),
-        )
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    return Embeddings(
+        vectors=_vectors(data.get("data"), count),
+        model=_model(data, exchange),
+        usage=read_usage(data.get("usage")),
+        request_id=find_request_id(headers, exchange),
+    )
 
 
+@FAILURES.located
 def decode_models(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelPage:
     """The records in a 2xx answer to GET /models: `data`, or a bare array. There is one page."""
     data = FAILURES.load(status, headers, body, exchange)
     if isinstance(data, dict) and FAILURES.is_failure(data):
         raise FAILURES.in_body(data, status, headers, exchange)
-    records = data.get("data") if isinstance(data, dict) else data
-    if not isinstance(records, list):
-        raise FAILURES.malformed("it holds no list of models", status, headers, exchange)
-    found = (_model_info(each) for each in records if isinstance(each, dict) and text(each, "id"))
+    records = models(data.get("data") if isinstance(data, dict) else data)
+    found = (_model_info(each) for each in records if text(each, "id"))
     return ModelPage(tuple(found))
 
 
+@FAILURES.located
 def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> ModelInfo:
     """The record in a 2xx answer to GET /models/{model}."""
     record = FAILURES.load_object(status, headers, body, exchange)
     if text(record, "id") is None:
-        raise FAILURES.malformed("it holds no model", status, headers, exchange)
+        raise wrong("it holds no model")
     return _model_info(record)
 
 
@@ -100,56 +91,16 @@ def _model(data: Mapping[str, Any], exchange: Exchange) -> str:
     return model if isinstance(model, str) and model else exchange.model
 
 
-def _tool_calls(calls: Any) -> tuple[ToolCall, ...]:
-    if not isinstance(calls, list):
-        raise wrong("the tool calls are not a list")
-    return tuple(_tool_call(call, index) for index, call in enumerate(calls))
-
-
-def _tool_call(call: Any, index: int) -> ToolCall:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        raise wrong("a tool call holds no function")
-    name = text(function, "name")
-    if name is None:
-        raise wrong("a tool call names no function")
-    return ToolCall(
-        id=text(call, "id") or f"call_{index}",
-        name=name,
-        arguments=arguments_text(function.get("arguments")),
-    )
-
-
 def _vectors(records: Any, count: int) -> tuple[Sequence[float], ...]:
-    if not isinstance(records, list) or len(records) != count:
-        raise wrong("it does not hold one vector for each text")
     found: dict[int, Sequence[float]] = {}
-    for position, record in enumerate(records):
+    for position, record in enumerate(one_for_each(records, count)):
         if not isinstance(record, dict):
             raise wrong("a vector's record is not an object")
         index = record.get("index", position)
         if type(index) is not int or not 0 <= index < count or index in found:
             raise wrong("the vectors' indexes are not those of the texts")
-        found[index] = _vector(record.get("embedding"))
+        found[index] = vector_or_base64(record.get("embedding"))
     return tuple(found[index] for index in range(count))
-
-
-def _vector(value: Any) -> Sequence[float]:
-    return _from_base64(value) if isinstance(value, str) else vector(value)
-
-
-def _from_base64(coded: str) -> Sequence[float]:
-    """Little-endian 32-bit floats, which is what `encoding_format: base64` gives."""
-    try:
-        data = b64decode(coded, validate=True)
-    except ValueError:
-        data = b""
-    if not data or len(data) % 4:
-        raise wrong("a vector is not base64 of 32-bit floats")
-    numbers = array("f", data)
-    if byteorder == "big":  # pragma: no cover - the machines of this project are little-endian
-        numbers.byteswap()
-    return tuple(numbers)
 
 
 def _model_info(record: Mapping[str, Any]) -> ModelInfo:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onym.llm.dialects._base import WireSpec
-from onym.llm.dialects._body import data_url, merge, no_part, put, schema_name
+from onym.llm.dialects._body import data_url, merge, no_part, put_params, schema_name
 from onym.llm.types import ContentPart, DocumentPart, Message, Request, TextPart, Tool
 
 __all__ = ["PARAMETERS", "encode_chat", "encode_embed", "write_part"]
@@ -38,13 +38,7 @@ def encode_chat(
         "model": request.model,
         "messages": [_message(each, part or write_part) for each in request.messages],
     }
-    for name, value in request.params.items():
-        wire = spec.names.get(name) or PARAMETERS[name]
-        if name == "format":
-            value = _format(value, request.schema)
-        elif name == "stop":
-            value = list(value)
-        put(body, wire, value)
+    put_params(body, request, spec, PARAMETERS, _format)
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if request.tool_choice is not None:

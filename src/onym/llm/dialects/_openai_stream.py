@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from onym.llm.dialects._base import NOWHERE, Decoder, Exchange, HeaderMap
 from onym.llm.dialects._errors import find_request_id
 from onym.llm.dialects._openai_decode import decode_chat
 from onym.llm.dialects._openai_errors import FAILURES
 from onym.llm.dialects._openai_read import finish_reason, read_reasoning, read_text, read_usage
 from onym.llm.dialects._push import EventDecoder, SSEFrames, WholeBody, is_whole
-from onym.llm.dialects._read import arguments_text, text, wrong
+from onym.llm.dialects._read import arguments_text, json_object, text, wrong
 from onym.llm.types import Event, ReasoningDelta, TextDelta, ToolCallDelta
 from onym.net.sse import SSEEvent
 
@@ -59,11 +57,8 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             if not self._answered:
                 raise wrong("the stream holds no answer")
             return True
-        try:
-            chunk = msgspec.json.decode(data)
-        except (ValueError, RecursionError):
-            chunk = None
-        if not isinstance(chunk, dict):
+        chunk = json_object(data)
+        if chunk is None:
             raise wrong("an event of the stream is not a JSON object")
         if frame.event == "error" and "error" not in chunk:
             chunk = {"error": chunk}

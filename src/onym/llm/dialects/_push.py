@@ -5,7 +5,6 @@ Bytes go in, events come out, and the same bytes give the same events however th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
@@ -36,10 +35,7 @@ Decode: TypeAlias = Callable[[int, HeaderMap, bytes, Exchange], Completion]
 
 _LARGEST_BODY = 32 * 1024 * 1024
 _LARGEST_EVENT = 8 * 1024 * 1024
-#: where an event may end, whichever line ends the server writes and wherever a cut falls between them
-_AFTER_BLANK_LINE = re.compile(
-    rb"(?<=\n\n)|(?<=\n\r\n)|(?<=\r\r)|(?<=\n\r)(?!\n)|(?<=\A\n)|(?<=\A\r\n)|(?<=\A\r)(?!\n)"
-)
+_SLICE = 1024 * 1024
 _NOT_STREAMS = frozenset({"application/json", "text/html", "application/xhtml+xml"})
 
 
@@ -68,8 +64,7 @@ class SSEFrames:
 
     def feed(self, data: bytes) -> Iterator[SSEEvent]:
         """The events, each as its blank line comes."""
-        for piece in _AFTER_BLANK_LINE.split(data):
-            yield from self._sse.feed(piece)
+        return self._sse.events(data)
 
     def close(self) -> Iterator[SSEEvent]:
         """Nothing: an event without its blank line is none."""
@@ -158,8 +153,10 @@ class EventDecoder(Generic[F]):
     def feed(self, data: bytes) -> list[Event]:
         """The events that these bytes complete; after an error or the end, none."""
         events: list[Event] = []
-        if self.error is None and not self.done:
-            self._read(self._frames.feed(data), events)
+        # in slices, for a compressed bomb comes as one piece, and each step would copy all of it
+        for start in range(0, len(data), _SLICE):
+            if self.error is None and not self.done:
+                self._read(self._frames.feed(data[start : start + _SLICE]), events)
         return events
 
     def close(self) -> list[Event]:
@@ -200,6 +197,8 @@ class EventDecoder(Generic[F]):
             # our own words, from `wrong`, until they know where they happened
             self.error = error if error.endpoint or error.status else self._malformed(error.message)
         except (NetError, ProviderError) as error:
+            # frames do not know whose they are
+            error.endpoint = error.endpoint or self._exchange.endpoint
             self.error = error
 
     def _finish(self, events: list[Event]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onym.errors import MalformedResponseError
 from onym.llm.dialects._base import NOWHERE, Exchange, HeaderMap
 from onym.llm.dialects._errors import find_request_id
 from onym.llm.dialects._read import text, wrong
@@ -23,6 +22,7 @@ from onym.llm.types import Completion
 __all__ = ["decode_chat", "read_items"]
 
 
+@FAILURES.located
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NOWHERE) -> Completion:
     """The completion in a 2xx answer to POST /responses.
 
@@ -30,11 +30,7 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     the body holds.
     """
     data = FAILURES.load_object(status, headers, body, exchange)
-    try:
-        return _completion(data, headers, exchange)
-    except MalformedResponseError as error:
-        reason = error.message
-    raise FAILURES.malformed(reason, status, headers, exchange)
+    return _completion(data, headers, exchange)
 
 
 def read_items(response: Mapping[str, Any]) -> list[dict[str, Any]]:

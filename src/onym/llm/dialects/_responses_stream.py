@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from onym.llm.dialects._base import NOWHERE, Decoder, Exchange, HeaderMap
 from onym.llm.dialects._errors import find_request_id
 from onym.llm.dialects._push import EventDecoder, SSEFrames, WholeBody, is_whole
-from onym.llm.dialects._read import text, wrong
+from onym.llm.dialects._read import json_object, text, wrong
 from onym.llm.dialects._responses_decode import decode_chat, read_items
 from onym.llm.dialects._responses_errors import FAILURES
 from onym.llm.dialects._responses_read import (
@@ -88,11 +86,8 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             if not self._items:
                 raise wrong("the stream holds no answer")
             return True
-        try:
-            record = msgspec.json.decode(frame.data)
-        except (ValueError, RecursionError):
-            record = None
-        if not isinstance(record, dict):
+        record = json_object(frame.data)
+        if record is None:
             raise wrong("an event of the stream is not a JSON object")
         kind = record.get("type")
         if not isinstance(kind, str) or not kind.startswith("response."):

@@ -23,6 +23,7 @@ __all__ = [
     "defaults",
     "encode_chat",
     "encode_embed",
+    "formats",
     "headers",
     "name",
     "parameters",
@@ -37,4 +38,5 @@ headers = (("anthropic-version", "2023-06-01"),)
 parameters = PARAMETERS
 #: the API demands a limit; every Claude can write as much
 defaults: dict[str, object] = {"max_tokens": 4096}
+formats = frozenset({"json_schema"})
 decode_error = FAILURES.of_answer

@@ -24,6 +24,7 @@ __all__ = [
     "defaults",
     "encode_chat",
     "encode_embed",
+    "formats",
     "headers",
     "name",
     "parameters",
@@ -42,3 +43,4 @@ routes = Routes(
 headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
+formats = frozenset({"json_schema"})

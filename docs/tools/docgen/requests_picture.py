@@ -1,0 +1,156 @@
+"""docs/assets/one-string.svg: one string, and the requests that it becomes at three providers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from xml.sax.saxutils import escape
+
+from onym.llm.plan import Plan, Settings, plan
+from onym.llm.providers import ProviderTable
+from onym.net.policy import Policy
+from onym.uri.llm import LLMURI
+from onym.uri.secret import Secret
+
+__all__ = ["MODELS", "PARAMETERS", "Line", "body_lines", "plans", "requests_picture"]
+
+#: who is asked, and with what; the same for all
+MODELS = ("openai/gpt-4.1", "anthropic/claude-sonnet-4-5", "gemini/gemini-3-pro")
+PARAMETERS = "system=Be%20brief&temp=0.2&max_tokens=300&top_k=40&stop=END"
+
+_KEYS = {"OPENAI_API_KEY": "made-up-1", "ANTHROPIC_API_KEY": "made-up-2", "GEMINI_API_KEY": "made-up-3"}
+#: what stays on one line where nothing in it is a parameter's
+_COMPACT = 44
+_COLUMN, _LEFT, _TOP = 376, 16, 116
+_LINE, _CHAR = 19, 7.85
+_COLOURS = {
+    "system": "#be185d",
+    "temp": "#1d4ed8",
+    "max_tokens": "#15803d",
+    "top_k": "#7c3aed",
+    "stop": "#b45309",
+    "model": "#0f766e",
+}
+_PLAIN, _FAINT = "#374151", "#9ca3af"
+
+
+class Line(NamedTuple):
+    """One line of a body: how deep, its text, and where in the body it is, as `wire_name` says it."""
+
+    depth: int
+    text: str
+    path: str
+
+
+def plans() -> list[Plan]:
+    """What would be sent to each, with made-up keys."""
+    settings = Settings(
+        policy=Policy.trusted(), providers=ProviderTable.builtin(), environ=_KEYS, on_unsupported="drop"
+    )
+    return [plan(LLMURI.parse(f"llm://{each}?{PARAMETERS}"), "Hello", settings) for each in MODELS]
+
+
+def body_lines(body: Mapping[str, Any], named: set[str]) -> list[Line]:
+    """The body as lines of JSON; what holds a place in `named` is opened up, the rest kept short."""
+    return [Line(0, "{", ""), *_members(body, "", 1, named), Line(0, "}", "")]
+
+
+def _members(value: Any, path: str, depth: int, named: set[str]) -> Iterator[Line]:
+    if isinstance(value, Mapping):
+        parts = [(f'"{key}": ', f"{path}.{key}".lstrip("."), each) for key, each in value.items()]
+    else:
+        parts = [("", f"{path}[{at}]", each) for at, each in enumerate(value)]
+    for number, (head, where, each) in enumerate(parts):
+        comma = "," if number < len(parts) - 1 else ""
+        short = json.dumps(each, ensure_ascii=True)
+        inside = any(name.startswith((f"{where}.", f"{where}[")) for name in named)
+        if not isinstance(each, (Mapping, list, tuple)) or (len(head + short) <= _COMPACT and not inside):
+            yield Line(depth, f"{head}{short}{comma}", where)
+            continue
+        left, right = "{}" if isinstance(each, Mapping) else "[]"
+        yield Line(depth, f"{head}{left}", where)
+        yield from _members(each, where, depth + 1, named)
+        yield Line(depth, f"{right}{comma}", where)
+
+
+def requests_picture() -> str:
+    """The picture, as SVG text. Its description says the same in words."""
+    columns = [_column(each) for each in plans()]
+    width = 2 * _LEFT + _COLUMN * len(columns) - 20
+    height = _TOP + _LINE * max(map(len, columns)) + 12
+    described = ". ".join(_described(each) for each in plans())
+    lines = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+            'aria-labelledby="title desc" font-family="ui-monospace, DejaVu Sans Mono, monospace">'
+        ),
+        '<title id="title">One string, three requests</title>',
+        f'<desc id="desc">{escape(described)}</desc>',
+        f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
+        _string(width),
+    ]
+    for number, column in enumerate(columns):
+        x = _LEFT + number * _COLUMN
+        lines.append(f'<path d="M{width // 2} 50V64H{x + 150}V{_TOP - 36}" stroke="{_FAINT}" fill="none"/>')
+        lines += [
+            f'<text x="{x + indent * _CHAR:.1f}" y="{_TOP + row * _LINE}" font-size="13" fill="{colour}"'
+            f"{' font-weight=' + chr(34) + 'bold' + chr(34) if row == 0 else ''}"
+            f' xml:space="preserve">{escape(text)}</text>'
+            for row, (indent, text, colour) in enumerate(column)
+        ]
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def _string(width: int) -> str:
+    """The string itself, its parameters in their colours."""
+    pieces = [("llm://", _FAINT), ("PROVIDER/MODEL", _COLOURS["model"])]
+    for number, pair in enumerate(PARAMETERS.split("&")):
+        pieces += [("&" if number else "?", _FAINT), (pair, _COLOURS[pair.partition("=")[0]])]
+    spans = "".join(f'<tspan fill="{colour}">{escape(text)}</tspan>' for text, colour in pieces)
+    return f'<text x="{width // 2}" y="38" font-size="18" text-anchor="middle">{spans}</text>'
+
+
+def _column(each: Plan) -> list[tuple[int, str, str]]:
+    """Indent, text and colour of each line of one request."""
+    address = urlsplit(each.url)
+    wires = _wires(each)
+    key = next(name for name, value in each.headers if isinstance(value, Secret))
+    rows = [
+        (0, f"{each.endpoint.text}", _COLOURS["model"]),
+        (0, f"{each.method} {address.hostname}", _PLAIN),
+        (0, address.path, _COLOURS["model"] if each.endpoint.model in address.path else _PLAIN),
+        (0, f"{key}: ***", _PLAIN),
+    ]
+    for line in body_lines(each.body or {}, set(wires)):
+        name = "model" if line.path == "model" else _parameter(line.path, wires)
+        rows.append((2 * line.depth, line.text, _COLOURS.get(name or "", _PLAIN)))
+    rows += [(0, f"{name} refused: {reason}", _COLOURS[name]) for name, reason in _refused(each)]
+    return rows
+
+
+def _parameter(path: str, wires: Mapping[str, str]) -> str | None:
+    """The parameter that this place of the body belongs to."""
+    inside = (wire for wire in wires if path == wire or path.startswith((f"{wire}.", f"{wire}[")))
+    return next((wires[wire] for wire in inside), None)
+
+
+def _wires(each: Plan) -> dict[str, str]:
+    """Place in the body -> the parameter that is there."""
+    return {
+        note.wire_name: note.parameter
+        for note in each.notes
+        if note.wire_name is not None and note.parameter in _COLOURS
+    }
+
+
+def _refused(each: Plan) -> list[tuple[str, str]]:
+    return [(note.parameter, str(note.reason)) for note in each.notes if note.action == "dropped"]
+
+
+def _described(each: Plan) -> str:
+    """One request in words."""
+    sent = [f"{name} is {wire}" for wire, name in _wires(each).items()]
+    refused = [f"{name} is refused: {reason}" for name, reason in _refused(each)]
+    return f"{each.endpoint.provider.title}, POST {each.url}: {', '.join([*sent, *refused])}"

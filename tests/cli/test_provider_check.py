@@ -1,0 +1,134 @@
+"""`onym check` and errors on what lies behind the grammar: near providers, APIs, parameters, refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from onym.cli._provider_check import provider_findings, slips
+from onym.llm.providers import ProviderTable
+
+TABLE = ProviderTable.builtin()
+KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
+
+
+def found(text):
+    return [(each.code, text[each.start : each.end], each.fix) for each in provider_findings(text, TABLE)]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "place", "fix"),
+    [
+        ("llm://opnai/gpt-5", "llm.near-provider", "opnai", "llm://openai/gpt-5"),
+        ("llm://app@antropic/m?temp=1", "llm.near-provider", "antropic", "llm://app@anthropic/m?temp=1"),
+        ("llm://api.opnai.com/gpt-5", "llm.near-provider", "api.opnai.com", "llm://api.openai.com/gpt-5"),
+        ("llm://openai/m?api=respones", "llm.no-api", "respones", "llm://openai/m?api=responses"),
+        ("llm://openai/m?seed=1&appi=chat", "llm.near-miss", "appi=chat", "llm://openai/m?seed=1&api=chat"),
+        ("llm://vertex/m?projct=x", "llm.near-miss", "projct=x", "llm://vertex/m?project=x"),
+        (
+            "llm://r.openai.azure.com/m?api-verson=2024-10-21#p",
+            "llm.near-miss",
+            "api-verson=2024-10-21",
+            "llm://r.openai.azure.com/m?api-version=2024-10-21#p",
+        ),
+    ],
+)
+def test_a_slip_is_shown_with_its_place_and_the_uri_that_was_meant(text, code, place, fix):
+    assert found(text) == [(code, place, fix)]
+    assert [each.fix for each in slips(text, TABLE)] == [fix]
+
+
+def test_an_api_that_nothing_is_near_to_names_those_that_there_are():
+    (only,) = provider_findings("llm://openai/m?api=soap", TABLE)
+    assert only.code == "llm.no-api"
+    assert only.fix is None
+    assert "chat, responses" in only.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "llm://openai/gpt-4.1?temp=0.5",
+        "llm://gpu-box/m",
+        "llm://llm.corp.example/m?temp=1.9",
+        "llm://opnai:8443/m",
+        "llm://localhost:8000/m?anything=1",
+        "llm://vertex/m?project=x&projct=y",
+        "llm://192.0.2.1/m",
+        "no URI at all",
+        "llm://openai/gpt-5?temp=hot",
+    ],
+)
+def test_what_is_no_slip_and_no_refusal_is_left_alone(text):
+    assert found(text) == []
+    assert slips(text, TABLE) == ()
+
+
+def test_everything_that_the_model_refuses_is_shown_at_once_each_with_its_source():
+    text = "llm://anthropic/claude-sonnet-4-5?temp=1.5&seed=7&format=json"
+    warnings = provider_findings(text, TABLE)
+    assert [text[each.start : each.end] for each in warnings] == ["temp=1.5", "seed=7", "format=json"]
+    assert {each.code for each in warnings} == {"llm.refused"}
+    assert all(each.severity == "warning" and each.clause for each in warnings)
+
+
+def test_a_refused_parameter_under_the_providers_own_name_is_found_too():
+    text = "llm://anthropic/claude-opus-4-7?temperature=1"
+    assert [each.parameter for each in provider_findings(text, TABLE)] == ["temperature"]
+
+
+def test_a_key_stays_out_of_the_mended_uri():
+    (only,) = provider_findings(f"llm://app:{KEY}@opnai/gpt-5", TABLE)
+    assert only.fix == "llm://app:***@openai/gpt-5"
+
+
+def test_check_shows_it_and_fails_with_strict_alone(run):
+    ran = run("check", "llm://openai/gpt-5?temp=0.2")
+    assert ran.code == 0
+    assert "llm.refused" in ran.out
+    assert run("check", "--strict", "llm://openai/gpt-5?temp=0.2").code == 1
+    ran = run("check", "--json", "llm://opnai/gpt-5")
+    assert [each["code"] for each in ran.json["diagnostics"]] == ["llm.near-provider"]
+
+
+def test_check_knows_the_rows_of_the_configuration_and_does_without_a_broken_one(run, tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text('[providers.corporate]\nhosts = ["llm.corp.example"]\n', encoding="utf-8")
+    ran = run("check", "llm://corprate/m", env={"ONYM_CONFIG": str(file)})
+    assert "fix: llm://corporate/m" in ran.out
+    file.write_text("[broken", encoding="utf-8")
+    ran = run("check", "llm://corprate/m", env={"ONYM_CONFIG": str(file)})
+    assert (ran.code, ran.out) == (0, "ok  llm://corprate/m\n")
+
+
+@pytest.mark.parametrize(
+    ("uri", "meant"),
+    [
+        ("llm://openai/gpt-5?api=respones", "llm://openai/gpt-5?api=responses"),
+        ("llm://vertex/gemini-3-pro?projct=x", "llm://vertex/gemini-3-pro?project=x"),
+        ("openai/gpt-5", "llm://openai/gpt-5"),
+    ],
+)
+def test_an_error_asks_whether_another_uri_was_meant(run, uri, meant):
+    ran = run("explain", "--json", uri)
+    assert ran.json["error"]["hint"] == f"did you mean {meant}?"
+
+
+@pytest.mark.parametrize("uri", ["nowhere/gpt-5", "openai/", "/gpt-5"])
+def test_text_without_a_scheme_that_names_no_provider_is_told_how_a_uri_begins(run, uri):
+    assert "begins with llm://" in run("parse", uri).err
+
+
+def test_a_refusal_points_at_check_which_shows_all_of_them(run):
+    uri = "llm://anthropic/claude-sonnet-4-5?seed=7&temp=1.5"
+    ran = run("explain", "--json", uri)
+    assert ran.json["error"]["next"] == f"onym check '{uri}'"
+    # a value of -p does not stand in the URI: check would not see it
+    ran = run("explain", "--json", "-p", "seed=7", "llm://anthropic/claude-sonnet-4-5")
+    assert ran.json["error"]["code"] == "llm.unsupported"
+    assert "next" not in ran.json["error"]
+
+
+def test_explain_warns_of_a_provider_that_was_probably_meant(run):
+    ran = run("explain", "llm://opnai/gpt-5")
+    assert ran.code == 0
+    assert ran.err == "warning: no provider is known by this host; did you mean openai?\n"
