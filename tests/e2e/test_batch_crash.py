@@ -34,6 +34,7 @@ def start(args: list[str], tmp_path: Path) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.requirement("onym-batch-a")
 @pytest.mark.parametrize("order", ["input", "completion"])
 def test_ten_thousand_rows_killed_five_times_are_each_answered_once(tmp_path: Path, order: str) -> None:
     source, output = write_rows(tmp_path / "in.jsonl", ROWS), tmp_path / "out.jsonl"
@@ -80,6 +81,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         cluster.shutdown()
 
 
+@pytest.mark.requirement("onym-batch-a")
 @pytest.mark.xdist_group("ray")
 def test_two_ray_nodes_answer_each_row_once_though_the_driver_is_killed_five_times(
     tmp_path: Path, nodes: str, monkeypatch: pytest.MonkeyPatch

@@ -122,6 +122,7 @@ def test_a_second_run_finds_everything_done_and_sends_nothing(fake, source, tmp_
         assert out.read_bytes() == before
 
 
+@pytest.mark.requirement("onym-batch-a")
 @pytest.mark.parametrize("order", ["input", "completion"])
 def test_a_run_goes_on_where_a_former_one_was_cut(fake, source, tmp_path, order):
     out = tmp_path / "out.jsonl"
@@ -335,6 +336,7 @@ def test_no_retries_means_none_for_a_busy_server_either(fake, tmp_path):
     assert read(tmp_path / "out")[0]["attempts"] == 1
 
 
+@pytest.mark.requirement("onym-batch-b")
 def test_a_busy_server_is_asked_more_often_than_a_failing_one(fake, tmp_path):
     for _ in range(15):
         fake.fail(429)
@@ -349,6 +351,7 @@ def test_a_bad_request_is_not_tried_again(fake, tmp_path):
     assert "sk-proj" not in (tmp_path / "out").read_text()
 
 
+@pytest.mark.requirement("onym-batch-b")
 def test_everybody_waits_as_long_as_the_server_asks(fake, tmp_path):
     now, rests = [0.0], []
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
+#: options that a run needs again, where they differ
+_USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": None, "poll": None}
+
+
 @click.command("batch")
 @uri_argument
 @click.argument("source", metavar="INPUT")
@@ -35,6 +39,12 @@ __all__ = ["command"]
               help="Results in the order of the input, there at the end; or as they come.")  # fmt: skip
 @click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True,
               help="Ask from this process, or from every machine of a Ray cluster.")  # fmt: skip
+@click.option("--provider-batch", is_flag=True,
+              help="Let the provider's own batch API answer: cheaper, within a day.")  # fmt: skip
+@click.option("--cancel", is_flag=True,
+              help="With --provider-batch: end the batches that are there, take what they have.")  # fmt: skip
+@click.option("--poll", type=click.FloatRange(0, 3600), metavar="SECONDS",
+              help="With --provider-batch: the first wait between two looks (5); they grow.")  # fmt: skip
 @click.option("--retry-errors", is_flag=True, help="Ask rows again that failed in a former run.")
 @click.option("--max-errors", type=click.IntRange(1), metavar="N", help="Stop after N rows that failed.")
 @click.option("--restart", is_flag=True, help="Throw the results of former runs away.")
@@ -51,6 +61,9 @@ def command(session: Session, /, source: str, output: str, **given: Any) -> None
     once it is on the disk, and its row is not asked again; those under way at that moment are. Ctrl-C waits
     for what is under way, a second one does not.
 
+    With --provider-batch the rows go into batches at the provider, if it has an API for that. Ctrl-C leaves
+    them there: the same command fetches the results later.
+
     A row that failed for good is a result with "status": "error"; then the exit code is 1. A wrong key or no
     quota stops the run.
 
@@ -60,9 +73,14 @@ def command(session: Session, /, source: str, output: str, **given: Any) -> None
       onym batch fast requests.parquet -o results.parquet --concurrency 128
       zcat requests.jsonl.gz | onym batch fast - -o results.jsonl --order completion
       onym batch fast requests.jsonl -o results.jsonl --retry-errors
+      onym batch fast requests.jsonl -o results.jsonl --provider-batch
     """
-    names = ("concurrency", "order", "engine", "retry_errors", "max_errors", "restart")
+    names = ("concurrency", "order", "engine", "retry_errors", "max_errors", "restart", "cancel", "poll")
     options = {name: given.pop(name) for name in names}
+    if given.pop("provider_batch"):
+        _as_provider(options)
+    elif options["cancel"] or options["poll"] is not None:
+        raise UsageError("--cancel and --poll go with --provider-batch", code="usage.command-line")
     call = Call(**given)
     if source == "-" and (call.uri == "-" or call.key_stdin):
         raise UsageError("standard input gives the rows, or the URI or key", code="usage.command-line")
@@ -71,7 +89,8 @@ def command(session: Session, /, source: str, output: str, **given: Any) -> None
         report = _run(session, call, source, output, options)
     except KeyboardInterrupt:
         session.complain("")
-        session.note(f"stopped; to go on: {again}")
+        there = "; what is at the provider goes on there" if options["engine"] == "provider" else ""
+        session.note(f"stopped{there}; to go on: {again}")
         raise
     except OnymError as error:
         if getattr(error, "endpoint", None) is not None:
@@ -80,6 +99,12 @@ def command(session: Session, /, source: str, output: str, **given: Any) -> None
     _tell(session, report, again)
     if report.failed or report.left:
         raise click.exceptions.Exit(exit_codes.CHECK_FAILED)
+
+
+def _as_provider(options: dict[str, Any]) -> None:
+    if options["engine"] != "local":
+        raise UsageError("--engine and --provider-batch are two ways to go", code="usage.command-line")
+    options["engine"] = "provider"
 
 
 def _run(session: Session, call: Call, source: str, output: str, options: dict[str, Any]) -> BatchReport:
@@ -113,8 +138,10 @@ def _endpoint(session: Session, call: Call) -> dict[str, Any]:
 def _again(session: Session, call: Call, source: str, output: str, options: dict[str, Any]) -> str:
     """The command that goes on, without what only a first run needs."""
     words = ["onym", "batch", call.uri, source, "-o", output]
-    for name, usual in (("concurrency", 32), ("order", "input"), ("engine", "local"), ("max_errors", None)):
-        if options[name] != usual:
+    provider = options["engine"] == "provider"
+    words += ["--provider-batch"] if provider else []
+    for name, usual in _USUAL.items():
+        if options[name] != usual and not (provider and name == "engine"):
             words += [f"--{name.replace('_', '-')}", str(options[name])]
     for pair in call.params:
         words += ["-p", pair]
@@ -147,7 +174,7 @@ def _tell(session: Session, report: BatchReport, again: str) -> None:
     session.record(report.as_dict())
     if session.as_json:
         return
-    if report.stopped:
+    if report.left:
         session.note(f"{report.left} rows are left; to go on: {again}", kind="warning")
     if report.failed:
         session.note(

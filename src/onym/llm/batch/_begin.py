@@ -15,6 +15,7 @@ from onym.llm.batch._binding import Binding, Bound, digest, refuse_other
 from onym.llm.batch._done import Done
 from onym.llm.batch._finish import is_parquet
 from onym.llm.batch._journal import Found, repair
+from onym.llm.batch._provider_ledger import ledger_path, refuse_open
 from onym.llm.batch._source import Source, opened
 from onym.llm.batch._unique import count_rows
 
@@ -43,9 +44,19 @@ class Begun:
 
 @contextmanager
 def begin(
-    job: Job, given: Path | IO[bytes], output: Path, *, order: str, restart: bool, retry_errors: bool
+    job: Job,
+    given: Path | IO[bytes],
+    output: Path,
+    *,
+    order: str,
+    restart: bool,
+    retry_errors: bool,
+    batches: bool = False,
 ) -> Iterator[Begun]:
-    """Lock the output, check that former results fit, mend their journal. Raises UsageError or OSError."""
+    """Lock the output, check that former results fit, mend their journal. Raises UsageError or OSError.
+
+    `batches` says that this run goes on with batches which a former one left at the provider.
+    """
     output = output.resolve()
     if output.exists() and not output.is_file():
         raise UsageError(f"{output} is no file", code="usage.output-file")
@@ -63,10 +74,12 @@ def begin(
             wanted = Binding(
                 endpoint=job.text, settings=digest(job.settings()), input=source.fingerprint, order=order
             )
-            if restart:
-                for path in (journal, output):
-                    path.unlink(missing_ok=True)
             former = None if restart else bound.read()
+            if former is None or not batches:
+                refuse_open(output)
+            if restart:
+                for path in (journal, output, ledger_path(output)):
+                    path.unlink(missing_ok=True)
             if former is None:
                 yield _anew(bound, wanted, source, output, journal)
             else:

@@ -59,6 +59,7 @@ class Driver:
         self._open: deque[Result] = deque()
         self.full = False
         self._room = asyncio.Event()
+        self._calm = asyncio.Event()
         self._broken: OSError | None = None
         self._writer: Writer
         self._engine: Engine
@@ -87,6 +88,13 @@ class Driver:
         """Wait while too many results are not durable."""
         while self.full:
             await self._room.wait()
+
+    async def settled(self) -> bool:
+        """Wait until nothing waits to be durable; False where the disk failed."""
+        while self._open and self._broken is None:
+            self._calm.clear()
+            await self._calm.wait()
+        return self._broken is None
 
     async def run(self, engine: Engine, journal: Path) -> None:
         """Have the engine answer all rows. Raises what stops a run: OnymError, OSError of the journal."""
@@ -151,6 +159,7 @@ class Driver:
             self._broken = error
             self.stop.set()
             self._make_room()
+            self._calm.set()
             return
         for _ in range(count):
             result = self._open.popleft()
@@ -164,6 +173,8 @@ class Driver:
                 self._failed += 1
         if self.full and len(self._open) < _UNDURABLE:
             self._make_room()
+        if not self._open:
+            self._calm.set()
 
     def _make_room(self) -> None:
         self.full = False

@@ -65,6 +65,10 @@ class Work(Protocol):
         """Return once not too many results wait to be durable."""
         ...
 
+    async def settled(self) -> bool:
+        """Return once every result that was given is durable; False where the disk failed."""
+        ...
+
 
 class Engine(Protocol):
     """Answers rows until none is left, `work.stop` is set, or one fails in a way that all would.

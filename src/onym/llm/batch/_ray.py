@@ -74,6 +74,10 @@ class _Chunk:
     async def room(self) -> None:
         """There is always room: a lease is bounded."""
 
+    async def settled(self) -> bool:
+        """Nothing is durable here: that is the driver's to say."""
+        return False
+
 
 class Asker:
     """What an actor is: the engine of one process over leased rows."""

@@ -45,7 +45,7 @@ class BatchReport:
     """How a run ended. Rows are those of the whole output, `before` of them from former runs.
 
     `answered` and `failed` together are the rows with a result; `repaired` lines of a former run were cut or
-    damaged and their rows asked again. `stopped` says why rows are left: "max-errors", or None.
+    damaged and their rows asked again. `stopped` says why rows are left: "max-errors", "cancelled", or None.
     """
 
     rows: int

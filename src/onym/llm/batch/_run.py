@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from onym.errors import OnymError, UsageError
@@ -14,6 +17,7 @@ from onym.llm.batch._driver import Driver, Limits
 from onym.llm.batch._engine import Engine, Local
 from onym.llm.batch._finish import finish
 from onym.llm.batch._job import Job, make_job
+from onym.llm.batch._provider_ledger import ledger_path
 from onym.llm.batch._report import BatchReport, Progress
 from onym.llm.mapping import OnUnsupported
 
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["EngineName", "Order", "arun", "run"]
 
 Order: TypeAlias = Literal["input", "completion"]
-EngineName: TypeAlias = Literal["local", "ray"]
+EngineName: TypeAlias = Literal["local", "ray", "provider"]
 
 _MOST_AT_ONCE = 4096
 
@@ -41,18 +45,57 @@ def run(
     Ctrl-C stops it: what is under way is waited for, so that nothing is paid twice, and then
     KeyboardInterrupt is raised; a second Ctrl-C does not wait.
     """
-    return asyncio.run(_politely(uri, source, output, options))
+    try:
+        return asyncio.run(_politely(uri, source, output, options))
+    except _Terminated:
+        pass
+    # connections are closed now, and the program's own handler says what comes of it
+    signal.raise_signal(signal.SIGTERM)
+    raise KeyboardInterrupt
+
+
+class _Terminated(BaseException):
+    """SIGTERM came, and the run has been put away."""
 
 
 async def _politely(uri: Any, source: Any, output: Any, options: dict[str, Any]) -> BatchReport:
     stop = asyncio.Event()
     task = asyncio.ensure_future(arun(uri, source, output, **options, stop=stop))
+    with _sigterm(task) as came:
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if came.is_set():
+                raise _Terminated from None
+            stop.set()
+            await task
+            raise
+
+
+@contextmanager
+def _sigterm(task: asyncio.Future[Any]) -> Iterator[asyncio.Event]:
+    """Where the program handles SIGTERM itself, have it cancel the run first: it may come anywhere."""
+    came = asyncio.Event()
+    before = signal.getsignal(signal.SIGTERM)
+    loop = asyncio.get_running_loop()
+    if not callable(before) or current_thread() is not main_thread():
+        yield came
+        return
+
+    def end() -> None:
+        came.set()
+        task.cancel()
+
     try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        stop.set()
-        await task
-        raise
+        loop.add_signal_handler(signal.SIGTERM, end)
+    except NotImplementedError:  # Windows has no such signal to wait for
+        yield came
+        return
+    try:
+        yield came
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, before)
 
 
 async def arun(
@@ -76,6 +119,8 @@ async def arun(
     max_errors: int | None = None,
     watch: Callable[[Progress], object] | None = None,
     stop: asyncio.Event | None = None,
+    cancel: bool = False,
+    poll: float | None = None,
 ) -> BatchReport:
     """Answer every row of `source` once, into `output`; go on where a former run for it ended.
 
@@ -94,6 +139,10 @@ async def arun(
     Rows that fail for good are results, too; with `retry_errors` those of former runs are asked again.
     `max_errors` ends the run after so many of them. `restart` throws former results away. `stop`, once set,
     ends the run after what is under way. The ids are read, and the rows counted, before anything is sent.
+
+    With `engine="provider"` the rows go into batches of the provider's own batch API, which are looked at
+    first after `poll` seconds (default: 5), and are gone on with by the next run when this one ends early.
+    `cancel` ends those that are there, and sends nothing new.
 
     Raises what `connect` raises; UsageError for an input, an output or former results that do not fit;
     AuthenticationError, CredentialError, PolicyError or QuotaError, and a NetError when ten rows one after
@@ -115,9 +164,20 @@ async def arun(
         overrides=overrides or {},
         concurrency=concurrency,
     )
-    make = _engine(engine)
+    provider = engine == "provider"
+    if not provider and (cancel or poll is not None):
+        raise UsageError("cancel and poll are for the engine provider")
+    make = _provider(job, Path(output), cancel=cancel, poll=poll) if provider else _engine(engine)
     given = Path(source) if isinstance(source, str | os.PathLike) else source
-    with begin(job, given, Path(output), order=order, restart=restart, retry_errors=retry_errors) as begun:
+    with begin(
+        job,
+        given,
+        Path(output),
+        order=order,
+        restart=restart,
+        retry_errors=retry_errors,
+        batches=provider,
+    ) as begun:
         driver = Driver(begun.source.rows(), begun.done, begun.found, Limits(max_errors=max_errors), watch)
         if stop is not None:
             driver.stop = stop
@@ -125,6 +185,11 @@ async def arun(
             await _ask(driver, make(job), begun)
         if not begun.left and not begun.finished and begun.journal != begun.output:
             finish(begun.journal, begun.output, ordered=order == "input")
+        if provider and not begun.left:
+            # a run may have ended between its last result and the word that its batch is done
+            ledger_path(begun.output).unlink(missing_ok=True)
+        if cancel and begun.left:
+            driver.stopped = "cancelled"
         return driver.report(begun.output)
 
 
@@ -137,6 +202,13 @@ async def _ask(driver: Driver, engine: Engine, begun: Begun) -> None:
         raise
 
 
+def _provider(job: Job, output: Path, *, cancel: bool, poll: float | None) -> Callable[[Job], Engine]:
+    from onym.llm.batch._provider import POLL, ProviderBatches, find_api  # the other engines do without
+
+    find_api(job.settled.planner.endpoint)
+    return lambda job: ProviderBatches(job, output, cancel=cancel, poll=POLL if poll is None else poll)
+
+
 def _engine(given: EngineName | Callable[[Job], Engine]) -> Callable[[Job], Engine]:
     if callable(given):
         return given
@@ -146,4 +218,4 @@ def _engine(given: EngineName | Callable[[Job], Engine]) -> Callable[[Job], Engi
         from onym.llm.batch._ray import Cluster  # ray is an extra, and takes seconds to import
 
         return Cluster
-    raise UsageError("engine is local or ray")
+    raise UsageError("engine is local, ray or provider")

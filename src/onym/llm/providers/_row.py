@@ -23,6 +23,7 @@ CAPABILITIES = (
     "images",
     "documents",
     "embeddings",
+    "batch",
     "models",
     "json",
     "json_schema",

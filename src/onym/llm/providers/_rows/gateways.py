@@ -35,7 +35,7 @@ ROWS = (
         label_headers=(("", "x-title"),),
         params={"top_k": None, "cache": "providerOptions.gateway.caching"},
         ranges=TEMP_2,
-        capabilities=can("chat stream tools images documents embeddings models json json_schema"),
+        capabilities=can("chat stream tools images documents embeddings models json json_schema", "batch"),
         apis={"responses": RESPONSES_API, "messages": MESSAGES_API},
         source=(
             f"vercel.com/docs/ai-gateway: sdks-and-apis, anthropic-compat, {READ}; @ai-sdk/gateway; "
@@ -49,7 +49,7 @@ ROWS = (
         label_headers=(("", "X-HF-Bill-To"),),
         params={"top_k": None},
         ranges=TEMP_2,
-        capabilities=can("chat stream tools models json", "embeddings"),
+        capabilities=can("chat stream tools models json", "embeddings batch"),
         source=f"captured from the huggingface_hub 2.4 SDK; huggingface.co/docs/inference-providers, {READ}",
     ),
     row("portkey", "Portkey", "api.portkey.ai", "https://portkey.ai/docs", "PORTKEY_API_KEY"),

@@ -25,7 +25,7 @@ ROWS = (
         params={"max_tokens": "max_completion_tokens", "top_k": None},
         ranges=TEMP_2_TOP_P,
         stop_max=4,
-        capabilities=can("chat stream tools images documents embeddings models json json_schema"),
+        capabilities=can("chat stream tools images documents embeddings models json json_schema batch"),
         apis={"responses": RESPONSES_API},
         # the European host: a copy of OpenAI's guide to data residency, read 2026-11-21
         source="captured from the openai 3.52 SDK; pydantic-ai 2.68 profiles",
@@ -56,7 +56,7 @@ ROWS = (
         params=_AZURE_PARAMS,
         ranges=TEMP_2,
         stop_max=4,
-        capabilities=can("chat stream tools images documents embeddings models json json_schema"),
+        capabilities=can("chat stream tools images documents embeddings models json json_schema batch"),
         source=(
             "captured from the openai 3.52 SDK (v1 surface without, deployments with api-version); the three "
             f"domains with /openai/v1: examples in public repositories, {READ}"

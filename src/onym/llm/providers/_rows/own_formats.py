@@ -52,7 +52,7 @@ ROWS = (
         ),
         label_headers=(("wrkspc_", "anthropic-workspace-id"),),
         ranges={"temp": (0, 1), "top_p": (0, 1), "top_k": (0, None)},
-        capabilities=can("chat stream tools images documents models json_schema", "embeddings json"),
+        capabilities=can("chat stream tools images documents models json_schema batch", "embeddings json"),
         source="captured from the anthropic 0.125 SDK; anthropic 2.11; platform.claude.com",
     ),
     row(
@@ -124,7 +124,7 @@ ROWS = (
         chain="aws",
         signing="aws-sigv4",
         ranges=TEMP_1_TOP_P,
-        capabilities=can("chat stream tools images documents embeddings models json_schema", "json"),
+        capabilities=can("chat stream tools images documents embeddings models json_schema", "json batch"),
         apis={"chat": Api(dialect="openai_chat", base_path="/openai/v1")},
         source="captured from boto3 1.44; botocore 1.44: service model, endpoints.json",
     ),
