@@ -589,6 +589,7 @@ OLLAMA = Case(
 
 CASES: Mapping[str, Case] = {
     "anthropic_messages": ANTHROPIC,
+    "anthropic_vertex": replace(ANTHROPIC, row="vertex", query="project=p&location=l&api=messages"),
     "bedrock_converse": BEDROCK,
     "cohere_v2": COHERE,
     "gemini": GEMINI,

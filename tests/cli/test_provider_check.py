@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onym.cli._provider_check import provider_findings, slips
 from onym.llm.providers import ProviderTable
+from support import ROOT
 
 TABLE = ProviderTable.builtin()
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
@@ -23,6 +28,10 @@ def found(text):
         ("llm://api.opnai.com/gpt-5", "llm.near-provider", "api.opnai.com", "llm://api.openai.com/gpt-5"),
         ("llm://openai/m?api=respones", "llm.no-api", "respones", "llm://openai/m?api=responses"),
         ("llm://openai/m?seed=1&appi=chat", "llm.near-miss", "appi=chat", "llm://openai/m?seed=1&api=chat"),
+        ("LLM://app@OPNAI/m", "llm.near-provider", "OPNAI", "LLM://app@openai/m"),
+        ("llm://%6fpnai/m", "llm.near-provider", "%6fpnai", "llm://openai/m"),
+        ("llm://openai/m?api", "llm.no-api", "api", None),
+        ("llm://openai/m?%61pi=a&api=b", "llm.no-api", "a", None),
         ("llm://vertex/m?projct=x", "llm.near-miss", "projct=x", "llm://vertex/m?project=x"),
         (
             "llm://r.openai.azure.com/m?api-verson=2024-10-21#p",
@@ -35,6 +44,39 @@ def found(text):
 def test_a_slip_is_shown_with_its_place_and_the_uri_that_was_meant(text, code, place, fix):
     assert found(text) == [(code, place, fix)]
     assert [each.fix for each in slips(text, TABLE)] == [fix]
+
+
+VECTORS = [
+    text
+    for path in sorted((ROOT / "vectors").glob("*.json"))
+    for text in re.findall(r'"(llm://[^"\\\\]*)"', path.read_text(encoding="utf-8"))
+]
+
+
+def test_no_uri_of_the_vectors_is_too_odd_for_it():
+    assert len(VECTORS) > 100
+    for text in VECTORS:
+        for each in provider_findings(text, TABLE):
+            assert 0 <= each.start < each.end <= len(text), text
+
+
+@given(
+    host=st.sampled_from(
+        ["opnai", "openai", "VERTEX", "my-res.openai.azure.com", "gemini", "cohere", "a@b:c@ollama"]
+    ),
+    query=st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["api", "%61pi", "projct", "temp", "format", "x.y", "api-verson", "temperature", ""]
+            ),
+            st.sampled_from(["", "=", "=1", "=a", "=%7B%7D", "=json", "=true"]),
+        ).map("".join)
+    ).map("&".join),
+)
+def test_no_combination_of_host_and_query_is_too_odd_for_it(host, query):
+    text = f"llm://{host}/gpt-5?{query}#f"
+    for each in provider_findings(text, TABLE):
+        assert 0 <= each.start < each.end <= len(text)
 
 
 def test_an_api_that_nothing_is_near_to_names_those_that_there_are():
@@ -124,6 +166,12 @@ def test_a_refusal_points_at_check_which_shows_all_of_them(run):
     assert ran.json["error"]["next"] == f"onym check '{uri}'"
     # a value of -p does not stand in the URI: check would not see it
     ran = run("explain", "--json", "-p", "seed=7", "llm://anthropic/claude-sonnet-4-5")
+    assert ran.json["error"]["code"] == "llm.unsupported"
+    assert "next" not in ran.json["error"]
+
+
+def test_a_refusal_of_a_uri_from_a_pipe_has_no_command_to_type_again(run):
+    ran = run("explain", "--json", "-", stdin="llm://openai/gpt-5?temp=0.2\n")
     assert ran.json["error"]["code"] == "llm.unsupported"
     assert "next" not in ran.json["error"]
 

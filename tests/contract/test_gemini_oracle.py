@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from contract.capture import Capture, Recorded
 from contract.oracle import SCHEMA, UNICODE, both_ways, each_call, often, put, read_stream, text
-from onym.errors import ProviderError
+from onym.errors import MalformedResponseError, ProviderError
 from onym.llm.client import Client
 from onym.llm.types import (
     Completion,
@@ -368,7 +368,7 @@ def test_a_next_page_is_asked_for_by_its_token(
     pages.next_page()
     sent = server.last().target
     seen = len(server.requests)
-    with onym(server, "gemini") as client:
+    with onym(server, "gemini") as client, pytest.raises(MalformedResponseError, match="does not end"):
         client.models()
     asked = server.requests[seen + 1].target
     assert sorted(asked.partition("?")[2].split("&")) == sorted(sent.partition("?")[2].split("&"))

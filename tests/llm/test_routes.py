@@ -14,6 +14,7 @@ from client_support import play, reply
 from onym.errors import (
     CredentialError,
     LLMURIError,
+    MalformedResponseError,
     NotFoundError,
     ParameterError,
     UnsupportedError,
@@ -140,6 +141,22 @@ AZURE = f"llm://:{KEY}@res.openai.azure.com"
 )
 def test_each_string_leads_to_the_right_place(uri: str, stream: bool, url: str) -> None:
     assert chat(uri, stream=stream).url == url
+
+
+def test_no_uri_at_all_is_an_error_of_ones_own() -> None:
+    with pytest.raises(UsageError, match="None") as caught:
+        connect(None)  # type: ignore[arg-type]
+    assert "variable" in str(caught.value.hint)
+
+
+def test_a_slip_in_the_name_of_an_api_is_recognised() -> None:
+    with pytest.raises(UnsupportedError, match=r"did you mean responses\?"):
+        planner(f"{OPENAI}?api=respones")
+
+
+def test_a_key_of_the_program_is_said_to_be_one() -> None:
+    with connect("llm://api.openai.com/gpt-4.1", key=KEY, config=Config.empty(), environ={}) as client:
+        assert client.explain("Hi").as_dict()["credential"] == "argument"
 
 
 def test_the_models_of_bedrock_are_listed_by_its_control_plane() -> None:
@@ -353,11 +370,30 @@ def test_a_list_is_followed_to_its_end() -> None:
     assert "after_id=b" in targets[1]
 
 
-def test_a_list_that_never_ends_is_left() -> None:
+@pytest.mark.parametrize(
+    ("names", "following", "pages"),
+    [("a", "a", 100), ("a " * 30_000, "a", 2), ("a", "x" * 9000, 1)],
+    ids=["pages", "models", "what asks for the next page"],
+)
+def test_a_list_that_never_ends_is_left(names: str, following: str, pages: int) -> None:
     plan = planner(f"llm://:{KEY}@anthropic/c").models({})
     clock = FakeClock()
-    played = play(models_flow(plan, clock), [reply(200, page("a", "a"))] * 100, clock)
-    assert len(played.value) == 100
+    played = play(models_flow(plan, clock), [reply(200, page(names, following))] * pages, clock)
+    assert isinstance(played.error, MalformedResponseError)
+    assert "does not end" in str(played.error)
+    assert len(played.sends) == pages
+
+
+def test_all_pages_of_a_list_share_the_time_of_one_call() -> None:
+    plan = planner(f"llm://:{KEY}@anthropic/c?timeout=5000").models({})
+    clock = FakeClock()
+    flow = models_flow(plan, clock)
+    waits = [next(flow).timeout]
+    for _ in range(3):
+        clock.advance(2)
+        waits.append(flow.send(reply(200, page("a", "a"))).timeout)
+    assert waits == [5, 3, 1, 0.001]
+    flow.close()
 
 
 def test_one_model_is_asked_after_or_found_in_the_list() -> None:

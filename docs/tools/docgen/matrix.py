@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
@@ -170,8 +171,13 @@ def families() -> Iterator[tuple[Profile, Provider, str]]:
             row = table.get(name)
             models = [_sample(glob) for glob in profile.matches]
             model = next((each for each in models if each and profiles.find(name, each) is profile), None)
-            if model is not None:
+            if model is not None and not _elsewhere(row, model):
                 yield profile, row, model
+
+
+def _elsewhere(row: Provider, model: str) -> bool:
+    """Whether this row serves the model by another API than its own, which other rows show."""
+    return any(fnmatchcase(model, glob) for api in row.apis.values() for glob in api.models)
 
 
 def _sample(glob: str) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from onym.errors import OnymError, UnsupportedError
+from onym.errors import OnymError, ParameterError, UnsupportedError
+from onym.uri._rfc3986 import split
 from onym.uri.diagnostics import Diagnostic
 from onym.uri.llm import LLMURI
 from onym.uri.redact import redact
@@ -49,11 +50,15 @@ def slips(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...]:
 def _slips(text: str, uri: LLMURI, providers: ProviderTable) -> Iterator[Diagnostic]:
     row = _row(uri, providers)
     meant = _meant(uri, row, providers)
-    if meant is not None:
-        start = text.index(uri.host_text, _authority(text))
-        message = f"no provider is known by this host; did you mean {meant}?"
-        span = start, start + len(uri.host_text)
-        yield _warning(text, "near-provider", message, span, f"{_DRAFT} 4.2.1", "host", better=meant)
+    if meant is None:
+        yield from _slips_of(text, uri, row)
+        return
+    message = f"no provider is known by this host; did you mean {meant}?"
+    yield _warning(text, "near-provider", message, _host_span(text), f"{_DRAFT} 4.2.1", "host", better=meant)
+
+
+def _slips_of(text: str, uri: LLMURI, row: Provider) -> Iterator[Diagnostic]:
+    """Words that this row has in another spelling."""
     from onym.llm._routes import choose_api
 
     try:
@@ -96,10 +101,19 @@ def _own_names(row: Provider) -> list[str]:
 def _no_api(text: str, uri: LLMURI, row: Provider, error: UnsupportedError) -> Diagnostic:
     close = get_close_matches(str(uri.params["api"]), list(row.apis), n=1)
     start, end = _span(text, "api")
-    value = (text.index("=", start) + 1, end)
+    _, _, written = text[start:end].partition("=")
+    value = (end - len(written), end) if written else (start, end)
     message = f"{error.message}; {error.hint}"
     return _warning(
-        text, "no-api", message, value, row.source, "query", "api", close[0] if close else None, value
+        text,
+        "no-api",
+        message,
+        value,
+        row.source,
+        "query",
+        "api",
+        close[0] if close and written else None,
+        value,
     )
 
 
@@ -114,14 +128,17 @@ def _refusals(text: str, uri: LLMURI, providers: ProviderTable) -> Iterator[Diag
 
     provider, _ = choose_api(uri, _row(uri, providers))
     values = {name: uri.params[name] for name in WELL_KNOWN if name in uri.params}
-    mapped = map_parameters(
-        [Layer(origin="uri", values=values, extra=_passed(uri, provider))],
-        provider=provider,
-        profile=profiles.find(provider.name, uri.model, provider.dialect),
-        model=uri.model,
-        wire=dialects.get(provider.dialect).parameters,
-        on_unsupported="drop",
-    )
+    try:
+        mapped = map_parameters(
+            [Layer(origin="uri", values=values, extra=_passed(uri, provider))],
+            provider=provider,
+            profile=profiles.find(provider.name, uri.model, provider.dialect),
+            model=uri.model,
+            wire=dialects.get(provider.dialect).parameters,
+            on_unsupported="drop",
+        )
+    except ParameterError:
+        return  # no value of the draft's: the check of the grammar says so
     for note in mapped.notes:
         if note.action == "dropped" and note.source is not None:
             message = f"{provider.title} does not take {note.parameter} for this model: {note.reason}"
@@ -134,10 +151,12 @@ def _passed(uri: LLMURI, provider: Provider) -> Mapping[str, Any]:
     return {name: value for name, value in uri.extra.items() if name not in spent}
 
 
-def _authority(text: str) -> int:
-    """Where the host begins: behind `llm://`, and behind the userinfo if there is one."""
-    start = text.index("//") + 2
-    return text.find("@", start, text.index("/", start)) + 1 or start
+def _host_span(text: str) -> tuple[int, int]:
+    """Where the host stands, as it is written."""
+    parts = split(text, rule="URI")
+    host = parts.host or ""
+    start = text.index("//") + 2 + (0 if parts.userinfo is None else len(parts.userinfo) + 1)
+    return start, start + len(host)
 
 
 def _span(text: str, name: str) -> tuple[int, int]:

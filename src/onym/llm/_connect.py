@@ -61,6 +61,7 @@ def settle(
         environ=environ,
         on_unsupported=on_unsupported,
         system_filter=system_filter,
+        key_given="userinfo" if key is None else "argument",
     )
     return Settled(Planner(found, settings), policy)
 
@@ -78,6 +79,10 @@ def hide(given: str | Secret | LLMURI | None) -> Secret | LLMURI | None:
 
 def find_uri(uri: Secret | LLMURI, config: Config) -> LLMURI:
     """The URI itself, or the one that the configuration has under this name."""
+    if uri is None:  # what os.environ.get gives
+        raise UsageError(
+            "there is no URI to connect to: it is None", hint="is the variable that holds it set?"
+        )
     if not isinstance(uri, Secret):
         return LLMURI.parse(uri)
     if _NAME.fullmatch(uri.reveal()) is None:

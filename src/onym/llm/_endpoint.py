@@ -117,7 +117,12 @@ class Endpoint:
 
 
 def find_endpoint(
-    uri: LLMURI, *, providers: ProviderTable, policy: Policy, environ: Mapping[str, str]
+    uri: LLMURI,
+    *,
+    providers: ProviderTable,
+    policy: Policy,
+    environ: Mapping[str, str],
+    key_given: str = "userinfo",
 ) -> Endpoint:
     """The endpoint that this URI names.
 
@@ -147,7 +152,7 @@ def find_endpoint(
     if provider.name == EMBEDDED:
         _allow_embedded(policy, text)
         return Endpoint(origin=None, **fixed)
-    found = _key(uri, provider, policy, environ)
+    found = _key(uri, provider, policy, environ, key_given)
     credential: Credential | None = found.get("credential")
     spoken_for = place.label_used or (credential is not None and credential.access_id == uri.label)
     label = None if spoken_for else uri.label
@@ -160,9 +165,11 @@ def find_endpoint(
     )
 
 
-def _key(uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str]) -> dict[str, Any]:
+def _key(
+    uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str], given: str
+) -> dict[str, Any]:
     try:
-        found = resolve(uri, provider, policy, environ)
+        found = resolve(uri, provider, policy, environ, given=given)
     except CredentialError as error:
         # kept without its frames, which would live as long as the client
         return {"unkeyed": error.with_traceback(None)}

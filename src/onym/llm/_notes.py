@@ -27,7 +27,7 @@ def uri_notes(
     for used in endpoint.place.used:
         note = _note(used.parameter, used.value, used.origin, "renamed", used.wire, None, "4.4")
         notes.append(replace(note, source=endpoint.provider.source))
-    if uri.label is not None and endpoint.label is not None:
+    if uri.label and endpoint.label is not None:
         header = endpoint.label_header
         reason = None if header else f"{endpoint.provider.title} has no header for this label"
         notes.append(

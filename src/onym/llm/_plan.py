@@ -138,10 +138,10 @@ class Plan:
         apart = self.stream and self.dialect.routes.stream is not None
         return "stream" if apart else self.operation
 
-    def following(self, query: str) -> Plan:
-        """The plan of the next page of a list."""
+    def following(self, query: str, left: float) -> Plan:
+        """The plan of the next page of a list, for which so many seconds are left."""
         target = f"{self.target.partition('?')[0]}?{query}"
-        return Plan(replace(self.frame, target=target), self.body, self.notes)
+        return Plan(replace(self.frame, target=target, timeout=left), self.body, self.notes)
 
     def listing(self) -> Plan | None:
         """The plan for the list of models in the place of one for a single model, where there is a list."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from onym.errors import LLMURIError, ParameterError, UnsupportedError
+from onym.llm.providers import near
 from onym.llm.providers._checks import starred
 from onym.uri._percent import SEGMENT
 
@@ -28,6 +30,7 @@ _NAMES = {
     "openai_chat": "chat",
     "openai_responses": "responses",
     "anthropic_messages": "messages",
+    "anthropic_vertex": "messages",
     "gemini": "gemini",
     "gemini_vertex": "gemini",
     "cohere_v2": "cohere",
@@ -94,16 +97,18 @@ def choose_api(uri: LLMURI, row: Provider) -> tuple[Provider, Used | None]:
         if api is None and _NAMES.get(row.dialect) == name:
             return row, Used(API, str(name), "uri", row.dialect)
         if api is None:
+            names = sorted({*row.apis, _NAMES.get(row.dialect, row.dialect)})
             raise UnsupportedError(
                 f"{row.title} has no API of that name",
                 code="llm.no-api",
                 parameter=API,
                 source=row.source,
-                hint=f"it has {', '.join(sorted({*row.apis, _NAMES.get(row.dialect, row.dialect)}))}",
+                hint=near(str(name), names) or f"it has {', '.join(names)}",
             )
         return row.speaking(api), Used(API, str(name), "uri", api.dialect)
     for api in row.apis.values():
-        if api.when is not None and api.when in uri.params:
+        asked = api.when is not None and api.when in uri.params
+        if asked or any(fnmatchcase(uri.model.lower(), glob) for glob in api.models):
             return row.speaking(api), None
     return row, None
 

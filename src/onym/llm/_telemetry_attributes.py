@@ -5,7 +5,7 @@ The names are those of the OpenTelemetry conventions for generative AI, November
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.errors import OnymError
@@ -14,8 +14,9 @@ from onym.llm.types import Completion
 if TYPE_CHECKING:
     from onym.llm.plan import Plan
     from onym.llm.types import Embeddings, Usage
+    from onym.uri.secret import Secret
 
-__all__ = ["Attributes", "Value", "error_type", "named", "of_answer", "of_plan", "of_usage"]
+__all__ = ["Attributes", "Value", "error_type", "fit_name", "named", "of_answer", "of_plan", "of_usage"]
 
 Value: TypeAlias = str | bool | int | float | tuple[str, ...]
 Attributes: TypeAlias = dict[str, Value]
@@ -53,6 +54,7 @@ _PARAMETERS: Final[Mapping[str, tuple[str, Callable[[Any], Value]]]] = {
 _OUTPUTS: Final[Mapping[Any, str]] = {"text": "text", "json": "json", "json_schema": "json"}
 #: where servers put the name of an answer
 _RESPONSE_IDS: Final = ("id", "responseId")
+_LONGEST_NAME: Final = 256
 
 
 def named(plan: Plan) -> Attributes:
@@ -93,19 +95,27 @@ def _as(kind: Callable[[Any], Value], value: Any) -> Value | None:
         return None  # a pass-through parameter may be anything
 
 
-def of_answer(answer: Completion | Embeddings) -> Attributes:
-    """What came back, but for its content."""
+def of_answer(answer: Completion | Embeddings, secrets: Iterable[Secret] = ()) -> Attributes:
+    """What came back, but for its content. Names of the server's that quote one of `secrets` are left out."""
+    known = tuple(secrets)
+    told: dict[str, object] = {"gen_ai.response.model": answer.model, "onym.request_id": answer.request_id}
+    if isinstance(answer, Completion):
+        told["gen_ai.response.id"] = next(filter(None, map(answer.raw.get, _RESPONSE_IDS)), None)
     found: Attributes = {}
-    if answer.model:
-        found["gen_ai.response.model"] = answer.model
-    if answer.request_id is not None:
-        found["onym.request_id"] = answer.request_id
+    for name, text in told.items():
+        fit = fit_name(text, known)
+        if fit is not None:
+            found[name] = fit
     if isinstance(answer, Completion):
         found["gen_ai.response.finish_reasons"] = (answer.finish_reason,)
-        for name in _RESPONSE_IDS:
-            if isinstance(answer.raw.get(name), str):
-                found["gen_ai.response.id"] = answer.raw[name]
     return found | of_usage(answer.usage)
+
+
+def fit_name(text: object, secrets: Iterable[Secret]) -> str | None:
+    """A name that the server gave, None for what is none, is no fit for a label, or holds a key."""
+    if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_NAME or not text.isprintable():
+        return None
+    return None if any(secret.reveal() in text for secret in secrets) else text
 
 
 def of_usage(usage: Usage) -> Attributes:

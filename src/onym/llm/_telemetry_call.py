@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from onym.errors import NetError
 from onym.llm import _telemetry_attributes as attributes
@@ -25,11 +25,14 @@ __all__ = ["Instruments", "Observed"]
 
 T = TypeVar("T")
 
+#: each makes metrics of its own, which stay in memory
+_MOST_MODELS: Final = 500
+
 
 class Instruments:
     """What a call is measured with; `cost` is None where nobody asked for it."""
 
-    __slots__ = ("capture", "clock", "cost", "duration", "environ", "first_chunk", "tokens")
+    __slots__ = ("_models", "capture", "clock", "cost", "duration", "environ", "first_chunk", "tokens")
 
     def __init__(
         self,
@@ -49,6 +52,15 @@ class Instruments:
         self.first_chunk = first_chunk
         self.cost = cost
         self.environ = environ
+        self._models: set[str] = set()
+
+    def known(self, model: str | None) -> str:
+        """The model's name as a label of metrics, "" where a server has named too many already."""
+        if model is None:
+            return ""
+        if len(self._models) < _MOST_MODELS:
+            self._models.add(model)
+        return model if model in self._models else ""
 
 
 class Observed:
@@ -104,16 +116,18 @@ class Observed:
         """It went well. Tokens of an answer from the cache were counted before, and are not again."""
         if self._done:
             return
-        self._span.set_attributes(attributes.of_answer(answer))
+        secrets = self._plan.endpoint.secrets
+        self._span.set_attributes(attributes.of_answer(answer, secrets))
+        model = self._instruments.known(attributes.fit_name(answer.model, secrets))
         if self.cached:
             self._span.set_attribute("onym.cached", True)
         else:
-            self._count(answer.usage, answer.model)
+            self._count(answer.usage, model)
         if self._instruments.capture and isinstance(answer, Completion):
             from onym.llm._telemetry_content import of_output
 
             self._span.set_attributes(of_output(self._plan, answer))
-        self._end({"gen_ai.response.model": answer.model} if answer.model else {})
+        self._end({"gen_ai.response.model": model} if model else {})
 
     def failed(self, error: BaseException) -> None:
         """It went wrong. The message stays out: a server's may quote the prompt."""

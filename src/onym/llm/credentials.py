@@ -50,7 +50,7 @@ _CARRIED: Final = re.compile(r"[!-~]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """A key, and where it came from: "userinfo", "env:NAME", "file:PATH", "keyring:SERVICE/USER"…
+    """A key, and where it came from: "userinfo", "argument" (of the program), "env:NAME", "file:PATH"…
 
     `access_id` and `session` come with a secret that signs requests and is never sent itself. `expires`
     (seconds since the epoch) says how long it is good, `renew` gets the next one. `headers` go with it.
@@ -72,15 +72,21 @@ class Credential:
 
 
 def resolve(
-    uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str] | None = None
+    uri: LLMURI,
+    provider: Provider,
+    policy: Policy,
+    environ: Mapping[str, str] | None = None,
+    *,
+    given: str = "userinfo",
 ) -> Credential | None:
     """The credential for this URI, None where there is none and none is needed.
 
-    `environ` defaults to `os.environ`. Raises CredentialError for a key that is missing, unreadable or
-    of a form that no header can carry, PolicyError for an `auth=` that the policy does not honour.
+    `environ` defaults to `os.environ`; `given` says where the URI's own key is from. Raises CredentialError
+    for a key that is missing, unreadable or of a form that no header can carry, PolicyError for an `auth=`
+    that the policy does not honour.
     """
     try:
-        found = _find(uri, provider, policy, os.environ if environ is None else environ)
+        found = _find(uri, provider, policy, os.environ if environ is None else environ, given)
     except (CredentialError, PolicyError) as error:
         # no frame, and no cause that quotes what was read, stays with the error
         error.__context__ = None
@@ -94,10 +100,12 @@ def resolve(
     return found
 
 
-def _find(uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str]) -> Credential | None:
+def _find(
+    uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str], given: str
+) -> Credential | None:
     if uri.key is not None:
         signs = provider.signing is not None and _ACCESS_ID.fullmatch(uri.label or "") is not None
-        return Credential(secret=uri.key, source="userinfo", access_id=uri.label if signs else None)
+        return Credential(secret=uri.key, source=given, access_id=uri.label if signs else None)
     if uri.auth is not None:
         return _referenced(uri, policy, environ)
     return _conventional(uri, provider, policy, environ)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from onym.errors import NetError, NotFoundError, ProviderError
+from onym.errors import MalformedResponseError, NetError, NotFoundError, ProviderError
 from onym.llm._learned import learn
 from onym.net.messages import Flow, Reply, Send, Wait
 from onym.net.retry import delay
@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 #: of a list of models; a server that never ends it is not followed for ever
 _MOST_PAGES = 100
+_MOST_MODELS = 50_000
+#: octets of what asks for the next page: it goes into a request of ours
+_LONGEST_NEXT = 8192
 
 
 class Clock(Protocol):
@@ -82,15 +85,20 @@ def embed_flow(plan: Plan, count: int, clock: Clock = REAL) -> Flow[Embeddings]:
 
 
 def models_flow(plan: Plan, clock: Clock = REAL) -> Flow[tuple[ModelInfo, ...]]:
-    """What the server says of its models, page by page."""
+    """What the server says of its models, page by page, all of them within the plan's time."""
     found: list[ModelInfo] = []
+    end = clock.monotonic() + plan.timeout
     for _ in range(_MOST_PAGES):
         page = yield from _call(plan, clock, _models)
         found += page.models
         if page.next is None:
+            return tuple(found)
+        if len(page.next) > _LONGEST_NEXT or len(found) > _MOST_MODELS:
             break
-        plan = plan.following(page.next)
-    return tuple(found)
+        plan = plan.following(page.next, max(0.001, end - clock.monotonic()))
+    raise MalformedResponseError(
+        "the server's list of models does not end", endpoint=plan.endpoint.text, status=200
+    )
 
 
 def model_flow(plan: Plan, clock: Clock = REAL) -> Flow[ModelInfo]:

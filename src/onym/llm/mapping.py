@@ -297,7 +297,10 @@ class _Mapper:
         if self._on_unsupported != "error":
             self._drop(name, value, origin, reason, source)
             return
-        _raise(self._provider.title, self._model, name, reason, source, code)
+        hint = None
+        if code == "llm.no-format" and "json_schema" in self._formats:
+            hint = 'use format=json_schema with schema=, or on_unsupported="drop"'
+        _raise(self._provider.title, self._model, name, reason, source, code, hint)
 
     def _drop(self, name: str, value: Any, origin: str, reason: str, source: str) -> None:
         self._note(name, value, origin, "dropped", None, reason, source)
@@ -329,12 +332,14 @@ class _Mapper:
         )
 
 
-def _raise(title: str, model: str, name: str, reason: str, source: str, code: str) -> NoReturn:
+def _raise(
+    title: str, model: str, name: str, reason: str, source: str, code: str, hint: str | None
+) -> NoReturn:
     raise UnsupportedError(
         f"{title} does not take the parameter {name} for this model: {reason}",
         code=code,
         parameter=name,
         model=model,
         source=source,
-        hint='leave it out, or on_unsupported="drop" sends the call without it',
+        hint=hint or 'leave it out, or on_unsupported="drop" sends the call without it',
     )

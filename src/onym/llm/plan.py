@@ -50,6 +50,8 @@ class Settings:
     on_unsupported: OnUnsupported = "error"
     system_filter: Callable[[str], str] | None = None
     lessons: Lessons = field(default=LESSONS, repr=False)
+    #: where the URI's own key is from
+    key_given: str = "userinfo"
 
 
 class _Side(NamedTuple):
@@ -72,7 +74,11 @@ class Planner:
     def __init__(self, uri: LLMURI, settings: Settings) -> None:
         self._settings = settings
         endpoint = find_endpoint(
-            uri, providers=settings.providers, policy=settings.policy, environ=settings.environ
+            uri,
+            providers=settings.providers,
+            policy=settings.policy,
+            environ=settings.environ,
+            key_given=settings.key_given,
         )
         self._side = _side(endpoint)
         known = endpoint.provider.capabilities

@@ -26,6 +26,7 @@ TEMPLATE = """\
 # (OPENAI_API_KEY, ...) is found by itself, ?auth= refers to any other place.
 [endpoints]
 # fast = "llm://openai/gpt-5-mini?max_tokens=500"
+# careful = "llm://anthropic/claude-sonnet-4-5?max_tokens=2000"
 # team = "llm://llm.example.com/qwen3?auth=env:TEAM_KEY"
 # here = "llm://embedded/smollm2-135m-instruct"
 # ollama = "llm://localhost:11434/llama3"        # needs preset = "local" below, or --policy local
@@ -40,9 +41,11 @@ TEMPLATE = """\
 # preset = "local"
 # allow_hosts = ["api.openai.com", "localhost"]
 
-# A server of your own that speaks the OpenAI chat format.
+# A server of your own. It is taken to speak the OpenAI chat format, unless dialect says otherwise
+# (anthropic_messages, gemini, ollama, ...).
 # [providers.mycorp]
 # hosts = ["llm.mycorp.example"]
+# dialect = "openai_chat"
 # base_path = "/v1"
 # key_variables = ["MYCORP_KEY"]
 """

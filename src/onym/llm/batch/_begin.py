@@ -13,6 +13,7 @@ import msgspec
 from onym.errors import UsageError
 from onym.llm.batch._binding import Binding, Bound, digest, refuse_other
 from onym.llm.batch._done import Done
+from onym.llm.batch._files import touch
 from onym.llm.batch._finish import is_parquet
 from onym.llm.batch._journal import Found, repair
 from onym.llm.batch._provider_ledger import ledger_path, refuse_open
@@ -100,7 +101,7 @@ def _anew(bound: Bound, wanted: Binding, source: Source, output: Path, journal: 
     rows = count_rows(source.rows(), output.parent)
     bound.write(msgspec.structs.replace(wanted, rows=rows))
     # an output that is its own journal is there from the start
-    journal.touch()
+    touch(journal)
     return Begun(source=source, output=output, journal=journal, done=Done(rows), found=Found())
 
 
@@ -121,6 +122,6 @@ def _again(source: Source, output: Path, journal: Path, rows: int, *, retry_erro
         from onym.llm.batch._parquet import restore  # pyarrow is an extra, and large
 
         restore(output, journal)
-    journal.touch()
+    touch(journal)
     found = repair(journal, done, drop_failed=retry_errors)
     return Begun(source=source, output=output, journal=journal, done=done, found=found)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from onym.errors import UsageError
-from onym.llm.batch._files import sync_folder, write_all
+from onym.llm.batch._files import OPEN, sync_folder, write_all
 
 __all__ = ["Binding", "Bound", "digest", "refuse_other"]
 
@@ -52,7 +52,7 @@ class Bound:
     def __init__(self, output: Path) -> None:
         self.path = output.with_name(output.name + ".batch")
         try:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+            self._descriptor = os.open(self.path, OPEN, 0o666)
         except OSError as error:
             raise UsageError(
                 f"cannot write {self.path}: {error.strerror}", code="usage.output-file"

@@ -5,12 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
-__all__ = ["APPEND", "sync", "sync_folder", "write_all"]
+__all__ = ["APPEND", "OPEN", "fresh", "sync", "sync_folder", "touch", "write_all"]
 
-#: how a journal is opened: every write goes to its end, Windows leaves the line ends alone
-APPEND: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+#: how a file beside an output is opened. Its name can be foreseen: where others may write to the folder, a
+#: link in its place would lead to another file. Windows leaves the line ends alone
+OPEN: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+#: how a journal is: every write goes to its end
+APPEND: Final = OPEN | os.O_APPEND
+
+
+def fresh(path: Path) -> IO[bytes]:
+    """A new file to write, in the place of what has that name, which is not followed; raises OSError."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, OPEN | os.O_EXCL, 0o666), "wb")
+
+
+def touch(path: Path) -> None:
+    """Make an empty file where there is none; raises OSError."""
+    os.close(os.open(path, APPEND, 0o666))
 
 
 def _sync_apple(descriptor: int) -> None:

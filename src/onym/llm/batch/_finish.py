@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from onym.llm.batch._files import sync_folder
+from onym.llm.batch._files import fresh, sync_folder
 from onym.llm.batch._journal import read_lines
 from onym.llm.batch._results import index_of
 from onym.llm.batch._sort import sorted_lines
@@ -25,7 +25,7 @@ def finish(journal: Path, output: Path, *, ordered: bool) -> None:
     if ordered:
         lines = sorted_lines(lines, output.parent, key=index_of)
     part = output.with_name(output.name + ".part")
-    with part.open("wb") as out:
+    with fresh(part) as out:
         if is_parquet(output):
             from onym.llm.batch._parquet import write_results  # pyarrow is an extra, and large
 

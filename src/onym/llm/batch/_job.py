@@ -34,7 +34,7 @@ class Job:
     policy: Policy | None
     config: Config
     providers: ProviderTable | None
-    environ: Mapping[str, str] | None
+    environ: Mapping[str, str] | None = field(repr=False)
     on_unsupported: OnUnsupported
     system_filter: Callable[[str], str] | None
     overrides: Mapping[str, Any]

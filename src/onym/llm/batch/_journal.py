@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from onym.llm.batch._done import Done
-from onym.llm.batch._files import APPEND, sync, sync_folder, write_all
+from onym.llm.batch._files import APPEND, fresh, sync, sync_folder, write_all
 from onym.llm.batch._results import read_head
 
 __all__ = ["Found", "Writer", "read_lines", "repair"]
 
 #: seconds for which results are gathered before they are synced, unless so many octets come together
-_GATHER: Final = 0.002
+_GATHER: Final = 0.01
 _PLENTY: Final = 1024 * 1024
 
 
@@ -104,7 +104,7 @@ class _Sound:
 def _rewrite(path: Path, target: Path, done: Done, *, drop_failed: bool) -> None:
     """A file of the sound lines in the place of `target`, whole or not at all."""
     part = target.with_name(target.name + ".part")
-    with part.open("wb") as out:
+    with fresh(part) as out:
         for line, _ in _Sound(path, done, drop_failed=drop_failed).lines():
             out.write(line if line.endswith(b"\n") else line + b"\n")
         out.flush()

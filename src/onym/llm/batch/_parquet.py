@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from onym.errors import UsageError
-from onym.llm.batch._files import sync_folder
+from onym.llm.batch._files import fresh, sync_folder
 from onym.llm.batch._source import fingerprint
 
 __all__ = ["ParquetSource", "require", "restore", "write_results"]
@@ -26,6 +26,8 @@ _NESTED: Final = ("messages", "params", "tools", "tool_choice", "schema", "body"
 _BATCH: Final = 512
 _USAGE: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 _AS_JSON: Final = ("tool_calls", "error")
+#: what a column of whole numbers holds
+_MOST: Final = 2**63
 #: columns of an output, and their types
 _COLUMNS: Final = {
     "index": "int64",
@@ -111,7 +113,8 @@ def write_results(lines: Iterable[bytes], out: IO[bytes]) -> None:
 
 def _flat(line: bytes) -> dict[str, Any]:
     record = msgspec.json.decode(line)
-    record.update(record.pop("usage", {}))
+    usage = record.pop("usage", {})
+    record.update({name: count if -_MOST <= (count or 0) < _MOST else None for name, count in usage.items()})
     for name in _AS_JSON:
         if name in record:
             record[name] = msgspec.json.encode(record[name]).decode()
@@ -121,7 +124,7 @@ def _flat(line: bytes) -> dict[str, Any]:
 def restore(output: Path, journal: Path) -> None:
     """The journal that this output was made of, there whole or not at all."""
     part = journal.with_name(journal.name + ".part")
-    with output.open("rb") as stream, part.open("wb") as out:
+    with output.open("rb") as stream, fresh(part) as out:
         for record in _records(require(), stream, _COLUMNS):
             out.write(msgspec.json.encode(_deep(record)) + b"\n")
         out.flush()

@@ -88,13 +88,13 @@ class Asker:
         self._client: AsyncClient
         self._chunks: set[_Chunk] = set()
 
-    async def begin(self, given: Mapping[str, Any]) -> None:
+    async def begin(self, given: Mapping[str, Any], key: str | None) -> None:
         """Make the client; the rest follows for each lease."""
         import time
 
         profiles = given["profiles"]
         rest = {name: value for name, value in given.items() if name != "profiles"}
-        self._job = make_job(**{**rest, "config": Config(profiles=profiles)})
+        self._job = make_job(**{**rest, "key": key, "config": Config(profiles=profiles)})
         self._control = Control(self._job.concurrency, time.monotonic)
         self._client = self._job.client()
 
@@ -212,7 +212,8 @@ class Cluster:
         """Keep one actor busy, and put another in its place where it dies."""
         while not self._work.stop.is_set():
             try:
-                await self._actors[at].begin.remote(self._given)
+                # by itself: large arguments go to the object store, and from there to a disk
+                await self._actors[at].begin.remote(self._given, _key(self._job))
                 # all of them: what one gives back is taken by those that come after
                 ended = await asyncio.gather(
                     *(self._lease(at) for _ in range(_LEASES)), return_exceptions=True
@@ -277,14 +278,11 @@ def _places(ray: Any, concurrency: int) -> list[str]:
 
 
 def _wire(job: Job, concurrency: int) -> dict[str, Any]:
-    """The job as plain arguments of `make_job`, its key revealed: a `Secret` would refuse to travel."""
-    credential = job.settled.planner.endpoint.credential
-    fixed = credential is not None and credential.expires is None and credential.access_id is None
+    """The job as plain arguments of `make_job`, but for its key."""
     profile = job.uri.fragment
     profiles = {} if profile is None or profile not in job.config.profiles else job.config.profiles
     return {
         "uri": job.uri.without_key().render(),
-        "key": credential.secret.reveal() if credential is not None and fixed else None,
         "policy": job.settled.policy,
         "profiles": dict(profiles),
         "providers": job.providers or job.config.providers,
@@ -294,3 +292,11 @@ def _wire(job: Job, concurrency: int) -> dict[str, Any]:
         "overrides": {**job.overrides, "retries": job.retries},
         "concurrency": concurrency,
     }
+
+
+def _key(job: Job) -> str | None:
+    """The key revealed, for a `Secret` would refuse to travel; None where each node finds its own."""
+    credential = job.settled.planner.endpoint.credential
+    if credential is None or credential.expires is not None or credential.access_id is not None:
+        return None
+    return credential.secret.reveal()

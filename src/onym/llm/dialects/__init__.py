@@ -29,6 +29,7 @@ DIALECTS = {
     name: f"onym.llm.dialects.{name}"
     for name in (
         "anthropic_messages",
+        "anthropic_vertex",
         "bedrock_converse",
         "cohere_v2",
         "gemini",

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from onym.errors import OnymError, ProviderError
 from onym.llm.dialects._base import Exchange, HeaderMap
-from onym.llm.dialects._read import wrong
+from onym.llm.dialects._read import count, wrong
 from onym.llm.types import Completion
 from onym.uri.redact import redact
 
@@ -168,7 +168,7 @@ def identifier(value: Any) -> str:
 
 def count_or_none(value: Any) -> int | None:
     """A count of requests, None for what is absent or none."""
-    return value if type(value) is int and value >= 0 else None
+    return count(value)
 
 
 def said(error: Mapping[str, Any], exchange: Exchange) -> tuple[str, str | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onym.llm.dialects._read import NO_USAGE, wrong
+from onym.llm.dialects._read import NO_USAGE, count, wrong
 from onym.llm.types import FinishReason, Usage
 
 __all__ = ["finish_reason", "read_usage", "record", "whole_number"]
@@ -48,7 +48,7 @@ def whole_number(value: Any) -> int | None:
     """A count, also one that is written as a float: the API calls every number one."""
     if type(value) is float and value.is_integer():
         value = int(value)
-    return value if type(value) is int and value >= 0 else None
+    return count(value)
 
 
 def record(holder: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -204,7 +204,7 @@ def _batch(data: Any, exchange: Exchange) -> Batch:
     counts, metadata = data.get("request_counts"), data.get("metadata")
     counts = counts if isinstance(counts, dict) else {}
     done = [count_or_none(counts.get(name)) for name in ("completed", "failed")]
-    created = data.get("created_at")
+    created = count_or_none(data.get("created_at"))
     ending = data.get("status")
     marker = metadata.get(_MARKER) if isinstance(metadata, dict) else None
     return Batch(
@@ -213,7 +213,7 @@ def _batch(data: Any, exchange: Exchange) -> Batch:
         total=count_or_none(counts.get("total")),
         finished=sum(each or 0 for each in done),
         marker=marker if isinstance(marker, str) else None,
-        created=float(created) if type(created) is int else None,
+        created=None if created is None else float(created),
         files=tuple(identifier(data[name]) for name in ("output_file_id", "error_file_id") if data.get(name)),
         faults=tuple(_faults(data.get("errors"), exchange)),
     )

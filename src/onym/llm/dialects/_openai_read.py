@@ -65,7 +65,8 @@ def _part(part: Any, kind: str) -> str:
     if not isinstance(part, dict):
         raise wrong("a part of the content is not an object")
     value = part.get(kind) if part.get("type") == kind else None
-    if isinstance(value, list):
+    if isinstance(value, list) and kind != "text":
+        # one step down and no further: what nests without end would end the stack
         return "".join(_part(each, "text") for each in value)
     return value if isinstance(value, str) else ""
 

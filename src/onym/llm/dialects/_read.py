@@ -29,6 +29,9 @@ __all__ = [
 
 NO_USAGE = Usage()
 
+#: no answer has so many tokens; what is beyond it fits no column, no metric and no float
+_MOST_COUNTED = 2**53
+
 
 def wrong(text: str) -> MalformedResponseError:
     """A member that is not what the dialect promises; whoever knows the exchange says where."""
@@ -53,7 +56,7 @@ def arguments_text(value: Any) -> str:
 
 def count(value: Any) -> int | None:
     """A count of tokens, None for what is absent or no count."""
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value < _MOST_COUNTED else None
 
 
 def text(record: Mapping[str, Any], name: str) -> str | None:
@@ -100,7 +103,10 @@ def vector(value: Any) -> Sequence[float]:
     """A list of numbers as floats; MalformedResponseError where it is none."""
     if not isinstance(value, list) or not value or not all(type(each) in (float, int) for each in value):
         raise wrong("a vector is not a list of numbers")
-    return tuple(map(float, value))
+    try:
+        return tuple(map(float, value))
+    except OverflowError:
+        raise wrong("a vector holds a number that is too large") from None
 
 
 def vector_or_base64(value: Any) -> Sequence[float]:

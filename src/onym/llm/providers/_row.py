@@ -32,7 +32,9 @@ CAPABILITIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """Another wire format at the same hosts. A URI chooses it by `api=NAME`, or by bringing `when`.
+    """Another wire format at the same hosts.
+
+    A URI chooses it by `api=NAME`, by bringing `when`, or by a model that one of the globs `models` fits.
 
     `base_path` defaults to the row's; `params` and `routes` take the place of the row's; `query` adds to it.
     """
@@ -43,6 +45,7 @@ class Api:
     routes: Mapping[str, str] = field(default_factory=dict, hash=False)
     query: tuple[str, ...] = ()
     when: str | None = None
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

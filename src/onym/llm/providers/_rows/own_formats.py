@@ -87,6 +87,13 @@ ROWS = (
             ),
         },
         chain="google",
+        apis={
+            "messages": Api(
+                dialect="anthropic_vertex",
+                base_path="/v1/projects/{project}/locations/{location}/publishers/anthropic",
+                models=("claude-*", "anthropic/claude-*"),
+            )
+        },
         # express mode: a key instead of a project's token
         key_forms=(("AIza", "x-goog-api-key", ""), ("AQ.", "x-goog-api-key", "")),
         routes={"models": "/v1beta1/publishers/google/models?pageSize=1000"},
