@@ -13,6 +13,7 @@ from onym.errors import CredentialError, OnymWarning, PolicyError, UnsupportedEr
 from onym.llm.config import Config
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
+from onym.testing.fake_provider import FakeProvider
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
@@ -132,6 +133,22 @@ def test_a_redirect_is_not_followed_and_the_key_goes_nowhere(fake, policy):
     ):
         client.chat.completions.create(model="m", messages=MESSAGES)
     assert len(fake.requests) == 1
+
+
+def test_proxies_of_the_environment_are_not_asked_and_read_no_key(fake, policy, monkeypatch):
+    with FakeProvider() as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        with onym.bridges.openai(fake.uri("m"), policy=policy) as client:
+            client.chat.completions.create(model="m", messages=MESSAGES)
+
+        async def waiting():
+            async with onym.bridges.async_openai(fake.uri("m"), policy=policy) as client:
+                await client.chat.completions.create(model="m", messages=MESSAGES)
+
+        asyncio.run(waiting())
+        assert proxy.requests == []
+    assert len(fake.requests) == 2
 
 
 @pytest.mark.parametrize(

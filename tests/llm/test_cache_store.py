@@ -51,6 +51,51 @@ def test_what_was_put_is_found_by_any_store_of_the_folder(made: Made) -> None:
     other.close()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="rights are the parent folder's there")
+def test_what_was_put_into_a_folder_while_it_was_open_to_others_is_not_believed(tmp_path: Path) -> None:
+    planted = Made(tmp_path / "elsewhere")
+    planted.store.secret()
+    planted.store.put(b"k", b"poison")
+    planted.store.close()
+    made = Made(tmp_path / "responses")
+    made.folder.mkdir(mode=0o777)
+    made.folder.chmod(0o777)
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"precious")
+    for path in [*planted.folder.iterdir()]:
+        copy = made.folder / path.name
+        copy.write_bytes(path.read_bytes())
+        copy.chmod(0o666)
+    (made.folder / "locks").unlink(missing_ok=True)
+    (made.folder / "locks").symlink_to(outside)
+    other = made.folder / "somebody.txt"
+    other.write_bytes(b"theirs")
+    assert made.store.get(b"k") is None
+    assert made.store.secret() != planted.store.secret()
+    made.store.put(b"k", b"value")
+    assert made.store.get(b"k") == b"value"
+    assert (outside.read_bytes(), other.read_bytes()) == (b"precious", b"theirs")
+    assert not (made.folder / "locks").is_symlink()
+    for made_one in (made, planted):
+        made_one.store.close()
+
+
+def test_a_folder_that_grew_open_keeps_what_is_its_own(made: Made) -> None:
+    made.store.put(b"k", b"value")
+    made.store.close()
+    made.folder.chmod(0o775)
+    assert made.store.get(b"k") == b"value"
+    assert not stat.S_IMODE(made.folder.stat().st_mode) & 0o077
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links are another matter there")
+def test_no_file_is_opened_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="symbolic links"):
+        files.private(tmp_path / "link")
+    assert not (tmp_path / "target").exists()
+
+
 def test_an_entry_that_is_put_again_is_replaced(made: Made) -> None:
     made.store.put(b"k", b"one")
     made.store.put(b"k", b"two")

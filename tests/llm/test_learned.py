@@ -56,7 +56,8 @@ def test_where_parameters_are_errors_the_next_call_is_refused_before_it_is_sent(
 def test_where_they_may_be_dropped_the_call_goes_on_without_it(fake: FakeProvider) -> None:
     refuse(fake, "temperature")
     with open_client(fake, "temp=0.5&seed=7", on_unsupported="drop") as client:
-        assert client.chat("Hi").text == "Hi"
+        with pytest.warns(OnymWarning, match="temp was left out"):
+            assert client.chat("Hi").text == "Hi"
         assert client.chat("Hi").text == "Hi"
         note = next(each for each in client.explain("Hi").notes if each.parameter == "temp")
         assert (note.action, note.wire_name) == ("dropped", None)
@@ -77,7 +78,7 @@ def test_a_warning_says_so_where_warnings_are_wanted(fake: FakeProvider) -> None
 
 def test_nested_and_passed_through_parameters_are_learned_too(fake: FakeProvider) -> None:
     refuse(fake, "logprobs")
-    with open_client(fake, "logprobs=true", on_unsupported="drop") as client:
+    with open_client(fake, "logprobs=true", on_unsupported="drop") as client, pytest.warns(OnymWarning):
         client.chat("Hi")
     assert "logprobs" not in fake.requests[-1].json
     with pytest.raises(UnsupportedError, match="logprobs"):
@@ -113,13 +114,46 @@ def test_prose_alone_teaches_nothing_even_where_dropping_is_allowed(fake: FakePr
 
 def test_another_model_of_the_same_server_is_not_judged_by_it(fake: FakeProvider) -> None:
     refuse(fake, "temperature")
-    with open_client(fake, "temp=0.5", on_unsupported="drop") as client:
+    with open_client(fake, "temp=0.5", on_unsupported="drop") as client, pytest.warns(OnymWarning):
         client.chat("Hi")
     with connect(
         fake.uri("other", "temp=0.5"), policy=Policy.local(), config=Config.empty(), environ={}
     ) as client:
         client.chat("Hi")
     assert "temperature" in fake.requests[-1].json
+
+
+def test_a_value_that_was_refused_says_nothing_of_other_values(fake: FakeProvider) -> None:
+    refuse(fake, "reasoning_effort", "unsupported_value")
+    with open_client(fake, "reasoning_effort=minimal") as client, pytest.raises(BadRequestError):
+        client.chat("Hi")
+    # somebody else of this process, with a value that the server takes
+    with open_client(fake, "reasoning_effort=low") as client:
+        assert client.chat("Hi").text == "Hi"
+    with pytest.raises(UnsupportedError, match="refused it before"):
+        open_client(fake, "reasoning_effort=minimal")
+
+
+@pytest.mark.parametrize("code", ["unsupported_parameter", "unsupported_value"])
+@pytest.mark.parametrize("parameter", ["messages[0]", "messages", "stream", "system"])
+@pytest.mark.parametrize("how", ["drop", "warn", "error"])
+def test_no_server_talks_the_system_prompt_away(
+    fake: FakeProvider, parameter: str, code: str, how: Any
+) -> None:
+    refuse(fake, parameter, code)
+    with open_client(fake, "system=Be%20safe", on_unsupported=how) as client:
+        with pytest.raises(BadRequestError):
+            client.chat("Hi", stream=False)
+        client.chat("Hi")
+    said = [[message["role"] for message in request.json["messages"]] for request in fake.requests]
+    assert said == [["system", "user"]] * 2
+
+
+def test_what_a_server_says_of_ever_more_values_is_forgotten() -> None:
+    lessons = Lessons()
+    for number in range(1000):
+        lessons.add("a", f"p {number}", "r")
+    assert list(lessons.of("a")) == [f"p {number}" for number in range(936, 1000)]
 
 
 def test_no_more_than_so_many_endpoints_are_remembered() -> None:

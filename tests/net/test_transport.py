@@ -8,7 +8,8 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
@@ -26,7 +27,7 @@ from onym.errors import (
 )
 from onym.net._blocking import BlockingConnection, watch
 from onym.net._deadline import remaining
-from onym.net._waiting import WaitingBackend, WaitingConnection, _expire
+from onym.net._waiting import WaitingBackend, WaitingConnection
 from onym.net._wire import drive
 from onym.net.limits import NetLimits
 from onym.net.messages import Origin, Send
@@ -399,12 +400,63 @@ def test_a_connection_that_has_ended_is_not_written_to_and_its_loop_may_be_gone(
         asyncio.run(scenario(server)).close()
 
 
+@asynccontextmanager
+async def waiting_connection(
+    clock: Callable[[], float] = time.monotonic,
+) -> AsyncIterator[tuple[WaitingConnection, socket.socket]]:
+    """A connection of an event loop, and its other end."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        connection = await WaitingBackend(clock).establish(ours, "127.0.0.1", None, None)
+        try:
+            yield connection, theirs
+        finally:
+            connection.close()
+            await asyncio.sleep(0)
+
+
 def test_a_deadline_that_comes_with_the_data_is_let_go() -> None:
     async def scenario() -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        waiter.set_result(None)
-        _expire(waiter)
-        assert waiter.result() is None
+        async with waiting_connection() as (connection, _):
+            reading = asyncio.ensure_future(connection.read(time.monotonic() + PATIENCE))
+            await asyncio.sleep(0)
+            # as the loop does when both come in one turn of it
+            connection.buffer_updated(1)
+            connection._ring()
+            assert len(await reading) == 1
+            # and nobody waits any more
+            connection._ring()
+
+    asyncio.run(scenario())
+
+
+def test_each_wait_has_its_own_deadline_whatever_was_waited_for_before() -> None:
+    now = 0.0
+
+    async def scenario() -> None:
+        nonlocal now
+        async with waiting_connection(lambda: now) as (connection, theirs):
+            for until in (1e6, 2e6, 1e3, None):
+                reading = asyncio.ensure_future(connection.read(until))
+                await asyncio.sleep(0)
+                theirs.send(b"one")
+                assert await reading == b"one"
+            reading = asyncio.ensure_future(connection.read(5e3))
+            await asyncio.sleep(0)
+            now = 4e3
+            connection._ring()  # the timer of the shortest wait
+            assert not reading.done()
+            now = 5e3
+            connection._ring()
+            with pytest.raises(DeadlineExceeded):
+                await reading
+            with pytest.raises(DeadlineExceeded):
+                await connection.read(5e3)
+            reading = asyncio.ensure_future(connection.read(None))
+            await asyncio.sleep(0)
+            connection._ring()
+            theirs.send(b"two")
+            assert await reading == b"two"
 
     asyncio.run(scenario())
 

@@ -10,6 +10,8 @@ from onym.bridges._extra import needs
 from onym.bridges._foreign import Foreign, foreign
 from onym.errors import OnymWarning
 from onym.llm._connect import hide
+from onym.net._trust import make_context
+from onym.net.limits import TLSConfig
 from onym.uri._names import PROVIDER_NAMES
 from onym.uri.secret import Secret
 
@@ -51,14 +53,15 @@ def openai(
     the client's own from now on.
 
     The policy is checked now, for host, port and scheme. It is the SDK that looks the name up and connects,
-    so the check of each address, which Onym's own client makes, is not in force; redirects are not followed.
+    so the check of each address, which Onym's own client makes, is not in force: not for URIs from outside.
+    Redirects are not followed and proxy variables are not read, unless an `http_client=` of your own does so.
 
     Raises what `onym.connect` raises, CredentialError for a missing key, UnsupportedError for a provider that
     does not speak OpenAI's chat format, MissingExtraError without the SDK.
     """
     uri, key = hide(uri), hide(key)
     found = foreign(uri, _given(key, policy, config, providers, environ, on_unsupported))
-    options.setdefault("http_client", DefaultHttpxClient(follow_redirects=False))
+    options.setdefault("http_client", DefaultHttpxClient(**_plain()))
     return _sync_class(found, options)(**{**_arguments(found), **options})
 
 
@@ -76,8 +79,14 @@ def async_openai(
     """`openai` for coroutines: a configured `openai.AsyncOpenAI`."""
     uri, key = hide(uri), hide(key)
     found = foreign(uri, _given(key, policy, config, providers, environ, on_unsupported))
-    options.setdefault("http_client", DefaultAsyncHttpxClient(follow_redirects=False))
+    options.setdefault("http_client", DefaultAsyncHttpxClient(**_plain()))
     return _async_class(found, options)(**{**_arguments(found), **options})
+
+
+def _plain() -> dict[str, Any]:
+    """How the SDK's HTTP client is to be: no redirects, no proxy of the environment, Onym's own TLS."""
+    # to this machine a key goes unencrypted: a proxy would read it
+    return {"follow_redirects": False, "trust_env": False, "verify": make_context(TLSConfig())}
 
 
 def _given(

@@ -24,8 +24,8 @@ class LLMURIType(TypeDecorator[LLMURI]):
     What becomes of a key is said when the column is declared. By default it is left out: the URI is stored
     without it, and a database dump holds none. `on_key="refuse"` raises SecretError instead, and
     `store_key=True` stores it, in the clear unless `encrypt` and `decrypt` are given (text to text, called
-    with the whole URI). Statements that SQLAlchemy logs show bound values: with a key in the clear, set
-    `hide_parameters=True` on the engine.
+    with the whole URI). Statements that SQLAlchemy logs show bound values, and its errors what a text was
+    before: with a key in the clear, or texts that hold one, set `hide_parameters=True` on the engine.
     """
 
     impl = Text
@@ -66,9 +66,12 @@ class LLMURIType(TypeDecorator[LLMURI]):
             return None
         return LLMURI.parse(value if self.decrypt is None else self.decrypt(value))
 
-    def process_literal_param(self, value: LLMURI | None, dialect: Dialect) -> str:
-        """A text inside of a statement that is shown to people: never with a key."""
-        return "NULL" if value is None else f"'{str(value).replace(chr(39), chr(39) * 2)}'"
+    def process_literal_param(self, value: str | LLMURI | None, dialect: Dialect) -> str:
+        """A text inside of a statement that is shown to people: never with a key. SQLAlchemy quotes it."""
+        if value is None:
+            return "NULL"
+        uri = LLMURI.parse(value)
+        return (uri if self.store_key else self._bare(uri)).render()
 
     def coerce_compared_value(self, op: Any, value: Any) -> Any:
         """Compared with a text, the column stays what it is."""

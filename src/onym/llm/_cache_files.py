@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -13,12 +14,18 @@ __all__ = ["KEY_LENGTH", "ByteLocks", "data_file", "data_files", "make_folder", 
 
 KEY_LENGTH = 32
 _STEM, _SUFFIX = "responses.", ".sqlite3"
+#: how the names of all files here begin
+_OURS = ("key", "locks", _STEM)
 #: what SQLite puts beside a data file
 _BESIDE = ("", "-wal", "-shm", "-journal")
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder, for its owner alone. Raises OSError, also where it is somebody else's."""
+    """Make the folder, for its owner alone. Raises OSError, also where it is somebody else's.
+
+    Where others could write to it so far, what they put there is removed: a key that somebody knows, and
+    answers sealed with it.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.name == "nt":  # pragma: no cover - rights are the parent folder's there
         return
@@ -27,6 +34,16 @@ def make_folder(folder: Path) -> None:
         raise PermissionError(errno.EPERM, "the folder belongs to another user")
     if state.st_mode & 0o077:
         folder.chmod(0o700)
+        for path in folder.iterdir():
+            with suppress(FileNotFoundError):  # another process does it too
+                if path.name.startswith(_OURS) and not _is_own(path):
+                    path.unlink()
+
+
+def _is_own(path: Path) -> bool:
+    """Whether this is a file of this user's that nobody else may write to."""
+    state = path.lstat()
+    return stat.S_ISREG(state.st_mode) and state.st_uid == os.geteuid() and not state.st_mode & 0o022
 
 
 def random_key(folder: Path) -> bytes:
@@ -49,8 +66,8 @@ def random_key(folder: Path) -> bytes:
 
 
 def private(path: Path) -> int:
-    """A descriptor of a file that its owner alone may read, made where it is missing."""
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    """A descriptor of a file that its owner alone may read, made where it is missing; no link is followed."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def data_files(folder: Path) -> dict[int, Path]:

@@ -92,7 +92,9 @@ class Endpoint:
 
         assert self.credential is not None  # noqa: S101 - `signed` says so
         assert self.origin is not None  # noqa: S101 - nothing is sent before there is one
-        region = self.place.region or _aws.region_of(self.origin.host)
+        # what a pattern of another provider leaves open is no region: nothing is signed for its host
+        named = self.place.region if self.provider.signing is not None else None
+        region = named or _aws.region_of(self.origin.host)
         return _aws.sign(
             method=method, url=url, headers=headers, body=body, credential=self.credential, region=region
         )

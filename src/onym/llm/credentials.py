@@ -104,7 +104,8 @@ def _find(
     uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str], given: str
 ) -> Credential | None:
     if uri.key is not None:
-        signs = provider.signing is not None and _ACCESS_ID.fullmatch(uri.label or "") is not None
+        # whatever the host: the secret half of a pair is never sent, not to a host of AWS's either
+        signs = _ACCESS_ID.fullmatch(uri.label or "") is not None
         return Credential(secret=uri.key, source=given, access_id=uri.label if signs else None)
     if uri.auth is not None:
         return _referenced(uri, policy, environ)

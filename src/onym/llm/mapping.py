@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from onym.errors import ParameterError, UnsupportedError
+from onym.llm._learned import reason_for
 from onym.llm._params import CLIENT, DRAFT, SENT, check_value
 from onym.uri._names import PROVIDER_NAMES
 
@@ -180,8 +181,8 @@ class _Mapper:
             self._unsupported(name, value, origin, refusals[name], self._profile.source)
         elif wire is None:
             self._unsupported(name, value, origin, "it has no such parameter", self._source(name))
-        elif wire in self._learned:
-            self._unsupported(name, value, origin, self._learned[wire], _LEARNED)
+        elif (told := reason_for(self._learned, wire, value)) is not None:
+            self._unsupported(name, value, origin, told, _LEARNED)
         elif (limit := self._beyond(name, value)) is not None:
             self._out_of_range(name, value, origin, limit)
         elif name == "format" and value not in ("text", *self._formats):
@@ -231,8 +232,8 @@ class _Mapper:
                 self._note(name, value, origin, "dropped", None, reason)
             elif name in refusals:
                 self._unsupported(name, value, origin, refusals[name], self._profile.source)
-            elif name in self._learned:
-                self._unsupported(name, value, origin, self._learned[name], _LEARNED)
+            elif (told := reason_for(self._learned, name, value)) is not None:
+                self._unsupported(name, value, origin, told, _LEARNED)
             else:
                 ignored = self._profile.ignores.get(name)
                 reason = "passed through as it is" if ignored is None else f"no effect: {ignored}"

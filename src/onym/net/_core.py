@@ -6,6 +6,7 @@ Its coroutines wait in the backend alone; over one that blocks they never wait (
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from onym.errors import ConnectionFailed, DeadlineExceeded, NetError, UsageError
@@ -85,7 +86,7 @@ class Core:
         except NetError as error:
             error.endpoint = target.endpoint
             raise
-        return Answer(self.pool, key, connection, incoming, incoming.head, target.endpoint, deadline)
+        return Answer(self, key, connection, incoming, incoming.head, target.endpoint, deadline)
 
     async def look_up(self, origin: Origin, name: str, deadline: Deadline) -> list[str]:
         """What the resolver says of the name."""
@@ -162,11 +163,11 @@ class Answer:
     Once the content is read to its end, the connection waits for another request.
     """
 
-    __slots__ = ("_connection", "_deadline", "_endpoint", "_incoming", "_key", "_open", "_pool", "head")
+    __slots__ = ("_connection", "_core", "_deadline", "_endpoint", "_incoming", "_key", "_open", "head")
 
     def __init__(
         self,
-        pool: Pool[Any],
+        core: Core,
         key: Hashable,
         connection: Connection,
         incoming: Incoming,
@@ -174,7 +175,7 @@ class Answer:
         endpoint: str,
         deadline: Deadline,
     ) -> None:
-        self._pool = pool
+        self._core = core
         self._key = key
         self._connection = connection
         self._incoming = incoming
@@ -214,6 +215,15 @@ class Answer:
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    async def leave(self, patience: float) -> None:
+        """Have done with it; the end of the content may take so many seconds to come, if that is worth it."""
+        if patience and self._open and self._incoming.lasting:
+            until = self._core.backend.clock() + patience
+            self._deadline = until if self._deadline is None else min(self._deadline, until)
+            with suppress(NetError):
+                await self.next()
+        self.close()
+
     def close(self) -> None:
         """Have done with it, wherever it stands."""
         if self._open:
@@ -224,6 +234,6 @@ class Answer:
         if self._open:
             self._open = False
             if self._incoming.reusable:
-                self._pool.give(self._key, self._connection)
+                self._core.pool.give(self._key, self._connection)
             else:
                 self._connection.close()

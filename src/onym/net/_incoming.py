@@ -104,6 +104,11 @@ class Incoming:
         """Whether another request may follow on this connection."""
         return self._complete and self._in_step and self._keep
 
+    @property
+    def lasting(self) -> bool:
+        """Whether another request may follow once the answer is whole, as far as can be told."""
+        return self.reusable if self._parser is None else self._parser.should_keep_alive()
+
     def on_message_begin(self) -> None:
         """Called by the parser: after a whole answer, something has come unasked."""
         if self._complete:

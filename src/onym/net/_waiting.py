@@ -17,19 +17,28 @@ from onym.net.resolve import Resolver
 
 __all__ = ["WaitingBackend", "WaitingConnection"]
 
+#: octets that are taken from a socket at once
+_READ: Final = 64 * 1024
 #: octets that may wait to be read before the peer is held up
 _HIGH: Final = 256 * 1024
 
 
-class WaitingConnection(asyncio.Protocol):
-    """A `Connection` that is a protocol of asyncio: what arrives is kept until it is read."""
+class WaitingConnection(asyncio.BufferedProtocol):
+    """A `Connection` that is a protocol of asyncio: what arrives is kept until it is read.
 
-    def __init__(self, address: str, clock: Callable[[], float]) -> None:
+    `space` is where the loop puts what it receives. The connections of one loop share it: asyncio, asked
+    for whole pieces instead, allocates 256 KiB for each.
+    """
+
+    def __init__(self, address: str, clock: Callable[[], float], space: memoryview) -> None:
         self._clock = clock
+        self._space = space
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._readable: Callable[[float], bool]
         self._waiter: asyncio.Future[None] | None = None
+        self._until: Deadline = None
+        self._timer: asyncio.TimerHandle | None = None
         self._parts: list[bytes] = []
         self._size = 0
         self._ended = False
@@ -44,10 +53,14 @@ class WaitingConnection(asyncio.Protocol):
         session = transport.get_extra_info("ssl_object")
         self.tls_version = None if session is None else tls_version(session)
 
-    def data_received(self, data: bytes) -> None:
-        """Called by asyncio."""
-        self._parts.append(data)
-        self._size += len(data)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by asyncio, just before it receives."""
+        return self._space
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by asyncio, right after it received."""
+        self._parts.append(bytes(self._space[:nbytes]))
+        self._size += nbytes
         if self._size > _HIGH:
             self._transport.pause_reading()
         self._wake()
@@ -62,6 +75,7 @@ class WaitingConnection(asyncio.Protocol):
         self._ended = True
         if exc is not None:
             self._error = translate(exc)
+        self._stop_timer()
         self._wake()
 
     async def write(self, data: bytes, deadline: Deadline) -> None:
@@ -101,15 +115,36 @@ class WaitingConnection(asyncio.Protocol):
             self._transport.abort()
 
     async def _wait(self, deadline: Deadline) -> None:
-        waiter = self._waiter = self._loop.create_future()
         left = remaining(deadline, self._clock)
-        timer = None if left is None else self._loop.call_later(left, _expire, waiter)
+        self._until = deadline
+        # one timer goes on from wait to wait, as most end long before it rings
+        if left is not None and (self._timer is None or self._timer.when() > self._loop.time() + left):
+            self._set_timer(left)
+        waiter = self._waiter = self._loop.create_future()
         try:
             await waiter
         finally:
             self._waiter = None
-            if timer is not None:
-                timer.cancel()
+
+    def _set_timer(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self._loop.call_later(seconds, self._ring)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        """The time of this wait is over, or was that of an earlier one."""
+        self._timer = None
+        if self._waiter is None or self._waiter.done() or self._until is None:
+            return
+        left = self._until - self._clock()
+        if left > 0:
+            self._set_timer(left)
+        else:
+            self._waiter.set_exception(overdue())
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -122,6 +157,7 @@ class WaitingBackend:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._lookups: dict[str, asyncio.Task[list[str]]] = {}
+        self._space = memoryview(bytearray(_READ))
 
     async def lookup(self, resolver: Resolver, host: str, deadline: Deadline) -> list[str]:
         """Ask the resolver; those who ask for the same name at the same time share the answer."""
@@ -167,7 +203,7 @@ class WaitingBackend:
     ) -> WaitingConnection:
         """Agree on TLS where asked for."""
         loop = asyncio.get_running_loop()
-        connection = WaitingConnection(address, self.clock)
+        connection = WaitingConnection(address, self.clock, self._space)
         options: dict[str, Any] = {}
         if security is not None:
             options = {"ssl": security.context, "server_hostname": security.name}
@@ -182,8 +218,3 @@ class WaitingBackend:
             if not hasattr(connection, "_transport"):
                 sock.close()
         return connection
-
-
-def _expire(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_exception(overdue())

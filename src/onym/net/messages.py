@@ -153,8 +153,11 @@ class StreamBody(Protocol):
         """The next octets, or b"" at the end; raises NetError."""
         ...
 
-    def close(self) -> None:
-        """Give the connection back if the end was read, else close it. May be called again."""
+    def close(self, patience: float = 0) -> None:
+        """Give the connection back if the end was read, else close it. May be called again.
+
+        The end may take `patience` seconds to come, where the connection could be used again then.
+        """
         ...
 
     def __enter__(self) -> Self: ...
@@ -171,8 +174,8 @@ class AsyncStreamBody(Protocol):
         """The next octets, or b"" at the end; raises NetError."""
         ...
 
-    async def aclose(self) -> None:
-        """Give the connection back if the end was read, else close it. May be called again."""
+    async def aclose(self, patience: float = 0) -> None:
+        """As `StreamBody.close`."""
         ...
 
     async def __aenter__(self) -> Self: ...

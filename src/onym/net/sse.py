@@ -6,19 +6,17 @@ Any cut of the same octets gives the same events. Memory is bounded by `max_even
 from __future__ import annotations
 
 import codecs
-import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from onym.errors import ProtocolError, ResponseTooLarge
 
 __all__ = ["SSEDecoder", "SSEEvent"]
 
-_split_lines = re.compile("\r\n|\r|\n").split
 _BOM = "\ufeff"
 
 
-@dataclass(frozen=True, slots=True)
-class SSEEvent:
+class SSEEvent(NamedTuple):
     """One event: its type ("message" by default), its data, and the last event id seen ("" if none)."""
 
     event: str
@@ -61,21 +59,23 @@ class SSEDecoder:
 
     def feed(self, data: bytes) -> list[SSEEvent]:
         """The events that these octets complete."""
-        text = self._decode(data)
-        if not text:
-            return []
-        *lines, rest = text.split("\n") if "\r" not in text else _split_lines(text)
-        if not lines:
-            # the middle of a long line stays in pieces, so that the work stays linear
-            self._pending.append(rest)
-            self._check(len(rest))
-            return []
-        lines[0] = "".join((*self._pending, lines[0]))
-        self._pending = [rest]
-        self._wait = 0
-        events = [event for line in lines if (event := self._line(line)) is not None]
-        self._check(len(rest))
-        return events
+        return list(self.events(data))
+
+    def events(self, data: bytes) -> Iterator[SSEEvent]:
+        """The same one by one: those before an error are given before it is raised.
+
+        All are to be taken before the next octets are fed.
+        """
+        broken = False
+        try:
+            text = self._utf8.decode(data)
+        except UnicodeDecodeError as error:
+            broken = True
+            text = str(error.object[: error.start], "utf-8")
+        if text:
+            yield from self._read(self._unified(text))
+        if broken:
+            raise ProtocolError("the event stream is not UTF-8", code="net.protocol.sse")
 
     def close(self) -> list[SSEEvent]:
         """The end of the stream. An event that lacks its blank line is dropped, so the list is empty."""
@@ -83,49 +83,73 @@ class SSEDecoder:
         self._data.clear()
         return []
 
-    def _decode(self, data: bytes) -> str:
-        try:
-            text = self._utf8.decode(data)
-        except UnicodeDecodeError:
-            raise ProtocolError("the event stream is not UTF-8", code="net.protocol.sse") from None
-        if not text:
-            return text
+    def _unified(self, text: str) -> str:
+        """The text with line feeds for the other line ends, and without the mark at its beginning."""
         if not self._started:
             self._started = True
             text = text.removeprefix(_BOM)
         if self._skip:
             # the second half of a CRLF whose CR has already ended its line
             text = text.removeprefix("\n")
-        self._skip = text.endswith("\r")
+            self._skip = False
+        if "\r" in text:
+            self._skip = text.endswith("\r")
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
         return text
 
-    def _check(self, more: int) -> None:
-        """Count what waits for the end of its line."""
-        self._wait += more
-        if self._wait + self._data_size > self._max:
+    def _read(self, text: str) -> Iterator[SSEEvent]:
+        *blocks, rest = text.split("\n\n")
+        at_start = not (self._wait or self._data or self._event)
+        for block in blocks:
+            # most events are one line of data
+            if at_start and block.startswith("data: ") and "\n" not in block and len(block) <= self._max:
+                yield SSEEvent("message", block[6:], self._id)
+            else:
+                yield from self._lines(block + "\n\n")
+                at_start = True
+        if rest:
+            yield from self._lines(rest)
+
+    def _lines(self, text: str) -> Iterator[SSEEvent]:
+        *lines, rest = text.split("\n")
+        if lines:
+            lines[0] = "".join((*self._pending, lines[0]))
+            self._pending.clear()
+            self._wait = 0
+        for line in lines:
+            self._check(len(line))
+            if line:
+                self._field(line)
+            elif (event := self._dispatch()) is not None:
+                yield event
+        # the middle of a long line stays in pieces, so that the work stays linear
+        self._pending.append(rest)
+        self._wait += len(rest)
+        self._check(self._wait)
+
+    def _check(self, line: int) -> None:
+        """Whether a line of this length, whole or not, and the data before it are too long."""
+        if line + self._data_size > self._max:
             raise ResponseTooLarge(
                 f"one event of the stream is longer than {self._max} characters", code="net.too-large.event"
             )
 
-    def _line(self, line: str) -> SSEEvent | None:
-        if not line:
-            return self._dispatch()
+    def _field(self, line: str) -> None:
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
             # the line feed that joins the lines counts, so that empty ones are bounded too
             self._data_size += len(value) + 1
-            self._check(0)
         elif name == "event":
             self._event = value
         elif name == "id" and "\0" not in value:
             self._id = value
-        return None
 
     def _dispatch(self) -> SSEEvent | None:
         event, data = self._event, self._data
-        self._event, self._data, self._data_size = "", [], 0
         if not data:
+            self._event = ""
             return None
+        self._event, self._data, self._data_size = "", [], 0
         return SSEEvent(event or "message", "\n".join(data), self._id)

@@ -207,9 +207,9 @@ class _BlockingBody:
         """The next octets, or b"" at the end."""
         return drive(self._answer.next())
 
-    def close(self) -> None:
-        """Close the connection, unless the end was read."""
-        self._answer.close()
+    def close(self, patience: float = 0) -> None:
+        """Close the connection, unless the end was read or comes soon."""
+        drive(self._answer.leave(patience))
 
     def __enter__(self) -> Self:
         return self
@@ -221,7 +221,7 @@ class _BlockingBody:
 
     def __del__(self) -> None:
         # a stream that was dropped half read would let the model go on, and be paid for
-        self.close()
+        self._answer.close()
 
 
 class _WaitingBody:
@@ -236,9 +236,9 @@ class _WaitingBody:
         """The next octets, or b"" at the end."""
         return await self._answer.next()
 
-    async def aclose(self) -> None:
-        """Close the connection, unless the end was read."""
-        self._answer.close()
+    async def aclose(self, patience: float = 0) -> None:
+        """Close the connection, unless the end was read or comes soon."""
+        await self._answer.leave(patience)
 
     async def __aenter__(self) -> Self:
         return self

@@ -185,8 +185,15 @@ def test_the_key_travels_in_the_call_and_the_chain_does_not(fake):
     job = make_job(fake.uri(), policy=Policy.local(), config=Config(), on_unsupported="error", overrides={},
                    concurrency=8, **dict.fromkeys(names))  # fmt: skip
     wire = module._wire(job, 4)
-    assert (wire["key"], wire["concurrency"], wire["overrides"]) == (KEY, 4, {"retries": 5})
-    assert KEY not in wire["uri"]
+    assert (wire["concurrency"], wire["overrides"]) == (4, {"retries": 5})
+    # large arguments go to the object store, and from there to a disk: the key is apart from them
+    assert module._key(job) == KEY
+    assert KEY not in repr(wire)
+    pair = {"AWS_ACCESS_KEY_ID": "AKIA0123456789ABCDEF", "AWS_SECRET_ACCESS_KEY": KEY}
+    signed = make_job("llm://bedrock/m", policy=None, config=Config(), on_unsupported="error", overrides={},
+                      concurrency=8, **{**dict.fromkeys(names), "environ": pair})  # fmt: skip
+    assert module._key(signed) is None
+    assert KEY not in repr(module._wire(signed, 4))
 
 
 def test_there_are_more_actors_where_one_could_not_do_it_all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,6 +24,7 @@ __all__ = [
     "build",
     "make",
     "read_base",
+    "region",
     "row_named",
     "row_of",
     "spent_names",
@@ -31,6 +33,7 @@ __all__ = [
 
 _PORTS: Final = {"http": 80, "https": 443}
 _OLLAMA_PORT: Final = 11434
+_REGION: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 class Key(NamedTuple):
@@ -66,6 +69,13 @@ class Found:
     fragment: str | None = None
     #: (name in the source, parameter, value) of what becomes part of a path or a query, where a row says so
     spent: tuple[tuple[str, str, object], ...] = ()
+
+
+def region(text: str) -> str:
+    """The name of a region, which becomes part of a host; raises UsageError for what would be another."""
+    if _REGION.fullmatch(text) is None:
+        raise UsageError("it names no region", code="convert.bad-region")
+    return text
 
 
 def words(text: str) -> frozenset[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from onym.errors import OnymError
-from onym.llm.convert._base import Found, Key, build
+from onym.llm.convert._base import Found, Key, build, region
 from onym.llm.convert._types import Conversion, Named, Notes
 from onym.llm.providers import ProviderTable
 from onym.uri.secret import Secret
@@ -126,10 +126,10 @@ def from_env(
     table = ProviderTable.builtin() if providers is None else providers
     notes, found = Notes(), []
     for source in _sources(table):
-        read = _read(source, environ, model, table, notes, with_key=with_key)
-        if read is None:
-            continue
         try:
+            read = _read(source, environ, model, table, notes, with_key=with_key)
+            if read is None:
+                continue
             uri = build(read, table, notes, with_key=with_key)
         except OnymError as error:
             notes.add(source.row, f"left out: {error.message}")
@@ -213,10 +213,10 @@ def _label(source: Source, environ: Mapping[str, str], notes: Notes) -> str | No
 
 def _base(source: Source, environ: Mapping[str, str], name: str | None, notes: Notes) -> str | None:
     if name is None:
-        region = _first(environ, source.regions)
-        if region is None or environ[region].strip() == "global":
+        where = _first(environ, source.regions)
+        if where is None or environ[where].strip() == "global":
             return None
-        return f"https://{source.region_host.format(environ[region].strip())}"
+        return f"https://{source.region_host.format(region(environ[where].strip()))}"
     text = environ[name].strip()
     if source.row != "ollama":
         return text

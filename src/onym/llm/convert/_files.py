@@ -14,6 +14,8 @@ __all__ = ["load_models"]
 _LONGEST = 4 * 1024 * 1024
 #: values of a YAML text, aliases expanded
 _MOST = 200_000
+#: characters of a number: to read a longer one takes more than its length in time
+_LONGEST_NUMBER = 1000
 
 
 def load_models(text: str) -> Any:
@@ -66,8 +68,16 @@ def _expanded(events: Iterable[Any]) -> int:
             # one that stands inside what it repeats has no end
             anchor, size = None, sizes.get(str(anchor), _MOST + 1)
         else:
-            size = 1
+            size = _MOST + 1 if _is_long_number(event) else 1
         if anchor is not None:
             sizes[anchor] = size
         open_[-1] = (open_[-1][0], open_[-1][1] + size)
     return open_[0][1]
+
+
+def _is_long_number(event: Any) -> bool:
+    text = getattr(event, "value", "")
+    if len(text) <= _LONGEST_NUMBER or text[0] not in "+-.0123456789":
+        return False
+    # a text in quotes is a number where a tag says so
+    return event.style is None or event.tag is not None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import OnymError, UsageError
-from onym.llm.convert._base import Found, Key, build, row_named, words
+from onym.llm.convert._base import Found, Key, build, region, row_named, words
 from onym.llm.convert._params import REFERENCE, read_params
 from onym.llm.convert._types import Conversion, Named, Notes
 from onym.llm.providers import ProviderTable
@@ -187,12 +187,12 @@ def _route(row: str, model: str) -> tuple[str, dict[str, Any]]:
 
 
 def _region(row: Provider, given: Mapping[str, Any]) -> str | None:
-    region = given.get("aws_region_name") or given.get("region_name")
-    if row.name == "bedrock" and isinstance(region, str) and not region.startswith(REFERENCE):
-        return f"https://bedrock-runtime.{region}.amazonaws.com"
+    name = given.get("aws_region_name") or given.get("region_name")
+    if row.name == "bedrock" and isinstance(name, str) and not name.startswith(REFERENCE):
+        return f"https://bedrock-runtime.{region(name)}.amazonaws.com"
     location = given.get("vertex_location") or given.get("vertex_ai_location")
     if row.name == "vertex" and isinstance(location, str) and location != "global":
-        return f"https://{location}-aiplatform.googleapis.com"
+        return f"https://{region(location)}-aiplatform.googleapis.com"
     return None
 
 

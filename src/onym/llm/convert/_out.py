@@ -181,7 +181,19 @@ def to_env(uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTabl
         out.label_note()
     for name in (*(name for name in WELL_KNOWN if name in out.params), *out.extra):
         out.notes.add(name, "no variable carries a parameter")
-    return Written(value=value, notes=out.notes.all())
+    return Written(value=_lines(value, out.notes), notes=out.notes.all())
+
+
+def _lines(value: Mapping[str, Any], notes: Notes) -> dict[str, str]:
+    """The values that are one line: many readers of such files take each line for a variable."""
+    found: dict[str, str] = {}
+    for name, given in value.items():
+        text = str(given)
+        if text.isprintable():
+            found[name] = text
+        else:
+            notes.add(name, "left out: it holds a line end, or another character that does not print")
+    return found
 
 
 class _Out:
