@@ -34,9 +34,15 @@ def test_all_arguments_are_documented_ones_and_mean_what_the_uri_says():
 @pytest.mark.parametrize(
     ("uri", "wanted"),
     [
-        ("llm://localhost/llama3", {"model": "ollama_chat/llama3"}),
-        ("llm://localhost:9999/m", {"model": "openai/m", "api_base": "http://localhost:9999/v1"}),
-        ("llm://h.example/a/b", {"model": "openai/a/b", "api_base": "https://h.example/v1"}),
+        ("llm://localhost/llama3", {"model": "ollama_chat/llama3", "api_key": "none"}),
+        (
+            "llm://localhost:9999/m",
+            {"model": "openai/m", "api_base": "http://localhost:9999/v1", "api_key": "none"},
+        ),
+        (
+            "llm://h.example/a/b",
+            {"model": "openai/a/b", "api_base": "https://h.example/v1", "api_key": "none"},
+        ),
         (
             "llm://x.openai.azure.com/dep?api-version=2024-10-21",
             {

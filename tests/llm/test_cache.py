@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from onym.errors import ConfigError, OnymWarning, ServerError
-from onym.llm import _cache_files as files
 from onym.llm.cache import CacheSettings, ResponseCache, default_cache
+from onym.llm.cache import _files as files
 from onym.llm.client import AsyncClient, Client, aconnect, connect
 from onym.llm.config import Config
 from onym.llm.types import Completion, Finish, ReasoningDelta, TextDelta, Tool, ToolCall

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from onym.errors import ConnectionFailed
-from onym.llm._cache_flight import Flights, flights_of
-from onym.llm._cache_steps import Call, Disk, Join, Pause, Question, adrive, drive, steps
-from onym.llm._cache_store import Store
-from onym.llm._cache_value import pack
+from onym.llm.cache._flight import Flights, flights_of
+from onym.llm.cache._steps import Call, Disk, Join, Pause, Question, adrive, drive, steps
+from onym.llm.cache._store import Store
+from onym.llm.cache._value import pack
 from onym.llm.types import Completion
 from onym.testing.clock import FakeClock
 
@@ -231,9 +231,9 @@ def test_waiting_has_an_end(room: Room) -> None:
 OTHER = """
 import sys
 from pathlib import Path
-from onym.llm._cache_files import ByteLocks
-from onym.llm._cache_flight import _offset
-from onym.llm._cache_store import Store
+from onym.llm.cache._files import ByteLocks
+from onym.llm.cache._flight import _offset
+from onym.llm.cache._store import Store
 folder, key, value = Path(sys.argv[1]), bytes.fromhex(sys.argv[2]), bytes.fromhex(sys.argv[3])
 store = Store(folder, size=10**6, age=1e9, trouble=print)
 store.secret()

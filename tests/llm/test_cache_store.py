@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from onym.llm import _cache_files as files
-from onym.llm._cache_store import Store
+from onym.llm.cache import _files as files
+from onym.llm.cache._store import Store
 from onym.testing.clock import FakeClock
 
 DAY = 86_400.0
@@ -288,7 +288,7 @@ def test_a_full_disk_is_told_and_nothing_is_raised(made: Made) -> None:
 def test_a_store_that_another_process_writes_to_is_a_miss_and_no_trouble(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onym.llm._cache_store._PATIENCE", 0.01)
+    monkeypatch.setattr("onym.llm.cache._store._PATIENCE", 0.01)
     made.store.put(b"k", b"value")
     made.store.close()
     busy = sqlite3.connect(made.data, isolation_level=None)
@@ -324,7 +324,7 @@ def test_clearing_gives_the_room_back(made: Made) -> None:
 def test_clearing_while_another_reads_removes_the_entries_all_the_same(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onym.llm._cache_store._PATIENCE", 0.01)
+    monkeypatch.setattr("onym.llm.cache._store._PATIENCE", 0.01)
     made.store.put(b"k", b"value")
     made.store.close()
     reader = sqlite3.connect(made.data, isolation_level=None)
@@ -347,7 +347,7 @@ def test_a_forked_process_opens_a_file_of_its_own(made: Made) -> None:
 import os, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 from pathlib import Path
-from onym.llm._cache_store import Store
+from onym.llm.cache._store import Store
 store = Store(Path({str(made.folder)!r}), size=10**6, age=10**9, trouble=print)
 assert store.get(b"k") == b"value"
 child = os.fork()
@@ -367,7 +367,7 @@ store.put(b"parent", b"value")
 HAMMER = """
 import sys, random
 from pathlib import Path
-from onym.llm._cache_store import Store
+from onym.llm.cache._store import Store
 said = []
 store = Store(Path(sys.argv[1]), size=300_000, age=1e9, trouble=said.append)
 store.secret()

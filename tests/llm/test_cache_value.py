@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import onym
-from onym.llm._cache_key import LENGTH, name_of
-from onym.llm._cache_value import pack, unpack
+from onym.llm.cache._key import LENGTH, name_of
+from onym.llm.cache._value import pack, unpack
 from onym.llm.embedded import Endpoint as Running
 from onym.llm.plan import Plan
 from onym.llm.types import Carried, Completion, Embeddings, ToolCall, Usage

@@ -154,7 +154,7 @@ PROVIDERS = {
 
 @pytest.mark.parametrize("uri", PROVIDERS)
 def test_providers_are_called_what_the_conventions_call_them(uri: str) -> None:
-    from onym.llm._telemetry_attributes import named
+    from onym.llm.telemetry._attributes import named
 
     plan = connect(uri, key=KEY, config=Config.empty(), environ={}).explain("Hi")
     assert named(plan)["gen_ai.provider.name"] == PROVIDERS[uri]
@@ -487,7 +487,7 @@ def test_content_is_reported_where_it_is_asked_for_with_keys_masked(fake: FakePr
 
 
 def test_a_document_is_reported_by_its_name_and_length() -> None:
-    from onym.llm._telemetry_content import _message
+    from onym.llm.telemetry._content import _message
 
     part = DocumentPart(data=b"123", name="report.pdf")
     assert _message(Message(role="user", content=(part,)))["parts"] == [

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["litellm_kwargs"]
 
+#: what a server that wants no key is sent
+_NO_KEY = "none"
+
 
 def litellm_kwargs(
     uri: str | Secret | LLMURI,
@@ -32,8 +35,9 @@ def litellm_kwargs(
 ) -> dict[str, Any]:
     """`litellm.completion(**litellm_kwargs(uri), messages=…)`: model, api_base, api_key, parameters.
 
-    The key is in the result as plain text, so the result is not to be printed. What LiteLLM has no argument
-    for earns an OnymWarning. The policy is checked for host, port and scheme; addresses are LiteLLM's to
+    The key is in the result as plain text, so the result is not to be printed; where none is wanted, "none"
+    keeps LiteLLM from sending one that its own variables hold. What LiteLLM has no argument for earns an
+    OnymWarning. The policy is checked for host, port and scheme; addresses are LiteLLM's to
     find.
 
     Raises what `onym.connect` raises, CredentialError for a missing key, UnsupportedError for a provider that
@@ -64,11 +68,15 @@ def litellm_kwargs(
         _named(uri, config, environ).without_key().without_params("auth"), providers=providers
     )
     for note in written.notes:
+        if note.where == "api_key":
+            continue  # there is one, below
         warnings.warn(f"not carried to LiteLLM: {note}", OnymWarning, stacklevel=2)
     found = dict(written.value)
     credential = endpoint.credential
-    # what signs requests is for LiteLLM to find by itself
-    if credential is not None and credential.access_id is None:
+    if credential is None:
+        # without one, LiteLLM would send OPENAI_API_KEY or another variable of its own to this host
+        found["api_key"] = _NO_KEY
+    elif credential.access_id is None:  # what signs requests is for LiteLLM to find by itself
         found["api_key"] = credential.secret.reveal()
     return found
 

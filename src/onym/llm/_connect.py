@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, get_args, overload
 
 from onym.errors import ConfigError, UsageError
+from onym.llm._environ import variables
 from onym.llm.config import Config
 from onym.llm.mapping import OnUnsupported
 from onym.llm.plan import Planner, Settings
@@ -48,7 +48,8 @@ def settle(
     """The planner and the policy behind these arguments."""
     if on_unsupported not in get_args(OnUnsupported):
         raise UsageError("on_unsupported is error, warn or drop")
-    environ = os.environ if environ is None else environ
+    # no frame of a traceback shows what it holds
+    environ = variables(environ)
     config = Config.load(environ=environ) if config is None else config
     found = find_uri(uri, config)
     if key is not None:

@@ -10,11 +10,11 @@ from onym.llm._messages import Messages, to_messages
 from onym.llm.types import Completion, Embeddings
 
 if TYPE_CHECKING:
-    from onym.llm._telemetry_call import Observed
     from onym.llm.cache import ResponseCache
     from onym.llm.flow import Opened
     from onym.llm.plan import Plan
     from onym.llm.telemetry import Telemetry
+    from onym.llm.telemetry._call import Observed
     from onym.net.messages import Flow
 
 __all__ = ["Extras", "listened", "watched"]

@@ -94,9 +94,12 @@ def _from_file(path: Path, source: str) -> Credential:
     reader = _READERS.get(info.get("type", ""))
     if reader is None:
         raise _unreadable(f"is of a type that is not one of {', '.join(sorted(_READERS))}", source)
-    for name in _ENDPOINTS:
-        if name in info and not _is_safe(info[name]):
-            raise _unreadable("sends secrets to an address that is not https", source)
+    # one that impersonates holds another inside, which is where its secret is
+    inner = info.get("source_credentials")
+    for holder in (info, inner if isinstance(inner, dict) else {}):
+        for name in _ENDPOINTS:
+            if name in holder and not _is_safe(holder[name]):
+                raise _unreadable("sends secrets to an address that is not https", source)
     module, method = reader
     read: Callable[..., Any] = getattr(_google(module).Credentials, method)
     session = _session()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from onym.errors import OnymWarning
 from onym.llm._connect import Settled, hide, settle
+from onym.llm._environ import variables
 from onym.llm._extras import Extras, listened, watched
 from onym.llm._messages import Messages
 from onym.llm._stream import AsyncStream, Stream
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from onym.llm._endpoint import Endpoint
-    from onym.llm._telemetry_call import Observed
     from onym.llm.cache import ResponseCache
     from onym.llm.config import Config
     from onym.llm.plan import Plan
     from onym.llm.providers import ProviderTable
     from onym.llm.telemetry import Telemetry
+    from onym.llm.telemetry._call import Observed
     from onym.llm.types import ModelInfo
     from onym.uri.llm import LLMURI
     from onym.uri.secret import Secret
@@ -110,7 +110,7 @@ def aconnect(
 def _extras(
     environ: Mapping[str, str] | None, cache: ResponseCache | None, telemetry: Telemetry | None
 ) -> Extras:
-    return Extras(os.environ if environ is None else environ, cache, telemetry)
+    return Extras(variables(environ), cache, telemetry)
 
 
 class _Planned:
@@ -119,7 +119,7 @@ class _Planned:
     def __init__(self, settled: Settled, extras: Extras | None) -> None:
         self._planner = settled.planner
         self._policy = settled.policy
-        self._extras = extras or Extras(os.environ, None, None)
+        self._extras = extras or Extras(variables(None), None, None)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._planner.endpoint.text!r})"

@@ -16,6 +16,23 @@ __all__ = ["Pool"]
 C = TypeVar("C", bound=Connection)
 
 
+class _Process:
+    """Which of the processes this is, without a system call for each question: forks are counted."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+        if hasattr(os, "register_at_fork"):  # Windows has no forks
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.number += 1
+
+
+_process = _Process()
+
+
 class Pool(Generic[C]):
     """Idle connections by key, the youngest first. Threads may share it.
 
@@ -28,7 +45,7 @@ class Pool(Generic[C]):
         self._lock = threading.Lock()
         self._idle: OrderedDict[Hashable, deque[tuple[C, float]]] = OrderedDict()
         self._count = 0
-        self._process = os.getpid()
+        self._process = _process.number
 
     def take(self, key: Hashable) -> C | None:
         """A connection for this key that is still good, or None."""
@@ -78,7 +95,7 @@ class Pool(Generic[C]):
             self._count = 0
 
     def _forget_after_fork(self) -> None:
-        if self._process != os.getpid():
-            self._process = os.getpid()
+        if self._process != _process.number:
+            self._process = _process.number
             self._idle.clear()
             self._count = 0

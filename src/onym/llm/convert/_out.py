@@ -92,6 +92,8 @@ def to_litellm(
         value["api_key"] = key.reveal()
     elif key is not None:
         value["api_key"] = REFERENCE + key
+    else:
+        out.ambient_note("api_key")
     if out.uri.label and out.row.name == "openai" and out.uri.label.startswith("org-"):
         value["organization"] = out.uri.label
     else:
@@ -175,6 +177,8 @@ def to_env(uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTabl
     elif isinstance(key, str) and key not in source.keys:
         wanted = source.keys[0] if source.keys else "a variable"
         out.notes.add("auth", f"the key is in {key}, and {wanted} is looked for: set it from there")
+    elif key is None:
+        out.ambient_note(source.keys[0] if source.keys else "key")
     if out.uri.label and source.labels:
         value[source.labels[0 if out.uri.label.startswith("proj_") else 1]] = out.uri.label
     else:
@@ -248,6 +252,11 @@ class _Out:
         self.notes.add("auth", f"{kind}: is a store that the other side cannot read")
         return None
 
+    def ambient_note(self, name: str) -> None:
+        """No key is written, at a host that is not the one of the tool's own variables."""
+        if is_loopback(self.uri.host) or not (self.row.hosts or self.row.host_suffixes):
+            self.notes.add(name, "none is written: the other side may send a key of its own variables there")
+
     def spent_as(self, names: Mapping[str, str]) -> dict[str, Any]:
         """What stands in a path or a query, by a target's names; a note for what it lacks."""
         for name in self.spent.keys() - names.keys():
@@ -277,6 +286,8 @@ def _pointed(out: _Out, value: dict[str, Any], *, with_key: bool) -> None:
         value["api_key"] = key.reveal()
     elif key is not None and key not in out.row.key_variables:
         out.notes.add("auth", f"the key is in the variable {key}: pass it as the api key")
+    elif key is None:
+        out.ambient_note("api_key")
 
 
 def _unsupported(tool: str, row: Provider) -> UnsupportedError:

@@ -95,7 +95,8 @@ def _items(message: Message) -> Iterator[Mapping[str, Any]]:
     elif message.role != "assistant":
         yield {"type": "message", "role": message.role, "content": _content(message)}
     elif message.carried is not None and message.carried.dialect == DIALECT:
-        yield from message.carried.parts
+        # another server may have written them: what claims to be the developer's or the user's is not said
+        yield from (part for part in message.carried.parts if part.get("role", "assistant") == "assistant")
     else:
         if message.content:
             yield {"type": "message", "role": "assistant", "content": _said(message)}

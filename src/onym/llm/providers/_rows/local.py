@@ -48,7 +48,8 @@ ROWS = (
         source="llama.cpp's server in xllamacpp 2026.8 with SmolLM2-135M-Instruct, run and measured",
     ),
     _server(
-        "ollama", "Ollama", 11434, "https://docs.ollama.com/api", "OLLAMA_API_KEY",
+        # no key variable: OLLAMA_API_KEY is the cloud's, and nobody knows who listens here
+        "ollama", "Ollama", 11434, "https://docs.ollama.com/api",
         dialect="ollama", base_path="",
         ranges={},
         capabilities=can("chat stream tools images embeddings models json json_schema", "documents"),
@@ -96,8 +97,9 @@ ROWS = (
         source=f"mintlify.com/sgl-project/sglang/quickstart, {READ}: port and path; not run",
     ),
     _server(
+        # no key variable: HF_TOKEN is Hugging Face's, and half of all development servers listen here
         "tgi", "Text Generation Inference", 3000,
-        "https://huggingface.co/docs/text-generation-inference/messages_api", "HF_TOKEN",
+        "https://huggingface.co/docs/text-generation-inference/messages_api",
         params={"top_k": None},
         capabilities=can("chat stream tools models json_schema"),
         source=(

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from onym.errors import NetError
-from onym.llm import _telemetry_attributes as attributes
 from onym.llm._stream import Collector
+from onym.llm.telemetry import _attributes as attributes
 from onym.llm.types import Completion, Embeddings, Usage
 from onym.net.messages import Flow, Send, Wait
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram
     from opentelemetry.trace import Span
 
-    from onym.llm._telemetry_attributes import Attributes
     from onym.llm.plan import Plan
+    from onym.llm.telemetry._attributes import Attributes
     from onym.llm.types import Event
     from onym.net.messages import Reply
 
@@ -124,7 +124,7 @@ class Observed:
         else:
             self._count(answer.usage, model)
         if self._instruments.capture and isinstance(answer, Completion):
-            from onym.llm._telemetry_content import of_output
+            from onym.llm.telemetry._content import of_output
 
             self._span.set_attributes(of_output(self._plan, answer))
         self._end({"gen_ai.response.model": model} if model else {})

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from onym.llm._messages import Messages
-    from onym.llm._telemetry_call import Observed
     from onym.llm.plan import Plan
+    from onym.llm.telemetry._call import Observed
 
 __all__ = ["CAPTURE_VARIABLE", "VARIABLE", "Telemetry", "from_environment"]
 
@@ -69,7 +69,7 @@ class Telemetry:
                 code="telemetry.missing-extra",
                 command="pip install 'onym[telemetry]'",
             ) from None
-        from onym.llm._telemetry_call import Instruments
+        from onym.llm.telemetry._call import Instruments
 
         environ = os.environ if environ is None else environ
         if capture_content is None:
@@ -93,8 +93,8 @@ class Telemetry:
         """A span for this call, which has begun. `messages` are for its content, where that is wanted."""
         from opentelemetry.trace import SpanKind
 
-        from onym.llm import _telemetry_attributes as attributes
-        from onym.llm._telemetry_call import Observed
+        from onym.llm.telemetry import _attributes as attributes
+        from onym.llm.telemetry._call import Observed
 
         named = attributes.named(plan)
         # what samplers decide by has to be there from the start
@@ -105,7 +105,7 @@ class Telemetry:
         )
         if self.captures and messages is not None and span.is_recording():
             from onym.llm._messages import to_messages
-            from onym.llm._telemetry_content import of_input
+            from onym.llm.telemetry._content import of_input
 
             span.set_attributes(of_input(plan, to_messages(messages)))
         return Observed(plan, span, self._instruments, named)

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from onym.llm._cache_value import pack, unpack
+from onym.llm.cache._value import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onym.llm._cache_flight import Flight, Flights
-    from onym.llm._cache_store import Store
+    from onym.llm.cache._flight import Flight, Flights
+    from onym.llm.cache._store import Store
     from onym.llm.types import Completion, Embeddings
     from onym.uri.secret import Secret
 

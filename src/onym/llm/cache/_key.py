@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from onym.llm._cache_value import FORMAT
 from onym.llm._plan import encode
+from onym.llm.cache._value import FORMAT
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from onym.llm._cache_files import ByteLocks
+from onym.llm.cache._files import ByteLocks
 
 __all__ = ["Flight", "Flights", "flights_of"]
 

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from onym.errors import ConfigError, OnymWarning
-from onym.llm._cache_flight import flights_of
-from onym.llm._cache_key import name_of
-from onym.llm._cache_steps import Question, adrive, drive, steps
-from onym.llm._cache_store import Contents, Store
-from onym.llm._cache_value import pack, unpack
+from onym.llm.cache._flight import flights_of
+from onym.llm.cache._key import name_of
+from onym.llm.cache._steps import Question, adrive, drive, steps
+from onym.llm.cache._store import Contents, Store
+from onym.llm.cache._value import pack, unpack
 from onym.llm.types import Completion, Embeddings
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class ResponseCache:
 
     def replayed(self, plan: Plan) -> Opened | None:
         """A kept answer as a stream, None where there is none."""
-        from onym.llm._cache_stream import replay
+        from onym.llm.cache._stream import replay
 
         question = self._question(plan)
         octets = None if question is None else self._store.get(question.key)
@@ -143,7 +143,7 @@ class ResponseCache:
 
     def recorded(self, plan: Plan, opened: Opened) -> Opened:
         """The same stream, kept when it has come to a good end."""
-        from onym.llm._cache_stream import record
+        from onym.llm.cache._stream import record
 
         return record(opened, plan.endpoint.model, partial(self.keep, plan))
 

@@ -17,7 +17,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
-from onym.llm import _cache_files as files
+from onym.llm.cache import _files as files
 
 if TYPE_CHECKING:
     import sqlite3
