@@ -150,9 +150,9 @@ def test_the_time_to_read_grows_with_the_length_alone():
     def best(text: str) -> float:
         times = []
         for _ in range(5):
-            start = time.process_time()
+            start = time.thread_time()
             _refusal(lambda: LLMURI.parse(text, limits=ROOMY))
-            times.append(time.process_time() - start)
+            times.append(time.thread_time() - start)
         return min(times)
 
     shapes = [

@@ -104,6 +104,15 @@ def test_a_look_is_not_sooner_than_the_server_asks_for():
     assert waits == [90.0, 70.0]
 
 
+def test_no_server_sends_a_run_to_sleep_for_ever():
+    at = desk(retries=1)
+    ended = going(status="completed")
+    _, _, waits = drive(watch(at, ["b"], lambda _: None, 5.0), [going(retry_after="9" * 12), ended])
+    assert waits == [3600.0]
+    _, _, waits = drive(ask(at, CHAT.retrieve("b"), at.batch), [reply({}, 429, retry_after="9" * 12), ended])
+    assert waits == [3600.0]
+
+
 def test_all_batches_are_looked_at_before_a_wait_and_the_first_that_ended_is_told():
     answers = [going("a"), going("b"), going("a"), going("b", "failed")]
     batch, requests, waits = drive(watch(desk(), ["a", "b"], lambda _: None, 5.0), answers)

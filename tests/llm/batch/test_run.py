@@ -510,7 +510,7 @@ def test_rows_that_wait_without_a_deputy_are_answered_too(fake, source, tmp_path
     from onym.llm.batch import _engine
 
     monkeypatch.setattr(_engine, "_PARKED", 0)
-    for _ in range(6):
+    for _ in range(5):  # one row may meet them all, and is tried six times
         fake.fail(500)
     assert go(fake, source, tmp_path / "out", concurrency=2).answered == 6
 

@@ -38,6 +38,8 @@ TRANSFER: Final = 3600.0
 #: seconds between two looks at a batch, at most; each wait is so much longer than the one before
 _SLOWEST: Final = 60.0
 _GROWTH: Final = 1.5
+#: a server that asks for a longer wait is asked again after this
+_LONGEST: Final = 3600.0
 #: rounds in a row without news of any batch before they are given up
 _SILENT: Final = 10
 _MOST_PAGES: Final = 1000
@@ -108,7 +110,7 @@ class Desk:
     def pause(self, attempt: int, failure: Exception) -> Wait:
         """How long to wait before another attempt."""
         asked = failure.retry_after if isinstance(failure, ProviderError) else None
-        return Wait(_PATIENCE.delay(attempt, asked, self.clock.random))
+        return Wait(min(_LONGEST, _PATIENCE.delay(attempt, asked, self.clock.random)))
 
 
 def ask(
@@ -216,7 +218,7 @@ def watch(
             elif silent >= _SILENT:
                 raise found
         silent = 0 if news else silent + 1
-        yield Wait(max(pause, asked))
+        yield Wait(max(pause, min(_LONGEST, asked)))
         pause = min(max(_SLOWEST, first), pause * _GROWTH)
 
 

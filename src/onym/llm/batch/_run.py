@@ -45,11 +45,10 @@ def run(
     Ctrl-C stops it: what is under way is waited for, so that nothing is paid twice, and then
     KeyboardInterrupt is raised; a second Ctrl-C does not wait.
     """
-    try:
-        with asyncio.Runner(loop_factory=_loop()) as runner:
-            return runner.run(_politely(uri, source, output, options))
-    except _Terminated:
-        pass
+    with asyncio.Runner(loop_factory=_loop()) as runner:
+        report = runner.run(_politely(uri, source, output, options))
+    if report is not None:
+        return report
     # connections are closed now, and the program's own handler says what comes of it
     signal.raise_signal(signal.SIGTERM)
     raise KeyboardInterrupt
@@ -64,11 +63,8 @@ def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-class _Terminated(BaseException):
-    """SIGTERM came, and the run has been put away."""
-
-
-async def _politely(uri: Any, source: Any, output: Any, options: dict[str, Any]) -> BatchReport:
+async def _politely(uri: Any, source: Any, output: Any, options: dict[str, Any]) -> BatchReport | None:
+    """The report; None where SIGTERM came and the run has been put away."""
     stop = asyncio.Event()
     task = asyncio.ensure_future(arun(uri, source, output, **options, stop=stop))
     with _sigterm(task) as came:
@@ -76,7 +72,7 @@ async def _politely(uri: Any, source: Any, output: Any, options: dict[str, Any])
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if came.is_set():
-                raise _Terminated from None
+                return None
             stop.set()
             await task
             raise
