@@ -7,7 +7,7 @@ import pytest
 from onym.errors import ConfigError, UnsupportedError
 from onym.llm import dialects
 from onym.llm.dialects import WireSpec, openai_chat
-from onym.llm.types import ImagePart, Message, Request, TextPart, Tool, ToolCall
+from onym.llm.types import DocumentPart, ImagePart, Message, Request, TextPart, Tool, ToolCall
 
 USER = Message(role="user", content="Hi")
 NAMES = {"temp": "temperature", "stop": "stop", "format": "response_format", "max_tokens": "max_tokens"}
@@ -167,3 +167,13 @@ def test_a_distribution_may_bring_a_dialect_of_its_own(monkeypatch: pytest.Monke
         dialects.get("broken")
     assert "secret" not in str(caught.value)
     dialects.get.cache_clear()
+
+
+def test_documents_are_files_of_data_and_never_urls() -> None:
+    given = DocumentPart(data=b"%PDF", name="a.pdf")
+    body = encode(Message(role="user", content=(given,)))
+    assert body["messages"][0]["content"] == [
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}}
+    ]
+    with pytest.raises(UnsupportedError, match="document by URL"):
+        encode(Message(role="user", content=(DocumentPart(url="https://example.org/a.pdf"),)))

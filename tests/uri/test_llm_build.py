@@ -321,7 +321,12 @@ def test_a_long_value_can_still_be_normalised_and_shortened():
         uri.with_params(y="a")
 
 
-ALIASES = {"openai": "api.openai.com", "ollama": "localhost", "mine": "2001:DB8::1"}
+ALIASES = {
+    "openai": "api.openai.com",
+    "ollama": "localhost",
+    "mine": "2001:DB8::1",
+    "ours": "localhost:8000",
+}
 
 
 @pytest.mark.requirement("onym-host-a", "onym-read-d", "rfc3986-6.2.3-a")
@@ -336,6 +341,7 @@ ALIASES = {"openai": "api.openai.com", "ollama": "localhost", "mine": "2001:DB8:
         ("llm://openai:/gpt-5", "llm://api.openai.com/gpt-5"),
         ("llm://other/m", "llm://other/m"),
         ("llm://mine/m", "llm://[2001:db8::1]/m"),
+        ("llm://ours/m", "llm://localhost:8000/m"),
         ("llm://localhost:11434/m", "llm://localhost/m"),
         ("llm://localhost:443/m", "llm://localhost:443/m"),
         ("llm://127.0.0.1:11434/m", "llm://127.0.0.1/m"),

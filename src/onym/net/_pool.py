@@ -23,8 +23,8 @@ class _Process:
 
     def __init__(self) -> None:
         self.number = 0
-        if hasattr(os, "register_at_fork"):  # Windows has no forks
-            os.register_at_fork(after_in_child=self._forked)
+        # Windows has no forks
+        getattr(os, "register_at_fork", dict)(after_in_child=self._forked)
 
     def _forked(self) -> None:
         self.number += 1
