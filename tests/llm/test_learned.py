@@ -156,6 +156,15 @@ def test_what_a_server_says_of_ever_more_values_is_forgotten() -> None:
     assert list(lessons.of("a")) == [f"p {number}" for number in range(936, 1000)]
 
 
+def test_another_wire_format_of_the_same_model_is_not_judged_by_it(fake: FakeProvider) -> None:
+    refuse(fake, "temperature")
+    with open_client(fake, "temp=0.5", on_unsupported="drop") as client, pytest.warns(OnymWarning):
+        client.chat("Hi")
+    plan = open_client(fake, "temp=0.5&api=responses").explain("Hi")
+    assert plan.body is not None
+    assert plan.body["temperature"] == 0.5
+
+
 def test_no_more_than_so_many_endpoints_are_remembered() -> None:
     lessons = Lessons(size=2)
     for name in "abc":

@@ -57,6 +57,11 @@ class Endpoint:
         return self.provider.name == EMBEDDED
 
     @property
+    def lessons(self) -> str:
+        """What is learned of the model in this wire format goes by this name: another may take more."""
+        return f"{self.dialect.name} {self.text}"
+
+    @property
     def secrets(self) -> tuple[Secret, ...]:
         """What must not come back in a message."""
         credential = self.credential

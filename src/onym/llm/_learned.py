@@ -94,7 +94,7 @@ def learn(plan: Plan, failure: NetError | ProviderError) -> Plan | None:
         return None
     reason = f"the server refused it before in this process (HTTP {failure.status}, {failure.provider_code})"
     what = wire if failure.provider_code == _PARAMETER else _of_value(wire, note.value)
-    plan.frame.lessons.add(plan.endpoint.text, what, reason)
+    plan.frame.lessons.add(plan.endpoint.lessons, what, reason)
     if plan.frame.on_unsupported == "error":
         return None
     # where parameters are dropped without a word too: this one was a surprise

@@ -118,7 +118,7 @@ def find_place(
 ) -> Place:
     """Where requests for this URI go below `host`. Raises LLMURIError for a part that nobody gave."""
     found = {name: _value(uri, name, provider, host, environ) for name in _wanted(provider)}
-    used = [Used(v.parameter, v.value, v.origin, f"path {{{name}}}") for name, v in found.items()]
+    used = list(found.values())
     values = {name: each.value for name, each in found.items()}
     query = []
     for name in provider.query:
@@ -152,7 +152,7 @@ def _value(uri: LLMURI, name: str, provider: Provider, host: str, environ: Mappi
     rule = provider.path_values[name]
     for value, origin in _candidates(uri, rule, provider, host, environ):
         if value:
-            return Used(rule.parameter, _plain(rule.parameter, value), origin, "")
+            return Used(rule.parameter, _plain(rule.parameter, value), origin, f"path {{{name}}}")
     places = [f"?{rule.parameter}=…", *(["the app label"] if rule.label else []), *rule.variables]
     raise LLMURIError(
         f"{provider.title} wants to know the {rule.parameter}",

@@ -89,7 +89,6 @@ class Planner:
             *self._profile_layer(uri.fragment),
             Layer(origin="default", values={**endpoint.dialect.defaults, **endpoint.profile.defaults}),
         )
-        self._dialect = endpoint.dialect
         notes, warnings = uri_notes(uri, endpoint, settings.profiles)
         self._notes = notes
         self._warnings = warnings
@@ -158,7 +157,10 @@ class Planner:
                 self._require("tools")
         messages, notes = self._with_system(messages, mapped)
         if mapped.stream is not None:
-            notes = (*notes, stream_note(mapped.stream[1], stream, self._dialect.parameters.get("stream")))
+            notes = (
+                *notes,
+                stream_note(mapped.stream[1], stream, self.endpoint.dialect.parameters.get("stream")),
+            )
         request = Request(
             model=self._side.endpoint.model,
             messages=messages,
@@ -251,7 +253,7 @@ class Planner:
             wire=endpoint.dialect.parameters,
             formats=endpoint.provider.formats & endpoint.dialect.formats,
             on_unsupported=self._settings.on_unsupported,
-            learned=self._settings.lessons.of(endpoint.text),
+            learned=self._settings.lessons.of(endpoint.lessons),
         )
         return replace(mapped, notes=self._notes + mapped.notes, warnings=self._warnings + mapped.warnings)
 
@@ -320,7 +322,7 @@ class Planner:
             raise UsageError("system= and a message of role system: say it once")
         if own:
             return messages, (system_note(system, origin, "dropped"),)
-        note = system_note(system, origin, "renamed", self._dialect.parameters.get("system"))
+        note = system_note(system, origin, "renamed", self.endpoint.dialect.parameters.get("system"))
         return (Message(role="system", content=system), *messages), (note,)
 
 
