@@ -35,6 +35,16 @@ OnymError
 │   ├── ServerError               any other failure on the server's side
 │   └── MalformedResponseError    2xx, and the body is not what the dialect promises
 ├── MissingExtraError             an optional dependency is not installed (command)
+├── SignatureError                a signature or token that does not hold
+├── RegistryError                 schemes, parameters and namespaces (field, clause)
+│   ├── RefusalError              the procedure does not allow this step (rule)
+│   ├── TemplateError             no registration template can be read there (line, column)
+│   ├── GrammarError              text that is not ABNF, or a grammar beyond its caps (line, column, rule)
+│   ├── SnapshotError             a registry file that cannot be imported (line, column)
+│   ├── StaleError                somebody else was first: what is to be changed has changed (version)
+│   ├── UnknownEntryError         no such entry, request, account or token
+│   ├── AccessError               not signed in, or not in that role
+│   └── StoreError                the database cannot be used, or its log does not hold
 └── EmbeddedError                 the model on this machine
     ├── MissingWeightsError       the weights are not on this machine (command)
     └── WeightsError              weights could not be fetched, or have the wrong hash
@@ -51,6 +61,7 @@ from typing import Any, ClassVar
 
 __all__ = [
     "AIURIError",
+    "AccessError",
     "AuthenticationError",
     "BadRequestError",
     "ConfigError",
@@ -61,6 +72,7 @@ __all__ = [
     "CredentialError",
     "DeadlineExceeded",
     "EmbeddedError",
+    "GrammarError",
     "LLMURIError",
     "MalformedResponseError",
     "MissingExtraError",
@@ -78,14 +90,22 @@ __all__ = [
     "QuotaError",
     "RateLimitError",
     "RedirectRefused",
+    "RefusalError",
+    "RegistryError",
     "ResolveError",
     "ResponseTooLarge",
     "SecretError",
     "ServerError",
+    "SignatureError",
+    "SnapshotError",
+    "StaleError",
+    "StoreError",
     "TLSError",
+    "TemplateError",
     "URIError",
     "URILimitError",
     "URISyntaxError",
+    "UnknownEntryError",
     "UnsupportedError",
     "UsageError",
     "WeightsError",
@@ -466,6 +486,142 @@ class MissingExtraError(_CommandHelpsError):
     """An optional dependency is not installed; `command` installs it."""
 
     default_code = "onym.missing-extra"
+
+
+class SignatureError(OnymError):
+    """A signature or a token that does not hold: wrong key, algorithm, time, audience or octets."""
+
+    default_code = "sign.bad-signature"
+
+
+class RegistryError(OnymError):
+    """What the registry refuses.
+
+    `field` names the template field, column or argument; `clause` the rule ("RFC 7595 7.2 step 1").
+    """
+
+    default_code = "registry.refused"
+    fields: ClassVar[tuple[str, ...]] = ("field", "clause")
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        field: str | None = None,
+        clause: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.field = field
+        self.clause = clause
+
+    def __str__(self) -> str:
+        rule = "" if self.clause is None else f" [{self.clause}]"
+        return f"{self.message}{rule}" + (f" ({self.hint})" if self.hint else "")
+
+
+class RefusalError(RegistryError):
+    """The procedure does not allow this step in this state, or not by this actor; `rule` is the row."""
+
+    default_code = "registry.not-allowed"
+    fields = ("field", "clause", "rule")
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        field: str | None = None,
+        clause: str | None = None,
+        rule: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code, field=field, clause=clause, hint=hint)
+        self.rule = rule
+
+
+class _PlacedError(RegistryError):
+    """A fault at one place of a text; `line` and `column` count from 1."""
+
+    fields: ClassVar[tuple[str, ...]] = ("field", "clause", "line", "column")
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        field: str | None = None,
+        clause: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code, field=field, clause=clause, hint=hint)
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        where = "" if self.line is None else f" at line {self.line}"
+        where += "" if self.column is None else f", column {self.column}"
+        rule = "" if self.clause is None else f" [{self.clause}]"
+        return f"{self.message}{where}{rule}" + (f" ({self.hint})" if self.hint else "")
+
+
+class TemplateError(_PlacedError):
+    """No registration template can be read there."""
+
+    default_code = "registry.no-template"
+
+
+class GrammarError(_PlacedError):
+    """Text that is not ABNF (RFC 5234, RFC 7405), or a grammar beyond its caps; `field` is the ABNF rule."""
+
+    default_code = "abnf.syntax"
+
+
+class SnapshotError(_PlacedError):
+    """A registry file that cannot be imported: not of its format, hostile, or beyond its caps."""
+
+    default_code = "registry.bad-snapshot"
+
+
+class StaleError(RegistryError):
+    """What is to be changed has changed since it was read; `version` is the one in force."""
+
+    default_code = "registry.stale"
+    fields = ("field", "clause", "version")
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        field: str | None = None,
+        clause: str | None = None,
+        version: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code, field=field, clause=clause, hint=hint)
+        self.version = version
+
+
+class UnknownEntryError(RegistryError):
+    """No such registry, entry, request, account or token; `field` says which kind."""
+
+    default_code = "registry.unknown"
+
+
+class AccessError(RegistryError):
+    """Not signed in, not in the role that this needs, or a token that is expired or lacks the scope."""
+
+    default_code = "registry.no-access"
+
+
+class StoreError(RegistryError):
+    """The database cannot be used, has another schema, or its log does not hold together."""
+
+    default_code = "registry.store"
 
 
 class EmbeddedError(_CommandHelpsError):

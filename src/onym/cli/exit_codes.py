@@ -21,6 +21,8 @@ __all__ = [
     "OK",
     "PROVIDER",
     "REFUSED",
+    "REGISTRY",
+    "SIGNATURE",
     "TABLE",
     "TERMINATED",
     "TIMEOUT",
@@ -40,6 +42,8 @@ PROVIDER: Final = 7
 TIMEOUT: Final = 8
 UNSUPPORTED: Final = 9
 EMBEDDED: Final = 10
+REGISTRY: Final = 11
+SIGNATURE: Final = 12
 INTERNAL: Final = 70
 INPUT_OUTPUT: Final = 74
 INTERRUPTED: Final = 130
@@ -59,6 +63,8 @@ MEANINGS: Final[Mapping[int, str]] = {
     TIMEOUT: "the time allowed is over",
     UNSUPPORTED: "the provider or model cannot do that; nothing was sent",
     EMBEDDED: "the model on this machine",
+    REGISTRY: "refused by the registry's procedure, or its file, grammar or store is not usable",
+    SIGNATURE: "a signature that does not hold",
     INTERNAL: "a bug in onym (ONYM_DEBUG=1 shows where)",
     INPUT_OUTPUT: "a file or stream could not be read or written",
     INTERRUPTED: "Ctrl-C",
@@ -105,6 +111,16 @@ TABLE: Final[Mapping[type[errors.OnymError], int]] = {
     errors.MalformedResponseError: PROVIDER,
     errors.EmbeddedError: EMBEDDED,
     errors.MissingExtraError: EMBEDDED,
+    errors.SignatureError: SIGNATURE,
+    errors.RegistryError: REGISTRY,
+    errors.RefusalError: REGISTRY,
+    errors.TemplateError: REGISTRY,
+    errors.GrammarError: REGISTRY,
+    errors.SnapshotError: REGISTRY,
+    errors.StaleError: REGISTRY,
+    errors.UnknownEntryError: REGISTRY,
+    errors.AccessError: REGISTRY,
+    errors.StoreError: REGISTRY,
     errors.MissingWeightsError: EMBEDDED,
     errors.WeightsError: EMBEDDED,
 }

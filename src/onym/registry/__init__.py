@@ -1,0 +1,1 @@
+"""Schemes, parameters and namespaces: who may register a name, how, and what is registered."""

@@ -1,0 +1,127 @@
+"""What a document about a scheme holds, once read: sections, templates, grammars, citations, examples.
+
+Every place is a line of the text as it was given, counted from 1, so that a finding can point at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+
+__all__ = [
+    "Block",
+    "Citation",
+    "Document",
+    "DocumentKind",
+    "Example",
+    "Reference",
+    "Section",
+    "Template",
+    "TemplateValue",
+]
+
+
+class DocumentKind(StrEnum):
+    """What a text was taken for."""
+
+    TEMPLATE = "template"
+    DRAFT = "internet-draft"
+    RFC = "rfc"
+    XML = "rfc-xml"
+    MARKDOWN = "markdown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One section: its number ("7.4", "A.1", None where unnumbered), title, text below the title."""
+
+    number: str | None
+    title: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateValue:
+    """One field of a template: the profile's field id, the label as written, the value, its line."""
+
+    id: str
+    label: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """One registration template. `repeated` holds labels that came again, `unknown` the foreign ones."""
+
+    values: Mapping[str, TemplateValue]
+    repeated: tuple[TemplateValue, ...] = ()
+    unknown: tuple[TemplateValue, ...] = ()
+    line: int
+    section: str | None = None
+
+    def text(self, identifier: str) -> str:
+        """The value of a field, "" where it is absent."""
+        value = self.values.get(identifier)
+        return "" if value is None else value.text
+
+    def line_of(self, identifier: str) -> int:
+        """Where the field stands; the template's own line where it is absent."""
+        value = self.values.get(identifier)
+        return self.line if value is None else value.line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    """One citation in running text: the key ("RFC7595"), and the section cited with it, if any."""
+
+    key: str
+    section: str | None
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """One entry of a reference list."""
+
+    key: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Lines of ABNF, as they stand (page furniture out); `line` is where the first one stands."""
+
+    text: str
+    line: int
+    section: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A URI that the text shows, wrapped lines joined."""
+
+    uri: str
+    line: int
+    section: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One text, read. `name` is "draft-levy-llm-uri-scheme-00", "RFC 7595" or None."""
+
+    kind: DocumentKind
+    name: str | None = None
+    dated: date | None = None
+    expires: date | None = None
+    text: str
+    sections: tuple[Section, ...] = ()
+    templates: tuple[Template, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    references: tuple[Reference, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    examples: tuple[Example, ...] = ()

@@ -1,0 +1,150 @@
+"""One event before the table: what it is about, who asks, when; and the shape of a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from onym.errors import RefusalError
+from onym.registry.profiles import Profile
+from onym.registry.records import Actor, Decision, Entry, Event, EventKind, Request, RequestState, Role
+from onym.registry.registries import Registry
+
+__all__ = [
+    "TEXT_LIMIT",
+    "Case",
+    "Rule",
+    "always",
+    "clauses",
+    "required_text",
+    "text",
+]
+
+#: characters in one text that an event brings
+TEXT_LIMIT: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An event, its actor and its time, beside the request and the entry that it is about."""
+
+    event: Event
+    actor: Actor
+    at: datetime
+    registry: Registry
+    profile: Profile
+    name: str
+    request: Request | None
+    entry: Entry | None
+
+    @property
+    def asked(self) -> Request:
+        """The request; rules that need one are reached only with one."""
+        assert self.request is not None  # noqa: S101
+        return self.request
+
+    @property
+    def row(self) -> Entry:
+        """The entry; rules that need one are reached only with one."""
+        assert self.entry is not None  # noqa: S101
+        return self.entry
+
+    @property
+    def owns_request(self) -> bool:
+        """Did the actor open the request?"""
+        return self.request is not None and self.request.registrant == self.actor.id
+
+    @property
+    def owns_entry(self) -> bool:
+        """Is the actor the entry's registrant?"""
+        return self.entry is not None and self.entry.registrant == self.actor.id
+
+    @property
+    def may_update(self) -> bool:
+        """The original registrant, or anyone designated (RFC 4395 5.3, RFC 7595 7.3)?"""
+        return self.entry is not None and (self.owns_entry or self.actor.id in self.entry.designees)
+
+
+_Test: TypeAlias = Callable[[Case], bool]
+
+
+def always(case: Case) -> bool:
+    """No further condition."""
+    del case
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row of the table.
+
+    It holds for `event` where the request is in one of `states` (None: the event is about an entry, or
+    opens a request) and `when` says so. `clauses` names the source for each profile that has the rule.
+    `roles` may ask, and so may whom `who` lets. A rule without `effect` is a refusal: `said` and `hint`.
+    """
+
+    id: str
+    event: EventKind
+    states: tuple[RequestState | None, ...] = (None,)
+    clauses: Mapping[str, str]
+    roles: tuple[Role, ...] = ()
+    who: _Test | None = None
+    when: _Test = always
+    effect: Callable[[Case, Rule], Decision] | None = None
+    said: str
+    hint: str | None = None
+
+    def selects(self, case: Case) -> bool:
+        """Is this the row for that case, whoever asks?"""
+        state = None if case.request is None else case.request.state
+        return case.profile.id in self.clauses and state in self.states and self.when(case)
+
+    def lets(self, case: Case) -> bool:
+        """May the actor ask for it?"""
+        return case.actor.has(*self.roles) or (self.who is not None and self.who(case))
+
+    def clause(self, case: Case) -> str:
+        """The source, under the profile in force."""
+        return self.clauses[case.profile.id]
+
+
+def clauses(rfc4395: str | None, rfc7595: str | None, other: str | None = None) -> Mapping[str, str]:
+    """Clauses by profile: sections of the two RFCs, and one text for the other registries' profiles."""
+    found = {}
+    if rfc4395 is not None:
+        found["rfc4395"] = rfc4395 if rfc4395.startswith("docs/") else f"RFC 4395 {rfc4395}"
+    if rfc7595 is not None:
+        found["rfc7595"] = rfc7595 if rfc7595.startswith("docs/") else f"RFC 7595 {rfc7595}"
+    if other is not None:
+        found |= dict.fromkeys(("specification-required", "expert-review"), other)
+    return found
+
+
+def text(case: Case, member: str) -> str | None:
+    """A text that the event brings, None where it brings none. Anything but text is refused."""
+    value: Any = case.event.data.get(member)
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > TEXT_LIMIT:
+        raise RefusalError(
+            f"`{member}` is not a text of at most {TEXT_LIMIT:,} characters",
+            code="registry.bad-data",
+            field=member,
+        )
+    return value
+
+
+def required_text(case: Case, member: str, *, clause: str | None = None) -> str:
+    """The same, where the event means nothing without it."""
+    value = text(case, member)
+    if value is None or not value.strip():
+        raise RefusalError(
+            f"`{member}` is needed",
+            code="registry.missing-data",
+            field=member,
+            clause=clause,
+            hint=f"say it with the event: {member}",
+        )
+    return value.strip()

@@ -1,0 +1,290 @@
+"""What the registry knows: entries, requests, events, actors. Frozen values; no I/O, no clock.
+
+An `Event` is what somebody asks for or what time brings; the engine answers it with a `Decision` or
+refuses it. A decision that was accepted becomes a `LogRecord`; entries and requests are nothing but the
+log, folded (`onym.registry.engine.rebuild`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+__all__ = [
+    "EMPTY",
+    "IANA_CLOCK",
+    "Actor",
+    "Decision",
+    "DraftReference",
+    "Entry",
+    "Event",
+    "EventKind",
+    "LogRecord",
+    "Note",
+    "Notice",
+    "Request",
+    "RequestKind",
+    "RequestState",
+    "Role",
+    "Status",
+]
+
+EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Status(StrEnum):
+    """Every status that an entry of some registry may have; which ones, `registries.py` says."""
+
+    # URI schemes: RFC 4395 5.4, RFC 7595 7.4 and 9
+    PERMANENT = "permanent"
+    PROVISIONAL = "provisional"
+    HISTORICAL = "historical"
+    PENDING_REVIEW = "pending-review"
+    # llm parameters
+    REGISTERED = "registered"
+    DEPRECATED = "deprecated"
+    # ai namespaces
+    ACTIVE = "active"
+    SAFE_MODE = "safe-mode"
+    SUSPENDED = "suspended"
+    REVOKED = "revoked"
+    EXPIRED = "expired"
+
+
+class Role(StrEnum):
+    """Who may act (RFC 4395 5, RFC 7595 7). Roles are held per registry; a reader holds none."""
+
+    REGISTRANT = "registrant"
+    IANA = "iana"
+    EXPERT = "expert"
+    IESG = "iesg"
+    READER = "reader"
+
+
+class RequestKind(StrEnum):
+    """What a request asks for."""
+
+    NEW = "new"
+    UPDATE = "update"
+    STATUS_CHANGE = "status-change"
+    SEPARATE_USE = "note-separate-use"
+    REASSIGN = "reassign"
+
+
+class RequestState(StrEnum):
+    """Where a request stands. The last five are final, save that a rejected one may be resubmitted."""
+
+    DRAFT = "draft"
+    LIST_REVIEW = "list-review"
+    SUBMITTED = "submitted"
+    EXPERT_REVIEW = "expert-review"
+    MORE_REVIEW = "more-review"
+    IETF_REVIEW = "ietf-review"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    WITHDRAWN = "withdrawn"
+    TIMED_OUT = "timed-out-to-provisional"
+
+
+class EventKind(StrEnum):
+    """Everything that can be asked of the engine. `data` members that an event reads are in brackets."""
+
+    # the registrant's
+    OPEN = "open"  # [kind, status, fields, template, profile, on_behalf_of, draft] a draft request
+    REVISE = "revise"  # [fields, template, status, draft] answer comments
+    ANNOUNCE = "announce"  # [archive] post to uri-review: list review begins
+    SUBMIT = "submit"  # hand it to IANA
+    RESUBMIT = "resubmit"  # [fields, template] a rejected request, corrected
+    WITHDRAW = "withdraw"  # [reason]
+    # IANA's
+    CHECK_COMPLETE = "check-complete"  # route it: register at once, to the expert, or refuse as duplicate
+    REJECT_INCOMPLETE = "reject-incomplete"  # [missing: list of field ids, reason]
+    # the Designated Expert's
+    ASK_MORE_REVIEW = "ask-more-review"  # [reason]
+    RESUME_REVIEW = "resume-review"
+    APPROVE = "approve"  # [reason]
+    APPROVE_AS_PROVISIONAL = "approve-as-provisional"  # [reason] permanent was asked
+    ASK_IETF_REVIEW = "ask-ietf-review"  # [reason] provisional meanwhile
+    REJECT = "reject"  # [reason]
+    ASK_UPGRADE = "ask-upgrade"  # [reason] provisional -> permanent; the IESG may too
+    # the IESG's
+    IESG_APPROVE = "iesg-approve"  # [reason]
+    IESG_DECLINE = "iesg-decline"  # [reason]
+    REASSIGN = "reassign"  # [to, change_controller, reason] a provisional entry
+    DEMAND_CHANGES = "demand-changes"  # [reason] of a provisional entry
+    # about an entry, by whoever may update it
+    ATTACH_SECURITY_NOTE = "attach-security-note"  # [text, reference]
+    DESIGNATE = "designate"  # [add, remove: account ids]
+    RETIRE = "retire"  # [reason] provisional -> historical, registered -> deprecated
+    # time's, brought by IANA's clock
+    REVIEW_TIMEOUT = "review-timeout"
+    DRAFT_EXPIRED = "draft-expired"
+    DRAFT_PUBLISHED = "draft-published"  # [reference] the draft has become an RFC; by IANA
+    NAMESPACE_EXPIRED = "namespace-expired"
+    # ai namespaces, operation
+    ENTER_SAFE_MODE = "enter-safe-mode"  # [reason]
+    SUSPEND = "suspend"  # [reason]
+    REINSTATE = "reinstate"  # [reason]
+    REVOKE = "revoke"  # [reason]
+    RENEW = "renew"  # [expires]
+    # IANA's, outside the procedure
+    IMPORT = "import"  # [entry] a row of a published registry
+    OVERRIDE = "override"  # [status, remove or restore (an entry); reason; undoes (a number)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """Who acts: an account id, and the roles it holds in the registry at hand."""
+
+    id: str
+    roles: frozenset[Role] = frozenset()
+
+    def has(self, *roles: Role) -> bool:
+        """Does the actor hold one of these?"""
+        return not self.roles.isdisjoint(roles)
+
+
+#: the actor of what the clock brings (`onym registry tick`)
+IANA_CLOCK: Final = Actor(id="iana-clock", roles=frozenset({Role.IANA}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A note on an entry: a separate use, security information, an override. `kind` says which."""
+
+    kind: str
+    text: str
+    at: datetime
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftReference:
+    """An Internet-Draft that holds the registration, and the day it expires (185 days after its date)."""
+
+    name: str
+    expires: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One row of a registry.
+
+    `name` is the key, lower case; `spelling` is how the source wrote it, where that differs. `fields`
+    holds the registry's columns and the template's fields by id (`registries.py`, `profiles.py`).
+    `pending` is the id of a request under review about this row. `version` counts the events that
+    changed it.
+    """
+
+    registry: str
+    name: str
+    status: Status
+    fields: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    spelling: str | None = None
+    registrant: str | None = None
+    designees: frozenset[str] = frozenset()
+    #: defined in an IESG-approved document: an update needs the IESG too (RFC 7595 7.3)
+    iesg_approved: bool = False
+    notes: tuple[Note, ...] = ()
+    draft: DraftReference | None = None
+    pending: str | None = None
+    #: the last day it holds (namespaces)
+    expires: date | None = None
+    registered: datetime | None = None
+    updated: datetime | None = None
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One registration request, from draft to its end.
+
+    `holder` says whose move it is, `due` until when (UTC), where a clause or practice gives a time.
+    `since` is when the present state began; `version` counts its events, for conditional writes.
+    """
+
+    id: str
+    registry: str
+    profile: str
+    kind: RequestKind
+    name: str
+    #: the status asked for
+    status: Status
+    state: RequestState
+    registrant: str
+    fields: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    #: the template as it was pasted
+    template: str = ""
+    on_behalf_of: str | None = None
+    opened: datetime
+    since: datetime
+    holder: Role | None = None
+    due: datetime | None = None
+    #: when list review began, and where its archive is
+    announced: datetime | None = None
+    archive: str | None = None
+    #: when IANA asked the expert: the 14 days of RFC 4395 5.2 step 6 count from here
+    expert_asked: datetime | None = None
+    #: the timer went off, and the request went on (RFC 4395; decision on permanent requests)
+    timed_out: bool = False
+    #: the draft that holds the template, where it came from one
+    draft: DraftReference | None = None
+    #: how it ended, or was last sent back: registered, incomplete, duplicate, declined, provisional, ...
+    outcome: str | None = None
+    reason: str | None = None
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What is asked. `request` and `name` say about what; `data` holds JSON values alone."""
+
+    kind: EventKind
+    registry: str
+    request: str | None = None
+    name: str | None = None
+    data: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Somebody should be told: by e-mail where the account or role has an address, and in the feed."""
+
+    #: an account id, or a role of the registry
+    to: str | Role
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What an accepted event does: the request and the entry as they stand after it.
+
+    `rule` is the row of the table (R1 to X), `clause` its source. `request` is None where the event is
+    about an entry alone; `entry` is None where it changes none; `removed` deletes the row instead.
+    """
+
+    rule: str
+    clause: str
+    request: Request | None = None
+    entry: Entry | None = None
+    removed: bool = False
+    notices: tuple[Notice, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRecord:
+    """One accepted event. `digest` is SHA-256 over `previous` and the canonical JSON of the rest, in hex."""
+
+    number: int
+    at: datetime
+    actor: Actor
+    event: Event
+    rule: str
+    clause: str
+    previous: str
+    digest: str

@@ -1,0 +1,209 @@
+"""Anybody does anything at any time: no promise becomes unreachable, and the log tells the same story."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+
+from onym.errors import RefusalError
+from onym.registry import codec
+from onym.registry.chain import seal, verify_chain
+from onym.registry.engine import Book, allowed, due, rebuild
+from onym.registry.records import (
+    IANA_CLOCK,
+    Actor,
+    Entry,
+    Event,
+    EventKind,
+    LogRecord,
+    Request,
+    RequestKind,
+    RequestState,
+    Role,
+    Status,
+)
+from onym.registry.registries import REGISTRIES
+
+from .table import AT, COMPLETE
+
+K, S, T = EventKind, RequestState, Status
+FINAL = {S.APPROVED, S.REJECTED, S.WITHDRAWN, S.TIMED_OUT}
+PEOPLE = [
+    Actor(id=name, roles=roles)
+    for name, roles in (
+        ("ada", frozenset({Role.REGISTRANT})),
+        ("bo", frozenset({Role.REGISTRANT})),
+        ("iana", frozenset({Role.IANA})),
+        ("expert", frozenset({Role.EXPERT, Role.REGISTRANT})),
+        ("iesg", frozenset({Role.IESG})),
+        ("reader", frozenset({Role.READER})),
+    )
+]
+BY_ROLE = {Role.IANA: PEOPLE[2], Role.EXPERT: PEOPLE[3], Role.IESG: PEOPLE[4]}
+NAMES = {
+    "uri-schemes": ["llm", "ai", "coap"],
+    "llm-parameters": ["temp", "Temp"],
+    "ai-namespaces": ["bank", "shop"],
+}
+FIELDS = {
+    "uri-schemes": COMPLETE,
+    "llm-parameters": {
+        "type": "int", "description": "d", "contact": "c", "change_controller": "c", "reference": "r",
+    },
+    "ai-namespaces": {
+        "anchor": "https://a.example", "description": "d", "contact": "c", "change_controller": "c",
+        "expires": "2026-09-01",
+    },
+}  # fmt: skip
+#: what goes from one status to another without a request that was decided, an override or an import
+SILENT = {(T.PROVISIONAL, T.PERMANENT), (T.PROVISIONAL, T.HISTORICAL)}
+REASONS = st.sampled_from(["", "because", "<b>no</b>"])
+
+
+class RegistryMachine(RuleBasedStateMachine):
+    requests = Bundle("requests")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.book = Book()
+        self.log: list[LogRecord] = []
+        self.at = AT
+        self.numbers = 0
+
+    def ask(self, event: Event, actor: Actor) -> bool:
+        """Was it accepted? A refusal changes nothing."""
+        before = (dict(self.book.entries), dict(self.book.requests))
+        try:
+            decision = self.book.apply(event, actor, self.at)
+        except RefusalError:
+            assert (self.book.entries, self.book.requests) == before
+            return False
+        self._judge(before[0], event, decision.rule)
+        last = self.log[-1] if self.log else None
+        self.log.append(
+            seal(last, at=self.at, actor=actor, event=event, rule=decision.rule, clause=decision.clause)
+        )
+        return True
+
+    def _judge(self, before: dict[tuple[str, str], Entry], event: Event, by: str) -> None:
+        """Permanent entries never sink, and nothing historical wakes up, save by an override or import."""
+        if event.kind in (K.OVERRIDE, K.IMPORT):
+            return
+        for key, old in before.items():
+            new = self.book.entries.get(key)
+            if new is None:
+                assert old.status is T.PENDING_REVIEW, by
+            elif old.status is T.PERMANENT:
+                assert new.status in (T.PERMANENT, T.HISTORICAL), by
+            elif old.status in (T.HISTORICAL, T.REVOKED, T.DEPRECATED):
+                assert new.status is old.status, by
+
+    @initialize()
+    def seed(self) -> None:
+        for name, status in (("http", T.PERMANENT), ("old", T.HISTORICAL), ("coap", T.PROVISIONAL)):
+            entry = Entry(registry="uri-schemes", name=name, status=status, registrant="ada")
+            event = Event(
+                kind=K.IMPORT, registry="uri-schemes", name=name, data={"entry": codec.to_data(entry)}
+            )
+            assert self.ask(event, PEOPLE[2])
+
+    @rule(
+        target=requests, registry=st.sampled_from(list(REGISTRIES)), data=st.data(),
+        kind=st.sampled_from(list(RequestKind)), actor=st.sampled_from(PEOPLE), whole=st.booleans(),
+    )  # fmt: skip
+    def open(self, registry: str, data: st.DataObject, kind: RequestKind, actor: Actor, whole: bool) -> Any:
+        row = REGISTRIES[registry]
+        name = data.draw(st.sampled_from([*NAMES[registry], "http", "old"]))
+        profile = data.draw(st.sampled_from(row.profiles))
+        status = data.draw(st.sampled_from([None, *row.statuses]))
+        self.numbers += 1
+        number = f"{registry}-{self.numbers}"
+        brought = {
+            "kind": kind, "status": status, "profile": profile, "fields": FIELDS[registry] if whole else {},
+        }  # fmt: skip
+        event = Event(kind=K.OPEN, registry=registry, request=number, name=name, data=brought)
+        return number if self.ask(event, actor) else multiple()
+
+    @rule(
+        number=requests, kind=st.sampled_from(list(EventKind)), actor=st.sampled_from(PEOPLE), reason=REASONS,
+        fields=st.sampled_from([{}, {"contact": "Bo <bo@example.com>"}]),
+    )  # fmt: skip
+    def act(self, number: str, kind: EventKind, actor: Actor, reason: str, fields: dict[str, str]) -> None:
+        if kind is K.OPEN:
+            return
+        about = self.book.requests[number]
+        data = {"reason": reason, "fields": fields}
+        self.ask(Event(kind=kind, registry=about.registry, request=number, name=about.name, data=data), actor)
+
+    @rule(number=requests, reason=REASONS, data=st.data())
+    def the_holder_acts(self, number: str, reason: str, data: st.DataObject) -> None:
+        """What the one who holds it may do, chosen from the buttons."""
+        about = self.book.requests[number]
+        entry = self.book.entries.get((about.registry, about.name))
+        actor = self._holder(about)
+        if actor is None:
+            return
+        kind = data.draw(st.sampled_from(allowed(about, entry, actor, self.at)))
+        brought = {"reason": reason or "because"}
+        assert self.ask(
+            Event(kind=kind, registry=about.registry, request=number, name=about.name, data=brought), actor
+        )
+
+    @rule(
+        registry=st.sampled_from(list(REGISTRIES)), data=st.data(), kind=st.sampled_from(list(EventKind)),
+        actor=st.sampled_from(PEOPLE), reason=REASONS,
+    )  # fmt: skip
+    def touch(self, registry: str, data: st.DataObject, kind: EventKind, actor: Actor, reason: str) -> None:
+        if kind in (K.OPEN, K.IMPORT):
+            return
+        name = data.draw(st.sampled_from([*NAMES[registry], "http", "old"]))
+        brought: dict[str, Any] = {"reason": reason, "to": "bo", "text": "t", "reference": "r", "add": ["bo"]}
+        brought["expires"] = (self.at.date() + timedelta(days=90)).isoformat()
+        if kind is K.OVERRIDE:
+            deed = data.draw(st.sampled_from(["remove", *REGISTRIES[registry].statuses]))
+            brought |= {"remove": True} if deed == "remove" else {"status": deed}
+        self.ask(Event(kind=kind, registry=registry, name=name, data=brought), actor)
+
+    @rule(days=st.integers(1, 60))
+    def time_passes(self, days: int) -> None:
+        self.at += timedelta(days=days)
+        for event in list(due(self.book.requests.values(), self.book.entries.values(), self.at)):
+            assert self.ask(event, IANA_CLOCK)
+        assert list(due(self.book.requests.values(), self.book.entries.values(), self.at)) == []
+
+    def _holder(self, about: Request) -> Actor | None:
+        if about.holder is Role.REGISTRANT:
+            return next(person for person in PEOPLE if person.id == about.registrant)
+        return None if about.holder is None else BY_ROLE[about.holder]
+
+    @invariant()
+    def whoever_holds_a_request_can_move_it(self) -> None:
+        for about in self.book.requests.values():
+            holder = self._holder(about)
+            assert (holder is None) is (about.state in FINAL)
+            if holder is not None:
+                entry = self.book.entries.get((about.registry, about.name))
+                assert allowed(about, entry, holder, self.at), about.state
+
+    @invariant()
+    def a_row_under_review_is_under_a_review_that_goes_on(self) -> None:
+        for entry in self.book.entries.values():
+            assert entry.status in REGISTRIES[entry.registry].statuses
+            if entry.status is T.PENDING_REVIEW:
+                assert entry.pending is not None
+            if entry.pending is not None:
+                assert self.book.requests[entry.pending].state not in FINAL
+
+    def teardown(self) -> None:
+        assert verify_chain(self.log) == len(self.log)
+        again = rebuild(self.log)
+        assert again.entries == self.book.entries
+        assert again.requests == self.book.requests
+
+
+RegistryMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=60)
+TestRegistry = RegistryMachine.TestCase
