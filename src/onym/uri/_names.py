@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from onym.uri._registered import WELL_KNOWN
+
 __all__ = [
     "PROVIDER_NAMES",
     "WELL_KNOWN",
@@ -19,22 +21,6 @@ __all__ = [
     "is_secret",
     "shown",
 ]
-
-#: the parameters of draft 6, Table 1
-WELL_KNOWN: Final = (
-    "temp",
-    "max_tokens",
-    "top_p",
-    "top_k",
-    "stop",
-    "seed",
-    "stream",
-    "timeout",
-    "retries",
-    "cache",
-    "format",
-    "system",
-)
 
 #: what providers and SDKs call a well-known parameter. One of these beside it is a clash
 PROVIDER_NAMES: Final = {

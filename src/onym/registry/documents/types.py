@@ -112,9 +112,13 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One text, read. `name` is "draft-levy-llm-uri-scheme-00", "RFC 7595" or None."""
+    """One text, read. `name` is "draft-levy-llm-uri-scheme-00", "RFC 7595" or None.
+
+    `registry` is the one whose templates were looked for.
+    """
 
     kind: DocumentKind
+    registry: str = "uri-schemes"
     name: str | None = None
     dated: date | None = None
     expires: date | None = None

@@ -1,0 +1,145 @@
+"""Citations in running text, and the entries of reference lists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from onym.registry.documents._lines import Line, capped, indent_of
+from onym.registry.documents._running import Running
+from onym.registry.documents.types import Citation, Reference, Template
+
+__all__ = ["MAX_CITATIONS", "citations_of", "references_of"]
+
+#: citations, and entries of reference lists, of one document
+MAX_CITATIONS: Final = 20_000
+
+_ENTRY: Final = re.compile(r" *(?:[-*] )?\[\[?(?P<key>[A-Za-z0-9][A-Za-z0-9._+-]{0,63})\]\]?(?P<rest>.*)\Z")
+_LIST_TITLES: Final = frozenset(("references", "normative references", "informative references", "citations"))
+
+# between two words of a citation: a space, or the end of a line
+_GAP: Final = r"[ \n]?"
+_SOME: Final = r"[ \n]"
+_PART: Final = r"[0-9A-Z]{1,3}(?:\.[0-9]{1,3}){0,6}"
+_RFC: Final = rf"RFC(?:{_SOME}|-)?[0-9]{{1,5}}(?![0-9A-Za-z])"
+_KEY: Final = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}"
+_WHERE: Final = (
+    rf"(?:Sections?|Sec\.|Appendix|§){_SOME}(?P<%s>{_PART})"
+    rf"(?:{_GAP}(?:,|and|,{_SOME}and){_SOME}{_PART}(?![0-9A-Za-z])){{0,9}}"
+)
+_CITATION: Final = re.compile(
+    rf"(?:(?<![A-Za-z])(?:{_WHERE % 'before'}{_SOME}(?:of|in){_SOME})?)"
+    rf"(?:\[(?P<key>{_KEY})\](?![\[(])|\{{\{{(?P<kramdown>[^{{}}\n]{{1,120}})\}}\}}|(?<![A-Za-z0-9-])(?P<rfc>{_RFC})"
+    rf"|(?<![A-Za-z0-9])RFCs(?P<rfcs>{_SOME}[0-9]{{1,5}}(?:{_GAP}(?:,|and|,{_SOME}and){_SOME}[0-9]{{1,5}}){{0,19}}))"
+    rf"(?:,?{_SOME}(?:\(?){_WHERE % 'after'})?"
+)
+#: an Internet-Draft cited by its name alone; in a URL or a file name it is no citation
+_DRAFT: Final = re.compile(r"(?<![A-Za-z0-9./_\[-])draft(?:-[a-z0-9]{1,40}+){2,20}+(?![/_-]|\.[a-z])")
+_NUMBERS: Final = re.compile(r"[0-9]{1,5}")
+_KRAMDOWN_SECTION: Final = re.compile(rf"(?:Section|Appendix) (?P<part>{_PART})")
+_KRAMDOWN_KEY: Final = re.compile(r"(?:^|[ !?])-?(?P<key>[A-Z][A-Za-z0-9._+-]{0,63})(?=$|[ ,(])")
+_WORDS: Final = frozenset(("Section", "Sections", "Appendix"))
+
+
+def _in_list(lines: list[Line]) -> Iterator[Line]:
+    """The lines of reference sections, their headings left out."""
+    inside = 0
+    for line in lines:
+        if line.heading is not None:
+            title = line.heading.title.casefold().strip(": ")
+            deeper = 0 < inside < line.heading.level
+            inside = line.heading.level if title in _LIST_TITLES else (inside if deeper else 0)
+        elif inside:
+            yield line
+
+
+def references_of(
+    lines: list[Line], templates: Iterable[Template]
+) -> tuple[tuple[Reference, ...], frozenset[int]]:
+    """The entries of the reference lists, sections' and templates'; and the lines that they stand on."""
+    out, taken = _entries(list(_in_list(lines)))
+    texts = {line.number: line.text for line in lines if line.text}
+    for template in templates:
+        value = template.values.get("references")
+        if value is not None:
+            numbers = range(value.line, value.line + value.text.count("\n") + 2)
+            rows = [Line(number=each, text=texts.get(each, "")) for each in numbers]
+            more, lined = _entries(rows)
+            out += more
+            taken |= lined
+    capped(out, MAX_CITATIONS, "references")
+    return tuple(sorted(out, key=lambda each: each.line)), frozenset(taken)
+
+
+def _entries(lines: list[Line]) -> tuple[list[Reference], set[int]]:
+    found: list[tuple[str, list[str], int]] = []
+    taken: set[int] = set()
+    margin: int | None = None
+    for line in lines:
+        entry = _ENTRY.match(line.text)
+        column = indent_of(line.text)
+        if entry is not None and (margin is None or column <= margin):
+            margin = column
+            found.append((entry["key"], [entry["rest"].strip()], line.number))
+        elif found and line.text:
+            found[-1][1].append(line.text.strip())
+        if found:
+            taken.add(line.number)
+    out = [
+        Reference(key=key, text=" ".join(part for part in parts if part), line=at) for key, parts, at in found
+    ]
+    return out, taken
+
+
+def citations_of(
+    lines: list[Line], *, known: Collection[str], without: Collection[int]
+) -> tuple[tuple[Citation, ...], tuple[Reference, ...]]:
+    """What the prose cites, in order; and the references that kramdown's `{{!RFC3986}}` adds to the list.
+
+    `known` are the keys of the reference lists: one in lower case counts only when it is there.
+    `without` are lines that do not cite: the lists themselves, grammars.
+    """
+    running = Running(
+        lines,
+        lambda line: (
+            not (line.toc or line.heading is not None or line.code is not None or line.number in without)
+        ),
+    )
+    out: list[Citation] = []
+    added: dict[str, Reference] = {}
+    for found in _CITATION.finditer(running.text):
+        line = running.line_of(found.start())
+        section = found["before"] or found["after"]
+        if found["kramdown"] is not None:
+            _kramdown(found["kramdown"], section, line, out, added)
+        else:
+            out.extend(Citation(key=key, section=section, line=line) for key in _keys(found, known))
+        capped(out, MAX_CITATIONS, "citations")
+    for draft in _DRAFT.finditer(running.text):
+        out.append(Citation(key=draft[0], section=None, line=running.line_of(draft.start())))
+        capped(out, MAX_CITATIONS, "citations")
+    return tuple(sorted(out, key=lambda each: each.line)), tuple(added.values())
+
+
+def _keys(found: re.Match[str], known: Collection[str]) -> list[str]:
+    if found["rfc"] is not None:
+        return ["RFC" + _NUMBERS.findall(found["rfc"])[0]]
+    if found["rfcs"] is not None:
+        return ["RFC" + number for number in _NUMBERS.findall(found["rfcs"])]
+    key = found["key"]
+    likely = (key[0].isupper() and len(key) > 2) or key.isdigit()
+    return [key] if key in known or likely else []
+
+
+def _kramdown(
+    text: str, section: str | None, line: int, out: list[Citation], added: dict[str, Reference]
+) -> None:
+    """`{{!RFC3986}}`, `{{Section 2.1 of ?RFC3986}}`; `{{syntax}}` names a section and is no citation."""
+    key = next((each["key"] for each in _KRAMDOWN_KEY.finditer(text) if each["key"] not in _WORDS), None)
+    if key is None:
+        return
+    part = _KRAMDOWN_SECTION.search(text)
+    out.append(Citation(key=key, section=section if part is None else part["part"], line=line))
+    if "!" in text or "?" in text:
+        added.setdefault(key, Reference(key=key, text="", line=line))

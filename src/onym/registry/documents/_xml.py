@@ -1,0 +1,388 @@
+"""RFC and Internet-Draft XML (RFC 7991, and version 2) flattened to lines, safely.
+
+The parser is expat, which loads nothing; entities may only stand for one character each, and depth and
+number of elements are capped. References included from elsewhere are known by the name of their file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from html.entities import name2codepoint
+from typing import Final, NoReturn
+from xml.parsers import expat
+
+from onym.errors import TemplateError
+from onym.registry.documents._lines import MAX_LINES, MAX_TEXT, MONTHS, Heading, Line, capped
+from onym.registry.documents.types import Reference
+
+__all__ = ["MAX_DEPTH", "MAX_ELEMENTS", "Flat", "flatten"]
+
+MAX_DEPTH: Final = 64
+MAX_ELEMENTS: Final = 200_000
+#: characters that an entity may stand for
+MAX_ENTITY: Final = 2
+
+_HOSTILE: Final = "registry.hostile-xml"
+#: xml2rfc's own character entities; the rest are HTML's
+_ENTITIES: Final[Mapping[str, str]] = {"nbsp": " ", "zwsp": "", "nbhy": "-", "wj": ""}
+_INCLUDED: Final = re.compile(
+    r"reference\.(?P<series>RFC|BCP|STD|I-D|W3C)\.(?P<name>[A-Za-z0-9._-]{1,80}?)(?:\.xml)?\Z"
+)
+_INCLUDE: Final = re.compile(r"include=[\"'](?P<name>[^\"']{1,200})[\"']")
+
+#: elements whose text is a paragraph of its own, with its indentation
+_PARAGRAPHS: Final[Mapping[str, int]] = {
+    "t": 3, "dt": 3, "dd": 6, "li": 6, "preamble": 3, "postamble": 3, "blockquote": 6, "aside": 6, "note": 3,
+}  # fmt: skip
+_CELLS: Final = frozenset({"td", "th", "c", "ttcol"})
+#: elements whose text is not the document's
+_SILENT: Final = frozenset(
+    {"author", "area", "workgroup", "keyword", "cref", "iref", "date", "seriesInfo", "svg"}
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Flat:
+    """A document's lines, and what its markup says of it."""
+
+    lines: list[Line] = field(default_factory=list)
+    references: list[Reference] = field(default_factory=list)
+    name: str | None = None
+    dated: date | None = None
+    is_rfc: bool = False
+
+
+def _refuse(
+    message: str, line: int, column: int, *, code: str = _HOSTILE, hint: str | None = None
+) -> NoReturn:
+    raise TemplateError(message, code=code, line=line, column=column + 1, hint=hint)
+
+
+class _Flattener:
+    """Handlers for expat. Text is gathered per source line, so that every place holds."""
+
+    def __init__(self) -> None:
+        self.flat = Flat()
+        self.parser = expat.ParserCreate(encoding="utf-8")
+        self.parser.buffer_text = False
+        self.path: list[str] = []
+        self.elements = 0
+        self.rows: dict[int, list[str]] = {}
+        self.first = 0
+        self.numbers: list[int] = []
+        self.back = False
+        self.titling: tuple[int, int, Heading] | None = None
+        self.language: str | None = None
+        self.reference: tuple[str, int] | None = None
+        self.entry: list[str] = []
+        self.cells: list[str] = []
+        self.silent = 0
+        self._hook()
+
+    def _hook(self) -> None:
+        parser = self.parser
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        parser.EntityDeclHandler = self._entity
+        parser.ProcessingInstructionHandler = self._instruction
+        parser.SkippedEntityHandler = self._skipped
+
+    # what is refused
+
+    def _entity(
+        self,
+        name: str,
+        is_parameter: bool,
+        value: str | None,
+        base: str | None,
+        system: str | None,
+        public: str | None,
+        notation: str | None,
+    ) -> None:
+        simple = value is not None and len(value) <= MAX_ENTITY and not set(value) & set("&%<")
+        if is_parameter or not simple:
+            _refuse(
+                f"the entity {name[:40]!r} is more than a character",
+                self.parser.CurrentLineNumber,
+                self.parser.CurrentColumnNumber,
+                hint="write references out, or include them by xi:include; no other entity is read",
+            )
+
+    def _skipped(self, name: str, is_parameter: bool) -> None:
+        known = _ENTITIES.get(name)
+        if known is None and name in name2codepoint:
+            known = chr(name2codepoint[name])
+        if known is None:
+            _refuse(
+                f"the entity {name[:40]!r} is not declared",
+                self.parser.CurrentLineNumber,
+                self.parser.CurrentColumnNumber,
+                code="registry.bad-xml",
+                hint="write the character itself",
+            )
+        self._characters(known)
+
+    # elements
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self.elements += 1
+        if len(self.path) >= MAX_DEPTH or self.elements > MAX_ELEMENTS:
+            _refuse(
+                f"elements nest deeper than {MAX_DEPTH}, or are more than {MAX_ELEMENTS}",
+                self.parser.CurrentLineNumber,
+                self.parser.CurrentColumnNumber,
+            )
+        self.path.append(name)
+        self.silent += name in _SILENT
+        opening = _OPENING.get(name)
+        if name in _PARAGRAPHS:
+            self._flush()
+        if opening is not None:
+            opening(self, attributes)
+
+    def _end(self, name: str) -> None:
+        closing = _CLOSING.get(name)
+        if closing is not None:
+            closing(self)
+        elif name in _PARAGRAPHS:
+            self._flush(self._indent())
+            self._blank()
+        self.silent -= name in _SILENT
+        self.path.pop()
+
+    def _characters(self, text: str) -> None:
+        if self.reference is not None:
+            if text != "\n" or self.entry[-1:] != [" "]:
+                self.entry.append(" " if text == "\n" else text)
+        elif not self.silent and text != "\n":
+            self.rows.setdefault(self.parser.CurrentLineNumber, []).append(text)
+
+    # sections
+
+    def _rfc(self, attributes: dict[str, str]) -> None:
+        number = attributes.get("number", "")
+        draft = attributes.get("docName", "")
+        self.flat.is_rfc = number.isascii() and number.isdigit() and len(number) < 6
+        self.flat.name = f"RFC {int(number)}" if self.flat.is_rfc else (draft[:200] or None)
+
+    def _date(self, attributes: dict[str, str]) -> None:
+        if self.path[-3:-1] == ["rfc", "front"]:
+            self.flat.dated = _dated(attributes)
+
+    def _section(self, attributes: dict[str, str]) -> None:
+        self._flush()
+        depth = self.path.count("section") + self.path.count("references")
+        del self.numbers[depth:]
+        self.numbers += [0] * (depth - len(self.numbers))
+        self.numbers[depth - 1] += 1
+        line = self.parser.CurrentLineNumber
+        title = attributes.get("title", "References" if self.path[-1] == "references" else "")
+        self._heading(line, depth, " ".join(title.split()))
+
+    def _heading(self, line: int, depth: int, title: str) -> None:
+        first = chr(ord("A") + (self.numbers[0] - 1) % 26) if self.back else str(self.numbers[0])
+        number = ".".join((first, *map(str, self.numbers[1:depth])))
+        heading = Heading(level=depth, number=number, title=title)
+        self.titling = (len(self.flat.lines), line, heading)
+        self._put(Line(number=line, text=f"{number}.  {title}", heading=heading))
+
+    def _end_name(self) -> None:
+        text = self._gathered()
+        self.rows.clear()
+        if self.titling is None or self.path[-2] not in ("section", "references"):
+            return
+        at, line, former = self.titling
+        heading = Heading(level=former.level, number=former.number, title=text)
+        self.flat.lines[at] = Line(number=line, text=f"{heading.number}.  {text}", heading=heading)
+
+    def _end_section(self) -> None:
+        self._flush(3)
+        self._blank()
+
+    def _back(self, attributes: dict[str, str]) -> None:
+        # reference sections go on with the numbers of the middle; appendices begin at A
+        self.flat.lines.append(Line(number=self.parser.CurrentLineNumber, text=""))
+
+    def _section_or_appendix(self, attributes: dict[str, str]) -> None:
+        if "back" in self.path and not self.back:
+            self.back = True
+            self.numbers.clear()
+        self._section(attributes)
+
+    # text
+
+    def _put(self, line: Line) -> None:
+        self.flat.lines.append(line)
+        capped(self.flat.lines, MAX_LINES, "lines")
+
+    def _blank(self) -> None:
+        if self.flat.lines and self.flat.lines[-1].text:
+            self._put(Line(number=self.parser.CurrentLineNumber, text=""))
+
+    def _flush(self, indent: int = 3) -> None:
+        """Write the text gathered so far as prose."""
+        rows, self.rows = self.rows, {}
+        for number, parts in rows.items():
+            text = " ".join("".join(parts).replace("\u00a0", " ").split())
+            if text:
+                self._put(Line(number=number, text=" " * indent + text))
+
+    def _gathered(self) -> str:
+        """The text gathered so far, as one line."""
+        return " ".join(" ".join("".join(each) for each in self.rows.values()).split())
+
+    def _break(self, attributes: dict[str, str]) -> None:
+        self._flush(self._indent())
+
+    def _indent(self) -> int:
+        """The columns of the text here: that of the deepest element around it."""
+        return max((_PARAGRAPHS.get(each, 3) for each in self.path), default=3)
+
+    def _hanging(self, attributes: dict[str, str]) -> None:
+        """`<t hangText="Status:">` of version 2 is a label."""
+        text = " ".join(attributes.get("hangText", "").split())
+        if text:
+            self._put(Line(number=self.parser.CurrentLineNumber, text="   " + text.rstrip(":.") + ":"))
+            self.path[-1] = "t"
+
+    def _end_term(self) -> None:
+        text = self._gathered()
+        number = next(iter(self.rows), self.parser.CurrentLineNumber)
+        self.rows.clear()
+        if text:
+            self._put(Line(number=number, text="   " + text.rstrip(":. ") + ":"))
+
+    def _code(self, attributes: dict[str, str]) -> None:
+        self._flush()
+        self._blank()
+        self.language = attributes.get("type", "").casefold()
+
+    def _end_code(self) -> None:
+        rows, self.rows = self.rows, {}
+        numbers = sorted(rows)
+        for number in range(numbers[0], numbers[-1] + 1) if numbers else ():
+            text = "".join(rows.get(number, ())).replace("\n", "").replace("\r", "").expandtabs(8).rstrip()
+            self._put(Line(number=number, text=text, code=self.language or ""))
+        self.language = None
+        self._put(Line(number=self.parser.CurrentLineNumber, text=""))
+
+    def _link(self, attributes: dict[str, str]) -> None:
+        """A cross reference, as xml2rfc prints it."""
+        target = attributes.get("target", "")
+        section = attributes.get("section", "")
+        if section and attributes.get("sectionFormat", "of") == "of":
+            self._characters(f" Section {section} of [{target}] ")
+        elif section:
+            self._characters(f" [{target}], Section {section} ")
+        else:
+            self._characters(f"[{target}]")
+
+    def _eref(self, attributes: dict[str, str]) -> None:
+        self._characters(f"<{attributes.get('target', '')}>")
+
+    def _end_cell(self) -> None:
+        text = self._gathered()
+        self.rows.clear()
+        self.cells.append(text)
+
+    def _end_row(self) -> None:
+        cells, self.cells = self.cells, []
+        self._put(Line(number=self.parser.CurrentLineNumber, text=f"   | {' | '.join(cells)} |"))
+
+    def _list_item(self, attributes: dict[str, str]) -> None:
+        self._characters("o ")
+
+    # references
+
+    def _reference(self, attributes: dict[str, str]) -> None:
+        self.reference = (attributes.get("anchor", "")[:200], self.parser.CurrentLineNumber)
+        self.entry.clear()
+
+    def _series(self, attributes: dict[str, str]) -> None:
+        if self.reference is not None:
+            self.entry.append(f" {attributes.get('name', '')} {attributes.get('value', '')} ")
+
+    def _end_reference(self) -> None:
+        if self.reference is not None and self.reference[0]:
+            key, line = self.reference
+            text = " ".join("".join(self.entry).split())
+            self.flat.references.append(Reference(key=key, text=text, line=line))
+        self.reference = None
+
+    def _included(self, name: str) -> None:
+        found = _INCLUDED.search(name)
+        if found is not None:
+            key = found["series"] + found["name"].lstrip("0")
+            if found["series"] == "I-D":
+                key = f"I-D.{found['name']}"
+            line = self.parser.CurrentLineNumber
+            self.flat.references.append(Reference(key=key, text="", line=line))
+
+    def _xinclude(self, attributes: dict[str, str]) -> None:
+        self._included(attributes.get("href", ""))
+
+    def _instruction(self, target: str, data: str) -> None:
+        found = _INCLUDE.search(data[:1000]) if target == "rfc" else None
+        if found is not None:
+            self._included(found["name"])
+
+
+def _dated(attributes: Mapping[str, str]) -> date | None:
+    month = attributes.get("month", "")
+    number = MONTHS.index(month.capitalize()) + 1 if month.capitalize() in MONTHS else month
+    try:
+        return date(int(attributes.get("year", "")), int(number), int(attributes.get("day") or 1))
+    except ValueError:
+        return None
+
+
+_OPENING: Final[Mapping[str, Callable[[_Flattener, dict[str, str]], None]]] = {
+    "rfc": _Flattener._rfc,
+    "date": _Flattener._date,
+    "back": _Flattener._back,
+    "section": _Flattener._section_or_appendix,
+    "references": _Flattener._section,
+    "t": _Flattener._hanging,
+    "br": _Flattener._break,
+    "vspace": _Flattener._break,
+    "artwork": _Flattener._code,
+    "sourcecode": _Flattener._code,
+    "xref": _Flattener._link,
+    "relref": _Flattener._link,
+    "eref": _Flattener._eref,
+    "li": _Flattener._list_item,
+    "reference": _Flattener._reference,
+    "seriesInfo": _Flattener._series,
+    "xi:include": _Flattener._xinclude,
+}
+_CLOSING: Final[Mapping[str, Callable[[_Flattener], None]]] = {
+    "name": _Flattener._end_name,
+    "section": _Flattener._end_section,
+    "dt": _Flattener._end_term,
+    "artwork": _Flattener._end_code,
+    "sourcecode": _Flattener._end_code,
+    "reference": _Flattener._end_reference,
+    "tr": _Flattener._end_row,
+    **dict.fromkeys(_CELLS, _Flattener._end_cell),
+}
+
+
+def flatten(text: str) -> Flat:
+    """The lines of an XML document. Raises TemplateError: hostile-xml, bad-xml, too-large."""
+    capped(text, MAX_TEXT, "characters")
+    flattener = _Flattener()
+    data = text.lstrip("\ufeff \t\r\n").encode("utf-8", "surrogatepass")
+    try:
+        flattener.parser.Parse(data, True)
+    except expat.ExpatError as error:
+        _refuse(
+            f"the XML cannot be read: {expat.ErrorString(error.code)}",
+            error.lineno,
+            error.offset,
+            code="registry.bad-xml",
+        )
+    return flattener.flat
