@@ -1,0 +1,152 @@
+"""Searching: what contains a text, and in which order it is shown.
+
+Exact name, beginning of the name, part of the name, then part of description, applications, references or
+notes; shorter names first within each. Case does not count. One or two letters are looked for in names
+alone. SQLite answers from an index of trigrams (FTS5), PostgreSQL by LIKE, which pg_trgm serves where it is
+installed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, and_, func, insert, literal_column, or_, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from onym.registry.records import Entry, Status
+from onym.registry.store._rows import fold, read_value, storable
+from onym.registry.store._tables import entries, entry_text
+
+__all__ = ["CANDIDATES", "MAX_QUERY", "add_texts", "names_with", "search_entries"]
+
+#: characters of a query; more are not read
+MAX_QUERY: Final = 200
+#: how many matches of one rank are sorted by length; of more, some may miss the first page
+CANDIDATES: Final = 1000
+_MANY: Final = 2 * CANDIDATES
+#: letters that an index of trigrams needs
+_TRIGRAM: Final = 3
+
+_INDEX: Final = text(
+    "INSERT INTO entry_fts(rowid, folded, text) SELECT id, folded, text FROM entry_text WHERE id > :last"
+)
+_FOLDED: Final = entry_text.c.folded
+_TEXT: Final = entry_text.c.text
+_SHORTEST: Final = (func.length(_FOLDED), _FOLDED, entry_text.c.registry)
+
+
+async def search_entries(
+    connection: AsyncConnection, registry: str | None, query: str, limit: int
+) -> tuple[Entry, ...]:
+    """Entries that contain `query`, best first. `registry` None: of all registries."""
+    wanted = fold(query[:MAX_QUERY]).strip()
+    if not wanted or not storable(query):
+        return ()
+    here = [] if registry is None else [entry_text.c.registry == registry]
+    found: list[int] = []
+    for rank in _ranks(connection.dialect.name, wanted):
+        # one more for each that an earlier rank has found already
+        statement = _candidates(and_(rank, *here), limit + len(found))
+        rows: list[int] = list((await connection.execute(statement)).scalars())
+        found += [each for each in rows if each not in found]
+        if len(found) >= limit:
+            break
+    return await _entries(connection, found[:limit])
+
+
+async def add_texts(connection: AsyncConnection, rows: list[dict[str, Any]]) -> None:
+    """Rows into `entry_text`, and into SQLite's index of it: in one statement, which is what FTS5 likes."""
+    last = (await connection.execute(select(func.max(entry_text.c.id)))).scalar() or 0
+    await connection.execute(insert(entry_text), rows)
+    if connection.dialect.name == "sqlite":
+        await connection.execute(_INDEX, {"last": last})
+
+
+async def names_with(
+    connection: AsyncConnection,
+    registry: str,
+    query: str,
+    status: Status | None,
+    beyond: str | None,
+    limit: int,
+) -> list[str]:
+    """Names beyond `beyond`, in order, of entries that contain `query` in name or text."""
+    wanted = fold(query[:MAX_QUERY]).strip()
+    if not storable(query):
+        return []
+    dialect = connection.dialect.name
+    columns = (_FOLDED,) if len(wanted) < _TRIGRAM else (_FOLDED, _TEXT)
+    conditions = [or_(*(_part(dialect, column, wanted) for column in columns))]
+    # of few matches all are fetched; where there are many, reading in order soon has enough of them
+    if await _is_rare(connection, wanted):
+        conditions.append(entry_text.c.id.in_(_matches(None, wanted)))
+        statement = select(entry_text.c.registry, entry_text.c.status, entry_text.c.name).where(*conditions)
+        rows = (await connection.execute(statement)).all()
+        some = (row.name for row in rows if row.registry == registry and status in {None, row.status})
+        return sorted(name for name in some if beyond is None or name > beyond)[:limit]
+    conditions.append(entry_text.c.registry == registry)
+    if status is not None:
+        conditions.append(entry_text.c.status == str(status))
+    if beyond is not None:
+        conditions.append(entry_text.c.name > beyond)
+    names = select(entry_text.c.name).where(*conditions).order_by(entry_text.c.name).limit(limit)
+    return list((await connection.execute(names)).scalars())
+
+
+async def _is_rare(connection: AsyncConnection, wanted: str) -> bool:
+    """Has SQLite's index few matches? Without one, the database itself chooses its way."""
+    if connection.dialect.name != "sqlite" or len(wanted) < _TRIGRAM:
+        return False
+    some = _matches(None, wanted).limit(_MANY).subquery()
+    return int((await connection.execute(select(func.count()).select_from(some))).scalar_one()) < _MANY
+
+
+def _ranks(dialect: str, wanted: str) -> list[ColumnElement[bool]]:
+    ranks: list[ColumnElement[bool]] = [_FOLDED.in_((wanted,)), _begins(wanted)]
+    if len(wanted) < _TRIGRAM:
+        return [*ranks, _part(dialect, _FOLDED, wanted)]
+    for column in (_FOLDED, _TEXT):
+        part = _part(dialect, column, wanted)
+        ranks.append(
+            entry_text.c.id.in_(_matches(column.name, wanted)) & part if dialect == "sqlite" else part
+        )
+    return ranks
+
+
+def _begins(wanted: str) -> ColumnElement[bool]:
+    # by code point the names that begin so are one range, which the index on `folded` knows
+    return and_(wanted <= _FOLDED, wanted + "\U0010ffff" > _FOLDED)
+
+
+def _part(dialect: str, column: ColumnElement[str], wanted: str) -> ColumnElement[bool]:
+    if dialect == "sqlite":
+        return func.instr(column, wanted) > 0
+    return column.contains(wanted, autoescape=True)
+
+
+def _matches(column: str | None, wanted: str) -> Select[Any]:
+    """Ids of rows that the trigram index has for `wanted`, in one column or in any."""
+    # one phrase in the language of FTS5: quotes are doubled, nothing else means anything
+    phrase = '"' + wanted.replace('"', '""') + '"'
+    query = phrase if column is None else f"{column} : {phrase}"
+    rows: Select[Any] = select(literal_column("rowid")).select_from(text("entry_fts"))
+    return rows.where(literal_column("entry_fts").op("MATCH")(query))
+
+
+def _candidates(condition: ColumnElement[bool], limit: int) -> Select[Any]:
+    some = select(entry_text.c.id).where(condition).limit(max(CANDIDATES, limit))
+    return (
+        select(entry_text.c.id)
+        .where(entry_text.c.id.in_(some.scalar_subquery()))
+        .order_by(*_SHORTEST)
+        .limit(limit)
+    )
+
+
+async def _entries(connection: AsyncConnection, found: list[int]) -> tuple[Entry, ...]:
+    same = and_(entries.c.registry == entry_text.c.registry, entries.c.name == entry_text.c.name)
+    statement = (
+        select(entry_text.c.id, entries.c.record).join(entries, same).where(entry_text.c.id.in_(found))
+    )
+    records = {row.id: row.record for row in await connection.execute(statement)}
+    return tuple(read_value(Entry, records[each]) for each in found)

@@ -1,0 +1,273 @@
+"""The store: a registry in a database, as the rest of Onym sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from onym.errors import UnknownEntryError
+from onym.registry.engine import decide as engine_decide
+from onym.registry.engine import due as engine_due
+from onym.registry.records import Actor, Entry, Event, LogRecord, Request, RequestState, Role, Status
+from onym.registry.registries import registry as registry_of
+from onym.registry.store import _backup, _read
+from onym.registry.store._access import Audit, Sessions, Tokens
+from onym.registry.store._accounts import Accounts
+from onym.registry.store._cursor import checked_limit
+from onym.registry.store._database import Database
+from onym.registry.store._import import import_all
+from onym.registry.store._migrate import check_schema, migrate
+from onym.registry.store._outbox import Outbox
+from onym.registry.store._search import search_entries
+from onym.registry.store._types import Applied, Decide, Head, ImportReport, Page, Verified
+from onym.registry.store._verify import rebuild_all, verify_all
+from onym.registry.store._write import apply_event, checked_event, head_of, reserve
+from onym.uri.secret import Secret
+
+__all__ = ["Store", "restore"]
+
+
+class Store:
+    """A registry: its log, what follows from it, and who may act.
+
+    The log is the truth, and is only ever appended to. Whatever looks for one thing answers None where it
+    is not there. Every method may raise StoreError where the database cannot be used.
+
+        async with await Store.open("registry.db", create=True) as store:
+            await store.apply(event, actor, at)
+    """
+
+    def __init__(self, database: Database, *, decide: Decide = engine_decide) -> None:
+        self._database = database
+        self._decide = decide
+        self.accounts = Accounts(database)
+        self.sessions = Sessions(database)
+        self.tokens = Tokens(database)
+        self.audit = Audit(database)
+        self.outbox = Outbox(database)
+
+    @classmethod
+    async def open(
+        cls, url: str | Path | Secret, *, create: bool = False, decide: Decide = engine_decide
+    ) -> Store:
+        """Open the registry in a SQLite file or at a URL `postgresql+psycopg://…`.
+
+        `create` makes it where there is none, and brings an older schema up. Raises StoreError:
+        registry.bad-url, registry.no-database, registry.wrong-schema, registry.unreachable.
+        """
+        database = Database(url)
+        try:
+            if create:
+                database.make_file()
+                await migrate(database)
+            else:
+                await check_schema(database)
+        except BaseException:
+            await database.close()
+            raise
+        return cls(database, decide=decide)
+
+    async def close(self) -> None:
+        """Give the connections back; nothing is left to write."""
+        await self._database.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {self._database!r}>"
+
+    # ---------- writing
+
+    async def apply(
+        self, event: Event, actor: Actor, at: datetime, *, expected: int | None = None
+    ) -> Applied:
+        """Let the engine decide, and write what follows: all of it, or nothing.
+
+        An OPEN event without a request gets the next id. `expected` is the version of the request, or of
+        the entry where no request is named (0: none is there). Raises RefusalError where the procedure
+        does not allow it, StaleError with the version in force where another was first,
+        UnknownEntryError for a request that is not there.
+        """
+        checked_event(event)
+        return await self._database.write(
+            lambda connection: apply_event(connection, self._decide, event, actor, at, expected)
+        )
+
+    async def next_request_id(self, registry: str) -> str:
+        """An id like `uri-schemes-17`, which nobody else gets. Left unused it is a gap, no more."""
+        return await self._database.write(lambda connection: reserve(connection, registry))
+
+    async def import_entries(
+        self, registry: str, entries: Iterable[Entry], actor: Actor, at: datetime, *, source: str
+    ) -> ImportReport:
+        """Take the rows of a published registry in, each as an IMPORT event, in one transaction.
+
+        Rows that change nothing leave no record; rows that the engine refuses are reported as irregular;
+        names that the source lacks stay. `source` says where the rows come from.
+        """
+        given = tuple(entries)
+        return await self._database.write(
+            lambda connection: import_all(connection, self._decide, registry, given, actor, at, source)
+        )
+
+    async def rebuild(self) -> Verified:
+        """Make entries, requests and search index anew from the log. Raises StoreError as `verify` does."""
+        return await self._database.write(lambda connection: rebuild_all(connection, self._decide))
+
+    # ---------- reading
+
+    async def head(self) -> Head:
+        """The end of the log: whoever keeps its digest can prove later that nothing before it changed."""
+        async with self._database.read() as connection:
+            return await head_of(connection)
+
+    async def entry(self, registry: str, name: str) -> Entry | None:
+        """The entry of that name, written in any case where the registry folds it."""
+        async with self._database.read() as connection:
+            return await _read.one_entry(connection, registry, name)
+
+    async def entries(
+        self,
+        registry: str,
+        *,
+        query: str = "",
+        status: Status | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Page[Entry]:
+        """Entries by name; those that contain `query` in name or text, those of `status`.
+
+        `after` is the `next` of the page before. Raises RegistryError (registry.bad-cursor,
+        registry.bad-limit).
+        """
+        async with self._database.read(snapshot=True) as connection:
+            return await _read.entries_page(connection, registry, query, status, after, limit)
+
+    async def search(self, registry: str | None, text: str, limit: int = 20) -> tuple[Entry, ...]:
+        """Entries that contain `text`, the best first: exact name, beginning, part of it, then text.
+
+        `registry` None searches all. One or two letters are looked for in names alone.
+        """
+        if registry is not None:
+            registry_of(registry)
+        async with self._database.read(snapshot=True) as connection:
+            return await search_entries(connection, registry, text, checked_limit(limit))
+
+    async def request(self, id: str) -> Request | None:  # noqa: A002 - what the caller has
+        """The request of that id."""
+        async with self._database.read() as connection:
+            return await _read.one_request(connection, id)
+
+    async def requests(
+        self,
+        *,
+        registry: str | None = None,
+        state: RequestState | None = None,
+        holder: Role | None = None,
+        registrant: str | None = None,
+        name: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Page[Request]:
+        """Requests, the newest first; those that fit all that is given."""
+        conditions = _read.request_conditions(registry, state, holder, registrant, name)
+        async with self._database.read() as connection:
+            return await _read.requests_page(connection, conditions, after, limit)
+
+    async def log(self, *, after: int = 0, limit: int = 500) -> tuple[LogRecord, ...]:
+        """Log records beyond number `after`, the oldest first."""
+        async with self._database.read() as connection:
+            return await _read.records_of(connection, after, limit)
+
+    async def history(
+        self, registry: str, name: str, *, after: int = 0, limit: int = 1000
+    ) -> tuple[LogRecord, ...]:
+        """The records about that name, the oldest first, those of its requests among them."""
+        key = registry_of(registry).key(name)
+        async with self._database.read() as connection:
+            return await _read.records_of(connection, after, limit, registry=registry, name=key)
+
+    async def request_history(
+        self,
+        id: str,  # noqa: A002
+        *,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> tuple[LogRecord, ...]:
+        """The records about that request, the oldest first. Raises UnknownEntryError where there is none."""
+        async with self._database.read() as connection:
+            found = await _read.records_of(connection, after, limit, request=id)
+        if not found and after == 0:
+            raise UnknownEntryError(
+                "there is no request of that id", code="registry.unknown-request", field="request"
+            )
+        return found
+
+    async def due(self, at: datetime) -> tuple[Event, ...]:
+        """What the clock brings at `at`: events for IANA_CLOCK, to be applied one by one."""
+        async with self._database.read(snapshot=True) as connection:
+            waiting, ripe = await _read.due_values(connection, at.date())
+        return tuple(engine_due(waiting, ripe, at))
+
+    # ---------- care
+
+    async def verify(self) -> Verified:
+        """Follow the chain and compare every table with what the log makes.
+
+        Raises StoreError at the first fault: registry.broken-chain with the record's number,
+        registry.replay-failed, registry.projection-differs, registry.corrupt.
+        """
+        async with self._database.read(snapshot=True) as connection:
+            return await verify_all(connection, self._decide)
+
+    async def backup(self, path: str | Path, *, portable: bool = False) -> None:
+        """Write a consistent copy, while others read and write; `path` is replaced when it is whole.
+
+        SQLite gives a database file, PostgreSQL (and SQLite if `portable`) JSON Lines for `restore`.
+        Password hashes are in it: it is for its owner alone to read.
+        """
+        target = Path(path)
+        if self._database.path is None or portable:
+            await _backup.dump(self._database, target)
+        else:
+            await _backup.copy_sqlite(self._database.path, target)
+
+
+async def restore(
+    source: str | Path, url: str | Path | Secret, *, decide: Decide = engine_decide
+) -> Verified:
+    """Read a backup, of either form, into an empty registry at `url`, which is made where there is none.
+
+    Raises StoreError (registry.bad-backup, registry.not-empty, registry.broken-chain); nothing is written
+    then but the empty tables.
+    """
+    path = Path(source)
+    if _backup.is_sqlite_file(path):
+        return await _restore_file(path, url, decide)
+    async with await Store.open(url, create=True, decide=decide) as store:
+        return await _backup.load(store._database, path, decide)
+
+
+async def _restore_file(source: Path, url: str | Path | Secret, decide: Decide) -> Verified:
+    import tempfile  # late: the portable form needs none
+
+    with tempfile.TemporaryDirectory(prefix="onym-restore-") as folder:
+        # a copy: the backup may be of an older schema, and is not changed
+        copy = Path(folder) / "copy.db"
+        await _backup.copy_sqlite(source, copy)
+        async with await Store.open(copy, create=True, decide=decide) as old:
+            await old.backup(Path(folder) / "lines", portable=True)
+        async with await Store.open(url, create=True, decide=decide) as store:
+            return await _backup.load(store._database, Path(folder) / "lines", decide)

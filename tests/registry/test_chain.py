@@ -1,0 +1,126 @@
+"""The chain: every change to the log is seen, and the number says where."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onym.errors import StoreError
+from onym.registry.chain import GENESIS, canonical, check_link, digest_of, seal, verify_chain
+from onym.registry.codec import to_data
+from onym.registry.records import IANA_CLOCK, Actor, Event, EventKind, LogRecord, Role
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def chain(length: int) -> list[LogRecord]:
+    records: list[LogRecord] = []
+    for number in range(length):
+        event = Event(kind=EventKind.REVISE, registry="uri-schemes", request=f"uri-schemes-{number}")
+        records.append(
+            seal(
+                records[-1] if records else None,
+                at=AT + timedelta(hours=number),
+                actor=IANA_CLOCK,
+                event=event,
+                rule="R3",
+                clause="RFC 7595 7.2",
+            )
+        )
+    return records
+
+
+def test_the_first_record_follows_sixty_four_zeros() -> None:
+    (first,) = chain(1)
+    assert (first.number, first.previous) == (1, "0" * 64)
+    assert verify_chain([]) == 0
+    assert GENESIS == "0" * 64
+
+
+def test_the_digest_is_sha256_over_the_sorted_json_of_the_rest() -> None:
+    record = chain(2)[1]
+    data = to_data(record)
+    assert data.pop("digest") == record.digest
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert record.digest == hashlib.sha256(text.encode()).hexdigest() == digest_of(record)
+    assert record.previous == chain(1)[0].digest
+
+
+def test_a_whole_chain_holds_and_is_counted() -> None:
+    assert verify_chain(chain(7)) == 7
+
+
+CHANGES = {
+    "at": lambda record: replace(record, at=record.at + timedelta(microseconds=1)),
+    "actor": lambda record: replace(record, actor=Actor(id="mallory", roles=frozenset({Role.IANA}))),
+    "event": lambda record: replace(record, event=replace(record.event, name="x")),
+    "rule": lambda record: replace(record, rule="X"),
+    "clause": lambda record: replace(record, clause=""),
+    "number": lambda record: replace(record, number=record.number + 1),
+    "previous": lambda record: replace(record, previous="f" * 64),
+    "digest": lambda record: replace(record, digest="f" * 64),
+}
+
+
+@pytest.mark.parametrize("member", CHANGES)
+@given(at=st.integers(min_value=0, max_value=4))
+def test_a_changed_record_breaks_the_chain_at_its_number(member: str, at: int) -> None:
+    records = chain(5)
+    records[at] = CHANGES[member](records[at])
+    with pytest.raises(StoreError) as caught:
+        verify_chain(records)
+    assert (caught.value.code, caught.value.field) == ("registry.broken-chain", str(at + 1))
+
+
+def test_a_record_sealed_anew_after_a_change_breaks_the_next_one() -> None:
+    records = chain(3)
+    changed = replace(records[1], rule="X")
+    records[1] = replace(changed, digest=digest_of(changed))
+    with pytest.raises(StoreError, match="record 3 does not hold the digest"):
+        verify_chain(records)
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_missing_record_breaks_the_chain_there(missing: int) -> None:
+    records = chain(4)
+    del records[missing]
+    with pytest.raises(StoreError) as caught:
+        verify_chain(records)
+    assert caught.value.field == str(missing + 1)
+
+
+def test_records_in_another_order_break_the_chain() -> None:
+    records = chain(3)
+    with pytest.raises(StoreError, match="the record after 0 has number 2"):
+        verify_chain([records[1], records[0], records[2]])
+
+
+def test_one_link_is_checked_against_the_one_before() -> None:
+    first, second = chain(2)
+    check_link(first, second)
+    with pytest.raises(StoreError):
+        check_link(None, second)
+
+
+def test_canonical_text_is_sorted_and_holds_no_escapes_but_those_of_json() -> None:
+    assert canonical({"b": [1, None, True], "a": "ü\n\0"}) == '{"a":"ü\\n\\u0000","b":[1,null,true]}'
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), b"x", {1}, "\ud800", {(1, 2): 3}])
+def test_what_has_no_canonical_text_is_refused(value: object) -> None:
+    with pytest.raises(StoreError) as caught:
+        canonical({"x": value})
+    assert caught.value.code == "registry.bad-record"
+
+
+def test_a_value_without_end_is_refused() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(StoreError):
+        canonical(endless)
