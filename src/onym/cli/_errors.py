@@ -33,6 +33,12 @@ _NEXT_BY_CODE = {
     "config.exists": "onym config show",
     "config.no-endpoint": "onym config show",
     "embedded.unknown-model": "onym models list --local",
+    "registry.no-database": "onym registry init --db registry.db",
+    "registry.no-template": "onym registry template",
+    "registry.unknown-account": "onym registry user list",
+    "registry.unknown-request": "onym registry review",
+    "registry.wrong-schema": "onym registry init",
+    "registry.broken-chain": "onym registry verify",
 }
 #: what the provider or the model does not take: `check` shows all of it at once
 _REFUSED = frozenset(
@@ -54,6 +60,10 @@ _LINES = (
     ("provider_code", "says"),
     ("request_id", "request"),
     ("retry_after", "retry in"),
+    ("field", "field"),
+    ("line", "line"),
+    ("column", "column"),
+    ("version", "version"),
     ("clause", "rule"),
     ("hint", "hint"),
 )

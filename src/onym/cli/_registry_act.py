@@ -1,0 +1,211 @@
+"""`onym registry decide|tick`: the steps of everybody who may take one, and what time brings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from onym.cli._options import json_option
+from onym.cli._output import Session
+from onym.cli._registry_base import (
+    account_options,
+    acting,
+    at_option,
+    db_option,
+    find_request,
+    is_request,
+    moment,
+    opened,
+    registry_option,
+    run,
+)
+from onym.cli._registry_text import draw_entry, draw_request, record_of
+from onym.errors import UsageError
+from onym.registry.records import IANA_CLOCK, Event, EventKind
+from onym.registry.registries import registry as registry_row
+
+if TYPE_CHECKING:
+    from onym.registry.store import Applied, Store
+
+__all__ = ["decide", "tick"]
+
+#: what `decide` does not do: a request is opened from a file, rows are imported, and time has `tick`
+_NOT_HERE: Final = frozenset(
+    {
+        EventKind.OPEN,
+        EventKind.IMPORT,
+        EventKind.REVIEW_TIMEOUT,
+        EventKind.DRAFT_EXPIRED,
+        EventKind.NAMESPACE_EXPIRED,
+    }
+)
+_DECISIONS: Final = tuple(str(kind) for kind in EventKind if kind not in _NOT_HERE)
+#: characters of --data
+_MAX_DATA: Final = 1_000_000
+
+
+@click.command("decide", short_help="Take a step: approve, reject, ask for more, override, ...")
+@click.argument("target", metavar="REQUEST|NAME")
+@click.argument("decision", type=click.Choice(_DECISIONS), metavar="DECISION")
+@click.option("--reason", help="Why: kept in the log, sent to the registrant.")
+@click.option(
+    "--set",
+    "members",
+    metavar="MEMBER=TEXT",
+    multiple=True,
+    help="A further member of the event (repeatable).",
+)
+@click.option("--data", metavar="JSON", help="Members of the event as one JSON object.")
+@click.option(
+    "--expect", type=click.IntRange(0), metavar="VERSION", help="Only if it still has this version."
+)
+@registry_option
+@account_options
+@at_option
+@db_option
+@json_option
+@click.pass_obj
+def decide(
+    session: Session,
+    /,
+    target: str,
+    decision: str,
+    reason: str | None,
+    members: Sequence[str],
+    data: str | None,
+    expect: int | None,
+    registry: str,
+    account: str | None,
+    role: str | None,
+    at: str | None,
+    db: str | None,
+) -> None:
+    """Take the step DECISION about a request (uri-schemes-17) or about the entry NAME.
+
+    You act as a local operator: as the account that --account names, with the roles that it holds. What
+    the procedure does not allow is refused, with the clause and what is possible now. Steps:
+
+    \b
+      registrant  revise announce submit resubmit withdraw designate retire
+      IANA        check-complete reject-incomplete draft-published override
+      expert      ask-more-review resume-review approve approve-as-provisional ask-ietf-review reject
+      IESG        iesg-approve iesg-decline ask-upgrade reassign demand-changes
+      namespaces  enter-safe-mode suspend reinstate revoke renew
+      anyone who may update: attach-security-note
+
+    \b
+    Examples:
+      onym registry decide uri-schemes-17 check-complete --as iana
+      onym registry decide uri-schemes-17 reject --as expert --reason "in use under another name"
+      onym registry decide conti override --set remove=yes --reason "never used, asked for by its author"
+      onym registry decide agents renew -r ai-namespaces --set expires=2028-01-31
+    """
+    session.command = "registry decide"
+    event_data = _event_data(reason, members, data)
+    when = moment(at)
+
+    async def work() -> Applied:
+        async with opened(session, db) as store:
+            event = await _event_about(store, target, EventKind(decision), registry, event_data)
+            actor = await acting(store, event.registry, account=account, role=role)
+            return await store.apply(event, actor, when, expected=expect)
+
+    _tell_applied(session, run(work()), when)
+
+
+def _event_data(reason: str | None, members: Sequence[str], data: str | None) -> dict[str, Any]:
+    """The members of the event: --data first, --set and --reason over it. Raises UsageError."""
+    try:
+        found = json.loads(data[: _MAX_DATA + 1]) if data is not None else {}
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(
+            "--data is no JSON object", code="usage.data", hint="""as in --data '{"add": ["ann"]}'"""
+        )
+    for each in members:
+        name, equals, text = each.partition("=")
+        if not name or not equals:
+            raise UsageError("--set is written MEMBER=TEXT", code="usage.data")
+        found[name] = text
+    return found if reason is None else {**found, "reason": reason}
+
+
+async def _event_about(
+    store: Store, target: str, kind: EventKind, registry: str, data: dict[str, Any]
+) -> Event:
+    if is_request(target):
+        request = await find_request(store, target)
+        return Event(kind=kind, registry=request.registry, request=request.id, name=request.name, data=data)
+    return Event(kind=kind, registry=registry, name=registry_row(registry).key(target), data=data)
+
+
+def _tell_applied(session: Session, applied: Applied, at: datetime) -> None:
+    decision = applied.decision
+    session.record(
+        {
+            "number": applied.record.number,
+            "rule": decision.rule,
+            "clause": decision.clause,
+            "request": None if decision.request is None else record_of(decision.request),
+            "entry": None if decision.entry is None else record_of(decision.entry),
+            "removed": decision.removed,
+        }
+    )
+    if session.as_json:
+        return
+    done = session.paint("done", "good")
+    session.say(f"{done}: {applied.record.event.kind}, row {decision.rule} [{decision.clause}]")
+    if decision.request is not None:
+        draw_request(session, decision.request, at)
+    if decision.removed:
+        session.say(f"{applied.record.event.name or ''} is no longer registered")
+    elif decision.entry is not None:
+        draw_entry(session, decision.entry)
+
+
+@click.command("tick", short_help="Bring what time brings: timeouts, expired drafts and namespaces.")
+@at_option
+@click.option("--dry-run", is_flag=True, help="Say what is due, and change nothing.")
+@db_option
+@json_option
+@click.pass_obj
+def tick(session: Session, /, at: str | None, dry_run: bool, db: str | None) -> None:
+    """Run the timers that have gone off: the expert's silence (RFC 4395), expired drafts and namespaces.
+
+    Meant for cron, once a day or more often; running it twice does nothing twice.
+
+    \b
+    Examples:
+      onym registry tick
+      onym registry tick --dry-run --at 2026-12-24
+    """
+    session.command = "registry tick"
+    when = moment(at)
+    found = run(_tick(session, db, when, dry_run=dry_run))
+    session.record({"at": when.isoformat(), "dry_run": dry_run, "events": found})
+    session.table(
+        [
+            (each["event"]["kind"], each["event"].get("request") or each["event"]["name"], each["said"])
+            for each in found
+        ],
+        styles=("name",),
+    )
+    if not found and not session.as_json:
+        session.note("nothing is due")
+
+
+async def _tick(session: Session, db: str | None, at: datetime, *, dry_run: bool) -> list[dict[str, Any]]:
+    found = []
+    async with opened(session, db) as store:
+        for event in list(await store.due(at)):
+            said = "due"
+            if not dry_run:
+                decision = (await store.apply(event, IANA_CLOCK, at)).decision
+                said = f"row {decision.rule} [{decision.clause}]"
+            found.append({"event": record_of(event), "said": said})
+    return found

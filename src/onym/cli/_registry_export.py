@@ -1,0 +1,156 @@
+"""The formats of `onym registry export`: what each needs of a registry, and the text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from onym.errors import RefusalError, SignatureError, StoreError, UsageError
+from onym.registry.records import Entry, LogRecord, Status
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.registry.iana import Change
+    from onym.sign.keys import SigningKey
+
+__all__ = ["FEED", "FORMATS", "Export", "changes_of", "written"]
+
+#: changes that a feed holds at most
+FEED: Final = 200
+#: how long a namespaces file holds
+_NAMESPACES_HOLD: Final = timedelta(days=30)
+#: octets of a key file
+_MAX_KEY: Final = 64 * 1024
+#: taggingEntity of feeds without a service (RFC 4151): a name that nobody owns
+_TAGGER: Final = "registry.invalid,2026"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """What to write: `at` is the time that the file is of, `key` a file with the key that signs it."""
+
+    registry: str
+    format: str
+    at: datetime
+    key: str | None = None
+    entries: tuple[Entry, ...]
+    #: the whole log, for a feed
+    records: Sequence[LogRecord] = ()
+    #: the day that the file says it is of, where that is not `at`'s
+    dated: date | None = None
+    #: the part for csv-2015
+    status: Status | None = None
+
+
+def written(what: Export) -> str:
+    """The registry as text. Raises UsageError for a format that is not of this registry."""
+    return FORMATS.get(what.format, _published)(what)
+
+
+def _published(what: Export) -> str:
+    """IANA's formats, and JSON."""
+    from onym.registry.iana import write
+
+    return write(
+        what.entries,
+        format=what.format,
+        registry=what.registry,
+        updated=what.dated or what.at.date(),
+        status=what.status,
+    )
+
+
+def _atom(what: Export) -> str:
+    from onym.registry.iana import atom
+
+    changes = changes_of(what.records, what.registry)[-FEED:][::-1]
+    home = f"tag:{_TAGGER}:{what.registry}"
+    return atom(
+        changes,
+        registry=what.registry,
+        updated=what.at,
+        tagger=_TAGGER,
+        link=lambda name: f"{home}:{name}",
+        home=home,
+    )
+
+
+def changes_of(records: Sequence[LogRecord], registry: str) -> list[Change]:
+    """What each record of the log changed in a registry, oldest first. Raises StoreError."""
+    from onym.registry.engine import Book
+    from onym.registry.iana import change
+
+    book, found = Book(), []
+    for record in records:
+        before = book.about(record.event)[1]
+        try:
+            decision = book.apply(record.event, record.actor, record.at)
+        except RefusalError as error:
+            raise StoreError(
+                f"record {record.number} of the log does not replay", code="registry.replay-failed",
+                hint="onym registry verify says more",
+            ) from error  # fmt: skip
+        after = None if decision.removed else decision.entry or before
+        said = change(before, after, at=record.at) if record.event.registry == registry else None
+        if said is not None:
+            found.append(said)
+    return found
+
+
+def _namespaces(what: Export) -> str:
+    from onym.registry.iana import write_namespaces
+
+    if what.registry != "ai-namespaces":
+        raise UsageError(
+            "--format namespaces is for ai-namespaces", code="usage.bad-format", hint="add -r ai-namespaces"
+        )
+    payload = write_namespaces(what.entries, issued=what.at, expires=what.at + _NAMESPACES_HOLD)
+    if what.key is None:
+        return payload.decode("utf-8") + "\n"
+    from onym.sign.jws import sign_compact  # late: the JOSE library
+
+    return sign_compact(payload, _signing_key(what.key), header={"typ": "onym-ai-namespaces+jws"}) + "\n"
+
+
+def _signing_key(file: str) -> SigningKey:
+    """The private key of a file, for the algorithm that it names, else the one of its kind."""
+    from onym.sign.keys import ALGORITHMS, SigningKey
+
+    try:
+        text = Path(file).read_bytes()[:_MAX_KEY].decode("utf-8")
+        jwk = json.loads(text)
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}", code="usage.input-file") from None
+    except (ValueError, RecursionError):
+        jwk = None
+    if not isinstance(jwk, dict):
+        raise SignatureError(
+            f"{file} holds no key", code="sign.bad-key", hint="a private key as JWK (RFC 7517)"
+        )
+    kind = (jwk.get("kty"), jwk.get("crv"))
+    own = next((name for name, each in ALGORITHMS.items() if each == kind), "Ed25519")
+    return SigningKey.read(Secret(text), algorithm=str(jwk.get("alg") or own))
+
+
+def _tables(what: Export) -> str:
+    """The table of a lower floor, as a Python module: names and statuses, in order of names."""
+    rows = sorted((each.spelling or each.name, str(each.status)) for each in what.entries)
+    lines = [f'    "{name}": "{status}",' for name, status in rows]
+    head = (
+        f'"""Names and statuses of {what.registry}. Written by `onym registry export --format tables`."""\n\n'
+        "from __future__ import annotations\n\nfrom typing import Final\n\n"
+        '__all__ = ["ENTRIES"]\n\nENTRIES: Final = {\n'
+    )
+    return head + "\n".join(lines) + "\n}\n"
+
+
+#: formats that need more than the entries
+FORMATS: Final[dict[str, Callable[[Export], str]]] = {
+    "atom": _atom,
+    "namespaces": _namespaces,
+    "tables": _tables,
+}

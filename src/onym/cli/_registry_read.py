@@ -1,0 +1,305 @@
+"""`onym registry show|search|status|review`: reading, from the shipped facts or a registry of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from onym.cli._options import json_option
+from onym.cli._output import Session
+from onym.cli._registry_base import complete, db_option, now, opened, place_of, registry_option, run
+from onym.cli._registry_text import (
+    draw_entry,
+    draw_history,
+    draw_request,
+    entry_rows,
+    record_of,
+    request_rows,
+)
+from onym.errors import UnknownEntryError
+from onym.registry.records import Entry, LogRecord, Request, RequestState, Role, Status
+from onym.registry.registries import registry as registry_row
+
+if TYPE_CHECKING:
+    from onym.registry.iana import Snapshot
+    from onym.registry.store import Store
+
+__all__ = ["review", "search", "show", "status"]
+
+#: rows that a search shows unless told
+_ROWS: Final = 20
+_MOST_ROWS: Final = 500
+#: characters of where the facts come from; --json has all of them
+_SOURCE: Final = 72
+#: states in which somebody has a move
+_OPEN: Final = (
+    RequestState.DRAFT,
+    RequestState.LIST_REVIEW,
+    RequestState.SUBMITTED,
+    RequestState.EXPERT_REVIEW,
+    RequestState.MORE_REVIEW,
+    RequestState.IETF_REVIEW,
+)
+
+
+@click.command("show", short_help="Show one entry: status, columns, notes, history.")
+@click.argument("name", shell_complete=complete)
+@registry_option
+@db_option
+@json_option
+@click.pass_obj
+def show(session: Session, /, name: str, registry: str, db: str | None) -> None:
+    """Show the entry NAME. Without a database it is taken from the facts that Onym ships, with their date.
+
+    \b
+    Examples:
+      onym registry show http
+      onym registry show temp -r llm-parameters
+      onym registry show --json --db registry.db llm
+    """
+    session.command = "registry show"
+    if place_of(session, db) is None:
+        _show_shipped(session, registry, name)
+    else:
+        run(_show_own(session, db, registry, name))
+
+
+def _show_shipped(session: Session, registry: str, name: str) -> None:
+    from onym.registry.iana import builtin
+
+    facts = builtin(registry)
+    key = registry_row(registry).key(name)
+    entry = facts.find(key)
+    if entry is None:
+        raise _unknown(registry, key, (each.name for each in facts.entries))
+    session.record({"entry": record_of(entry), "facts": _facts(facts)})
+    if not session.as_json:
+        draw_entry(session, entry)
+        session.note(_origin(facts))
+
+
+async def _show_own(session: Session, db: str | None, registry: str, name: str) -> None:
+    async with opened(session, db) as store:
+        key = registry_row(registry).key(name)
+        entry = await store.entry(registry, key)
+        if entry is None:
+            near = await store.search(registry, key[:1], _MOST_ROWS)
+            raise _unknown(registry, key, (each.name for each in near))
+        records = list(await store.history(registry, key))
+        names = await _logins(store, records)
+    session.record({"entry": record_of(entry), "history": [record_of(each) for each in records]})
+    if not session.as_json:
+        draw_entry(session, entry)
+        draw_history(session, records, names)
+
+
+async def _logins(store: Store, records: Iterable[LogRecord]) -> dict[str, str]:
+    """Logins of the accounts that acted, by id."""
+    wanted = {record.actor.id for record in records}
+    return {each.id: each.login for each in await store.accounts.list() if each.id in wanted}
+
+
+def _unknown(registry: str, name: str, names: Iterable[str]) -> UnknownEntryError:
+    from difflib import get_close_matches
+
+    row = registry_row(registry)
+    close = get_close_matches(name, names, n=4)
+    hint = (
+        f"near ones: {', '.join(close)}"
+        if close
+        else f"the name is free: onym registry template -r {registry}"
+    )
+    return UnknownEntryError(
+        f"no {row.noun} of that name is registered", code="registry.unknown-entry", field="name", hint=hint
+    )
+
+
+def _facts(facts: Snapshot) -> dict[str, Any]:
+    return {"source": facts.source, "vintage": facts.vintage}
+
+
+def _origin(facts: Snapshot) -> str:
+    dated = f" of {facts.vintage}" if facts.vintage else ""
+    source = facts.source if len(facts.source) <= _SOURCE else facts.source[: _SOURCE - 1] + "…"
+    return f"shipped facts{dated}, {source}; --db shows a registry of your own"
+
+
+@click.command("search", short_help="Find entries by name, description or reference.")
+@click.argument("text", default="")
+@registry_option
+@click.option(
+    "--status", "wanted", type=click.Choice([str(each) for each in Status]), help="Only this status."
+)
+@click.option(
+    "--limit", type=click.IntRange(1, _MOST_ROWS), default=_ROWS, show_default=True, help="Rows at most."
+)
+@db_option
+@json_option
+@click.pass_obj
+def search(
+    session: Session, /, text: str, registry: str, wanted: str | None, limit: int, db: str | None
+) -> None:
+    """Find entries that have TEXT in name, description or reference; without TEXT, list them.
+
+    \b
+    Examples:
+      onym registry search mail
+      onym registry search --status historical --limit 50
+      onym registry search --json --db registry.db llm
+    """
+    session.command = "registry search"
+    status = None if wanted is None else Status(wanted)
+    if place_of(session, db) is not None:
+        found, facts = run(_search_own(session, db, registry, text, status, limit + 1)), None
+    else:
+        from onym.registry.iana import builtin
+
+        facts = builtin(registry)
+        found = ranked(facts.entries, text, status)
+    _tell_found(session, found[:limit], more=len(found) > limit, facts=facts)
+
+
+async def _search_own(
+    session: Session, db: str | None, registry: str, text: str, status: Status | None, limit: int
+) -> list[Entry]:
+    async with opened(session, db) as store:
+        if text and status is None:
+            return list(await store.search(registry, text, limit))
+        return list((await store.entries(registry, query=text, status=status, limit=limit)).items)
+
+
+def ranked(entries: Iterable[Entry], text: str, status: Status | None) -> list[Entry]:
+    """The entries that fit: the name itself, names that begin so, names that hold it, then other texts."""
+    wanted = text.strip().casefold()
+    found = []
+    for entry in entries:
+        if status is not None and entry.status is not status:
+            continue
+        rank = _rank(entry, wanted)
+        if rank is not None:
+            found.append((rank, entry.name, entry))
+    return [entry for _, _, entry in sorted(found, key=lambda each: each[:2])]
+
+
+def _rank(entry: Entry, wanted: str) -> int | None:
+    name = entry.name.casefold()
+    if name == wanted:
+        return 0
+    if name.startswith(wanted):
+        return 1
+    if wanted in name:
+        return 2
+    return 3 if any(wanted in value.casefold() for value in entry.fields.values()) else None
+
+
+def _tell_found(session: Session, found: list[Entry], *, more: bool, facts: Snapshot | None) -> None:
+    record: dict[str, Any] = {"entries": [record_of(each) for each in found], "more": more}
+    session.record(record if facts is None else {**record, "facts": _facts(facts)})
+    session.table(entry_rows(found), styles=("name",))
+    if session.as_json:
+        return
+    if not found:
+        session.note("nothing fits")
+    elif more:
+        session.note("there is more; --limit shows it")
+    if facts is not None:
+        session.note(_origin(facts))
+
+
+@click.command("status", short_help="Show where a request stands, who holds it, until when.")
+@click.argument("request")
+@db_option
+@json_option
+@click.pass_obj
+def status(session: Session, /, request: str, db: str | None) -> None:
+    """Show where REQUEST (an id such as uri-schemes-17, or a name) stands: who holds it, until when, history.
+
+    \b
+    Examples:
+      onym registry status uri-schemes-17
+      onym registry status --json llm | jq '.requests[].holder'
+    """
+    session.command = "registry status"
+    found, records, names = run(_status(session, db, request))
+    session.record(
+        {
+            "requests": [
+                {**record_of(each), "history": [record_of(line) for line in records[each.id]]}
+                for each in found
+            ]
+        }
+    )
+    if session.as_json:
+        return
+    for number, each in enumerate(found):
+        session.say() if number else None
+        draw_request(session, each, now())
+        draw_history(session, records[each.id], names)
+
+
+async def _status(
+    session: Session, db: str | None, request: str
+) -> tuple[list[Request], dict[str, list[LogRecord]], dict[str, str]]:
+    async with opened(session, db) as store:
+        one = await store.request(request)
+        # names of parameters keep their case, all others are filed in lower case
+        names = () if one is not None else dict.fromkeys((request.strip(), request.strip().lower()))
+        found = [] if one is None else [one]
+        for name in names:
+            found += (await store.requests(name=name)).items
+        if not found:
+            raise UnknownEntryError(
+                "there is no such request, and none about that name",
+                code="registry.unknown-request",
+                field="request",
+                hint="onym registry review lists the open ones",
+            )
+        records = {each.id: list(await store.request_history(each.id)) for each in found}
+        logins = await _logins(store, (line for lines in records.values() for line in lines))
+    return found, records, logins
+
+
+@click.command("review", short_help="List what waits, and for whom.")
+@click.option("-r", "--registry", help="Only this registry.")
+@click.option(
+    "--for",
+    "role",
+    type=click.Choice([str(each) for each in Role if each is not Role.READER]),
+    help="Only what waits for this role.",
+)
+@db_option
+@json_option
+@click.pass_obj
+def review(session: Session, /, registry: str | None, role: str | None, db: str | None) -> None:
+    """List the requests that are open: what they ask, where they stand, who has the next move, until when.
+
+    \b
+    Examples:
+      onym registry review
+      onym registry review --for expert
+    """
+    session.command = "registry review"
+    if registry is not None:
+        registry = registry_row(registry).id
+    found = run(_review(session, db, registry, None if role is None else Role(role)))
+    session.record({"requests": [record_of(each) for each in found]})
+    session.table(request_rows(found, now()), styles=("name",))
+    if not found and not session.as_json:
+        session.note("nothing waits")
+
+
+async def _review(session: Session, db: str | None, registry: str | None, role: Role | None) -> list[Request]:
+    found: list[Request] = []
+    async with opened(session, db) as store:
+        for state in _OPEN:
+            after = None
+            while True:
+                page = await store.requests(registry=registry, state=state, holder=role, after=after)
+                found += page.items
+                after = page.next
+                if after is None:
+                    break
+    # the most urgent first; what has no date comes last, oldest first
+    return sorted(found, key=lambda each: (each.due is None, each.due or each.since, each.id))

@@ -1,0 +1,409 @@
+"""`onym registry user`: who may sign in, in which roles, with which tokens."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from onym.cli._options import json_option
+from onym.cli._output import Session, is_terminal
+from onym.cli._registry_base import db_option, find_account, now, opened, run
+from onym.cli._registry_text import minute
+from onym.errors import UsageError
+from onym.registry.records import Role
+from onym.registry.registries import REGISTRIES
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.registry.accounts import Account
+
+__all__ = ["ask_password", "new_account", "user"]
+
+#: every registry, as roles are held
+_ALL: Final = "*"
+_ROLES: Final = [str(each) for each in Role if each is not Role.READER]
+_TOKEN_DAYS: Final = 365
+_SCOPES: Final = ("read", "submit", "review", "iana", "iesg", "admin")
+
+_registry = click.option(
+    "-r",
+    "--registry",
+    type=click.Choice([_ALL, *REGISTRIES]),
+    default=_ALL,
+    show_default=True,
+    help="Where the roles are held; * is everywhere.",
+)
+_stdin = click.option(
+    "--password-stdin",
+    is_flag=True,
+    help="Read the password from standard input, so that no history holds it.",
+)
+
+
+@click.group("user", short_help="Accounts: add, list, roles, password, token, disable.")
+def user() -> None:
+    """Manage accounts: who may sign in, in which roles, with which API tokens. Each takes --json.
+
+    \b
+    Examples:
+      onym registry user add ann --name "Ann Example" --email ann@example.net --role expert
+      onym registry user roles ann --add iana -r uri-schemes
+      onym registry user token ann --label ci --scope read --scope submit
+    """
+
+
+def ask_password(session: Session, login: str, *, from_stdin: bool) -> Secret:
+    """A new password: asked for twice on a terminal, else one line of standard input. Raises UsageError."""
+    if from_stdin or not is_terminal(sys.stdin):
+        if not from_stdin:
+            raise UsageError(
+                "a password is needed, and nobody is there to type it",
+                code="usage.password",
+                hint="pipe it: pass show registry | onym registry ... --password-stdin",
+            )
+        text = sys.stdin.buffer.readline().decode("utf-8", "replace").rstrip("\r\n")
+    else:
+        from getpass import getpass
+
+        text = getpass(f"password for {login}: ")
+        if getpass("again: ") != text:
+            raise UsageError("the two passwords differ", code="usage.password")
+    password = Secret(text)
+    if text:
+        session.secrets.append(password)
+    return password
+
+
+def new_account(
+    login: str,
+    *,
+    name: str,
+    email: str | None,
+    password: Secret | None,
+    roles: Mapping[str, frozenset[Role]],
+) -> Account:
+    """An account, checked. Raises RegistryError for a bad login, name, address or password."""
+    from onym.registry import accounts
+
+    good = accounts.check_login(login)
+    if password is not None:
+        accounts.check_password(password, login=good, name=name)
+    return accounts.Account(
+        id=accounts.new_id("user"),
+        login=good,
+        name=accounts.check_name(name),
+        email=None if email is None else accounts.check_email(email),
+        password_hash=None if password is None else accounts.hash_password(password),
+        roles=dict(roles),
+        created=now(),
+    )
+
+
+def _record(account: Account) -> dict[str, Any]:
+    return {
+        "id": account.id,
+        "login": account.login,
+        "name": account.name,
+        "email": account.email,
+        "password": account.password_hash is not None,
+        "roles": {name: sorted(map(str, roles)) for name, roles in account.roles.items() if roles},
+        "disabled": account.disabled,
+        "created": account.created.isoformat(),
+    }
+
+
+def _tell(session: Session, account: Account) -> None:
+    session.record(_record(account))
+    session.table(
+        [
+            ("account", f"{account.login} ({account.name})"),
+            ("id", account.id),
+            ("address", account.email or "-"),
+            ("roles", _roles_line(account)),
+            (
+                "sign-in",
+                "disabled" if account.disabled else "password" if account.password_hash else "OpenID Connect",
+            ),
+        ],
+        styles=("dim",),
+    )
+
+
+def _roles_line(account: Account) -> str:
+    held = (
+        f"{', '.join(sorted(map(str, roles)))} in {name}" for name, roles in account.roles.items() if roles
+    )
+    return "; ".join(sorted(held)).replace(f" in {_ALL}", " everywhere") or "registrant"
+
+
+@user.command("add", short_help="Add an account.")
+@click.argument("login")
+@click.option("--name", help="The name shown beside decisions. Default: the login.")
+@click.option("--email", metavar="ADDRESS", help="Where notices go.")
+@click.option(
+    "--role", "roles", type=click.Choice(_ROLES), multiple=True, help="A role it holds (repeatable)."
+)
+@click.option("--no-password", is_flag=True, help="Sign-in by OpenID Connect or tokens alone.")
+@_registry
+@_stdin
+@db_option
+@json_option
+@click.pass_obj
+def add(
+    session: Session,
+    /,
+    login: str,
+    name: str | None,
+    email: str | None,
+    roles: Sequence[str],
+    no_password: bool,
+    registry: str,
+    password_stdin: bool,
+    db: str | None,
+) -> None:
+    """Add the account LOGIN. Without roles it may ask for registrations, as anybody may (RFC 7595 7.2).
+
+    \b
+    Example:
+      onym registry user add ann --name "Ann Example" --email ann@example.net --role expert
+    """
+    session.command = "registry user add"
+
+    async def work() -> Account:
+        async with opened(session, db) as store:
+            password = None if no_password else ask_password(session, login, from_stdin=password_stdin)
+            account = new_account(
+                login,
+                name=name or login,
+                email=email,
+                password=password,
+                roles={registry: frozenset(map(Role, roles))} if roles else {},
+            )
+            await store.accounts.add(account)
+            return account
+
+    _tell(session, run(work()))
+
+
+@user.command("list", short_help="List the accounts.")
+@db_option
+@json_option
+@click.pass_obj
+def list_users(session: Session, /, db: str | None) -> None:
+    """List every account: login, name, roles, whether it may sign in.
+
+    \b
+    Example:
+      onym registry user list
+    """
+    session.command = "registry user list"
+
+    async def work() -> list[Account]:
+        async with opened(session, db) as store:
+            return list(await store.accounts.list())
+
+    found = run(work())
+    session.record({"accounts": [_record(each) for each in found]})
+    session.table(
+        [(each.login, each.name, "disabled" if each.disabled else "", _roles_line(each)) for each in found],
+        styles=("name",),
+    )
+
+
+@user.command("roles", short_help="Show, give or take roles.")
+@click.argument("login")
+@click.option("--add", "given", type=click.Choice(_ROLES), multiple=True, help="Give this role (repeatable).")
+@click.option(
+    "--remove", "taken", type=click.Choice(_ROLES), multiple=True, help="Take it away (repeatable)."
+)
+@_registry
+@db_option
+@json_option
+@click.pass_obj
+def roles(
+    session: Session, /, login: str, given: Sequence[str], taken: Sequence[str], registry: str, db: str | None
+) -> None:
+    """Show the roles of LOGIN; with --add and --remove, change them.
+
+    \b
+    Example:
+      onym registry user roles ann --add expert -r uri-schemes
+    """
+    session.command = "registry user roles"
+
+    async def work() -> Account:
+        async with opened(session, db) as store:
+            account = await find_account(store, login)
+            if given or taken:
+                held = account.roles.get(registry, frozenset())
+                wanted = (held | set(map(Role, given))) - set(map(Role, taken))
+                await store.accounts.set_roles(account.id, registry, frozenset(wanted))
+            return await find_account(store, login)
+
+    _tell(session, run(work()))
+
+
+@user.command("password", short_help="Set a new password, and end every session.")
+@click.argument("login")
+@_stdin
+@db_option
+@json_option
+@click.pass_obj
+def password(session: Session, /, login: str, password_stdin: bool, db: str | None) -> None:
+    """Set a new password for LOGIN. Every session of the account ends.
+
+    \b
+    Example:
+      onym registry user password ann
+    """
+    session.command = "registry user password"
+
+    async def work() -> Account:
+        from onym.registry import accounts
+
+        async with opened(session, db) as store:
+            account = await find_account(store, login)
+            fresh = ask_password(session, account.login, from_stdin=password_stdin)
+            accounts.check_password(fresh, login=account.login, name=account.name)
+            await store.accounts.set_password(account.id, accounts.hash_password(fresh))
+            await store.sessions.drop_all(account.id)
+            return await find_account(store, login)
+
+    _tell(session, run(work()))
+
+
+@user.command("token", short_help="Make, list or revoke API tokens.")
+@click.argument("login")
+@click.option("--label", default="", help="What it is for.")
+@click.option(
+    "--scope", "scopes", type=click.Choice(_SCOPES), multiple=True, help="What it may do (repeatable)."
+)
+@click.option(
+    "--days", type=click.IntRange(1, 3660), default=_TOKEN_DAYS, show_default=True, help="How long it holds."
+)
+@click.option("--revoke", metavar="ID", help="End that token.")
+@db_option
+@json_option
+@click.pass_obj
+def token(
+    session: Session,
+    /,
+    login: str,
+    label: str,
+    scopes: Sequence[str],
+    days: int,
+    revoke: str | None,
+    db: str | None,
+) -> None:
+    """List the tokens of LOGIN; with --scope make one, with --revoke end one. A new token is shown once.
+
+    \b
+    Example:
+      onym registry user token ann --label ci --scope read --scope submit
+    """
+    session.command = "registry user token"
+    if scopes and revoke:
+        raise UsageError("--scope makes a token, --revoke ends one", code="usage.command-line")
+
+    async def work() -> tuple[Secret | None, list[Any]]:
+        async with opened(session, db) as store:
+            account = await find_account(store, login)
+            fresh = None
+            if revoke is not None:
+                await store.tokens.revoke(revoke, now())
+            if scopes:
+                fresh, made = _new_token(account, label, scopes, days)
+                await store.tokens.create(made)
+            return fresh, list(await store.tokens.list(account.id))
+
+    fresh, found = run(work())
+    session.record(
+        {
+            "token": None if fresh is None else fresh.reveal(),
+            "tokens": [_token_record(each) for each in found],
+        }
+    )
+    if session.as_json:
+        return
+    if fresh is not None:
+        session.say(fresh.reveal())
+        session.note("this is the only time that the token is shown")
+        return
+    session.table([_token_row(each) for each in found], styles=("name",))
+    if not found:
+        session.note("no tokens")
+
+
+def _new_token(account: Account, label: str, scopes: Sequence[str], days: int) -> tuple[Secret, Any]:
+    from onym.registry import accounts
+
+    fresh = accounts.new_token()
+    made = accounts.ApiToken(
+        id=accounts.new_id("token"),
+        digest=accounts.digest_of(fresh),
+        account=account.id,
+        label=label[: accounts.MAX_LABEL],
+        scopes=accounts.read_scopes(scopes),
+        created=now(),
+        expires=now() + timedelta(days=days),
+    )
+    return fresh, made
+
+
+def _token_record(each: Any) -> dict[str, Any]:
+    times = {name: getattr(each, name) for name in ("created", "expires", "revoked", "last_used")}
+    return {
+        "id": each.id,
+        "label": each.label,
+        "scopes": sorted(each.scopes),
+        **{name: None if at is None else at.isoformat() for name, at in times.items()},
+    }
+
+
+def _token_row(each: Any) -> tuple[str, ...]:
+    state = "revoked" if each.revoked else f"until {minute(each.expires)}" if each.expires else ""
+    return each.id, ", ".join(sorted(each.scopes)), state, each.label
+
+
+@user.command("disable", short_help="Let an account sign in no more.")
+@click.argument("login")
+@db_option
+@json_option
+@click.pass_obj
+def disable(session: Session, /, login: str, db: str | None) -> None:
+    """Let LOGIN sign in no more: sessions end, tokens no longer hold. What it did stays in the log.
+
+    \b
+    Example:
+      onym registry user disable ann
+    """
+    session.command = "registry user disable"
+
+    _tell(session, run(_switched(session, db, login, on=False)))
+
+
+@user.command("enable", short_help="Let a disabled account sign in again.")
+@click.argument("login")
+@db_option
+@json_option
+@click.pass_obj
+def enable(session: Session, /, login: str, db: str | None) -> None:
+    """Let LOGIN, which was disabled, sign in again, with the roles and tokens that it had.
+
+    \b
+    Example:
+      onym registry user enable ann
+    """
+    session.command = "registry user enable"
+    _tell(session, run(_switched(session, db, login, on=True)))
+
+
+async def _switched(session: Session, db: str | None, login: str, *, on: bool) -> Account:
+    async with opened(session, db) as store:
+        account = await find_account(store, login)
+        await (store.accounts.enable if on else store.accounts.disable)(account.id)
+        return await find_account(store, login)

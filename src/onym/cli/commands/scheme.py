@@ -1,0 +1,278 @@
+"""`onym scheme`: check what defines a URI scheme, and try its grammar."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from onym.cli import exit_codes
+from onym.cli._input import stdin_text
+from onym.cli._options import json_option
+from onym.cli._output import Session, colourful, dumps
+from onym.cli._text import harmless, printable
+from onym.errors import UsageError
+
+if TYPE_CHECKING:
+    from onym.registry.abnf.types import Grammar
+    from onym.registry.checks import Report
+
+__all__ = ["command"]
+
+#: largest file that is read, in bytes
+MAX_FILE: Final = 16_000_000
+MAX_EXAMPLES: Final = 10_000
+_FORMATS: Final = ("text", "json", "sarif")
+
+
+@click.group("scheme")
+def command() -> None:
+    """Check what defines a URI scheme, and try its grammar. Nothing is sent.
+
+    FILE is an Internet-Draft or RFC (text or XML), Markdown, a registration template, or ABNF alone;
+    - is standard input.
+
+    \b
+    Examples:
+      onym scheme check draft-levy-llm-uri-scheme-00.txt
+      onym scheme check --format sarif *.abnf > scheme.sarif
+      onym scheme match scheme.abnf 'llm://api.example.com/gpt-5'
+      onym scheme diff old.abnf new.abnf
+    """
+
+
+@command.command("check", short_help="Check documents against RFC 7595 or RFC 4395.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--profile",
+    type=click.Choice(["rfc4395", "rfc7595"]),
+    help="The rules to check by; without it, those that the template's own labels are of, else rfc7595.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(_FORMATS), default="text", help="How to write the report."
+)
+@click.option("--strict", is_flag=True, help="Fail on warnings too.")
+@json_option
+@click.pass_context
+def check_command(ctx: click.Context, files: tuple[str, ...], profile: str, form: str, strict: bool) -> None:
+    """Say what is wrong with a scheme's definition: clause, line, what shows it, and what to write instead.
+
+    Names, templates, citations, grammar, examples, security: about thirty checks. An error blocks
+    registration, a warning asks for an answer, a hint is a heuristic. What could not be checked says why;
+    what only a person can judge is listed as a question.
+
+    Exit code 0 when no file has an error, 1 when one has (with --strict, or a warning), 2 for a file that
+    cannot be opened, 11 for one that is no text of these kinds. --json writes one object for each file on a
+    line of its own, --format json the same, --format sarif one SARIF 2.1.0 log for all files.
+
+    \b
+    Examples:
+      onym scheme check draft.txt
+      onym scheme check --profile rfc4395 template.txt
+      onym scheme check --format sarif draft.xml > draft.sarif
+    """
+    from onym.registry.checks import Level
+
+    session = _session(ctx)
+    as_json = session.as_json or form == "json"
+    fatal = (Level.ERROR, Level.WARNING) if strict else (Level.ERROR,)
+    failed = False
+    logs: list[dict[str, Any]] = []
+    for at, file in enumerate(files):
+        report, text = _checked(file, profile)
+        failed |= any(report.of(level) for level in fatal)
+        if form == "sarif":
+            logs.append(_sarif(report, text))
+        elif as_json:
+            session.line(_record(report))
+        else:
+            _say(session, report, first=at == 0)
+    if form == "sarif":
+        sys.stdout.write(dumps(_joined(logs), indent=2) + "\n")
+    ctx.exit(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
+
+
+def _checked(file: str, profile: str | None) -> tuple[Report, str]:
+    from datetime import UTC, datetime
+
+    from onym.registry.checks import check
+    from onym.registry.checks.load import load
+
+    text = _text(file)
+    today = datetime.now(UTC).date()
+    return check(load(text, source=file), profile=profile, today=today, source=file), text
+
+
+def _say(session: Session, report: Report, *, first: bool) -> None:
+    from onym.registry.checks import as_text
+
+    if not first:
+        session.say()
+    colour = colourful(sys.stdout)
+    text = as_text(report, colour=colour)
+    # the library's own colours are kept, everything else of a stranger's is made printable there
+    session.say(text if colour else harmless(text))
+
+
+def _record(report: Report) -> dict[str, Any]:
+    from onym.registry.checks import Level
+
+    return {
+        "source": report.source,
+        "profile": report.profile,
+        "scheme": report.scheme,
+        "ok": report.ok,
+        "counts": {level.value: len(report.of(level)) for level in Level},
+        "ran": list(report.ran),
+        "findings": [each.as_dict() for each in report.findings],
+    }
+
+
+def _sarif(report: Report, text: str) -> dict[str, Any]:
+    from onym.registry.checks import sarif
+
+    return sarif(report, text)
+
+
+def _joined(logs: list[dict[str, Any]]) -> dict[str, Any]:
+    """One log with a run for each file."""
+    return {**logs[0], "runs": [run for each in logs for run in each["runs"]]}
+
+
+@command.command("match", short_help="Is a string in the grammar?")
+@click.argument("file")
+@click.argument("strings", nargs=-1, required=True, metavar="STRING...")
+@click.option("--start", metavar="RULE", help="The rule to begin with; without it, the scheme's own.")
+@json_option
+@click.pass_context
+def match_command(ctx: click.Context, file: str, strings: tuple[str, ...], start: str | None) -> None:
+    """Try strings against the grammar of FILE, rules of other RFCs included.
+
+    Exit code 0 when every string matches, 1 when one does not.
+    """
+    from onym.registry.abnf import match
+
+    session = _session(ctx)
+    grammar, rule = _grammar(file, start)
+    all_match = True
+    for each in strings:
+        found = match(grammar, rule, each)
+        all_match &= found
+        if session.as_json:
+            session.line({"string": each, "start": rule, "matches": found})
+        else:
+            word = session.paint("yes", "good") if found else session.paint("no ", "bad")
+            session.say(f"{word}  {printable(each)}")
+    ctx.exit(exit_codes.OK if all_match else exit_codes.CHECK_FAILED)
+
+
+@command.command("diff", short_help="Compare two grammars: the strings that they take.")
+@click.argument("file_a", metavar="A")
+@click.argument("file_b", metavar="B")
+@click.option("--start", metavar="RULE", help="The rule of A to begin with (and of B, without --start-b).")
+@click.option("--start-b", metavar="RULE", help="The rule of B to begin with.")
+@json_option
+@click.pass_context
+def diff_command(
+    ctx: click.Context, file_a: str, file_b: str, start: str | None, start_b: str | None
+) -> None:
+    """Say whether two grammars take the same strings, and show the shortest string that only one takes.
+
+    Exit code 0 when they are equal, 1 when they differ.
+    """
+    session = _session(ctx)
+    first, second = _grammar(file_a, start), _grammar(file_b, start_b or start)
+    found = _difference(first, second)
+    session.record({"a": file_a, "b": file_b, **found})
+    words = {
+        "equal": "equal: A and B take the same strings",
+        "subset": "subset: B takes more than A",
+        "superset": "superset: A takes more than B",
+        "overlap": "overlap: each takes strings that the other does not",
+        "disjoint": "disjoint: no string is of both",
+    }
+    session.say(words[found["relation"]])
+    for side in ("only_a", "only_b"):
+        if found[side] is not None:
+            session.say(f"  only {side[-1].upper()}: {printable(found[side])}")
+    ctx.exit(exit_codes.OK if found["relation"] == "equal" else exit_codes.CHECK_FAILED)
+
+
+@command.command("examples", short_help="Make strings of a grammar.")
+@click.argument("file")
+@click.option("-n", "count", type=click.IntRange(1, MAX_EXAMPLES), default=10, help="How many (default 10).")
+@click.option("--seed", type=int, default=0, help="Another number, other strings (default 0).")
+@click.option("--start", metavar="RULE", help="The rule to begin with; without it, the scheme's own.")
+@json_option
+@click.pass_obj
+def examples_command(session: Session, file: str, count: int, seed: int, start: str | None) -> None:
+    """Make strings that the grammar of FILE takes: the same seed gives the same ones."""
+    from onym.registry.abnf import examples
+
+    grammar, rule = _grammar(file, start)
+    found = examples(grammar, rule, count, seed=seed)
+    session.record({"start": rule, "seed": seed, "examples": list(found)})
+    for each in found:
+        session.say(printable(each))
+
+
+@command.command("railroad", short_help="Draw a grammar as a railroad diagram (SVG).")
+@click.argument("file")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write here, not to standard output.")
+@click.option("--start", metavar="RULE", help="The rule to begin with; without it, the scheme's own.")
+@json_option
+@click.pass_obj
+def railroad_command(session: Session, file: str, output: Path | None, start: str | None) -> None:
+    """Draw the rules of FILE that the scheme uses as one SVG picture."""
+    from onym.registry.abnf import railroad
+
+    grammar, rule = _grammar(file, start)
+    picture = railroad(grammar, rule)
+    if output is None:
+        session.record({"start": rule, "svg": picture})
+        session.say(picture)
+        return
+    from onym.cli._atomic import AtomicFile
+
+    with AtomicFile(output) as out:
+        out.write(picture)
+    session.record({"start": rule, "file": str(output)})
+    session.say(f"{printable(str(output))} written")
+
+
+def _session(ctx: click.Context) -> Session:
+    session = ctx.find_object(Session)
+    assert session is not None  # noqa: S101 - the group always makes one
+    return session
+
+
+def _text(file: str) -> str:
+    if file == "-":
+        return stdin_text()
+    path = Path(file)
+    try:
+        if path.stat().st_size > MAX_FILE:
+            raise UsageError(f"{file} is larger than {MAX_FILE:,} bytes", code="usage.file")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}", code="usage.file") from None
+    except ValueError:
+        raise UsageError(f"cannot read {file}: it is not UTF-8 text", code="usage.file") from None
+
+
+def _grammar(file: str, start: str | None) -> tuple[Grammar, str]:
+    """The grammar of a file with its imports, and the rule to begin with."""
+    from onym.registry.checks.load import load, load_grammar
+
+    return load_grammar(load(_text(file), source=file), start)
+
+
+def _difference(first: tuple[Grammar, str], second: tuple[Grammar, str]) -> dict[str, Any]:
+    """How the languages lie, and the shortest string of each alone."""
+    from onym.registry.abnf import compare
+
+    found = compare(first[0], first[1], second[0], second[1])
+    strings = {"only_a": found.only_a, "only_b": found.only_b, "both": found.both}
+    return {"relation": found.relation.value, "start_a": first[1], "start_b": second[1], **strings}

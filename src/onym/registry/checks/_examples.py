@@ -1,0 +1,142 @@
+"""S7 and S8: do the examples fit the syntax, and is text encoded in a way that is said?"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from onym.registry.checks._context import Context, Faults, fault, shown, unchecked
+from onym.registry.checks.report import Level
+from onym.registry.documents.types import Example
+from onym.registry.records import Status
+
+__all__ = ["encoding", "examples"]
+
+MAX_EXAMPLES: Final = 200
+#: longest example that is matched, in characters
+MAX_EXAMPLE: Final = 4_096
+
+_CHARSET: Final = re.compile(
+    r"\bUTF-?8\b|\bUS-?ASCII\b|\bASCII\b|\bUnicode\b|\bISO[- ]?8859|\bUTF-?16\b|RFC ?3(?:629|987)|octets?\b",
+    re.IGNORECASE,
+)
+_ELSEWHERE: Final = re.compile(r"\bsection\b|\bRFC ?\d|\[[\w.-]+\]", re.IGNORECASE)
+_UTF8: Final = re.compile(r"\bUTF-?8\b|RFC ?3629", re.IGNORECASE)
+
+
+def examples(ctx: Context) -> Faults:
+    """S7: each example of the scheme is a string of its syntax, an absolute-URI, and ASCII."""
+    if not ctx.scheme:
+        return
+    mine = [each for each in ctx.document.examples if each.uri.lower().startswith(f"{ctx.scheme}:")]
+    # an example of another scheme may hold one of this one, and the same damage
+    others = [each for each in ctx.document.examples if each not in mine and not each.uri.isascii()]
+    for each in [*mine[:MAX_EXAMPLES], *others[:MAX_EXAMPLES]]:
+        yield from _example(ctx, each)
+    if mine and ctx.syntax.accepts(mine[0].uri) is None:
+        why = ctx.syntax.problem.message if ctx.syntax.problem else "no grammar of the scheme can be decided"
+        yield unchecked("whether the examples fit the syntax", why)
+    if len(mine) > MAX_EXAMPLES:
+        yield unchecked(f"{len(mine) - MAX_EXAMPLES} further examples", f"{MAX_EXAMPLES} are checked")
+
+
+def _example(ctx: Context, each: Example) -> Faults:
+    where: dict[str, Any] = {"line": each.line, "witness": shown(each.uri, 160)}
+    odd = next((one for one in each.uri if not one.isascii()), None)
+    if odd is not None:
+        yield fault(
+            "example-not-ascii",
+            f"a URI is ASCII; U+{ord(odd):04X} is not"
+            + (" (copy damage of `&curren`?)" if odd == "\u00a4" else ""),
+            fix=f"write `{shown(_repaired(each.uri), 160)}`",
+            **where,
+        )
+    elif len(each.uri) > MAX_EXAMPLE:
+        yield unchecked("an example", f"it is longer than {MAX_EXAMPLE} characters", line=each.line)
+    elif not ctx.syntax.generic(each.uri):
+        yield fault(
+            "example-not-a-uri",
+            "the example is no URI of RFC 3986",
+            fix="percent-encode what RFC 3986 does not admit there",
+            **where,
+        )
+    else:
+        yield from _fits(ctx, each)
+
+
+def _fits(ctx: Context, each: Example) -> Faults:
+    where: dict[str, Any] = {"line": each.line, "witness": shown(each.uri, 160)}
+    if "#" in each.uri:
+        yield fault(
+            "example-has-fragment",
+            "the example has a fragment: it is a URI and no absolute-URI, and the fragment not the scheme's",
+            level=Level.WARNING,
+            fix=f"write `{shown(each.uri.partition('#')[0], 160)}`, or say that it is RFC 3986's",
+            **where,
+        )
+    if ctx.syntax.accepts(each.uri) is False and not _without_fragment(ctx, each.uri):
+        yield fault(
+            "example-not-in-syntax",
+            f"the example is no string of {shown(ctx.syntax.start or '')}",
+            fix="correct the example or the grammar",
+            **where,
+        )
+
+
+def _without_fragment(ctx: Context, uri: str) -> bool:
+    """A scheme's syntax has no fragment; an example may show one all the same."""
+    before, mark, _ = uri.partition("#")
+    return bool(mark) and ctx.syntax.accepts(before) is True
+
+
+def _repaired(uri: str) -> str:
+    """Percent-encoded UTF-8; `&curren` that a browser read as a currency sign is put back."""
+    restored = uri.replace("\u00a4", "&curren")
+    return "".join(
+        each if each.isascii() else "".join(f"%{byte:02X}" for byte in each.encode()) for each in restored
+    )
+
+
+def encoding(ctx: Context) -> Faults:
+    """S8: where URIs carry text, a character encoding is named, and the syntax keeps to it."""
+    text = ctx.prose_of("encoding", "encoding", "international", "character")
+    if not ctx.syntax.decidable:
+        if ctx.value("encoding") or ctx.whole:
+            yield from _named_without_grammar(ctx, text)
+        return
+    if not ctx.syntax.holds_text:
+        return
+    lenient = ctx.status is Status.PROVISIONAL and ctx.profile.id != "rfc4395"
+    level = Level.WARNING if lenient else Level.ERROR
+    if not _CHARSET.search(text) and _ELSEWHERE.search(text) and not ctx.whole:
+        yield unchecked("the character encoding", "the field points at a specification that was not given")
+    elif not _CHARSET.search(text):
+        yield fault(
+            "no-charset",
+            "URIs of the scheme hold text, and no character encoding is named",
+            level=level,
+            field="encoding",
+            line=ctx.line("encoding"),
+            fix="write: characters beyond ASCII are encoded as UTF-8 and then percent-encoded (RFC 3986 2.5)",
+        )
+    elif ctx.syntax.unprobed is not None:
+        yield unchecked("octets that are no UTF-8", ctx.syntax.unprobed)
+    elif (stray := ctx.syntax.probe("encoded-octet")) is not None and _UTF8.search(text):
+        yield fault(
+            "not-only-utf-8",
+            "the text says UTF-8, and the syntax admits percent-encoded octets that are not",
+            level=Level.WARNING,
+            field="encoding",
+            line=ctx.line("encoding"),
+            witness=shown(stray),
+            fix="say what a reader does with octets that are not UTF-8: refuse it, or take octets",
+        )
+
+
+def _named_without_grammar(ctx: Context, text: str) -> Faults:
+    if not _CHARSET.search(text):
+        yield unchecked(
+            "whether the scheme's text needs a character encoding",
+            "there is no grammar that can be decided, and no encoding is named",
+            line=ctx.line("encoding"),
+        )

@@ -1,0 +1,261 @@
+"""The grammar of a scheme as the checks ask for it: the one seam to `onym.registry.abnf`.
+
+Every question has an answer or says why it has none: a grammar that recurses or grows beyond its caps is
+an outcome of its own, never a pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from onym.errors import GrammarError, URIError
+from onym.registry.documents.types import Block
+
+if TYPE_CHECKING:
+    from onym.registry.abnf import Grammar, Matcher, Position, Probes, Remark, Verdict
+    from onym.registry.checks._terminals import Characters
+
+__all__ = ["Answer", "Problem", "Syntax", "read_syntax"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why a grammar cannot be used; `code` is stable."""
+
+    code: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A string that lies beyond some language (None: there is none), or why that was not decided."""
+
+    witness: str | None = None
+    problem: str | None = None
+
+
+#: states of a grammar's automaton beyond which only inclusion is decided
+MAX_STATES: Final = 10_000
+#: how much of one rule is looked at for the scheme's name, in characters
+MAX_RULE: Final = 2_000
+
+
+_BEGINS: Final = re.compile(r"=/?\s*\(?\s*(?:%[si])?\"([A-Za-z][A-Za-z0-9+.-]{0,62})(?::|\"\s*\":)")
+
+
+class Syntax:
+    """The grammar of one scheme. Without a grammar nothing is decidable, and `problem` may say why."""
+
+    def __init__(
+        self, name: str = "", *, written: Grammar | None = None, problem: Problem | None = None
+    ) -> None:
+        self._name = name.lower()
+        self._written = written
+        self.problem = problem
+        self.grammar: Grammar | None = None
+        self.start: str | None = None
+        if written is not None:
+            self._settle(written)
+
+    def _settle(self, written: Grammar) -> None:
+        """Imports resolved, the scheme's rule found; or the problem that keeps from it."""
+        from onym.registry.abnf import resolve
+
+        try:
+            self.grammar = resolve(written)
+        except GrammarError as error:
+            self.problem = _problem(error)
+            return
+        name = self._name or (self.schemes[0] if len(self.schemes) == 1 else "")
+        self.start = self.grammar.start(name) if name else None
+        if written.problems:
+            self.problem = _problem(written.problems[0])
+
+    @property
+    def scheme(self) -> str | None:
+        """The scheme whose strings the grammar makes, where it is one alone."""
+        return self.schemes[0] if len(self.schemes) == 1 else None
+
+    @cached_property
+    def schemes(self) -> tuple[str, ...]:
+        """The names that rules of the text begin with, in lower case."""
+        rules = () if self._written is None else self._written.own
+        found = (_BEGINS.search(rule.text[:MAX_RULE]) for rule in rules)
+        return tuple(dict.fromkeys(each[1].lower() for each in found if each))
+
+    @property
+    def present(self) -> bool:
+        """Does the document hold a grammar, readable or not?"""
+        return self._written is not None or self.problem is not None
+
+    @property
+    def decidable(self) -> bool:
+        """Is there a grammar with a rule that is the scheme's?"""
+        return self.grammar is not None and self.start is not None
+
+    @cached_property
+    def own_rules(self) -> tuple[str, ...]:
+        """The names of the rules that the text itself has."""
+        return () if self._written is None else tuple(rule.name for rule in self._written.own)
+
+    def line_of(self, rule: str) -> int | None:
+        """Where the text defines the rule, else where it defines the scheme's."""
+        if self._written is None:
+            return None
+        found = self._written.rules.get(rule.lower()) or self._written.rules.get((self.start or "").lower())
+        return None if found is None or not found.line else found.line
+
+    def source_of(self, rule: str) -> str:
+        """The rule as the text has it; "" for one of elsewhere."""
+        found = None if self._written is None else self._written.rules.get(rule.lower())
+        return "" if found is None else found.text
+
+    def generic(self, text: str) -> bool:
+        """Is it a URI of RFC 3986, fragment or not?"""
+        from onym.uri.generic import URI
+
+        try:
+            URI.parse(text, "URI")
+        except URIError:
+            return False
+        return True
+
+    @cached_property
+    def _matcher(self) -> Matcher | None:
+        from onym.registry.abnf import matcher
+
+        if self.grammar is None or self.start is None:
+            return None
+        try:
+            return matcher(self.grammar, self.start)
+        except GrammarError:
+            return None
+
+    def accepts(self, text: str) -> bool | None:
+        """Is `text` a string of the scheme? None where that is not decided."""
+        if self._matcher is None:
+            return None
+        try:
+            return self._matcher(text)
+        except GrammarError:
+            return None
+
+    @cached_property
+    def inclusion(self) -> Verdict:
+        """Is every string of the scheme an absolute-URI? To be asked where it is decidable."""
+        from onym.registry.abnf import included
+
+        assert self.grammar is not None and self.start is not None  # noqa: PT018, S101 - decidable says so
+        return included(self.grammar, self.start)
+
+    def begins(self, name: str) -> Answer:
+        """A string of the scheme that does not begin with its name and a colon."""
+        from onym.registry.abnf import begins
+
+        if self.grammar is None or self.start is None:
+            return Answer(problem="there is no grammar")
+        try:
+            return Answer(witness=begins(self.grammar, self.start, name))
+        except GrammarError as error:
+            return Answer(problem=error.message)
+
+    @cached_property
+    def _probes(self) -> Probes | None:
+        from onym.registry.abnf import probes
+
+        if self.grammar is None or self.start is None or self._large:
+            return None
+        return probes(self.grammar, self.start)
+
+    @property
+    def _large(self) -> bool:
+        """Would some seventy further questions take too long? The first, inclusion, is always asked."""
+        return self.decidable and self.inclusion.states > MAX_STATES
+
+    @property
+    def unprobed(self) -> str | None:
+        """Why `probe` and `reserved` have no answers; None where they have."""
+        if self._large:
+            return f"the automaton has more than {MAX_STATES:,} states"
+        if self._probes is None or self._probes.problem is None:
+            return None
+        return self._probes.problem.message
+
+    def probe(self, identifier: str) -> str | None:
+        """The shortest string of this form (`abnf.PROBES`) that the grammar admits, None for none."""
+        return None if self._probes is None else self._probes.found.get(identifier)
+
+    @cached_property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What is odd about its rules, in order of the text; what was imported is told by `imported`."""
+        return tuple(each for each in self._all_remarks if each.code != "imported")
+
+    @cached_property
+    def imported(self) -> str:
+        """The rules that come from elsewhere, by RFC: `host, port (RFC 3986); ALPHA (RFC 5234)`; or ""."""
+        by_source: dict[str, list[str]] = {}
+        for rule in () if self.grammar is None else self.grammar.rules.values():
+            if rule.source is not None:
+                by_source.setdefault(rule.source, []).append(rule.name)
+        return "; ".join(f"{', '.join(names)} ({source})" for source, names in by_source.items())
+
+    @cached_property
+    def _all_remarks(self) -> tuple[Remark, ...]:
+        if self.grammar is None:
+            return ()
+        from onym.registry.abnf import lint
+
+        try:
+            found = dict.fromkeys((*self.grammar.remarks, *lint(self.grammar)))
+        except GrammarError:
+            found = dict.fromkeys(self.grammar.remarks)
+        return tuple(sorted(found, key=lambda each: (each.line or 0, each.column or 0)))
+
+    @cached_property
+    def _characters(self) -> Characters:
+        from onym.registry.checks._terminals import Characters, characters
+
+        if self.grammar is None or self.start is None:
+            return Characters(found=frozenset(), letters=False)
+        return characters(self.grammar, self.start)
+
+    @cached_property
+    def reserved(self) -> tuple[Position, ...]:
+        """Where strings of the scheme may hold a reserved character (RFC 3986 2.2) as data."""
+        from onym.registry.abnf import reserved
+
+        if self.grammar is None or self.start is None or self._large:
+            return ()
+        try:
+            return reserved(self.grammar, self.start)
+        except GrammarError:
+            return ()
+
+    @property
+    def holds_text(self) -> bool:
+        """May strings of the scheme hold free text: any letter, or percent-encoded octets?"""
+        return self._characters.letters or "%" in self._characters.found
+
+
+def _problem(error: GrammarError) -> Problem:
+    code = "abnf-syntax" if error.code == "abnf.syntax" else error.code.replace(".", "-")
+    return Problem(code=code, message=error.message, line=error.line, column=error.column, fix=error.hint)
+
+
+def read_syntax(blocks: Sequence[Block], name: str) -> Syntax:
+    """The grammar in the blocks of a document, as that of the scheme `name` ("": whichever it is of)."""
+    if not blocks:
+        return Syntax(name)
+    from onym.registry.abnf import read_document
+
+    try:
+        return Syntax(name, written=read_document(blocks))
+    except GrammarError as error:
+        return Syntax(name, problem=_problem(error))

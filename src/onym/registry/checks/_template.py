@@ -1,0 +1,354 @@
+"""T1 to T3, T5, T6, T8: is the template whole, and does each field say what it must?"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from onym.registry.checks._context import Context, Faults, fault, shown, squeezed, unchecked
+from onym.registry.checks.report import Level
+from onym.registry.documents.types import TemplateValue
+from onym.registry.records import Status
+
+__all__ = ["complete", "contacts", "differences", "fields_fit", "history", "reasons", "status"]
+
+#: longest field that is sensible, in characters
+MAX_FIELD: Final = 20_000
+
+#: what a missing field could hold, for the fix
+_SAMPLES: Final = {
+    "name": "NAME",
+    "status": "{status}",
+    "syntax": "see Section N of this document",
+    "semantics": "see Section N of this document",
+    "encoding": "see Section N of this document (UTF-8, percent-encoded)",
+    "applications": "the applications and protocols, each with a reference",
+    "interoperability": 'see Section N of this document, or "none known"',
+    "security": "see Section N of this document",
+    "contact": "NAME <ADDRESS>",
+    "change_controller": "NAME <ADDRESS>",
+    "references": "[KEY] full citation",
+}
+_EMAIL: Final = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
+_AT: Final = re.compile(
+    r"[\w.+-]{1,64} ?(?:\(at\)|\[at\]|<at>|&commat;| at ) ?[\w-]{1,63}(?:(?:\.| ?dot ?)[\w-]{2,63}){1,8}",
+    re.IGNORECASE,
+)
+_ELSEWHERE: Final = re.compile(r"\bauthor\S{0,3} address", re.IGNORECASE)
+_URI: Final = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}:(?://)?[^\s<>]{3,}|\bwww\.[\w.-]+")
+#: bodies whose address everybody knows
+_BODIES: Final = re.compile(r"\b(?:IETF|IESG|IAB|IRTF|W3C|IANA|Internet Engineering Task Force)\b")
+_THIRD_PARTY: Final = re.compile(r"\b(?:on behalf of|third[- ]party|unaffiliated)\b", re.IGNORECASE)
+_MARKUP: Final = re.compile(
+    r"<\s*/?\s*(?:script|iframe|img|svg|style|object|embed|html|body|a|b|i|p|div|span)(?=[\s/>])[^>]{0,200}>",
+    re.IGNORECASE,
+)
+_COPIED: Final = re.compile(
+    r"^see (?:also )?sections? [\d.]+\d(?:,? and (?:section )?[\d.]+\d)? for guidelines\.?$", re.IGNORECASE
+)
+_REASON: Final = re.compile(
+    r"\b(?:no (?:public |permanent |citable |formal )*(?:specification|document)"
+    r"|proprietary|not (?:yet )?(?:public|published|available)"
+    r"|because|since|confidential|in preparation|work in progress)\b",
+    re.IGNORECASE,
+)
+_NOTED: Final = re.compile(
+    r"\b(?:does not (?:meet|follow|conform|comply)|deviat\w+|differs? from (?:the )?(?:guidelines|RFC)"
+    r"|guidelines of RFC"
+    r"|reasons? for (?:this|not))\b",
+    re.IGNORECASE,
+)
+#: no specification of a scheme
+_GENERIC: Final = frozenset(
+    {
+        "2119",
+        "8174",
+        "2234",
+        "4234",
+        "5234",
+        "7405",
+        "2396",
+        "3986",
+        "3987",
+        "2717",
+        "4395",
+        "7595",
+        "8126",
+        "5226",
+    }
+)
+_DEFINED: Final = re.compile(
+    r"\bRFC ?(\d{3,5})\b|\bdraft-[a-z0-9-]+|https?://|\bISO\b|\bISBN\b"
+    r"|\bthis (?:document|specification|RFC|memo)\b",
+    re.IGNORECASE,
+)
+
+
+def complete(ctx: Context) -> Faults:
+    """T1: every field that the profile demands is there."""
+    if ctx.template is None:
+        needed = ", ".join(each.label for each in ctx.profile.fields if each.required)
+        yield fault(
+            "no-template",
+            f"no registration template was found ({ctx.profile.template_clause})",
+            line=1,
+            fix=f"add a template with these fields, each on a line of its own as `Label: value`: {needed}",
+        )
+        return
+    status = ctx.status or Status.PROVISIONAL
+    given = {name: value.text for name, value in ctx.template.values.items()}
+    for each in ctx.profile.missing(status, given):
+        sample = _SAMPLES.get(each.id, "...").format(
+            status=ctx.profile.status_words[1 % len(ctx.profile.status_words)]
+        )
+        blank = each.id in ctx.template.values
+        yield fault(
+            "field-empty" if blank else "field-missing",
+            f'the field "{_capital(each.label)}" is {"empty" if blank else "missing"}',
+            clause=each.clause,
+            field=each.id,
+            line=ctx.line(each.id),
+            fix=f"write `{_capital(each.label)}: {sample}`",
+        )
+
+
+def fields_fit(ctx: Context) -> Faults:
+    """T1, the rest: labels that came twice, are unknown or belong elsewhere; fields beyond measure."""
+    if ctx.template is None:
+        return
+    for value in ctx.template.repeated[:20]:
+        yield fault(
+            "field-repeated",
+            f'the field "{shown(value.label)}" stands twice',
+            level=Level.ERROR,
+            field=value.id,
+            line=value.line,
+            fix="put both into one field",
+        )
+    for value in ctx.template.unknown[:20]:
+        yield fault(
+            "field-unknown",
+            f'"{shown(value.label)}" is no field of the template',
+            level=Level.HINT,
+            line=value.line,
+            fix="leave it out, or move it to the specification",
+        )
+    elsewhere = {each.id for each in ctx.profile.elsewhere}
+    for value in ctx.template.values.values():
+        if value.id in elsewhere:
+            yield fault(
+                "field-of-the-other-template",
+                f'"{shown(value.label)}" is a field of RFC 4395 and belongs in the specification',
+                level=Level.HINT,
+                field=value.id,
+                line=value.line,
+                fix="move it to the specification of the scheme",
+            )
+        yield from _label(ctx, value)
+        yield from _field(value)
+
+
+def _label(ctx: Context, value: TemplateValue) -> Faults:
+    """The label is not the standard's, in whatever case."""
+    known = ctx.profile.field(value.id)
+    if known is None or _plain(value.label) == _plain(known.label):
+        return
+    yield fault(
+        "label-spelling",
+        f'the template calls this field "{_capital(known.label)}", not "{shown(squeezed(value.label))}"',
+        level=Level.HINT,
+        field=value.id,
+        line=value.line,
+        fix=f"write `{_capital(known.label)}:`",
+    )
+
+
+def _plain(label: str) -> str:
+    """For comparison: without case, closing marks, and the word that RFC 7595 left out of all labels."""
+    return squeezed(label).rstrip(" :.").lower().replace("uri scheme", "scheme")
+
+
+def _capital(label: str) -> str:
+    return label[:1].upper() + label[1:]
+
+
+def _field(value: TemplateValue) -> Faults:
+    if len(value.text) > MAX_FIELD:
+        yield fault(
+            "field-too-long",
+            f"the field has {len(value.text):,} characters; a template points at the specification",
+            level=Level.WARNING,
+            field=value.id,
+            line=value.line,
+            fix=f"keep it below {MAX_FIELD:,} characters and cite the section that says the rest",
+        )
+    head = value.text[:MAX_FIELD]
+    markup = _MARKUP.search(head)
+    if markup:
+        yield fault(
+            "markup-in-field",
+            "HTML in a field is kept as text and shown as it stands",
+            level=Level.WARNING,
+            field=value.id,
+            line=value.line + head.count("\n", 0, markup.start()),
+            witness=shown(markup[0]),
+            fix="write plain text",
+        )
+    odd = next((at for at, each in enumerate(head) if not (each.isprintable() or each in "\n\r\t")), None)
+    if odd is not None:
+        yield fault(
+            "unprintable-in-field",
+            f"U+{ord(head[odd]):04X} does not print: it can hide or reorder text",
+            level=Level.ERROR,
+            field=value.id,
+            line=value.line + head.count("\n", 0, odd),
+            fix="take it out",
+        )
+    if _COPIED.match(squeezed(head)):
+        yield fault(
+            "guideline-copied",
+            "the field still holds the template's own instruction",
+            level=Level.ERROR,
+            field=value.id,
+            line=value.line,
+            witness=shown(squeezed(head)),
+            fix="write the answer, or name the section of your document that has it",
+        )
+
+
+def status(ctx: Context) -> Faults:
+    """T2: one of the three words."""
+    value = ctx.value("status")
+    if not value:
+        return
+    words = ctx.profile.status_words
+    label = "Status"
+    if ctx.status is None or ctx.status.value not in {each.lower() for each in words}:
+        yield fault(
+            "status-unknown",
+            f"the status is none of {', '.join(words)}",
+            field="status",
+            line=ctx.line("status"),
+            witness=shown(value),
+            fix=f"write `{label}: {words[1 % len(words)]}`",
+        )
+        return
+    word = next(each for each in words if each.lower() == ctx.status.value)
+    if value.strip("\"' .") != word:
+        yield fault(
+            "status-spelling",
+            f'the template spells it "{word}"',
+            level=Level.HINT,
+            field="status",
+            line=ctx.line("status"),
+            witness=shown(value),
+            fix=f"write `{label}: {word}`",
+        )
+
+
+def contacts(ctx: Context) -> Faults:
+    """T3: contact and change controller can be reached; a third party names both parties."""
+    contact, controller = ctx.value("contact"), ctx.value("change_controller")
+    for identifier, text in (("contact", contact), ("change_controller", controller)):
+        if text and not _reachable(text) and not (identifier == "change_controller" and _same(text, contact)):
+            yield from _unreachable(ctx, identifier, text)
+    if _THIRD_PARTY.search(f"{contact} {controller}") and _plain(contact) == _plain(controller):
+        yield fault(
+            "third-party-unnamed",
+            "a third party registers, and contact and change controller are the same",
+            level=Level.WARNING,
+            field="contact",
+            line=ctx.line("contact"),
+            fix="name the registering party as contact, and who made the scheme as change controller",
+        )
+
+
+def _unreachable(ctx: Context, identifier: str, text: str) -> Faults:
+    known = ctx.profile.field(identifier)
+    label = identifier if known is None else _capital(known.label)
+    if _ELSEWHERE.search(text):
+        if not any(_EMAIL.search(each.text) for each in ctx.sections("author")):
+            yield unchecked(f"the address of the {label.lower()}", "the section it points at is not there")
+        return
+    if _AT.search(text):
+        yield fault(
+            "address-disguised",
+            "the address is written so that programs cannot read it",
+            level=Level.HINT,
+            field=identifier,
+            line=ctx.line(identifier),
+            fix=f"write `{label}: NAME <ADDRESS>`",
+        )
+        return
+    yield fault(
+        "no-address",
+        f"the {label.lower()} cannot be reached: no mail address and no URI",
+        # RFC 4395 5.4 asks for a person, and for no address of the change controller
+        level=Level.WARNING if identifier == "change_controller" and ctx.profile.id == "rfc4395" else None,
+        field=identifier,
+        line=ctx.line(identifier),
+        witness=shown(text),
+        fix=f"write `{label}: NAME <ADDRESS>`, with the name and address of a person or organisation",
+    )
+
+
+def _reachable(text: str) -> bool:
+    return bool(_EMAIL.search(text) or _URI.search(text) or _BODIES.search(text))
+
+
+def _same(text: str, contact: str) -> bool:
+    """The controller is named in the contact, address and all."""
+    words = {each for each in re.findall(r"\w{3,}", text.lower()) if each not in {"and", "the"}}
+    return bool(words) and words <= set(re.findall(r"\w{3,}", contact.lower())) and _reachable(contact)
+
+
+def reasons(ctx: Context) -> Faults:
+    """T5: a provisional request without a specification says why."""
+    if ctx.status is not Status.PROVISIONAL or ctx.template is None:
+        return
+    text = ctx.value("references")
+    if not text or _names_specification(text) or ctx.whole:
+        return
+    if not _REASON.search(ctx.prose):
+        yield fault(
+            "no-specification-no-reason",
+            "no specification of the scheme is cited, and no reason is given",
+            field="references",
+            line=ctx.line("references"),
+            fix="cite a permanent specification, or say why there is none",
+        )
+
+
+def _names_specification(text: str) -> bool:
+    return any(found[1] is None or found[1] not in _GENERIC for found in _DEFINED.finditer(text))
+
+
+def differences(ctx: Context) -> Faults:
+    """T6: a provisional request that misses the guidelines for permanent ones notes where, and why."""
+    if ctx.status is not Status.PROVISIONAL or not ctx.whole:
+        return
+    missed = sorted(
+        {each.check for each in ctx.so_far if each.check[0] in "SOC" and each.level is not Level.HINT}
+    )
+    if missed and not _NOTED.search(ctx.prose):
+        yield fault(
+            "differences-not-noted",
+            f"the scheme does not meet guidelines for permanent schemes ({', '.join(missed)}), and the text "
+            "does not note that",
+            line=ctx.line("status"),
+            fix="mend these, or note each difference and its reason in the specification",
+        )
+
+
+def history(ctx: Context) -> Faults:
+    """T8: a historical request says where the scheme was defined."""
+    if ctx.status is not Status.HISTORICAL or ctx.template is None:
+        return
+    if not _names_specification(ctx.value("references")):
+        yield fault(
+            "no-origin",
+            "a historical scheme without a word on where it was defined",
+            field="references",
+            line=ctx.line("references"),
+            fix="write `References: [KEY] the document that defined the scheme`",
+        )

@@ -1,0 +1,218 @@
+"""D1 to D3: other registries that the text uses, well-known support, example names and key words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+from onym.registry.checks._context import MAX_PROSE, Context, Faults, fault, shown
+from onym.registry.checks.known import words
+from onym.registry.checks.report import Level
+
+__all__ = ["example_names", "other_registries", "well_known"]
+
+MAX_LISTED: Final = 20
+
+_WELL_KNOWN: Final = re.compile(r"/\.well-known/([A-Za-z0-9._~-]{1,80})")
+_REL: Final = re.compile(r"\brel\s*=\s*[\"']?([A-Za-z][A-Za-z0-9.-]{0,60})[\"']?")
+_SRV: Final = re.compile(r"(?<![\w.-])(_[A-Za-z0-9-]{1,63})\.(_(?:tcp|udp|sctp|dccp|quic))\b", re.IGNORECASE)
+_NODE: Final = re.compile(r"(?<![\w.-])(_[A-Za-z][A-Za-z0-9-]{0,62})\.(?=[a-z])(?!_)", re.IGNORECASE)
+
+_HOST: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(\[[^\]]*\]|[^/?#:]*)")
+_EXAMPLE_HOST: Final = re.compile(
+    r"(?:^|\.)(?:example(?:\.(?:com|net|org|edu))?|test|invalid|localhost|local|onion|arpa)\.?$",
+    re.IGNORECASE,
+)
+_DOCUMENTATION: Final = tuple(
+    ip_network(each)
+    for each in (
+        "192.0.2.0/24",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "2001:db8::/32",
+        "3fff::/20",
+        "127.0.0.0/8",
+        "::1/128",
+    )
+)
+
+_ODD_WORDS: Final = re.compile(r"(?<![\"'\w])(NEED NOT|MAY NOT|CAN NOT|WILL NOT)(?![\"'\w])")
+_WORD: Final = re.compile(r"(?<![\"'\w])(?:MUST|SHALL|SHOULD|REQUIRED|RECOMMENDED|OPTIONAL)(?![\"'\w])")
+_CITES_14: Final = re.compile(r"\bBCP ?14\b|\bRFC ?2119\b|\bRFC ?8174\b", re.IGNORECASE)
+_INSTEAD: Final = {
+    "NEED NOT": "`MAY` or `are not required to`",
+    "MAY NOT": "`MUST NOT`",
+    "CAN NOT": "`MUST NOT`",
+    "WILL NOT": "`MUST NOT`",
+}
+
+_CLAIMS: Final = re.compile(
+    r"well-known URI support|well-known (?:URIs? )?(?:is|are) (?:supported|defined) (?:for|in|by)",
+    re.IGNORECASE,
+)
+_8615: Final = re.compile(r"RFC ?8615|RFC ?5785", re.IGNORECASE)
+
+
+def other_registries(ctx: Context) -> Faults:
+    """D1: well-known names, link relations, services and underscored nodes that IANA is not asked for."""
+    text, asked = ctx.document.text[:MAX_PROSE], _asked(ctx)
+    for found, kind, clause, name, how in _used(ctx, text):
+        if not _requests(asked, name, kind):
+            yield fault(
+                "not-requested",
+                f"{kind} {shown(found[0].rstrip('.'))} is used, and IANA is not asked for it",
+                clause=clause,
+                line=_line(text, found),
+                witness=shown(found[0].rstrip(".")),
+                fix=f"ask IANA for {how} in the IANA considerations, or cite the document that registers it",
+            )
+
+
+#: what a text that asks for one of these calls it
+_WORDS: Final = {
+    "the well-known URI": "well-known",
+    "the link relation": "relation",
+    "the service name": "service name",
+    "the underscored node name": "node name",
+}
+
+
+def _requests(asked: str, name: str, kind: str) -> bool:
+    return (
+        _WORDS[kind] in asked
+        and re.search(rf"(?<![\w-]){re.escape(name.lower())}(?![\w-])", asked) is not None
+    )
+
+
+def _asked(ctx: Context) -> str:
+    """The IANA considerations, in lower case; what the template says counts too."""
+    found = "\n".join(each.text for each in ctx.sections("iana"))
+    mine = "" if ctx.template is None else "\n".join(each.text for each in ctx.template.values.values())
+    return f"{found}\n{mine}".lower()
+
+
+_Used = tuple[re.Match[str], str, str, str, str]
+
+
+def _used(ctx: Context, text: str) -> Iterator[_Used]:
+    """Each name once: the match, what it is, its clause, the name, what to ask for."""
+    seen: set[tuple[str, str]] = set()
+    for row in _all_used(ctx, text):
+        key = (row[1], row[3].lower())
+        if key not in seen and len(seen) < MAX_LISTED:
+            seen.add(key)
+            yield row
+
+
+def _all_used(ctx: Context, text: str) -> Iterator[_Used]:
+    for found in _WELL_KNOWN.finditer(text):
+        name = found[1].rstrip(".-")
+        if name.lower() not in words("well-known-uris"):
+            yield found, "the well-known URI", "RFC 8615 3.1", name, f'the well-known URI suffix "{name}"'
+    for found in _REL.finditer(text):
+        if found[1].lower() not in words("link-relations"):
+            yield (
+                found,
+                "the link relation",
+                "RFC 8288 2.1.1.1",
+                found[1],
+                f'the link relation type "{found[1]}"',
+            )
+    for found in _SRV.finditer(text):
+        name = found[1].lstrip("_")
+        if name.lower() not in ctx.known.services:
+            yield found, "the service name", "RFC 6335 8.1", name, f'the service name "{name}"'
+    for found in _NODE.finditer(text):
+        if (
+            found[1].lower() not in words("node-names")
+            and f"{found[1]}._".lower() not in text[found.start() :][:80].lower()
+        ):
+            yield (
+                found,
+                "the underscored node name",
+                "RFC 8552 4.1",
+                found[1],
+                f'the global node name "{found[1]}"',
+            )
+
+
+def _line(text: str, found: re.Match[str]) -> int:
+    return text.count("\n", 0, found.start()) + 1
+
+
+def well_known(ctx: Context) -> Faults:
+    """D2: whoever claims support for well-known URIs in the scheme cites RFC 8615; the default is "-"."""
+    value = ctx.value("well_known")
+    text = ctx.document.text[:MAX_PROSE]
+    own = rf"\b{re.escape(ctx.scheme)}://[^\s/]{{1,255}}/\.well-known/"
+    used = re.search(own, text, re.IGNORECASE) if ctx.scheme else None
+    claims = (value not in ("", "-")) or bool(_CLAIMS.search(ctx.prose)) or used is not None
+    if claims and not _8615.search(f"{value}\n{ctx.prose}"):
+        yield fault(
+            "well-known-without-reference",
+            "the scheme is said to support well-known URIs, and RFC 8615 is not cited",
+            field="well_known" if value else None,
+            line=ctx.line("well_known") if value else _line(text, used) if used else None,
+            witness=shown(value or (used[0] if used else "")) or None,
+            fix='cite RFC 8615 5.2 and say which URIs; without support the registry keeps "-"',
+        )
+
+
+def example_names(ctx: Context) -> Faults:
+    """D3: hosts of examples are reserved for examples; key words are those of BCP 14, and BCP 14 is cited."""
+    yield from _hosts(ctx)
+    text = ctx.document.text[:MAX_PROSE]
+    found = _WORD.search(text)
+    if ctx.whole and found and not _CITES_14.search(text):
+        yield fault(
+            "keywords-undefined",
+            "key words in capitals, and BCP 14 is not cited",
+            clause="RFC 8174 2",
+            line=_line(text, found),
+            fix="add the paragraph of RFC 8174 2 and cite RFC 2119 and RFC 8174",
+        )
+    for word, odd in _first_each(_ODD_WORDS, text).items():
+        yield fault(
+            "keyword-unknown",
+            f'"{word}" is no key word of BCP 14',
+            clause="RFC 8174 2",
+            line=_line(text, odd),
+            witness=word,
+            fix=f"write {_INSTEAD[word]}, or use small letters",
+        )
+
+
+def _first_each(pattern: re.Pattern[str], text: str) -> dict[str, re.Match[str]]:
+    seen: dict[str, re.Match[str]] = {}
+    for found in pattern.finditer(text):
+        seen.setdefault(found[1], found)
+    return seen
+
+
+def _hosts(ctx: Context) -> Faults:
+    seen: dict[str, int] = {}
+    for each in ctx.document.examples:
+        match = _HOST.match(each.uri)
+        if match and match[1] and len(seen) < MAX_LISTED and not _reserved(match[1]):
+            seen.setdefault(match[1].lower(), each.line)
+    for host, line in seen.items():
+        yield fault(
+            "real-host-in-example",
+            f"the example host {shown(host)} is no name reserved for examples",
+            level=Level.WARNING,
+            line=line,
+            witness=shown(host),
+            fix="write a host under example.com or .example, or an address of 192.0.2.0/24 or 2001:db8::/32",
+        )
+
+
+def _reserved(host: str) -> bool:
+    if _EXAMPLE_HOST.search(host):
+        return True
+    try:
+        address = ip_address(host.strip("[]"))
+    except ValueError:
+        return not re.fullmatch(r"[A-Za-z0-9_.-]+", host)
+    return any(address in each for each in _DOCUMENTATION if each.version == address.version)

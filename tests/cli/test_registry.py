@@ -1,0 +1,333 @@
+"""`onym registry` without a database: the facts that Onym ships, empty templates, checks, exports."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from onym.cli._registry_draft import GUIDANCE
+from onym.cli._registry_read import ranked
+from onym.registry.iana import builtin
+from onym.registry.profiles import PROFILES
+from onym.registry.records import Status
+from onym.registry.registries import REGISTRIES
+
+GOOD = """\
+Scheme name: zed
+
+Status: Provisional
+
+Applications/protocols that use this scheme name: The Zed editor opens files by such URIs.
+
+Contact: Ann Example <ann@example.net>
+
+Change controller: Example Foundation <board@example.net>
+
+References: RFC 3986, section 3.1.
+"""
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> str:
+    path = tmp_path / "zed.txt"
+    path.write_text(GOOD, encoding="utf-8")
+    return str(path)
+
+
+# show and search ------------------------------------------------------------------------------------------
+
+
+def test_a_scheme_is_shown_from_the_shipped_facts_and_their_date_is_told(run):
+    ran = run("registry", "show", "http")
+    assert ran.code == 0
+    assert ran.out.startswith("http  scheme, permanent\n")
+    assert "Hypertext Transfer Protocol" in ran.out
+    facts = builtin("uri-schemes")
+    assert facts.vintage in ran.err
+    assert facts.source[:40] in ran.err
+
+
+def test_a_name_is_found_in_any_case(run):
+    assert run("registry", "show", "HTTP").out == run("registry", "show", "http").out
+
+
+def test_json_holds_the_entry_and_where_the_facts_are_from(run):
+    found = run("registry", "show", "--json", "http").json
+    assert found["entry"]["name"] == "http"
+    assert found["entry"]["status"] == "permanent"
+    assert found["entry"]["fields"]["description"] == "Hypertext Transfer Protocol"
+    assert found["facts"] == {
+        "source": builtin("uri-schemes").source,
+        "vintage": builtin("uri-schemes").vintage,
+    }
+
+
+def test_the_parameters_of_llm_uris_are_a_registry_too(run):
+    ran = run("registry", "show", "temp", "-r", "llm-parameters")
+    assert ran.out.startswith("temp  parameter, registered\n")
+    assert run("registry", "show", "TEMP", "-r", "llm-parameters").code == 11
+
+
+def test_an_unknown_name_gets_near_ones(run):
+    ran = run("registry", "show", "htttp")
+    assert ran.code == 11
+    assert re.search(r"near ones: .*http", ran.err)
+    error = run("registry", "show", "--json", "htttp").json["error"]
+    assert (error["code"], error["exit_code"], error["field"]) == ("registry.unknown-entry", 11, "name")
+
+
+def test_a_free_name_is_told_how_to_get_one(run):
+    assert "onym registry template" in run("registry", "show", "qqqqzzzzqqqq").err
+
+
+def test_a_hostile_name_does_not_reach_the_terminal(run):
+    ran = run("registry", "show", "\x1b]0;x\x07")
+    assert ran.code == 11
+    assert "\x1b" not in ran.err + ran.out
+
+
+def test_search_ranks_names_before_texts(run):
+    found = run("registry", "search", "--json", "http").json["entries"]
+    names = [each["name"] for each in found]
+    assert names[0] == "http"
+    assert names[1].startswith("http")
+
+
+def test_search_lists_all_of_a_status_up_to_the_limit(run):
+    ran = run("registry", "search", "--status", "historical", "--limit", "3")
+    assert len(ran.out.splitlines()) == 3
+    assert "--limit" in ran.err
+    assert set(re.findall(r"  (permanent|provisional|historical)  ", ran.out)) == {"historical"}
+
+
+def test_search_says_when_nothing_fits(run):
+    ran = run("registry", "search", "qqqqzzzzqqqq")
+    assert (ran.code, ran.out) == (0, "")
+    assert "nothing fits" in ran.err
+
+
+def test_every_shipped_entry_is_found_by_its_own_name():
+    entries = builtin("uri-schemes").entries
+    assert all(ranked(entries, each.name, None)[0] is each for each in entries)
+    assert {each.status for each in ranked(entries, "", Status.PERMANENT)} == {Status.PERMANENT}
+
+
+# template -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_an_empty_template_has_every_label_and_reads_back(run, profile):
+    ran = run("registry", "template", "--profile", profile)
+    assert ran.code == 0
+    labels = [line.rpartition(":")[0].lower() for line in ran.out.splitlines() if line]
+    assert labels == [each.label.lower() for each in PROFILES[profile].fields]
+    assert all(each.guideline in ran.err for each in PROFILES[profile].fields)
+    assert all(GUIDANCE[each.id] for each in PROFILES[profile].fields)
+
+
+@pytest.mark.parametrize("registry", REGISTRIES)
+def test_a_registry_has_its_own_template(run, registry):
+    found = run("registry", "template", "-r", registry, "--json").json
+    assert found["profile"] == REGISTRIES[registry].default_profile
+    assert {each["id"] for each in found["fields"]} >= {"name", "contact", "change_controller"}
+
+
+# submit --dry-run -----------------------------------------------------------------------------------------
+
+
+def test_a_good_template_is_checked_without_a_database(run, good):
+    ran = run("registry", "submit", "--dry-run", good)
+    assert ran.code == 0
+    assert "no errors" in ran.out
+
+
+def test_an_empty_template_says_what_is_missing(run, tmp_path):
+    path = tmp_path / "empty.txt"
+    path.write_text(run("registry", "template").out)
+    ran = run("registry", "submit", "--dry-run", str(path))
+    assert ran.code == 1
+    assert "change controller" in ran.out.lower()
+    found = run("registry", "submit", "--dry-run", "--json", str(path)).json
+    assert found["report"]["ok"] is False
+    assert found["request"] is None
+    assert {each["clause"] for each in found["report"]["findings"] if each["level"] == "error"}
+
+
+def test_the_template_may_come_through_a_pipe(run):
+    assert run("registry", "submit", "--dry-run", "-", stdin=GOOD).code == 0
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(run):
+    ran = run("registry", "submit", "--dry-run", "nowhere.txt")
+    assert ran.code == 2
+    assert "nowhere.txt" in ran.err
+
+
+def test_a_file_that_is_no_text_is_refused_with_the_place(run, tmp_path):
+    path = tmp_path / "octets"
+    path.write_bytes(b"Scheme name: \xff\xfe")
+    ran = run("registry", "submit", "--dry-run", str(path))
+    assert ran.code == 2
+    assert "octet 13" in ran.err
+
+
+def test_an_enormous_file_is_not_read(run, tmp_path):
+    path = tmp_path / "enormous"
+    with path.open("wb") as file:
+        file.truncate(4 * 1024 * 1024 + 1)
+    assert "longer than" in run("registry", "submit", "--dry-run", str(path)).err
+
+
+def test_of_several_templates_one_must_be_named(run, tmp_path):
+    path = tmp_path / "two.txt"
+    path.write_text(GOOD + "\n\n\n" + GOOD.replace("zed", "zee"))
+    ran = run("registry", "submit", "--dry-run", str(path))
+    assert ran.code == 11
+    assert "zed, zee" in ran.err
+    assert run("registry", "submit", "--dry-run", "--name", "zee", str(path)).code == 0
+    assert run("registry", "submit", "--dry-run", "--name", "xyz", str(path)).code == 11
+
+
+def test_a_profile_of_another_registry_is_refused(run, good):
+    ran = run("registry", "submit", "--dry-run", "--profile", "expert-review", good)
+    assert ran.code == 2
+    assert "--profile rfc7595 or rfc4395" in ran.err
+
+
+def test_what_needs_a_registry_of_ones_own_says_so_and_how_to_make_one(run, good):
+    for words in (("status", "x"), ("review",), ("tick",), ("verify",), ("submit", good), ("user", "list")):
+        ran = run("registry", *words)
+        assert ran.code == 2, words
+        assert "onym registry init --db registry.db" in ran.err
+
+
+# import and export ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", ["xml", "csv", "csv-2022", "text", "json"])
+def test_an_export_of_the_shipped_facts_imports_as_the_same_registry(run, tmp_path, format_):
+    path = tmp_path / f"registry.{format_}"
+    ran = run("registry", "export", "--format", format_, "-o", str(path))
+    assert ran.code == 0
+    assert ran.out == f"wrote {path}\n"
+    found = run("registry", "import", "--dry-run", "--json", str(path)).json["files"][0]
+    assert (found["added"], found["changed"]) == (0, 0)
+    assert found["same"] == len(builtin("uri-schemes").entries)
+
+
+def test_an_export_without_a_file_goes_to_standard_output(run):
+    assert run("registry", "export", "--format", "json").json
+    ran = run("registry", "export", "--json")
+    assert ran.code == 2
+    assert ran.json["error"]["code"] == "usage.command-line"
+
+
+def test_an_export_that_fails_leaves_the_old_file(run, tmp_path):
+    path = tmp_path / "registry.csv"
+    path.write_text("old")
+    ran = run("registry", "export", "-r", "llm-parameters", "--format", "csv-2022", "-o", str(path))
+    assert ran.code == 2
+    assert path.read_text() == "old"
+
+
+def test_what_was_written_is_told_as_json(run, tmp_path):
+    path = tmp_path / "registry.xml"
+    found = run("registry", "export", "--json", "-o", str(path)).json
+    assert found == {
+        "file": str(path),
+        "format": "xml",
+        "registry": "uri-schemes",
+        "characters": len(path.read_text(encoding="utf-8")),
+    }
+
+
+def test_the_table_of_a_lower_floor_is_python(run):
+    text = run("registry", "export", "-r", "llm-parameters", "--format", "tables").out
+    scope: dict[str, object] = {}
+    exec(compile(text, "table", "exec"), scope)
+    assert list(scope["ENTRIES"]) == sorted(each.name for each in builtin("llm-parameters").entries)
+
+
+def test_the_parameters_that_the_parser_knows_are_those_of_the_registry():
+    from onym.uri._names import WELL_KNOWN
+
+    assert set(WELL_KNOWN) == {each.name for each in builtin("llm-parameters").entries}
+
+
+def test_namespaces_are_exported_plain_or_signed(run, tmp_path):
+    from onym.sign.jws import verify_compact
+    from onym.sign.keys import SigningKey, read_keys
+
+    plain = json.loads(
+        run("registry", "export", "-r", "ai-namespaces", "--format", "namespaces", "--at", "2026-11-21").out
+    )
+    assert plain["issued"] == "2026-11-21T00:00:00Z"
+    key = SigningKey.generate("Ed25519", kid="root")
+    file = tmp_path / "root.jwk"
+    file.write_text(key.secret().reveal())
+    ran = run(
+        "registry", "export", "-r", "ai-namespaces", "--format", "namespaces", "--at", "2026-11-21",
+        "--sign-key", str(file),
+    )  # fmt: skip
+    keys = read_keys(json.dumps({"keys": [key.public()]}).encode())
+    payload = verify_compact(ran.out.strip(), keys, algorithms=["Ed25519", "EdDSA"])
+    assert json.loads(payload) == plain
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kty": "oct", "k": "AAAA"}', "[" * 100_000])
+def test_a_file_without_a_private_key_signs_nothing(run, tmp_path, text):
+    file = tmp_path / "root.jwk"
+    file.write_text(text)
+    ran = run("registry", "export", "-r", "ai-namespaces", "--format", "namespaces", "--sign-key", str(file))
+    assert ran.code == 12
+    assert ran.out == ""
+
+
+def test_a_key_file_that_is_not_there_is_a_usage_error(run):
+    words = ("registry", "export", "-r", "ai-namespaces", "--format", "namespaces", "--sign-key", "nowhere")
+    assert run(*words).code == 2
+
+
+def test_a_key_belongs_to_the_namespaces_file(run):
+    assert run("registry", "export", "--sign-key", "x").code == 2
+    assert run("registry", "export", "--format", "namespaces").code == 2
+
+
+def test_an_import_reports_irregular_rows(run, tmp_path):
+    path = tmp_path / "uri-schemes-1.csv"
+    path.write_text(
+        "URI Scheme,Template,Description,Status,Well-Known URI Support,Reference,Notes\n"
+        "http,,Hypertext Transfer Protocol,Permanent,,[RFC9110],\n"
+        "Zed,,Zed,Permanent,,[RFC1],\n"
+        "zed,,Zed again,Permanent,,[RFC1],\n"
+    )
+    ran = run("registry", "import", "--dry-run", str(path))
+    assert ran.code == 0
+    assert "irregular" in ran.out
+    found = run("registry", "import", "--dry-run", "--json", str(path)).json["files"][0]
+    assert found["added"] == 1
+    assert any(each["name"].lower() == "zed" for each in found["irregular"])
+
+
+@pytest.mark.parametrize(
+    "hostile", ["", "<a><b></a>", '<!DOCTYPE x [<!ENTITY a "b">]><registry>&a;</registry>', "{"]
+)
+def test_a_hostile_file_is_refused_whole(run, tmp_path, hostile):
+    path = tmp_path / "registry"
+    path.write_text(hostile)
+    ran = run("registry", "import", "--dry-run", str(path))
+    assert ran.code == 11
+    assert ran.out == ""
+
+
+def test_a_missing_file_to_import_is_a_usage_error(run):
+    assert run("registry", "import", "--dry-run", "nowhere.csv").code == 2
+
+
+def test_a_bad_time_is_refused(run):
+    ran = run("registry", "export", "--at", "tomorrow")
+    assert ran.code == 2
+    assert "ISO 8601" in ran.err

@@ -1,0 +1,166 @@
+"""`onym scheme`: reports in three forms, exit codes, and the grammar tools."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+GOOD = """\
+Scheme name: kite
+Status: Provisional
+Applications/protocols that use this scheme name: Kite flying
+Contact: Ada Example <ada@example.com>
+Change controller: Ada Example <ada@example.com>
+References: [KITE] Kites, https://kite.example/spec
+"""
+BAD = GOOD.replace("Ada Example <ada@example.com>\nChange", "nobody\nChange")
+WARNED = GOOD.replace("Kite flying", "the KCP protocol")
+GRAMMAR = 'kite-URI = "kite:" 1*ALPHA\n'
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file with this text; its path."""
+
+    def make(text: str, name: str = "kite.txt") -> str:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return str(tmp_path / name)
+
+    return make
+
+
+def test_a_good_template_has_no_errors_and_ends_with_0(run, file):
+    ran = run("scheme", "check", file(GOOD))
+    assert ran.code == 0
+    assert "no errors, no warnings" in ran.out
+
+
+def test_an_error_ends_with_1_and_shows_line_clause_and_fix(run, file):
+    ran = run("scheme", "check", file(BAD))
+    assert ran.code == 1
+    said = "the contact cannot be reached: no mail address and no URI  [RFC 7595 7.4]"
+    assert f"error T3 line 4: {said}" in ran.out
+    assert "fix: write `Contact: NAME <ADDRESS>`" in ran.out
+
+
+def test_reports_of_several_files_follow_each_other(run, file):
+    ran = run("scheme", "check", file(GOOD), file(BAD, "bad.txt"))
+    assert ran.code == 1
+    assert ran.out.count('kite", rfc7595') == 2
+    assert "\n\n" in ran.out
+
+
+def test_a_warning_ends_with_1_only_where_strict(run, file):
+    assert run("scheme", "check", file(WARNED)).code == 0
+    assert run("scheme", "check", "--strict", file(WARNED)).code == 1
+
+
+def test_standard_input_is_read_and_the_profile_can_be_chosen(run):
+    ran = run("scheme", "check", "--profile", "rfc4395", "-", stdin=GOOD)
+    assert ran.code == 1
+    assert "RFC 4395 5.4" in ran.out
+    assert ran.out.startswith('-: scheme "kite", rfc4395')
+
+
+@pytest.mark.parametrize("flags", [("--json",), ("--format", "json")])
+def test_json_is_one_object_for_each_file(run, file, flags):
+    ran = run("scheme", "check", *flags, file(GOOD), file(BAD, "bad.txt"))
+    assert ran.code == 1
+    first, second = ran.lines
+    assert (first["ok"], second["ok"]) == (True, False)
+    assert first["scheme"] == "kite"
+    assert second["counts"]["error"] == 1
+    assert second["findings"][0]["code"] == "no-address"
+
+
+def test_sarif_is_one_log_with_a_run_for_each_file(run, file):
+    ran = run("scheme", "check", "--format", "sarif", file(GOOD), file(BAD, "bad.txt"))
+    assert ran.code == 1
+    log = json.loads(ran.out)
+    assert log["version"] == "2.1.0"
+    assert len(log["runs"]) == 2
+
+
+@pytest.mark.parametrize("name", ["absent.txt", "."])
+def test_a_file_that_cannot_be_opened_ends_with_2(run, tmp_path, name):
+    ran = run("scheme", "check", str(tmp_path / name))
+    assert ran.code == 2
+    assert "cannot read" in ran.err
+
+
+def test_octets_and_files_beyond_measure_end_with_2(run, tmp_path, monkeypatch):
+    from onym.cli.commands import scheme
+
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"\xff\xfe")
+    assert run("scheme", "check", str(path)).code == 2
+    monkeypatch.setattr(scheme, "MAX_FILE", 1)
+    assert "larger than" in run("scheme", "check", str(path)).err
+
+
+def test_escapes_in_a_template_reach_no_terminal(run):
+    ran = run("scheme", "check", "-", stdin=BAD.replace("nobody", "no\x1b[2Jbody \u202e"))
+    assert "\x1b" not in ran.out + ran.err
+    assert "\u202e" not in ran.out + ran.err
+    assert ran.code == 1
+
+
+def test_match_says_which_strings_are_in_the_grammar(run, file):
+    path = file(GRAMMAR, "kite.abnf")
+    ran = run("scheme", "match", path, "kite:red", "kite:1")
+    assert (ran.code, ran.out) == (1, "yes  kite:red\nno   kite:1\n")
+    assert run("scheme", "match", path, "KITE:red").code == 0
+    assert run("scheme", "match", "--start", "ALPHA", path, "a").code == 0
+    ran = run("scheme", "match", "--json", path, "kite:red")
+    assert ran.lines == [{"string": "kite:red", "start": "kite-URI", "matches": True}]
+
+
+def test_a_rule_that_is_not_there_and_a_text_without_grammar_are_errors(run, file):
+    ran = run("scheme", "match", "--start", "nope", file(GRAMMAR, "kite.abnf"), "x")
+    assert ran.code == 11
+    assert "nope" in ran.err
+    ran = run("scheme", "match", file(GOOD), "x")
+    assert ran.code == 11
+    assert "abnf.none" in ran.err
+    ran = run("scheme", "match", file('a = "x"\nb = "y"\n', "two.abnf"), "x")
+    assert "--start" in ran.err or "a, b" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("other", "said", "code"),
+    [
+        (GRAMMAR, "equal: A and B take the same strings", 0),
+        ('kite-URI = "kite:" *ALPHA\n', "subset: B takes more than A", 1),
+        ('kite-URI = "kite:" 1*%x61-7A\n', "superset: A takes more than B", 1),
+        ('kite-URI = "kite:" 1*( "a" / DIGIT )\n', "overlap: each takes strings that the other does not", 1),
+        ('kite-URI = "kite:" 1*DIGIT\n', "disjoint: no string is of both", 1),
+    ],
+)
+def test_diff_says_how_two_grammars_lie(run, file, other, said, code):
+    paths = file(GRAMMAR, "a.abnf"), file(other, "b.abnf")
+    ran = run("scheme", "diff", *paths)
+    assert (ran.code, ran.out.splitlines()[0]) == (code, said)
+    record = run("scheme", "diff", "--json", *paths).json
+    assert (record["only_a"] is None and record["only_b"] is None) is (code == 0)
+
+
+def test_examples_are_strings_of_the_grammar_and_repeat_with_the_seed(run, file):
+    path = file(GRAMMAR, "kite.abnf")
+    ran = run("scheme", "examples", path, "-n", "5", "--seed", "7")
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert 0 < len(lines) <= 5
+    assert all(each.lower().startswith("kite:") for each in lines)
+    assert run("scheme", "examples", path, "-n", "5", "--seed", "7").out == ran.out
+    assert run("scheme", "examples", "--json", path, "-n", "2").json["start"] == "kite-URI"
+
+
+def test_railroad_draws_to_standard_output_or_to_a_file(run, file, tmp_path):
+    path = file(GRAMMAR, "kite.abnf")
+    assert "<svg" in run("scheme", "railroad", path).out
+    out = tmp_path / "kite.svg"
+    assert run("scheme", "railroad", path, "-o", str(out)).code == 0
+    assert "<svg" in out.read_text(encoding="utf-8")
+    assert "<svg" in run("scheme", "railroad", "--json", path).json["svg"]
+    assert run("scheme", "railroad", "--json", path, "-o", str(out)).json["file"] == str(out)

@@ -1,0 +1,175 @@
+"""N1 to N5 and R1: names."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks_support import KNOWN, OLD, OLD_LABELS, codes, document, draft, entry, finding, report, template
+from onym.registry.checks import Known, Level, check_entries
+from onym.registry.checks._names import confusable
+from onym.registry.records import Status
+
+
+def named(name: str) -> object:
+    return document(template(name=name))
+
+
+@pytest.mark.parametrize("name", ["kite", "coap+tcp", "x-y", "a1", '"kite"', "kite:", "<kite>", "'kite'."])
+def test_a_name_of_lower_case_letters_digits_and_marks_passes(name):
+    assert not codes(named(name), "N1")
+
+
+def test_upper_case_is_an_error_and_the_fix_is_the_lower_case_name():
+    found = finding(named("Kite"), "name-not-lowercase")
+    assert found.level is Level.ERROR
+    assert found.fix == "write `Scheme name: kite`"
+    assert found.clause == "RFC 7595 3.8"
+    old = finding(
+        document(template(OLD, labels=OLD_LABELS, name="Kite")), "name-not-lowercase", profile="rfc4395"
+    )
+    assert (old.clause, old.fix) == ("RFC 4395 2.8", "write `URI scheme name: kite`")
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "column"),
+    [
+        ("ki_te", '"_" at its character 3', 3),
+        ("kit\u0435", "U+0435 CYRILLIC SMALL LETTER IE at its character 4", 4),
+        ("ki te", "a space at its character 3", 3),
+        ("1kite", "not a name: it takes a lower-case letter", 1),
+        ("k" * 64, "64 characters; 63 are kept", 1),
+        ("kite\u202eetik", "U+202E RIGHT-TO-LEFT OVERRIDE", 5),
+        ("<script>alert(1)</script>", '">" at its character 7', 8),
+        ("../../etc/passwd", '"/" at its character 3', 3),
+    ],
+)
+def test_a_character_that_no_name_has_is_called_by_its_name_and_place(name, said, column):
+    found = finding(named(name), "name-syntax")
+    assert said in found.message
+    assert found.column == column
+    assert found.witness.isprintable()
+    assert "\u202e" not in str(found.as_dict())
+
+
+def test_two_names_in_one_template_ask_for_two_templates():
+    found = finding(named("kite and kites"), "several-names")
+    assert found.level is Level.WARNING
+
+
+def test_a_name_in_use_is_an_error_whatever_its_case_and_says_the_entry_s_status():
+    found = finding(named("HTTP"), "name-taken")
+    assert "permanent" in found.message
+    assert found.level is Level.ERROR
+    assert finding(document(template(OLD, labels=OLD_LABELS, name="http")), "name-taken").clause == (
+        "RFC 4395 5.2 step 2"
+    )
+    assert not codes(named("kite"), "N2")
+
+
+def test_an_update_may_use_the_name_and_so_may_the_document_that_registered_it():
+    assert not codes(named("http"), "N2", update=True)
+    known = KNOWN.with_entries({"tag": entry("tag", reference="[RFC4151]")})
+    own = draft(fields=dict(template().values) and {"name": "tag", "status": "Permanent"}, name="RFC 4151")
+    assert finding(own, "registered-here", known=known).level is Level.HINT
+
+
+def test_without_a_registry_the_report_says_that_names_were_not_compared():
+    found = [each for each in report(named("kite"), known=Known()).findings if each.code == "could-not-check"]
+    assert {"N2", "N4", "T4"} <= {each.check for each in found}
+    assert "N3" in {
+        each.check
+        for each in report(named("com.kite"), known=Known()).findings
+        if each.code == "could-not-check"
+    }
+
+
+@pytest.mark.parametrize(("name", "bad"), [("com.example.kite", False), ("kite.x", True), ("kite", False)])
+def test_a_dot_is_for_reversed_domains_alone(name, bad):
+    assert ("dot-without-domain" in codes(named(name))) is bad
+    if bad:
+        found = finding(named(name), "dot-without-domain")
+        assert (found.level, found.fix) == (
+            Level.ERROR,
+            "write `Scheme name: kite-x`, or begin with your own domain, as in `com.example.x`",
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("kite.x", "dot-without-domain"),
+        ("com-example-kite", "private-name"),
+        ("ms-kite", None),
+        ("kite", None),
+    ],
+)
+def test_under_rfc_4395_a_reversed_domain_goes_with_hyphens(name, code):
+    old = document(template(OLD, labels=OLD_LABELS, name=name))
+    assert codes(old, "N3") == ({code} if code else set())
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("ai", "name-very-short"),
+        ("ai", "name-near"),
+        ("service", "name-general"),
+        ("universalkite", "name-grandiose"),
+        ("rnodem", "name-looks-alike"),
+        ("htpt", None),
+        ("httq", "name-near"),
+        ("https", None),
+        ("ws", None),
+        ("aaa", None),
+        ("kite", None),
+    ],
+)
+def test_names_too_short_general_or_near_are_hints(name, code):
+    found = codes(named(name), "N4")
+    assert code in found if code else not found - {"name-very-short"}
+    assert all(each.level is Level.HINT for each in report(named(name)).findings if each.check == "N4")
+
+
+def test_a_service_name_that_the_text_does_not_mention_is_a_hint():
+    assert "service-name" in codes(named("ipp"))
+    assert "service-name" not in codes(
+        document(template(name="ipp"), text="It goes with the service name ipp.")
+    )
+    assert "service-name" not in codes(document(template(OLD, labels=OLD_LABELS, name="ipp")))
+
+
+@given(
+    st.text(alphabet="abc01lm", min_size=1, max_size=6), st.text(alphabet="abc01lm", min_size=1, max_size=6)
+)
+def test_confusion_goes_both_ways_and_never_with_oneself(one, other):
+    assert confusable(one, other) == confusable(other, one)
+    assert not confusable(one, one)
+    assert not confusable(one, one + "s")
+
+
+@given(st.text(max_size=200))
+def test_no_name_crashes_the_checks_and_what_they_say_is_printable(name):
+    for each in report(named(name)).findings:
+        assert each.message.isprintable()
+        assert (each.witness or "").isprintable()
+        assert (each.fix or "").isprintable()
+
+
+def test_a_name_of_a_million_characters_takes_no_time():
+    before = time.process_time()
+    for text in ("a" * 1_000_000, "." * 1_000_000, "'" * 1_000_000, "a and " * 150_000):
+        assert report(named(text)).findings
+    assert time.process_time() - before < 10
+
+
+def test_a_registry_in_order_has_no_findings_and_each_disorder_has_one():
+    good = [entry("a", template="perm/a"), entry("b", Status.PROVISIONAL, template="prov/b"), entry("c")]
+    assert check_entries(good).findings == ()
+    assert check_entries(good).ran == ("R1",)
+    bad = [entry("b", template="prov/b"), entry("a", template=" perm/a"), entry("A")]
+    found = [each.code for each in check_entries(bad).findings]
+    assert found == ["not-sorted", "name-twice", "folder-does-not-fit", "path-not-trimmed"]
