@@ -1,0 +1,1 @@
+"""Ways to sign in: local accounts, OpenID Connect, API tokens."""

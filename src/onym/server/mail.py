@@ -1,0 +1,218 @@
+"""Notices by e-mail: from the store's outbox to the mail server, again later where that fails.
+
+The outbox is written with the event it tells of, so no accepted step goes untold; a message may come twice
+where the service dies between sending and noting it, and has the same Message-ID then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import unicodedata
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from email.message import EmailMessage
+from email.policy import SMTP as WIRE
+from email.utils import format_datetime
+from typing import TYPE_CHECKING, Final
+
+from onym.errors import OnymError, RegistryError
+from onym.registry.accounts import Account, check_email
+from onym.registry.records import Role
+from onym.server._reading import authority
+from onym.server.settings import Settings
+
+if TYPE_CHECKING:
+    from aiosmtplib import SMTP
+
+    from onym.registry.store import OutboxNotice, Store
+
+__all__ = ["GIVE_UP", "Sender", "message_of", "retry_at"]
+
+#: notices claimed at once, and tries before a notice is given up (about three days)
+BATCH: Final = 20
+GIVE_UP: Final = 16
+#: seconds between two looks at an empty outbox, and allowed for one exchange with the server
+POLL: Final = 5.0
+_TIMEOUT: Final = 30.0
+_FIRST: Final = timedelta(minutes=1)
+_LONGEST: Final = timedelta(hours=6)
+_MOST_RECIPIENTS: Final = 100
+_LONGEST_SUBJECT: Final = 200
+_LONGEST_TEXT: Final = 100_000
+_LOG: Final = logging.getLogger("onym.server")
+
+
+class Sender:
+    """Sends what the outbox holds. `clock` gives the time in UTC."""
+
+    def __init__(self, settings: Settings, store: Store, clock: Callable[[], datetime]) -> None:
+        if settings.smtp is None:
+            raise ValueError("no mail server is set")
+        self._smtp = settings.smtp
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Send until `stop` is set; what is under way is finished first."""
+        while not stop.is_set():
+            try:
+                done = await self.send_due()
+            except OnymError as error:
+                _LOG.error("the outbox cannot be read: %s", error.code)
+                done = 0
+            if not done:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), POLL)
+
+    async def send_due(self) -> int:
+        """Send the notices that are due now, a batch at most; how many were claimed."""
+        from aiosmtplib import SMTPException  # late: no mail, no library
+
+        claimed = await self._store.outbox.claim(self._clock(), BATCH)
+        left = list(claimed)
+        if not left:
+            return 0
+        try:
+            async with self._connection() as connection:
+                while left:
+                    await self._send(left[0], connection)
+                    left.pop(0)
+        except (SMTPException, OSError) as error:
+            # no connection, or it broke: what was not sent by then is tried again
+            for notice in left:
+                await self._failed(notice, type(error).__name__, permanent=False)
+        return len(claimed)
+
+    def _connection(self) -> SMTP:
+        from aiosmtplib import SMTP
+
+        smtp = self._smtp
+        return SMTP(
+            hostname=smtp.host,
+            port=smtp.port,
+            username=smtp.username,
+            password=None if smtp.password is None else smtp.password.reveal(),
+            use_tls=smtp.security == "tls",
+            start_tls=smtp.security == "starttls",
+            cert_bundle=smtp.ca_file,
+            local_hostname=_domain(self._settings),
+            timeout=_TIMEOUT,
+        )
+
+    async def _send(self, notice: OutboxNotice, connection: SMTP) -> None:
+        """Send one notice and mark it. Raises what breaks the connection."""
+        from aiosmtplib import SMTPRecipientsRefused, SMTPResponseException
+
+        addresses = await self._addresses(notice)
+        if not addresses:
+            await self._failed(notice, "nobody has an address", permanent=True)
+            return
+        message = message_of(notice, addresses, self._settings, self._clock())
+        try:
+            await connection.send_message(message, sender=self._smtp.sender, recipients=addresses)
+        except SMTPRecipientsRefused as error:
+            codes = [each.code for each in error.recipients]
+            await self._failed(notice, "all addresses were refused", permanent=min(codes) >= 500)
+        except SMTPResponseException as error:
+            # the server's text is its own business: it may quote an address
+            await self._failed(notice, f"refused with {error.code}", permanent=error.code >= 500)
+        else:
+            await self._store.outbox.sent(notice.id, self._clock())
+
+    async def _failed(self, notice: OutboxNotice, reason: str, *, permanent: bool) -> None:
+        at = self._clock()
+        again = None if permanent else retry_at(at, notice.attempts)
+        await self._store.outbox.failed(notice.id, at, again, reason)
+        if again is None:
+            _LOG.error("notice %d was given up: %s", notice.id, reason)
+
+    async def _addresses(self, notice: OutboxNotice) -> list[str]:
+        if isinstance(notice.to, Role):
+            found = list(
+                await self._store.accounts.list(
+                    registry=notice.registry, role=notice.to, limit=_MOST_RECIPIENTS
+                )
+            )
+        else:
+            account = await self._store.accounts.get(notice.to)
+            found = [] if account is None else [account]
+        good = [_address(each) for each in found if not each.disabled]
+        return sorted({each for each in good if each is not None})[:_MOST_RECIPIENTS]
+
+
+def message_of(notice: OutboxNotice, addresses: list[str], settings: Settings, at: datetime) -> EmailMessage:
+    """The notice as a message: text/plain in UTF-8. Its Message-ID follows from the notice alone.
+
+    One recipient stands in To; several are told in the envelope, so that none sees the others.
+    """
+    smtp = settings.smtp
+    if smtp is None:
+        raise ValueError("no mail server is set")
+    domain = _domain(settings)
+    message = EmailMessage(policy=_POLICY)
+    message["From"] = smtp.sender
+    message["To"] = addresses[0] if len(addresses) == 1 else f"{notice.registry} {notice.to}:;"
+    message["Subject"] = one_line(notice.subject) or "Registry notice"
+    message["Date"] = format_datetime(at)
+    message["Message-ID"] = f"<notice-{notice.id}-{_fingerprint(settings, notice)}@{domain}>"
+    if notice.request is not None:
+        # one thread for each request
+        message["References"] = f"<request-{_word(notice.request)}@{domain}>"
+    message["List-Id"] = f"<{_word(notice.registry)}.{smtp.list_id or domain}>"
+    message["Auto-Submitted"] = "auto-generated"
+    text = notice.text[:_LONGEST_TEXT].rstrip() + "\n"
+    if notice.request is not None:
+        text += f"\n-- \n{settings.base_url}/requests/{_word(notice.request)}\n"
+    message.set_content(_clean(text), charset="utf-8")
+    return message
+
+
+def retry_at(at: datetime, attempts: int) -> datetime | None:
+    """When to try again after so many tries, each pause four times the last; None: give up."""
+    if attempts >= GIVE_UP:
+        return None
+    pause: timedelta = min(_FIRST * 4 ** min(attempts - 1, 8), _LONGEST)
+    return at + pause
+
+
+def one_line(text: str) -> str:
+    """The text as one header line: control characters and line ends are gone (RFC 5322 2.2)."""
+    plain = "".join(" " if unicodedata.category(c) in _CONTROLS else c for c in text[:2000])
+    return " ".join(plain.split())[:_LONGEST_SUBJECT]
+
+
+_CONTROLS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_POLICY: Final = WIRE.clone(max_line_length=78, raise_on_defect=True)
+
+
+def _clean(text: str) -> str:
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(c for c in lines if c in "\n\t" or unicodedata.category(c) not in {"Cc", "Cs"})
+
+
+def _word(text: str) -> str:
+    """What may stand in a Message-ID or List-Id."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-.") else "-" for c in text[:100]).strip(".")
+
+
+def _domain(settings: Settings) -> str:
+    # an address literal of IPv6 is no domain
+    host = authority(settings.base_url).rsplit(":", 1)[0]
+    return "localhost" if host.startswith("[") else host
+
+
+def _fingerprint(settings: Settings, notice: OutboxNotice) -> str:
+    # the number alone would be the same in two databases of one host
+    text = f"{settings.base_url}\n{notice.id}\n{notice.number}\n{notice.subject}"
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _address(account: Account) -> str | None:
+    try:
+        return None if account.email is None else check_email(account.email)
+    except RegistryError:
+        return None

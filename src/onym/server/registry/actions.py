@@ -1,0 +1,280 @@
+"""Every step that a person may press a button for: its words, its tone and what it asks for. Data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from onym.errors import UsageError
+from onym.registry.accounts import Scope
+from onym.registry.records import Entry, EventKind, Request
+from onym.registry.registries import REGISTRIES
+from onym.server.registry import urls
+from onym.server.registry.contexts.parts import ActionField, ActionView, Choice
+from onym.server.registry.words import STATUS_LABELS
+
+__all__ = ["ACTIONS", "SCOPES", "Action", "Ask", "actions_of", "data_of", "requests_for"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One thing that an action asks for; the member of `Event.data` that it becomes."""
+
+    id: str
+    label: str
+    kind: str = "text"
+    required: bool = False
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One step. `tone` is good, bad or plain."""
+
+    label: str
+    help: str
+    tone: str = "plain"
+    asks: tuple[Ask, ...] = ()
+
+
+def _reason(help_: str = "It is kept in the history, and told to whom it concerns.") -> Ask:
+    return Ask(id="reason", label="Reason", kind="long", required=True, help=help_)
+
+
+_WHY: Final = (_reason(),)
+
+#: what a button of each event says; those without a row have none
+ACTIONS: Final[Mapping[EventKind, Action]] = MappingProxyType(
+    {
+        EventKind.ANNOUNCE: Action(
+            label="Announce for list review",
+            help="Post the template to uri-review@ietf.org, then say here where the message can be read.",
+            asks=(Ask(id="archive", label="Address of the message in the list's archive"),),
+        ),
+        EventKind.SUBMIT: Action(label="Submit to IANA", help="Hands it over as it stands.", tone="good"),
+        EventKind.WITHDRAW: Action(label="Withdraw", help="Ends the request.", tone="bad", asks=_WHY),
+        EventKind.CHECK_COMPLETE: Action(
+            label="Complete: go on",
+            help="Registers it at once, or passes it on for review, as the procedure says.",
+            tone="good",
+        ),
+        EventKind.REJECT_INCOMPLETE: Action(
+            label="Reject as incomplete",
+            help="A required field is missing, or a citation is wrong. The registrant may correct it.",
+            tone="bad",
+            asks=(Ask(id="missing", label="What is missing", kind="list"), _reason()),
+        ),
+        EventKind.ASK_MORE_REVIEW: Action(
+            label="Ask for more review", help="The registrant is asked; the request stays open.", asks=_WHY
+        ),
+        EventKind.RESUME_REVIEW: Action(label="Resume the review", help="What was asked has been answered."),
+        EventKind.APPROVE: Action(
+            label="Approve", help="Recommends it; IANA registers it.", tone="good", asks=_WHY
+        ),
+        EventKind.APPROVE_AS_PROVISIONAL: Action(
+            label="Approve as provisional",
+            help="Permanent was asked for; registers it as provisional.",
+            asks=_WHY,
+        ),
+        EventKind.ASK_IETF_REVIEW: Action(
+            label="Ask for IETF review", help="The IESG decides; provisional meanwhile.", asks=_WHY
+        ),
+        EventKind.REJECT: Action(label="Reject", help="Ends the request.", tone="bad", asks=_WHY),
+        EventKind.ASK_UPGRADE: Action(
+            label="Make it permanent", help="Provisional to permanent, unprompted.", tone="good", asks=_WHY
+        ),
+        EventKind.IESG_APPROVE: Action(
+            label="Approve for the IESG", help="The IESG has approved it.", tone="good", asks=_WHY
+        ),
+        EventKind.IESG_DECLINE: Action(
+            label="Decline for the IESG", help="The IESG has declined it.", tone="bad", asks=_WHY
+        ),
+        EventKind.REASSIGN: Action(
+            label="Reassign",
+            help="Gives a provisional entry to another registrant.",
+            asks=(
+                Ask(id="to", label="Account id of the new registrant", required=True),
+                Ask(id="change_controller", label="New change controller"),
+                _reason(),
+            ),
+        ),
+        EventKind.DEMAND_CHANGES: Action(
+            label="Demand changes", help="The IESG asks the registrant for changes.", asks=_WHY
+        ),
+        EventKind.ATTACH_SECURITY_NOTE: Action(
+            label="Attach a security note",
+            help="Security information that became known later.",
+            asks=(
+                Ask(id="text", label="What is to be known", kind="long", required=True),
+                Ask(id="reference", label="Reference"),
+            ),
+        ),
+        EventKind.DESIGNATE: Action(
+            label="Say who else may change it",
+            help="Account ids, separated by commas.",
+            asks=(Ask(id="add", label="Add"), Ask(id="remove", label="Remove")),
+        ),
+        EventKind.RETIRE: Action(
+            label="Retire", help="The name is no longer used; it stays taken.", tone="bad", asks=_WHY
+        ),
+        EventKind.DRAFT_PUBLISHED: Action(
+            label="The draft is published",
+            help="The Internet-Draft has become an RFC.",
+            asks=(Ask(id="reference", label="Reference", required=True, help="For example [RFC7595]."),),
+        ),
+        EventKind.ENTER_SAFE_MODE: Action(label="Put into safe mode", help="Lookup only.", asks=_WHY),
+        EventKind.SUSPEND: Action(
+            label="Suspend", help="Not resolved until reinstated.", tone="bad", asks=_WHY
+        ),
+        EventKind.REINSTATE: Action(label="Reinstate", help="Active again.", tone="good", asks=_WHY),
+        EventKind.REVOKE: Action(label="Revoke", help="Takes it back for good.", tone="bad", asks=_WHY),
+        EventKind.RENEW: Action(
+            label="Renew",
+            help="Says until when it holds.",
+            asks=(Ask(id="expires", label="Last day", kind="date", required=True),),
+        ),
+        EventKind.OVERRIDE: Action(
+            label="Override",
+            help="Outside the procedure: recorded with your name and the reason; undone the same way.",
+            tone="bad",
+            asks=(Ask(id="status", label="New status", kind="choice"), _reason()),
+        ),
+    }
+)
+
+#: what an override can set instead of a status
+_REMOVE: Final = "remove"
+
+_REGISTRANT: Final = frozenset(
+    {
+        EventKind.OPEN,
+        EventKind.REVISE,
+        EventKind.ANNOUNCE,
+        EventKind.SUBMIT,
+        EventKind.RESUBMIT,
+        EventKind.WITHDRAW,
+    }
+)
+#: the scopes one of which a token needs before it may ask for an event; the roles are the engine's matter
+SCOPES: Final[Mapping[EventKind, frozenset[Scope]]] = MappingProxyType(
+    {
+        kind: frozenset({Scope.SUBMIT})
+        if kind in _REGISTRANT
+        else frozenset({Scope.SUBMIT, Scope.REVIEW, Scope.IANA, Scope.IESG})
+        for kind in EventKind
+    }
+)
+
+#: kinds of request about an entry: label, help, what is asked
+_REQUESTS: Final[Mapping[str, Action]] = MappingProxyType(
+    {
+        "update": Action(
+            label="Update its registration",
+            help="New contact, controller, references or text. Fields left empty stay as they are.",
+        ),
+        "status-change": Action(
+            label="Change its status",
+            help="Provisional to permanent is reviewed by the expert; permanent to historical is the IESG's.",
+            asks=(Ask(id="status", label="New status", kind="choice"),),
+        ),
+        "note-separate-use": Action(
+            label="Note a separate use",
+            help="The name is in use for something else as well, and the entry should say so.",
+            asks=(Ask(id="use", label="The other use", kind="long", required=True),),
+        ),
+        "reassign": Action(
+            label="Ask for reassignment",
+            help="The registrant is gone or does not answer. The IESG decides.",
+            asks=(Ask(id="grounds", label="Grounds", kind="long", required=True),),
+        ),
+    }
+)
+
+
+def actions_of(
+    kinds: Iterable[EventKind],
+    *,
+    href: str,
+    version: int,
+    about: Request | Entry,
+    missing: Iterable[tuple[str, str]] = (),
+) -> tuple[ActionView, ...]:
+    """The buttons for these events. `missing` are (id, label) of fields that may be said to be missing."""
+    options = {
+        "status": tuple(
+            Choice(value=str(each), label=STATUS_LABELS[each][0])
+            for each in REGISTRIES[about.registry].statuses
+            if each is not about.status and each != "pending-review"
+        )
+        + (Choice(value=_REMOVE, label="No entry: remove it"),),
+        "missing": tuple(Choice(value=key, label=label) for key, label in missing),
+    }
+    return tuple(_view(str(kind), ACTIONS[kind], href, version, options) for kind in kinds if kind in ACTIONS)
+
+
+def requests_for(entry: Entry) -> tuple[ActionView, ...]:
+    """The requests that may be opened about an entry; the engine has the last word on each."""
+    schemes = entry.registry == "uri-schemes"
+    options = {
+        "status": tuple(
+            Choice(value=each, label=each.capitalize())
+            for each in ("permanent", "historical")
+            if each != entry.status
+        )
+    }
+    return tuple(
+        _view(kind, action, urls.change(entry.registry, entry.name), entry.version, options)
+        for kind, action in _REQUESTS.items()
+        if kind == "update" or schemes
+    )
+
+
+def _view(
+    kind: str, action: Action, href: str, version: int, options: Mapping[str, tuple[Choice, ...]]
+) -> ActionView:
+    fields = tuple(
+        ActionField(
+            id=ask.id,
+            label=ask.label,
+            kind=ask.kind,
+            required=ask.required,
+            help=ask.help,
+            choices=options.get(ask.id, ()),
+        )
+        for ask in action.asks
+        if ask.kind != "list" or options.get(ask.id)
+    )
+    return ActionView(
+        kind=kind,
+        label=action.label,
+        help=action.help,
+        tone=action.tone,
+        href=href,
+        version=version,
+        fields=fields,
+    )
+
+
+def data_of(kind: EventKind, form: Mapping[str, list[str]]) -> dict[str, Any]:
+    """`Event.data` from a form. Raises UsageError for a required text left empty."""
+    action = ACTIONS.get(kind)
+    if action is None:
+        raise UsageError("there is no button for this step", code="registry.bad-data", hint="use the API")
+    data: dict[str, Any] = {}
+    for ask in action.asks:
+        values = [each.strip() for each in form.get(ask.id, []) if each.strip()]
+        if ask.required and not values:
+            raise UsageError(
+                f"{ask.label}: this is needed", code="registry.missing-data", hint="go back and fill it"
+            )
+        if ask.kind == "list":
+            data[ask.id] = values
+        elif ask.id in ("add", "remove"):
+            data[ask.id] = [part.strip() for each in values for part in each.split(",") if part.strip()]
+        elif values:
+            data[ask.id] = values[0]
+    if kind is EventKind.OVERRIDE and data.get("status") == _REMOVE:
+        return {"remove": True, "reason": data["reason"]}
+    return data

@@ -1,0 +1,1 @@
+"""The JSON API: what it takes and gives, and its operations."""

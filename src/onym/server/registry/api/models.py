@@ -1,0 +1,405 @@
+"""What the API takes and gives. Answers are frozen dataclasses, bodies strict msgspec structs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from onym.registry.records import Entry, EventKind, LogRecord, Note, Request, RequestKind
+from onym.registry.registries import Registry
+from onym.server.registry import urls
+
+__all__ = [
+    "ActionList",
+    "CheckBody",
+    "CheckReport",
+    "EntryData",
+    "EntryList",
+    "EventBody",
+    "FindingData",
+    "Health",
+    "History",
+    "HistoryRecord",
+    "OpenBody",
+    "Problem",
+    "RegistryData",
+    "RegistryList",
+    "RequestData",
+    "RequestList",
+    "SearchHits",
+    "VersionList",
+    "entry_data",
+    "record_data",
+    "registry_data",
+    "request_data",
+]
+
+#: no control characters but tab, line feed, form feed and carriage return
+_CLEAN: Final = r"^[^\u0000-\u0008\u000b\u000e-\u001f\u007f-\u009f]*$"
+
+Name = Annotated[str, Meta(min_length=1, max_length=100, pattern=_CLEAN)]
+Word = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-z0-9-]+$")]
+Field = Annotated[str, Meta(max_length=64_000, pattern=_CLEAN)]
+Fields = dict[Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-z_]+$")], Field]
+Template = Annotated[str, Meta(max_length=1_000_000, pattern=_CLEAN)]
+Short = Annotated[str, Meta(max_length=300, pattern=_CLEAN)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnData:
+    """One column of a registry."""
+
+    id: str
+    heading: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryData:
+    """One registry."""
+
+    id: str
+    title: str
+    noun: str
+    reference: str
+    profiles: tuple[str, ...]
+    statuses: tuple[str, ...]
+    columns: tuple[ColumnData, ...]
+    entries: str
+    page: str
+    feed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryList:
+    """All registries."""
+
+    registries: tuple[RegistryData, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteData:
+    """A note on an entry."""
+
+    kind: str
+    text: str
+    at: datetime
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftData:
+    """An Internet-Draft and the day it expires."""
+
+    name: str
+    expires: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryData:
+    """One entry. `version` is what `If-Match` refers to; `page` is its stable page for people."""
+
+    registry: str
+    name: str
+    spelling: str | None
+    status: str
+    fields: dict[str, str]
+    notes: tuple[NoteData, ...]
+    registrant: str | None
+    designees: tuple[str, ...]
+    iesg_approved: bool
+    draft: DraftData | None
+    pending: str | None
+    expires: date | None
+    registered: datetime | None
+    updated: datetime | None
+    version: int
+    page: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryList:
+    """Some entries by name; `next` is the address of the part after, None at the end."""
+
+    entries: tuple[EntryData, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchHits:
+    """What a search found, best first."""
+
+    query: str
+    entries: tuple[EntryData, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRecord:
+    """One accepted event, as it stands in the log. `digest` is over `previous` and the rest."""
+
+    number: int
+    at: datetime
+    actor: str
+    roles: tuple[str, ...]
+    event: str
+    registry: str
+    request: str | None
+    name: str | None
+    data: dict[str, Any]
+    rule: str
+    clause: str
+    previous: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Events, oldest first; `next` is the address of those after, None where there are none yet."""
+
+    records: tuple[HistoryRecord, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionData:
+    """One version of an entry, and the number of the event that made it."""
+
+    version: int
+    number: int
+    at: datetime
+    event: str
+    entry: EntryData
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionList:
+    """Every version of an entry, oldest first."""
+
+    versions: tuple[VersionData, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestData:
+    """One registration request. `version` is what `If-Match` refers to."""
+
+    id: str
+    registry: str
+    profile: str
+    kind: str
+    name: str
+    status: str
+    state: str
+    registrant: str
+    on_behalf_of: str | None
+    fields: dict[str, str]
+    template: str
+    opened: datetime
+    since: datetime
+    holder: str | None
+    due: datetime | None
+    announced: datetime | None
+    archive: str | None
+    timed_out: bool
+    draft: DraftData | None
+    outcome: str | None
+    reason: str | None
+    version: int
+    page: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestList:
+    """Some requests, newest first."""
+
+    requests: tuple[RequestData, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionList:
+    """The events that the caller may ask for now, about a request or an entry of that version."""
+
+    version: int
+    events: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingData:
+    """One finding of the checker."""
+
+    check: str
+    code: str
+    level: str
+    message: str
+    clause: str
+    field: str | None
+    line: int | None
+    column: int | None
+    witness: str | None
+    fix: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """What the checker says. `ok` is true where there is no error; warnings and hints leave it true."""
+
+    ok: bool
+    profile: str
+    scheme: str | None
+    findings: tuple[FindingData, ...]
+    ran: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The service answers, and its store does: number and digest of the log's last record."""
+
+    status: str
+    number: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Problem details (RFC 9457). `code` is stable; `hint` says how to go on."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+
+
+class CheckBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A template, draft or RFC text to be checked; or its fields; or both, and then the fields count."""
+
+    registry: Word = "uri-schemes"
+    profile: Word | None = None
+    status: Word | None = None
+    template: Template = ""
+    fields: Fields = msgspec.field(default_factory=dict)
+
+
+class OpenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A request to be opened as a draft. `name` may be left out where the template says it."""
+
+    registry: Word
+    kind: RequestKind = RequestKind.NEW
+    name: Name | None = None
+    profile: Word | None = None
+    status: Word | None = None
+    template: Template = ""
+    fields: Fields = msgspec.field(default_factory=dict)
+    on_behalf_of: Short | None = None
+
+
+class EventBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A step. What `data` holds depends on the event."""
+
+    event: EventKind
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def registry_data(row: Registry) -> RegistryData:
+    """A registry, as the API gives it."""
+    return RegistryData(
+        id=row.id,
+        title=row.title,
+        noun=row.noun,
+        reference=row.reference,
+        profiles=row.profiles,
+        statuses=tuple(map(str, row.statuses)),
+        columns=tuple(ColumnData(id=each.id, heading=each.heading) for each in row.columns),
+        entries=urls.api("registries", row.id, "entries"),
+        page=urls.entries(row.id),
+        feed=urls.feed(row.id),
+    )
+
+
+def _note(note: Note) -> NoteData:
+    return NoteData(kind=note.kind, text=note.text, at=note.at, by=note.by)
+
+
+def _draft(about: Entry | Request) -> DraftData | None:
+    return None if about.draft is None else DraftData(name=about.draft.name, expires=about.draft.expires)
+
+
+def entry_data(entry: Entry) -> EntryData:
+    """An entry, as the API gives it."""
+    return EntryData(
+        registry=entry.registry,
+        name=entry.name,
+        spelling=entry.spelling,
+        status=str(entry.status),
+        fields=dict(entry.fields),
+        notes=tuple(map(_note, entry.notes)),
+        registrant=entry.registrant,
+        designees=tuple(sorted(entry.designees)),
+        iesg_approved=entry.iesg_approved,
+        draft=_draft(entry),
+        pending=entry.pending,
+        expires=entry.expires,
+        registered=entry.registered,
+        updated=entry.updated,
+        version=entry.version,
+        page=urls.entry(entry.registry, entry.name),
+    )
+
+
+def request_data(about: Request) -> RequestData:
+    """A request, as the API gives it."""
+    return RequestData(
+        id=about.id,
+        registry=about.registry,
+        profile=about.profile,
+        kind=str(about.kind),
+        name=about.name,
+        status=str(about.status),
+        state=str(about.state),
+        registrant=about.registrant,
+        on_behalf_of=about.on_behalf_of,
+        fields=dict(about.fields),
+        template=about.template,
+        opened=about.opened,
+        since=about.since,
+        holder=None if about.holder is None else str(about.holder),
+        due=about.due,
+        announced=about.announced,
+        archive=about.archive,
+        timed_out=about.timed_out,
+        draft=_draft(about),
+        outcome=about.outcome,
+        reason=about.reason,
+        version=about.version,
+        page=urls.request(about.id),
+    )
+
+
+def record_data(record: LogRecord) -> HistoryRecord:
+    """A log record, as the API gives it."""
+    event = record.event
+    return HistoryRecord(
+        number=record.number,
+        at=record.at,
+        actor=record.actor.id,
+        roles=tuple(sorted(map(str, record.actor.roles))),
+        event=str(event.kind),
+        registry=event.registry,
+        request=event.request,
+        name=event.name,
+        data=_jsonable(event.data),
+        rule=record.rule,
+        clause=record.clause,
+        previous=record.previous,
+        digest=record.digest,
+    )
+
+
+def _jsonable(value: Any) -> Any:
+    if hasattr(value, "items"):
+        return {str(key): _jsonable(item) for key, item in value.items()}
+    return [_jsonable(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,102 @@
+"""The versions of an entry, folded from its history, and two of them field by field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
+from itertools import groupby
+from typing import Final
+
+from onym.errors import RefusalError
+from onym.registry.engine import Book
+from onym.registry.records import Entry, LogRecord
+from onym.registry.registries import REGISTRIES
+from onym.server.registry.build.parts import fields_of
+from onym.server.registry.contexts.browse import Comparison, Piece, VersionOption
+from onym.server.registry.words import EVENTS, day, moment, status_view
+
+__all__ = ["Version", "compare", "options", "pieces", "versions_of"]
+
+#: words of one field that are aligned; a longer field is shown whole, before and after
+_MOST_WORDS: Final = 2_000
+_WORD: Final = re.compile(r"\s+|\w+|[^\w\s]")
+
+Version = tuple[Entry, LogRecord]
+
+
+def versions_of(records: Iterable[LogRecord], registry: str, name: str) -> dict[int, Version]:
+    """Every version of an entry with the event that made it, oldest first, by number.
+
+    A record that the fold refuses alone (its request began under another name) is passed over.
+    """
+    book, found = Book(), {}
+    for record in records:
+        try:
+            book.apply(record.event, record.actor, record.at)
+        except RefusalError:
+            continue
+        entry = book.entries.get((registry, name))
+        if entry is not None and entry.version not in found:
+            found[entry.version] = (entry, record)
+    return found
+
+
+def options(versions: Mapping[int, Version]) -> tuple[VersionOption, ...]:
+    """The versions as a choice, newest first."""
+    return tuple(
+        VersionOption(number=number, label=f"{number}: {EVENTS[record.event.kind]}, {moment(record.at)}")
+        for number, (_, record) in sorted(versions.items(), reverse=True)
+    )
+
+
+def _values(entry: Entry) -> dict[str, tuple[str, str]]:
+    """Field id -> (heading, text) of all that a version says."""
+    found = {"status": ("Status", status_view(entry.status).label)}
+    for cell in fields_of(entry.registry, entry.fields):
+        found[cell.id] = (cell.heading, cell.value)
+    found["registrant"] = ("Registrant", entry.registrant or "")
+    found["expires"] = ("Holds until", day(entry.expires))
+    found["notes_attached"] = (
+        "Notes attached",
+        "\n".join(f"{each.kind}: {each.text}" for each in entry.notes),
+    )
+    return found
+
+
+def compare(before: Entry, after: Entry) -> tuple[Comparison, ...]:
+    """Both versions, field by field, in the registry's order; fields that both leave out are left out."""
+    old, new = _values(before), _values(after)
+    order = [each.id for each in REGISTRIES[after.registry].columns]
+    names = sorted({*old, *new}, key=lambda name: (order.index(name) if name in order else len(order), name))
+    found = []
+    for name in names:
+        heading = (new.get(name) or old[name])[0]
+        one, two = old.get(name, ("", ""))[1], new.get(name, ("", ""))[1]
+        if one or two:
+            gone, came = pieces(one, two)
+            found.append(Comparison(id=name, heading=heading, changed=one != two, before=gone, after=came))
+    return tuple(found)
+
+
+def pieces(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Both texts, cut where they differ, word by word."""
+    if before == after:
+        same = _joined([("same", before)])
+        return same, same
+    old, new = _WORD.findall(before), _WORD.findall(after)
+    if len(old) > _MOST_WORDS or len(new) > _MOST_WORDS:
+        return _joined([("gone", before)]), _joined([("new", after)])
+    one, two = [], []
+    for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        one.append(("same" if tag == "equal" else "gone", "".join(old[a:b])))
+        two.append(("same" if tag == "equal" else "new", "".join(new[c:d])))
+    return _joined(one), _joined(two)
+
+
+def _joined(parts: list[tuple[str, str]]) -> tuple[Piece, ...]:
+    kept = [part for part in parts if part[1]]
+    return tuple(
+        Piece(kind=kind, text="".join(text for _, text in group))
+        for kind, group in groupby(kept, lambda p: p[0])
+    )

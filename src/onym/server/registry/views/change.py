@@ -1,0 +1,161 @@
+"""Changes of an entry, and the audit log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import Response
+
+from onym.errors import RegistryError, UsageError
+from onym.registry.records import Entry, EventKind, Role
+from onym.registry.registries import REGISTRIES
+from onym.server.registry import urls
+from onym.server.registry.actions import actions_of, data_of, requests_for
+from onym.server.registry.build.parts import value_of
+from onym.server.registry.contexts import AuditPage, ChangePage
+from onym.server.registry.contexts.parts import ActionField
+from onym.server.registry.contexts.work import AuditLine
+from onym.server.registry.desk import act, find_entry, names_of, open_to, request_id, store
+from onym.server.registry.form import Form, number, read_form
+from onym.server.registry.render import chrome, respond, see_other
+from onym.server.registry.views.browse import crumbs_of
+from onym.server.registry.views.work import kind_of_event
+from onym.server.registry.words import moment, status_view
+from onym.server.security import check_cursor, current, page_size, require
+
+if TYPE_CHECKING:
+    from starlette.requests import Request as HTTPRequest
+
+    from onym.server.registry.contexts.parts import ActionView
+
+__all__ = ["audit_page", "change_page", "entry_event", "open_change"]
+
+#: columns that an update may bring, by registry: (field id, label)
+_UPDATES: Final = {
+    "uri-schemes": ("description", "applications", "contact", "change_controller", "references", "reference"),
+    "llm-parameters": ("type", "description", "contact", "change_controller", "reference"),
+    "ai-namespaces": ("anchor", "keys", "description", "contact", "change_controller"),
+}
+_PREFIX: Final = "field."
+
+
+async def change_page(request: HTTPRequest) -> Response:
+    """GET: every change that the visitor may ask for."""
+    entry = await find_entry(request)
+    row = REGISTRIES[entry.registry]
+    account = current(request).account
+    here = (urls.entry(row.id, entry.name), entry.name)
+    context = ChangePage(
+        page=chrome(request, f"Change {entry.name}", *crumbs_of(row, here)),
+        registry=row.id,
+        name=entry.name,
+        entry=here[0],
+        status=status_view(entry.status),
+        version=entry.version,
+        direct=actions_of(
+            open_to(request, None, entry),
+            href=urls.entry_events(row.id, entry.name),
+            version=entry.version,
+            about=entry,
+        ),
+        requested=() if account is None else tuple(_with_fields(each, entry) for each in requests_for(entry)),
+        signed_in=account is not None,
+    )
+    return respond(request, context)
+
+
+def _with_fields(view: ActionView, entry: Entry) -> ActionView:
+    """An update asks for the fields themselves."""
+    from dataclasses import replace
+
+    if view.kind != "update":
+        return view
+    fields = tuple(
+        ActionField(
+            id=_PREFIX + each,
+            label=each.replace("_", " ").capitalize(),
+            kind="long",
+            required=False,
+            help="",
+            value=value_of(entry, each),
+        )
+        for each in _UPDATES[entry.registry]
+    )
+    return replace(view, fields=fields)
+
+
+async def entry_event(request: HTTPRequest) -> Response:
+    """POST: a change that takes effect at once."""
+    entry = await find_entry(request)
+    form = await read_form(request)
+    kind = kind_of_event(form.text("kind"))
+    expected = _version(form)
+    await act(request, kind, entry.registry, name=entry.name, data=data_of(kind, form), expected=expected)
+    return see_other(urls.entry(entry.registry, entry.name), str(kind))
+
+
+def _version(form: Form) -> int:
+    found = number(form.text("version"), "version")
+    if found is None:
+        raise UsageError(
+            "the form names no version", code="http.precondition-required", hint="load the page again"
+        )
+    return found
+
+
+async def open_change(request: HTTPRequest) -> Response:
+    """POST: a change that opens a request; it is a draft, to be submitted on its own page."""
+    entry = await find_entry(request)
+    form = await read_form(request)
+    require(current(request))
+    data = _data(entry, form)
+    applied = await act(request, EventKind.OPEN, entry.registry, name=entry.name, data=data)
+    return see_other(urls.request(request_id(applied)), "open")
+
+
+def _data(entry: Entry, form: Form) -> dict[str, Any]:
+    kind = form.text("kind")
+    base = {key: text for key, text in entry.fields.items() if text.strip()}
+    said = {
+        name.removeprefix(_PREFIX): values[0].strip()
+        for name, values in form.items()
+        if name.startswith(_PREFIX) and values[0].strip()
+    }
+    grounds = form.text("use").strip() or form.text("grounds").strip()
+    data: dict[str, Any] = {"kind": kind, "fields": {**base, **said, "name": entry.name}}
+    if kind == "status-change":
+        data["status"] = form.text("status")
+    if kind in ("note-separate-use", "reassign"):
+        if not grounds:
+            raise RegistryError("say why", code="registry.missing-data", field="grounds")
+        data["template"] = grounds
+    return data
+
+
+async def audit_page(request: HTTPRequest) -> Response:
+    """GET: the audit log, for IANA."""
+    visitor = current(request)
+    require(visitor)
+    held = [each for each in REGISTRIES if Role.IANA in visitor.roles(each)]
+    require(visitor, registry=held[0] if held else next(iter(REGISTRIES)), roles=(Role.IANA,))
+    page = await store(request).audit.page(
+        after=check_cursor(request.query_params.get("after")),
+        limit=page_size(request.query_params.get("limit")),
+    )
+    names = await names_of(request, (each.account for each in page.items if each.account))
+    context = AuditPage(
+        page=chrome(request, "Audit log", (urls.home, "Home")),
+        lines=tuple(
+            AuditLine(
+                at=moment(each.at),
+                account="nobody" if each.account is None else names.get(each.account, each.account),
+                action=each.action,
+                subject=each.subject or "",
+                outcome=each.outcome,
+                address=each.address or "",
+            )
+            for each in page.items
+        ),
+        next="" if page.next is None else urls.path("audit", after=page.next),
+    )
+    return respond(request, context)

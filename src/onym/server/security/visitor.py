@@ -1,0 +1,143 @@
+"""Who asks, and what they may do."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from onym.errors import AccessError, OnymError
+from onym.registry.accounts import Account, ApiToken, Scope, Session, new_session_id, roles_under
+from onym.registry.records import Actor, Role
+from onym.server.services import state
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+__all__ = ["FormKey", "Visitor", "actor", "current", "require"]
+
+_PURPOSE: Final = b"onym form token v1"
+
+
+class FormKey:
+    """The secret that a browser's form tokens come from: its session id, or a cookie of its own.
+
+    `made` says that it was made for this request and was used, so that the cookie must be set.
+    """
+
+    __slots__ = ("_secret", "made")
+
+    def __init__(self, secret: Secret | None = None) -> None:
+        self._secret = secret
+        self.made = False
+
+    def reveal(self) -> Secret:
+        """The secret, made now if there is none."""
+        if self._secret is None:
+            self._secret = new_session_id()
+            self.made = True
+        return self._secret
+
+    @property
+    def token(self) -> str:
+        """The token for this browser's forms: it follows from the secret and does not tell it."""
+        mac = hmac.new(self.reveal().reveal().encode(), _PURPOSE, hashlib.sha256)
+        return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode("ascii")
+
+    def fits(self, given: str) -> bool:
+        """Is it this browser's token? False where the browser has no secret yet."""
+        if self._secret is None:
+            return False
+        return hmac.compare_digest(self.token.encode(), given.encode("utf-8", "replace"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """Who sent a request. `via` says how they signed in; None: nobody did.
+
+    `scopes` is what an API token may do; a browser's session may do all of it. `address` is the client's,
+    behind trusted proxies too. `failure` is what was wrong with credentials that came with the request.
+    """
+
+    account: Account | None = None
+    via: Literal["session", "token"] | None = None
+    session: Session | None = None
+    token: ApiToken | None = None
+    scopes: frozenset[str] = frozenset()
+    address: str | None = None
+    failure: OnymError | None = None
+    form_key: FormKey = field(default_factory=FormKey)
+
+    @property
+    def csrf_token(self) -> str:
+        """What forms carry in the field `csrf_token`, and scripts in `X-CSRF-Token`."""
+        return self.form_key.token
+
+    def roles(self, registry: str) -> frozenset[Role]:
+        """The roles held in a registry, as far as the token's scopes let them be used.
+
+        Whoever is signed in is a registrant: RFC 7595 7.2 lets anybody ask.
+        """
+        if self.account is None:
+            return frozenset()
+        return roles_under(self.account.roles_in(registry) | {Role.REGISTRANT}, self.scopes)
+
+    @property
+    def administrator(self) -> bool:
+        """May the visitor manage accounts now?"""
+        return self.account is not None and self.account.administrator and Scope.ADMIN in self.scopes
+
+
+def current(request: HTTPConnection) -> Visitor:
+    """The visitor who sent this request; one without an account where nobody is signed in."""
+    visitor = state(request.scope).get("visitor")
+    return visitor if isinstance(visitor, Visitor) else Visitor()
+
+
+def require(
+    visitor: Visitor,
+    *,
+    registry: str | None = None,
+    roles: Iterable[Role] = (),
+    scope: Scope | str | None = None,
+    administrator: bool = False,
+) -> Account:
+    """The visitor's account, if it may do this. Raises AccessError.
+
+    One of `roles` must be held in `registry`, where any are given; a token must have `scope`.
+    """
+    if visitor.account is None:
+        raise AccessError(
+            "this needs an account",
+            code="registry.not-signed-in",
+            hint="sign in, or send an API token as Authorization: Bearer",
+        )
+    if scope is not None and scope not in visitor.scopes:
+        raise AccessError(
+            f"this API token has no scope {str(scope)!r}",
+            code="registry.missing-scope",
+            field="scope",
+            hint="make a token with that scope on the account page",
+        )
+    wanted = frozenset(roles)
+    if wanted and (registry is None or visitor.roles(registry).isdisjoint(wanted)):
+        names = " or ".join(sorted(wanted))
+        raise AccessError(
+            f"this needs the role {names}" + (f" in {registry}" if registry else ""),
+            code="registry.wrong-role",
+            field="role",
+            hint="roles are given by the operator: onym registry user",
+        )
+    if administrator and not visitor.administrator:
+        raise AccessError("this is the administrator's", code="registry.wrong-role", field="role")
+    return visitor.account
+
+
+def actor(visitor: Visitor, registry: str) -> Actor:
+    """The visitor as the engine and the log know them. Raises AccessError where nobody is signed in."""
+    account = require(visitor)
+    return Actor(id=account.id, roles=visitor.roles(registry))

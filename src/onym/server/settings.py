@@ -1,0 +1,310 @@
+"""The service's settings: a TOML file, `ONYM_REGISTRY_*` variables over it, arguments over both.
+
+One table names every setting once: where it stands in the file, which variable it has, how it is read.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from onym.errors import ConfigError
+from onym.server import _reading as read
+from onym.uri.secret import Secret
+
+__all__ = ["PREFIX", "Issuer", "Rate", "Rates", "Settings", "Smtp", "load_settings"]
+
+#: what every variable begins with; `ONYM_REGISTRY_CONFIG` names the file
+PREFIX: Final = "ONYM_REGISTRY_"
+_LONGEST_FILE: Final = 256 * 1024
+_MOST_ISSUERS: Final = 16
+
+Security: TypeAlias = Literal["starttls", "tls", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smtp:
+    """The mail server. `sender` is the address that notices come from; `security` none is for loopback."""
+
+    host: str
+    sender: str
+    port: int = 587
+    security: Security = "starttls"
+    username: str | None = None
+    password: Secret | None = None
+    ca_file: str | None = None
+    list_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issuer:
+    """An OpenID provider. `id` is its name in our addresses; `network` says whether it may be this machine.
+
+    `create` lets whoever it vouches for get an account, without any role.
+    """
+
+    id: str
+    issuer: str
+    client_id: str
+    client_secret: Secret | None = None
+    title: str = ""
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    network: Literal["trusted", "local"] = "trusted"
+    ca_file: str | None = None
+    create: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """A token bucket: `burst` at once, `per_minute` in the long run."""
+
+    burst: int
+    per_minute: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """How much one visitor may ask for. `logins` counts tries by address and by login."""
+
+    reads: Rate = Rate(burst=600, per_minute=1200)
+    writes: Rate = Rate(burst=60, per_minute=60)
+    logins: Rate = Rate(burst=10, per_minute=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings of one service. Immutable; printed, it shows no secret.
+
+    `base_url` is the origin that people see, without a path. `database` is a file or URL. `allowed_hosts` are
+    the names served, that of `base_url` where none is given. `trusted_proxies` are CIDR blocks whose
+    `X-Forwarded-For` counts. Times are in seconds, sizes in octets.
+    """
+
+    base_url: str = "http://127.0.0.1:8000"
+    database: Secret = field(default_factory=lambda: Secret("onym-registry.sqlite"))
+    host: str = "127.0.0.1"
+    port: int = 8000
+    allowed_hosts: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    cookie_name: str = "onym"
+    session_seconds: int = 14 * 24 * 3600
+    idle_seconds: int = 24 * 3600
+    token_days: int = 365
+    body_limit: int = 4 * 1024 * 1024
+    local_accounts: bool = True
+    rates: Rates = Rates()
+    smtp: Smtp | None = None
+    issuers: tuple[Issuer, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.allowed_hosts:
+            object.__setattr__(self, "allowed_hosts", (read.authority(self.base_url),))
+
+    @property
+    def https(self) -> bool:
+        """Is the service reached over TLS?"""
+        return self.base_url.startswith("https:")
+
+    @property
+    def session_cookie(self) -> str:
+        """The name of the cookie with the session id."""
+        return f"__Host-{self.cookie_name}" if self.https else self.cookie_name
+
+    @property
+    def form_cookie(self) -> str:
+        """The name of the cookie that form tokens follow from where nobody is signed in."""
+        return self.session_cookie + "-form"
+
+    @property
+    def flow_cookie(self) -> str:
+        """The name of the cookie that ties an OpenID Connect sign-in to its browser."""
+        return self.session_cookie + "-flow"
+
+
+Reader: TypeAlias = Callable[[str, object], object]
+
+#: setting -> how it is read; its variable is PREFIX and the name in capitals
+_TOP: Final[Mapping[str, Reader]] = {
+    "base_url": read.origin,
+    "database": read.secret,
+    "host": read.text,
+    "port": read.number(0, 65535),
+    "allowed_hosts": read.hosts,
+    "trusted_proxies": read.networks,
+    "cookie_name": read.cookie_name,
+    "session_seconds": read.number(60, 366 * 24 * 3600),
+    "idle_seconds": read.number(60, 366 * 24 * 3600),
+    "token_days": read.number(1, 3660),
+    "body_limit": read.number(64 * 1024, 256 * 1024 * 1024),
+    "local_accounts": read.flag,
+}
+_SMTP: Final[Mapping[str, Reader]] = {
+    "host": read.text,
+    "sender": read.email,
+    "port": read.number(1, 65535),
+    "security": read.choice("starttls", "tls", "none"),
+    "username": read.text,
+    "password": read.secret,
+    "ca_file": read.text,
+    "list_id": read.list_id,
+}
+_ISSUER: Final[Mapping[str, Reader]] = {
+    "id": read.word,
+    "issuer": read.issuer,
+    "client_id": read.text,
+    "client_secret": read.secret,
+    "title": read.text,
+    "scopes": read.words,
+    "network": read.choice("trusted", "local"),
+    "ca_file": read.text,
+    "create": read.flag,
+}
+_RATE: Final[Mapping[str, Reader]] = {"burst": read.number(1, 1_000_000), "per_minute": read.rate}
+
+
+def load_settings(
+    path: str | Path | None = None, *, environ: Mapping[str, str] | None = None, **given: Any
+) -> Settings:
+    """Settings from the file at `path` (or `ONYM_REGISTRY_CONFIG`), the variables and `given`.
+
+    `given` are fields of `Settings`; None leaves one as it is. Raises ConfigError that names the file's key,
+    the variable or the argument, and never what a secret holds.
+    """
+    environ = os.environ if environ is None else environ
+    named = path or environ.get(PREFIX + "CONFIG")
+    data = {} if not named else _file(Path(named))
+    tables = {key: data.pop(key, None) for key in ("smtp", "oidc", "rates")}
+    values: dict[str, Any] = _rows("", data, _TOP)
+    values |= _variables(environ, "", _TOP)
+    values |= {
+        "smtp": _smtp(tables["smtp"], environ),
+        "issuers": _issuers(tables["oidc"], environ),
+        "rates": _rates(tables["rates"]),
+    }
+    known = {each.name for each in fields(Settings)}
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(f"there is no setting {name!r}", code="config.unknown-setting")
+        if value is not None:
+            values[name] = _TOP[name](name, value) if name in _TOP else value
+    return _consistent(Settings(**values))
+
+
+def _consistent(settings: Settings) -> Settings:
+    if settings.idle_seconds > settings.session_seconds:
+        raise ConfigError(
+            "idle_seconds is longer than session_seconds",
+            code="config.bad-setting",
+            hint="a session ends after session_seconds, used or not",
+        )
+    if not settings.local_accounts and not settings.issuers:
+        raise ConfigError(
+            "nobody could sign in: local_accounts is false and there is no [[oidc]]",
+            code="config.bad-setting",
+            hint="add an OpenID provider, or leave local accounts on",
+        )
+    if len({each.id for each in settings.issuers}) < len(settings.issuers):
+        raise ConfigError("two [[oidc]] have the same id", code="config.bad-setting")
+    return settings
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            octets = file.read(_LONGEST_FILE + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({type(error).__name__})", code="config.unreadable"
+        ) from None
+    if len(octets) > _LONGEST_FILE:
+        raise ConfigError(f"{path}: longer than {_LONGEST_FILE} octets", code="config.too-long")
+    try:
+        return tomllib.loads(octets.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8", code="config.syntax") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        # the message says where, and quotes no more than a character
+        raise ConfigError(f"{path}: {error}", code="config.syntax") from None
+
+
+def _rows(where: str, data: object, table: Mapping[str, Reader]) -> dict[str, Any]:
+    """The values of one TOML table, each read; raises for a key that the table does not have."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where.rstrip('.')} is a table", code="config.bad-setting")
+    for key in data:
+        if key not in table:
+            close = get_close_matches(str(key), list(table), n=1)
+            raise ConfigError(
+                f"there is no setting {where}{key}",
+                code="config.unknown-setting",
+                hint=f"did you mean {where}{close[0]}?" if close else f"one of {', '.join(table)}",
+            )
+    return {key: table[key](where + key, value) for key, value in data.items()}
+
+
+def _variables(environ: Mapping[str, str], infix: str, table: Mapping[str, Reader]) -> dict[str, Any]:
+    found = {}
+    for key, reader in table.items():
+        name = f"{PREFIX}{infix}{key.upper()}"
+        if environ.get(name):
+            found[key] = reader(name, environ[name])
+    return found
+
+
+def _missing(where: str, values: Mapping[str, Any], *needed: str) -> None:
+    for key in needed:
+        if key not in values:
+            raise ConfigError(f"{where}{key} is missing", code="config.missing-setting")
+
+
+def _smtp(data: object, environ: Mapping[str, str]) -> Smtp | None:
+    values = _rows("smtp.", data or {}, _SMTP) | _variables(environ, "SMTP_", _SMTP)
+    if not values:
+        return None
+    _missing("smtp.", values, "host", "sender")
+    if values.get("security") == "none" and "password" in values and not read.is_loopback(values["host"]):
+        raise ConfigError(
+            "smtp.password would cross the network in the clear",
+            code="config.bad-setting",
+            hint='set smtp.security to "starttls" or "tls"',
+        )
+    return Smtp(**values)
+
+
+def _issuers(data: object, environ: Mapping[str, str]) -> tuple[Issuer, ...]:
+    if data is None:
+        return ()
+    if not isinstance(data, list) or len(data) > _MOST_ISSUERS:
+        raise ConfigError(f"[[oidc]] stands at most {_MOST_ISSUERS} times", code="config.bad-setting")
+    return tuple(_issuer(f"oidc[{index}].", each, environ) for index, each in enumerate(data))
+
+
+def _issuer(where: str, data: object, environ: Mapping[str, str]) -> Issuer:
+    values = _rows(where, data, _ISSUER)
+    _missing(where, values, "id", "issuer", "client_id")
+    infix = f"OIDC_{cast('str', values['id']).upper().replace('-', '_')}_"
+    secret = _variables(environ, infix, {"client_secret": read.secret})
+    values.setdefault("title", values["id"])
+    if values["issuer"].startswith("http:") and values.get("network") != "local":
+        raise ConfigError(
+            f"{where}issuer is not https",
+            code="config.bad-setting",
+            hint='network = "local" allows http to this machine, for trials',
+        )
+    return Issuer(**(values | secret))
+
+
+def _rates(data: object) -> Rates:
+    tables = _rows("rates.", data or {}, dict.fromkeys(("reads", "writes", "logins"), _rate))
+    return Rates(**tables)
+
+
+def _rate(where: str, data: object) -> Rate:
+    values = _rows(where + ".", data, _RATE)
+    _missing(where + ".", values, "burst", "per_minute")
+    return Rate(**values)

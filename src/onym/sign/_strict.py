@@ -1,0 +1,83 @@
+"""JSON and base64url as signatures need them: one reading, or none (RFC 8259 4, RFC 7515 2)."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any, Final, NoReturn
+
+from onym.errors import SignatureError
+
+__all__ = ["decode", "encode", "read_object"]
+
+_ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]*\Z")
+_DEEPEST: Final = 16
+
+
+def encode(octets: bytes) -> str:
+    """Base64url without padding."""
+    return urlsafe_b64encode(octets).rstrip(b"=").decode("ascii")
+
+
+def decode(text: str, what: str) -> bytes:
+    """The octets of base64url without padding, in its one canonical spelling. Raises SignatureError."""
+    if _ALPHABET.match(text) and len(text) % 4 != 1:
+        octets = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        if encode(octets) == text:
+            return octets
+    raise SignatureError(f"the {what} is not base64url", code="sign.malformed")
+
+
+def read_object(octets: bytes, what: str) -> dict[str, Any]:
+    """A JSON object in UTF-8 without duplicate members, NaN or deep nesting. Raises SignatureError."""
+    try:
+        found = json.loads(
+            octets.decode("utf-8"),
+            object_pairs_hook=_once,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+        )
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not _shallow(found):
+        raise SignatureError(
+            f"the {what} is not a JSON object with each member once",
+            code="sign.malformed",
+            hint="whoever made it must not repeat a member or nest deeply",
+        )
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("duplicate member")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("not finite")
+    return number
+
+
+def _shallow(value: object) -> bool:
+    layer: list[object] = [value]
+    for _ in range(_DEEPEST):
+        layer = [inner for each in layer for inner in _inside(each)]
+        if not layer:
+            return True
+    return False
+
+
+def _inside(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []

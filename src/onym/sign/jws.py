@@ -1,0 +1,135 @@
+"""JWS in its compact form (RFC 7515), by RFC 8725: the caller, not the token, says which algorithms count."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from onym.errors import SignatureError
+from onym.sign._strict import decode, encode, read_object
+from onym.sign.keys import ALGORITHMS, Key, KeySet, SigningKey
+
+__all__ = ["MAX_HEADER", "MAX_TOKEN", "Verified", "sign_compact", "verify", "verify_compact"]
+
+#: octets of a token, and of its header
+MAX_TOKEN: Final = 64 * 1024
+MAX_HEADER: Final = 4 * 1024
+#: keys tried for a token that names none
+_MOST_TRIES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A payload whose signature holds, and its protected header."""
+
+    payload: bytes
+    header: Mapping[str, Any]
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm that the signature was made with."""
+        return str(self.header["alg"])
+
+
+def sign_compact(
+    payload: bytes,
+    key: SigningKey,
+    *,
+    algorithm: str | None = None,
+    header: Mapping[str, Any] | None = None,
+) -> str:
+    """The payload, signed. `algorithm` must be the key's own; `header` adds members such as `typ`.
+
+    Raises SignatureError for another algorithm, and for `crit` and `b64`, which are not supported.
+    """
+    import json
+
+    if algorithm not in {None, key.algorithm}:
+        raise SignatureError(f"this key signs with {key.algorithm} alone", code="sign.bad-algorithm")
+    protected: dict[str, Any] = dict(header or {})
+    if not {"alg", "crit", "b64", "kid"}.isdisjoint(protected):
+        raise SignatureError(
+            "alg and kid are the key's; crit and b64 are unsupported", code="sign.bad-header"
+        )
+    protected["alg"] = key.algorithm
+    if key.kid is not None:
+        protected["kid"] = key.kid
+    head = json.dumps(protected, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    octets = f"{encode(head.encode())}.{encode(payload)}"
+    signature = _model(key.algorithm).sign(octets.encode("ascii"), key.native)
+    return f"{octets}.{encode(signature)}"
+
+
+def verify_compact(token: str, keys: KeySet, *, algorithms: Collection[str], limit: int = MAX_TOKEN) -> bytes:
+    """The payload of a token whose signature holds. Raises SignatureError; see `verify`."""
+    return verify(token, keys, algorithms=algorithms, limit=limit).payload
+
+
+def verify(token: str, keys: KeySet, *, algorithms: Collection[str], limit: int = MAX_TOKEN) -> Verified:
+    """Payload and header of a token whose signature holds under one of `keys` and `algorithms`.
+
+    Keys that the token brings along (jwk, jku, x5c, x5u) are not looked at. Raises SignatureError with the
+    codes `sign.too-large`, `sign.malformed`, `sign.bad-header`, `sign.bad-algorithm`, `sign.unknown-key`
+    and `sign.bad-signature`.
+    """
+    if len(token) > limit:
+        raise SignatureError(f"the token is longer than {limit} octets", code="sign.too-large")
+    head, body, tail = _segments(token)
+    header = read_object(decode(head, "header"), "header")
+    algorithm = _algorithm(header, algorithms)
+    payload, signature = decode(body, "payload"), decode(tail, "signature")
+    signed = f"{head}.{body}".encode("ascii")
+    for key in _candidates(header, algorithm, keys):
+        if _holds(algorithm, key, signed, signature):
+            return Verified(payload, header)
+    raise SignatureError("the signature does not hold", code="sign.bad-signature")
+
+
+def _segments(token: str) -> list[str]:
+    parts = token.split(".", 3)
+    if len(parts) != 3 or len(parts[0]) > MAX_HEADER or not all((parts[0], parts[2])):
+        raise SignatureError(
+            "this is not a JWS of three parts", code="sign.malformed", hint="header.payload.signature"
+        )
+    return parts
+
+
+def _algorithm(header: Mapping[str, Any], algorithms: Collection[str]) -> str:
+    """The header's algorithm, if the caller allows it and the header asks for nothing unknown."""
+    if "crit" in header or "b64" in header:
+        # RFC 7515 4.1.11: what must be understood and is not, is refused
+        raise SignatureError("the header asks for extensions that are not supported", code="sign.bad-header")
+    algorithm = header.get("alg")
+    if not isinstance(algorithm, str) or algorithm not in algorithms or algorithm not in ALGORITHMS:
+        raise SignatureError(
+            "the token is signed with an algorithm that is not allowed here",
+            code="sign.bad-algorithm",
+            hint=f"allowed: {', '.join(sorted(algorithms))}",
+        )
+    return algorithm
+
+
+def _candidates(header: Mapping[str, Any], algorithm: str, keys: KeySet) -> tuple[Key, ...]:
+    kid = header.get("kid")
+    if kid is not None and not isinstance(kid, str):
+        raise SignatureError("kid is a text", code="sign.bad-header")
+    found = keys.candidates(algorithm, kid)
+    if not found:
+        raise SignatureError(
+            "no key fits this token", code="sign.unknown-key", hint="has the signer changed keys?"
+        )
+    return found[:_MOST_TRIES]
+
+
+def _holds(algorithm: str, key: Key, signed: bytes, signature: bytes) -> bool:
+    try:
+        return bool(_model(algorithm).verify(signed, signature, key.native))
+    except ValueError:  # a signature of a form that the library cannot take
+        return False
+
+
+def _model(algorithm: str) -> Any:
+    from joserfc.jws import JWSRegistry  # late: cryptography is heavy
+
+    return JWSRegistry.algorithms[algorithm]

@@ -1,0 +1,103 @@
+// An OpenID provider for tests, on http and loopback: panva's oidc-provider, one client, any user.
+//
+//   node provider.mjs NODE_MODULES   (settings as JSON in ONYM_TEST_OIDC; see tests/registry_support.py)
+//
+// Prints one line of JSON with its issuer, then serves until standard input ends. The authorization request
+// leads to a form with one field, `login`; a request with login_hint signs in that user at once.
+import { createServer } from 'node:http';
+import { createRequire } from 'node:module';
+import { generateKeyPairSync } from 'node:crypto';
+import { pathToFileURL } from 'node:url';
+
+const settings = JSON.parse(process.env.ONYM_TEST_OIDC);
+const require = createRequire(`${process.argv[2]}/`);
+const { default: Provider } = await import(pathToFileURL(require.resolve('oidc-provider')).href);
+
+process.stdin.resume();
+process.stdin.on('end', () => process.exit(0));
+
+const server = createServer();
+await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
+const issuer = `http://127.0.0.1:${server.address().port}`;
+
+const key = (alg, type, options) => ({
+  ...generateKeyPairSync(type, options).privateKey.export({ format: 'jwk' }),
+  use: 'sig', alg, kid: `${alg}-of-the-tests`,
+});
+
+const SUBJECT = 'subject-of-';
+const claims = (login) => ({
+  sub: SUBJECT + login,
+  name: `${login[0].toUpperCase()}${login.slice(1)} Example`,
+  preferred_username: login,
+  email: `${login}@example.net`,
+  email_verified: !settings.unverified.includes(login),
+});
+
+const provider = new Provider(issuer, {
+  clients: [{
+    client_id: settings.client_id,
+    client_secret: settings.client_secret,
+    redirect_uris: ['http://127.0.0.1/any'],
+    application_type: 'native',
+    grant_types: ['authorization_code', 'refresh_token'],
+    response_types: ['code'],
+    token_endpoint_auth_method: settings.auth_method,
+    id_token_signed_response_alg: settings.algorithm,
+  }],
+  jwks: { keys: [key('RS256', 'rsa', { modulusLength: 2048 }), key('ES256', 'ec', { namedCurve: 'P-256' })] },
+  cookies: { keys: ['a key of the tests'] },
+  claims: { openid: ['sub'], profile: ['name', 'preferred_username'], email: ['email', 'email_verified'] },
+  // the claims of the scope stand in the ID token, as most providers have it
+  conformIdTokenClaims: false,
+  pkce: { required: () => true },
+  features: { devInteractions: { enabled: false } },
+  interactions: { url: (ctx, interaction) => `/interaction/${interaction.uid}` },
+  findAccount: (ctx, sub) => ({ accountId: sub, claims: () => claims(sub.slice(SUBJECT.length)) }),
+  ttl: { AccessToken: 600, AuthorizationCode: 60, IdToken: settings.id_token_seconds, Interaction: 600,
+    Session: 600, Grant: 600 },
+});
+
+// the tests' own service listens on any free port
+provider.Client.prototype.redirectUriAllowed = (uri) => new URL(uri).hostname === '127.0.0.1';
+
+const PAGE = `<!doctype html><html lang="en"><title>Sign in</title><form method="post">
+<label>Login <input name="login" autofocus></label> <button>Sign in</button></form></html>`;
+
+async function form(request) {
+  let body = '';
+  for await (const piece of request) body += piece;
+  return new URLSearchParams(body);
+}
+
+async function signIn(request, response, details, login) {
+  const { params } = details;
+  const accountId = SUBJECT + login;
+  const grant = new provider.Grant({ accountId, clientId: params.client_id });
+  grant.addOIDCScope(params.scope);
+  const grantId = await grant.save();
+  await provider.interactionFinished(request, response, { login: { accountId }, consent: { grantId } });
+}
+
+async function interaction(request, response) {
+  const details = await provider.interactionDetails(request, response);
+  const login = request.method === 'POST'
+    ? (await form(request)).get('login') : details.params.login_hint;
+  if (!login) {
+    response.writeHead(200, { 'content-type': 'text/html; charset=utf-8' }).end(PAGE);
+  } else if (settings.denied.includes(login)) {
+    await provider.interactionFinished(request, response, { error: 'access_denied' });
+  } else {
+    await signIn(request, response, details, login);
+  }
+}
+
+const serve = provider.callback();
+server.on('request', (request, response) => {
+  if (!request.url.startsWith('/interaction/')) return serve(request, response);
+  return interaction(request, response).catch((error) => {
+    response.writeHead(500, { 'content-type': 'text/plain' }).end(String(error));
+  });
+});
+
+process.stdout.write(`${JSON.stringify({ issuer })}\n`);

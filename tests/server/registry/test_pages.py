@@ -1,0 +1,250 @@
+"""Every page, for every role and state, with hostile content."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from jinja2 import meta
+
+from onym.server.registry.contexts import PAGES
+from onym.server.registry.render import STATIC, environment
+from server.registry.site import HOSTILE, Site
+
+LOGINS = ("", "rita", "ian", "eve", "ingo")
+STATES = (
+    "draft", "list", "submitted", "expert", "more", "ietf", "approved", "rejected", "incomplete", "withdrawn",
+    "old", "registered", "hostile", "namespace", "parameter",
+)  # fmt: skip
+PLAIN = (
+    "/", "/search?q=http", "/search", "/help", "/submit", "/submit?registry=llm-parameters",
+    "/submit?registry=ai-namespaces", "/requests", "/requests?state=draft", "/r/uri-schemes",
+    "/r/uri-schemes?q=hostile", "/r/uri-schemes?status=permanent", "/r/llm-parameters", "/r/ai-namespaces",
+    "/r/uri-schemes/hostile%2Bx", "/r/uri-schemes/hostile%2Bx/change", "/r/uri-schemes/proviso",
+    "/r/uri-schemes/proviso/compare", "/r/uri-schemes/proviso/change", "/r/ai-namespaces/robots",
+    "/r/ai-namespaces/robots/change", "/login",
+)  # fmt: skip
+
+
+class Seen(HTMLParser):
+    """What a page holds that the tests ask about."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.ids: list[str] = []
+        self.labels: set[str] = set()
+        self.open_forms: list[dict[str, Any]] = []
+        self.forms: list[dict[str, Any]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.tags.append((tag, found))
+        if found.get("id"):
+            self.ids.append(str(found["id"]))
+        if tag == "label":
+            self.labels.add(str(found.get("for")))
+        if tag == "form":
+            form = {"attrs": found, "names": []}
+            self.open_forms.append(form)
+            self.forms.append(form)
+        if tag in ("input", "select", "textarea") and self.open_forms:
+            self.open_forms[-1]["names"].append(found.get("name"))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self.open_forms.pop()
+
+
+def paths(site: Site, login: str) -> list[str]:
+    found = list(PLAIN) + [f"/requests/{site.ids[state]}" for state in STATES]
+    if login in ("ian", "eve", "ingo"):
+        role = {"ian": "iana", "eve": "expert", "ingo": "iesg"}[login]
+        found += [f"/queue/{role}"] + [f"/requests/{site.ids[state]}/review" for state in STATES]
+    if login == "rita":
+        found += [f"/requests/{site.ids[state]}/edit" for state in ("draft", "list", "more", "incomplete")]
+    if login == "ian":
+        found += ["/audit"]
+    if login:
+        found += ["/account", "/requests?mine=1"]
+        found.remove("/login")
+    return found
+
+
+def check(page: Seen, text: str) -> None:
+    assert "<script>alert" not in text
+    assert "<img src=x" not in text
+    names = [tag for tag, _ in page.tags]
+    assert names.count("h1") == 1
+    assert len(page.ids) == len(set(page.ids)), sorted(page.ids)
+    for tag, attrs in page.tags:
+        assert not any(name.startswith("on") or name == "style" for name in attrs), (tag, attrs)
+        assert tag != "style"
+        if tag == "script":
+            assert str(attrs["src"]).startswith("/static/")
+        if tag in ("input", "select", "textarea") and attrs.get("type") != "hidden":
+            assert attrs.get("id") in page.labels, attrs
+        for name in ("href", "src", "action"):
+            assert not str(attrs.get(name, "")).strip().lower().startswith(("javascript:", "data:")), attrs
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert set(str(attrs.get(name) or "").split()) <= set(page.ids), attrs
+    for form in page.forms:
+        if str(form["attrs"].get("method", "get")).lower() == "post":
+            assert "csrf_token" in form["names"], form
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_every_page_draws_for_every_role_with_nothing_unescaped(
+    shared: Site, people: dict[str, dict[str, str]], login: str
+) -> None:
+    for path in paths(shared, login):
+        answer = shared.get(path, people[login])
+        assert answer.status_code == 200, (path, answer.status_code, answer.text[:2000])
+        check(Seen(answer.text), answer.text)
+
+
+def test_hostile_text_is_shown_as_it_is(shared: Site) -> None:
+    text = shared.get(f"/requests/{shared.ids['hostile']}").text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "{{7*7}}" in text
+    assert "49" not in re.sub(r"[^<>]{0,3}49[0-9]", "", HOSTILE)
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_every_link_of_the_site_leads_somewhere(
+    shared: Site, people: dict[str, dict[str, str]], login: str
+) -> None:
+    waiting, seen = ["/"], set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        answer = shared.get(path, people[login], accept="text/html, */*;q=0.5")
+        assert answer.status_code in (200, 303), (path, answer.status_code)
+        if not answer.headers.get("content-type", "").startswith("text/html"):
+            continue
+        page = Seen(answer.text)
+        for tag, attrs in page.tags:
+            for name in ("href", "src"):
+                target = attrs.get(name)
+                if target is None:
+                    continue
+                if target.startswith("#"):
+                    assert target[1:] in page.ids, (path, target)
+                elif target.startswith("/"):
+                    waiting.append(target.split("#")[0])
+                else:
+                    assert target.startswith(("https://", "http://")), (path, target)
+                    assert tag == "a", (path, target)
+    assert len(seen) > 60
+
+
+@pytest.mark.parametrize("context", PAGES, ids=lambda each: each.__name__)
+def test_a_template_uses_what_its_context_gives_and_nothing_else(context: type[Any]) -> None:
+    env = environment()
+
+    def used(name: str) -> set[str]:
+        assert env.loader is not None
+        tree = env.parse(env.loader.get_source(env, name)[0])
+        # imports stand outside the blocks that use them
+        return meta.find_undeclared_variables(tree) - {"m", "pieces"}
+
+    given = {each.name for each in dataclasses.fields(context)}
+    assert used(context.template) | used("base.html") == given
+    assert used("parts/macros.html") == set()
+
+
+@pytest.mark.parametrize("context", PAGES, ids=lambda each: each.__name__)
+def test_every_field_of_a_context_says_what_it_is(context: type[Any]) -> None:
+    for each in dataclasses.fields(context):
+        if each.name != "page":
+            assert str(each.type).startswith("Annotated["), each.name
+    assert context.__doc__
+
+
+def test_a_page_and_its_twin_hold_the_same(shared: Site, people: dict[str, dict[str, str]]) -> None:
+    skipped = {"/login", "/account"}
+    for path in paths(shared, "eve"):
+        if path in skipped:
+            continue
+        answer = shared.get(path, people["eve"], accept="application/json")
+        assert answer.status_code == 200, path
+        assert answer.headers["content-type"] == "application/json"
+        data = answer.json()
+        context = next(
+            each for each in PAGES if {f.name for f in dataclasses.fields(each)} - {"page"} == set(data)
+        )
+        assert context.template
+        again = shared.get(
+            path, {**people["eve"], "if-none-match": answer.headers["etag"]}, accept="application/json"
+        )
+        assert again.status_code == 304
+
+
+def test_the_picture_of_the_help_page_shows_every_state(shared: Site) -> None:
+    text = shared.get("/help").text
+    for state in (
+        "draft",
+        "list-review",
+        "submitted",
+        "expert-review",
+        "more-review",
+        "ietf-review",
+        "approved",
+        "rejected",
+    ):
+        assert f'id="rfc7595-{state}"' in text
+    assert 'id="rfc4395-timed-out' in text or "time for review over" in text
+
+
+def _colours(block: str) -> dict[str, tuple[float, float, float]]:
+    found = {}
+    for name, value in re.findall(r"--((?:ink|fill|line|focus)[a-z-]*): #([0-9a-f]{6});", block):
+        found[name] = tuple(int(value[at : at + 2], 16) / 255 for at in (0, 2, 4))
+    return found
+
+
+def _luminance(colour: tuple[float, float, float]) -> float:
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: tuple[float, float, float], two: tuple[float, float, float]) -> float:
+    high, low = sorted((_luminance(one), _luminance(two)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_pair_of_colours_has_contrast_enough(scheme: str) -> None:
+    sheet = (STATIC / "onym.css").read_text(encoding="utf-8")
+    colours = _colours(
+        sheet.split("@media (prefers-color-scheme: dark)")[0 if scheme == "light" else 1].split("@media")[0]
+    )
+    grounds = ("fill-page", "fill-card", "fill-soft")
+    pairs = [(ink, fill) for ink in ("ink-page", "ink-quiet", "ink-link") for fill in grounds]
+    pairs += [(f"ink-{each}", f"fill-{each}") for each in ("act", "good", "bad", "warn", "info", "past")]
+    pairs += [("ink-bad", "fill-page"), ("ink-bad", "fill-card")]
+    assert {f"ink-{each}" for each in ("act", "good", "bad", "warn", "info", "past")} <= set(colours)
+    for ink, fill in pairs:
+        assert contrast(colours[ink], colours[fill]) >= 4.5, (ink, fill)
+    for edge in ("line-strong", "focus"):  # WCAG 1.4.11
+        assert contrast(colours[edge], colours["fill-card"]) >= 3, edge
+        assert contrast(colours[edge], colours["fill-page"]) >= 3, edge
+
+
+def test_the_sheet_takes_nothing_from_elsewhere() -> None:
+    sheet = (STATIC / "onym.css").read_text(encoding="utf-8")
+    assert "url(" not in sheet
+    assert "@import" not in sheet
+
+
+def test_htmx_is_the_file_that_its_readme_names() -> None:
+    import hashlib
+
+    said = (STATIC / "vendor" / "README.md").read_text(encoding="utf-8")
+    assert hashlib.sha256((STATIC / "vendor" / "htmx.min.js").read_bytes()).hexdigest() in said

@@ -1,0 +1,145 @@
+"""The small pure pieces: links, addresses, diffs, steps, what a client accepts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from onym.server.registry import urls
+from onym.server.registry.build.diagram import diagram, transitions
+from onym.server.registry.build.parts import parts_of
+from onym.server.registry.build.versions import pieces
+from onym.server.registry.fast import Cache, Kept
+from onym.server.registry.render import accepts
+
+
+@given(st.text(max_size=60))
+def test_a_text_cut_at_its_links_is_the_text(text: str) -> None:
+    assert "".join(each.text for each in parts_of(text)) == text
+
+
+def test_links_are_rfcs_and_web_addresses() -> None:
+    found = [each.href for each in parts_of("[RFC6733], see https://a.example/x).") if each.href]
+    assert found == ["https://www.rfc-editor.org/rfc/rfc6733", "https://a.example/x"]
+    assert not [each for each in parts_of("javascript:alert(1) RFC0 ftp://x") if each.href]
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_a_difference_holds_both_texts_whole(before: str, after: str) -> None:
+    one, two = pieces(before, after)
+    kept = lambda parts: "".join(each.text for each in parts)  # noqa: E731
+    assert (kept(one), kept(two)) == (before, after)
+    assert {each.kind for each in one} <= {"same", "gone"}
+    assert {each.kind for each in two} <= {"same", "new"}
+
+
+def test_a_long_field_is_shown_whole_instead_of_aligned() -> None:
+    one, two = pieces("a " * 3000, "b " * 3000)
+    assert ([each.kind for each in one], [each.kind for each in two]) == (["gone"], ["new"])
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30))
+def test_a_name_in_an_address_is_one_segment(name: str) -> None:
+    path = urls.entry("uri-schemes", name)
+    assert path.isascii()
+    assert path.count("/") == (5 if name in ("changes.atom", "-") else 3)
+    assert not set("?#<>\"' ") & set(path)
+
+
+@pytest.mark.parametrize("profile", ["rfc4395", "rfc7595", "specification-required", "expert-review"])
+def test_the_picture_holds_every_state_that_the_engine_reaches(profile: str) -> None:
+    found, picture = transitions(profile), diagram(profile)
+    states = {each.source for each in found} | {each.target for each in found}
+    drawn = {each.id for each in picture.boxes}
+    assert drawn == {str(each) for each in states} - {"withdrawn"}
+    assert {each.number for each in picture.arrows} == set(range(1, len(picture.arrows) + 1))
+    boxes = [(box.x, box.y, box.x + box.width, box.y + box.height) for box in picture.boxes]
+    for arrow in picture.arrows:
+        assert not [box for box in boxes if box[0] < arrow.x < box[2] and box[1] < arrow.y < box[3]]
+
+
+def asked(accept: str | None) -> Request:
+    headers = [] if accept is None else [(b"accept", accept.encode())]
+    return Request({"type": "http", "headers": headers, "method": "GET", "path": "/"})
+
+
+@pytest.mark.parametrize(
+    ("accept", "got"),
+    [
+        (None, "text/html"),
+        ("*/*", "text/html"),
+        ("application/json", "application/json"),
+        ("text/html;q=0.5, application/json", "application/json"),
+        ("text/*, application/json;q=0.9", "text/html"),
+        ("text/html;q=0, */*;q=0.1", "application/json"),
+    ],
+)
+def test_a_client_gets_what_it_likes_best(accept: str | None, got: str) -> None:
+    assert accepts(asked(accept), ("text/html", "application/json")) == got
+
+
+@pytest.mark.parametrize("accept", ["image/png", "text/html;q=0", "text/html;q=x"])
+def test_a_client_that_takes_none_of_it_is_told(accept: str) -> None:
+    with pytest.raises(HTTPException) as caught:
+        accepts(asked(accept), ("text/html",))
+    assert caught.value.status_code == 406
+
+
+class Counted:
+    """A head and a maker that count."""
+
+    def __init__(self) -> None:
+        self.number, self.made, self.looked, self.now = 1, 0, 0, 0.0
+
+    async def head(self) -> int:
+        self.looked += 1
+        await asyncio.sleep(0)
+        return self.number
+
+    async def make(self) -> Kept:
+        self.made += 1
+        return Kept(str(self.made).encode(), '"x"')
+
+
+def test_an_entry_is_made_once_until_the_registry_changes() -> None:
+    async def run() -> None:
+        it = Counted()
+        cache = Cache(it.head, lambda: it.now)
+        many = await asyncio.gather(*(cache.get(("r", "a"), it.make) for _ in range(20)))
+        assert it.looked == 1
+        assert len({each.body for each in many}) <= it.made
+        made = it.made
+        await cache.get(("r", "a"), it.make)
+        assert it.made == made
+        it.now += 1
+        await cache.get(("r", "a"), it.make)
+        assert (it.made, it.looked) == (made, 2)
+        it.number, it.now = 2, it.now + 1
+        await cache.get(("r", "a"), it.make)
+        assert it.made == made + 1
+        cache.wrote()
+        await cache.get(("r", "a"), it.make)
+        assert it.made == made + 2
+
+    asyncio.run(run())
+
+
+def test_what_was_made_while_somebody_wrote_is_not_kept() -> None:
+    async def run() -> None:
+        it = Counted()
+        cache = Cache(it.head, lambda: it.now)
+
+        async def slow() -> Kept:
+            cache.wrote()
+            return await it.make()
+
+        await cache.get(("r", "a"), slow)
+        await cache.get(("r", "a"), it.make)
+        assert it.made == 2
+
+    asyncio.run(run())

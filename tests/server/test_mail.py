@@ -1,0 +1,287 @@
+"""Notices on their way from the outbox to a real mail server."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from email import message_from_bytes
+from email.policy import default
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onym.registry.records import Event, EventKind, Role
+from onym.registry.store import OutboxNotice, Store
+from onym.server.mail import GIVE_UP, Sender, message_of, one_line, retry_at
+from onym.server.settings import Settings, Smtp
+from onym.uri.secret import Secret
+from registry_support import SMTPServer, free_port, smtp_server
+from server_support import ALICE, BASE, ROOT, START, Clock
+
+NOTICE = OutboxNotice(
+    id=7,
+    registry="uri-schemes",
+    request="uri-schemes-17",
+    to="user-alice",
+    subject="Your request waits",
+    text="The expert asks for more review.\n",
+    attempts=1,
+    number=3,
+)
+
+
+def mail_settings(port: int, **changes: Any) -> Settings:
+    given: dict[str, Any] = {"host": "127.0.0.1", "sender": "registry@example.org", "security": "none"}
+    return Settings(base_url=BASE, smtp=Smtp(port=port, **{**given, **changes}))
+
+
+class Outbox:
+    """The outbox alone, so that each answer of the mail server meets one notice."""
+
+    def __init__(self, *notices: OutboxNotice) -> None:
+        self.waiting = list(notices)
+        self.done: list[tuple[int, str, datetime | None]] = []
+
+    async def claim(self, at: datetime, limit: int) -> tuple[OutboxNotice, ...]:
+        taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
+        return tuple(taken)
+
+    async def sent(self, number: int, at: datetime) -> None:
+        self.done.append((number, "sent", None))
+
+    async def failed(self, number: int, at: datetime, again: datetime | None, reason: str) -> None:
+        self.done.append((number, reason, again))
+
+
+def go(
+    folder: Path,
+    settings: Settings,
+    outbox: Outbox | None,
+    work: Callable[[Sender, Store], Coroutine[Any, Any, Any]],
+) -> Any:
+    async def run() -> Any:
+        async with await Store.open(str(folder / "registry.db"), create=True) as store:
+            for account in (ALICE, ROOT):
+                await store.accounts.add(account)
+            if outbox is not None:
+                store.outbox = outbox  # type: ignore[assignment]
+            return await work(Sender(settings, store, Clock().now), store)
+
+    return asyncio.run(run())
+
+
+def send(folder: Path, settings: Settings, *notices: OutboxNotice) -> list[tuple[int, str, datetime | None]]:
+    outbox = Outbox(*notices)
+
+    async def work(sender: Sender, store: Store) -> None:
+        assert await sender.send_due() == len(notices)
+
+    go(folder, settings, outbox, work)
+    return outbox.done
+
+
+def variant(**changes: Any) -> OutboxNotice:
+    from dataclasses import replace
+
+    return replace(NOTICE, **changes)
+
+
+@pytest.mark.xdist_group("real-servers")
+def test_a_notice_arrives_as_plain_text_with_its_headers(tmp_path: Path, smtp: SMTPServer) -> None:
+    done = send(tmp_path, mail_settings(smtp.port), variant(subject="Größe", text="Ein Wort: naïve\n"))
+    (mail,) = smtp.wait_for(to="alice@example.org")
+    assert done == [(7, "sent", None)]
+    message = mail.message
+    assert (message["from"], message["to"], message["subject"]) == (
+        "registry@example.org",
+        "alice@example.org",
+        "Größe",
+    )
+    assert message.get_content_type() == "text/plain"
+    assert message.get_content_charset() == "utf-8"
+    assert mail.text == f"Ein Wort: naïve\n\n-- \n{BASE}/requests/uri-schemes-17\n"
+    assert message["list-id"] == "<uri-schemes.registry.example.org>"
+    assert message["auto-submitted"] == "auto-generated"
+    assert message["references"] == "<request-uri-schemes-17@registry.example.org>"
+    assert message["message-id"].startswith("<notice-7-")
+
+
+@pytest.mark.xdist_group("real-servers")
+def test_a_role_is_told_without_showing_who_holds_it(tmp_path: Path) -> None:
+    with smtp_server() as server:
+        send(tmp_path, mail_settings(server.port), variant(to=Role.EXPERT, id=8))
+        (mail,) = server.wait_for()
+    assert mail.recipients == ("alice@example.org",)
+
+    addresses = ["a@example.org", "b@example.org"]
+    message = message_of(variant(to=Role.EXPERT), addresses, mail_settings(25), START)
+    assert "example.org" not in message["to"]
+
+
+@pytest.mark.xdist_group("real-servers")
+def test_starttls_and_login_are_used_and_certificates_count(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    ca = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(ca)
+    with smtp_server(login=("registry", "sekret"), starttls=context) as server:
+        common = {"security": "starttls", "username": "registry", "password": Secret("sekret")}
+        done = send(tmp_path, mail_settings(server.port, ca_file=str(ca), **common), NOTICE)
+        assert done == [(7, "sent", None)]
+        (mail,) = server.wait_for()
+        assert (mail.encrypted, mail.login) == (True, "registry")
+        (tmp_path / "other").mkdir()
+        ((_, reason, again),) = send(tmp_path / "other", mail_settings(server.port, **common), NOTICE)
+        assert again is not None
+        assert "sekret" not in reason
+
+
+@pytest.mark.xdist_group("real-servers")
+@pytest.mark.parametrize(
+    ("answer", "again"), [("451 busy", START + timedelta(minutes=1)), ("554 never", None)]
+)
+def test_a_refusal_is_tried_again_only_where_it_may_pass(
+    tmp_path: Path, answer: str, again: datetime | None
+) -> None:
+    with smtp_server() as server:
+        server.answers.append(answer)
+        done = send(tmp_path, mail_settings(server.port), NOTICE, variant(id=8))
+        assert done == [(7, f"refused with {answer[:3]}", again), (8, "sent", None)]
+
+
+@pytest.mark.xdist_group("real-servers")
+def test_addresses_that_are_refused_are_given_up(tmp_path: Path) -> None:
+    with smtp_server() as server:
+        server.refused.add("alice@example.org")
+        done = send(tmp_path, mail_settings(server.port), NOTICE)
+    assert done == [(7, "all addresses were refused", None)]
+
+
+def test_without_a_server_every_notice_waits(tmp_path: Path) -> None:
+    done = send(tmp_path, mail_settings(free_port()), NOTICE, variant(id=8))
+    assert [(each, again) for each, _, again in done] == [
+        (7, START + timedelta(minutes=1)),
+        (8, START + timedelta(minutes=1)),
+    ]
+
+
+@pytest.mark.xdist_group("real-servers")
+@pytest.mark.parametrize("to", ["user-root", "user-none", Role.IESG])
+def test_who_has_no_address_is_not_told(tmp_path: Path, smtp: SMTPServer, to: str | Role) -> None:
+    done = send(tmp_path, mail_settings(smtp.port), variant(to=to))
+    assert done == [(7, "nobody has an address", None)]
+
+
+@pytest.mark.xdist_group("real-servers")
+def test_the_stores_own_outbox_is_emptied(tmp_path: Path, smtp: SMTPServer) -> None:
+    async def work(sender: Sender, store: Store) -> int:
+        from onym.registry.records import Actor
+
+        actor = Actor(id="user-alice", roles=frozenset({Role.REGISTRANT}))
+        name = "example-mail"
+        event = Event(
+            kind=EventKind.OPEN,
+            registry="uri-schemes",
+            request="uri-schemes-1",
+            name=name,
+            data={"kind": "new", "name": name, "status": "provisional", "fields": {"name": name}},
+        )
+        await store.apply(event, actor, START)
+        while await sender.send_due():
+            pass
+        return await store.outbox.waiting()
+
+    assert go(tmp_path, mail_settings(smtp.port), None, work) == 0
+
+
+def test_the_sender_stops_when_it_is_told(tmp_path: Path) -> None:
+    async def work(sender: Sender, store: Store) -> None:
+        stop = asyncio.Event()
+        task = asyncio.create_task(sender.run(stop))
+        await asyncio.sleep(0)
+        stop.set()
+        await asyncio.wait_for(task, 20)
+
+    go(tmp_path, mail_settings(25), Outbox(), work)
+
+
+def test_an_outbox_that_fails_does_not_end_the_sender(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from onym.errors import StoreError
+
+    stop = asyncio.Event()
+
+    class Broken(Outbox):
+        async def claim(self, at: datetime, limit: int) -> tuple[OutboxNotice, ...]:
+            stop.set()
+            raise StoreError("locked")
+
+    async def work(sender: Sender, store: Store) -> None:
+        await asyncio.wait_for(sender.run(stop), 20)
+
+    go(tmp_path, mail_settings(25), Broken(), work)
+    assert "registry.store" in caplog.text
+
+
+def test_pauses_grow_and_end() -> None:
+    pauses = []
+    for attempts in range(1, GIVE_UP):
+        again = retry_at(START, attempts)
+        assert again is not None
+        pauses.append(again - START)
+    assert pauses[:4] == [timedelta(minutes=n) for n in (1, 4, 16, 64)]
+    assert pauses[-1] == timedelta(hours=6)
+    assert retry_at(START, GIVE_UP) is None
+
+
+def test_the_message_id_is_the_notices_own() -> None:
+    first = message_of(NOTICE, ["a@example.org"], mail_settings(25), START)
+    again = message_of(variant(attempts=5), ["a@example.org"], mail_settings(25), START + timedelta(days=1))
+    other = message_of(variant(id=8), ["a@example.org"], mail_settings(25), START)
+    assert first["message-id"] == again["message-id"] != other["message-id"]
+
+
+@given(subject=st.text(max_size=300), text=st.text(max_size=500), request=st.text(max_size=50))
+def test_no_text_adds_a_header_or_a_recipient(subject: str, text: str, request: str) -> None:
+    notice = variant(subject=subject, text=text, request=request)
+    message = message_of(notice, ["a@example.org"], mail_settings(25), START)
+    read = message_from_bytes(message.as_bytes(), policy=default)
+    assert sorted(read.keys()) == sorted(
+        [
+            "From",
+            "To",
+            "Subject",
+            "Date",
+            "Message-ID",
+            "References",
+            "List-Id",
+            "Auto-Submitted",
+            "Content-Type",
+            "Content-Transfer-Encoding",
+            "MIME-Version",
+        ]
+    )
+    assert read["to"] == "a@example.org"
+    assert not read.is_multipart()
+
+
+@pytest.mark.parametrize(
+    "text", ["a\r\nBcc: x@example.org", "a\nb", "a\u2028b", "\x00\x1b[31mred", "x" * 5000, "\ud800"]
+)
+def test_a_subject_is_one_line(text: str) -> None:
+    line = one_line(text)
+    assert len(line) <= 200
+    assert line.isprintable()
+
+
+def test_a_sender_needs_a_mail_server() -> None:
+    with pytest.raises(ValueError, match="no mail server"):
+        Sender(Settings(), None, Clock().now)  # type: ignore[arg-type]
