@@ -1,0 +1,280 @@
+"""What to know about a grammar's rules before asking about its strings (check S6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from onym.errors import GrammarError
+from onym.registry.abnf._compare import Relation, compared, covered
+from onym.registry.abnf._expression import Expression, Pool, Translator
+from onym.registry.abnf._fixed import generic
+from onym.registry.abnf._nfa import too_large
+from onym.registry.abnf._resolve import undefined
+from onym.registry.abnf._start import leading, references
+from onym.registry.abnf.types import (
+    Alternation,
+    Concatenation,
+    Grammar,
+    Literal,
+    Node,
+    Prose,
+    Range,
+    Reference,
+    Remark,
+    RemarkCode,
+    Rule,
+    Series,
+)
+
+__all__ = ["lint"]
+
+#: alternatives that are looked at for redundancy in one grammar, and the work that each may cost
+_MAX_ALTERNATIVES: Final = 400
+_BUDGET: Final = 4_000
+_MAX_PAIRS: Final = 2_000
+#: work of one comparison with a standard rule; and questions without an answer, after which no more is asked
+_STANDARD_BUDGET: Final = 40_000
+_MAX_UNDECIDED: Final = 5
+#: rules of a ring that a remark names
+_MAX_NAMES: Final = 8
+#: work that all alternatives of one grammar may cost, in states of their automata
+_MAX_WORK: Final = 60_000
+
+
+def lint(grammar: Grammar, *, start: str | None = None) -> tuple[Remark, ...]:
+    """Remarks on the rules of the text itself, in the order of the text.
+
+    Rules that are undefined, defined twice, recursive, described in words, not ABNF; never used (or, with
+    `start`, not reachable from it); redefined with other strings than RFC 3986 or RFC 5234 B.1 give them;
+    and alternatives that add no string to those beside them. The remarks of the reader and of `resolve`
+    are among them. Raises UnknownEntryError where there is no rule `start`.
+    """
+    found = [
+        *grammar.remarks,
+        *_broken(grammar),
+        *_undefined(grammar),
+        *_recursive(grammar),
+        *(_unused(grammar) if start is None else _unreachable(grammar, start)),
+        *_redefined(grammar),
+        *_redundant(grammar),
+    ]
+    return tuple(sorted(found, key=lambda each: (each.line or 0, each.column or 0)))
+
+
+def _about(rule: Rule, code: RemarkCode, message: str, **more: str | None) -> Remark:
+    return Remark(
+        code=code,
+        message=message,
+        rule=rule.name,
+        line=rule.line,
+        column=rule.column,
+        section=rule.section,
+        witness=more.get("witness"),
+        fix=more.get("fix"),
+    )
+
+
+def _broken(grammar: Grammar) -> Iterator[Remark]:
+    for problem in grammar.problems:
+        yield Remark(
+            code=RemarkCode.BROKEN,
+            message=problem.message,
+            rule=problem.field,
+            line=problem.line,
+            column=problem.column,
+            fix=problem.hint,
+        )
+
+
+def _undefined(grammar: Grammar) -> Iterator[Remark]:
+    for each in undefined(grammar).values():
+        yield Remark(
+            code=RemarkCode.UNDEFINED,
+            message=f"{each.name} is used and not defined",
+            rule=each.name,
+            line=each.line,
+            column=each.column,
+            fix=f"define it, or say which RFC it is from: {each.name} = <{each.name}, see RFC nnnn>",
+        )
+
+
+def _uses(grammar: Grammar) -> dict[str, set[str]]:
+    return {key: {each.key for each in references(rule.node)} for key, rule in grammar.rules.items()}
+
+
+def _closure(uses: dict[str, set[str]], start: str) -> set[str]:
+    """Every rule that a rule needs, itself only where it recurs."""
+    seen: set[str] = set()
+    stack = list(uses.get(start, ()))
+    while stack:
+        key = stack.pop()
+        if key not in seen and key in uses:
+            seen.add(key)
+            stack.extend(uses[key])
+    return seen
+
+
+def _components(uses: dict[str, set[str]]) -> Iterator[list[str]]:
+    """Strongly connected components (Tarjan), without recursion of our own."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    held: list[str] = []
+    waiting: set[str] = set()
+    for root in uses:
+        stack = [(root, iter(sorted(uses[root] & uses.keys())))] if root not in index else []
+        if stack:
+            index[root] = low[root] = len(index)
+            held.append(root)
+            waiting.add(root)
+        while stack:
+            key, left = stack[-1]
+            following = next(left, None)
+            if following is None:
+                stack.pop()
+                if stack:
+                    low[stack[-1][0]] = min(low[stack[-1][0]], low[key])
+                if low[key] == index[key]:
+                    at = held.index(key)
+                    yield held[at:]
+                    waiting -= set(held[at:])
+                    del held[at:]
+            elif following not in index:
+                index[following] = low[following] = len(index)
+                held.append(following)
+                waiting.add(following)
+                stack.append((following, iter(sorted(uses[following] & uses.keys()))))
+            elif following in waiting:
+                low[key] = min(low[key], index[following])
+
+
+def _recursive(grammar: Grammar) -> Iterator[Remark]:
+    uses = _uses(grammar)
+    for component in _components(uses):
+        if len(component) == 1 and component[0] not in uses[component[0]]:
+            continue
+        for rule in (grammar.rules[key] for key in component):
+            if rule.source is None:
+                others = [key for key in component[:_MAX_NAMES] if key != rule.key]
+                names = ", ".join(grammar.rules[key].name for key in others)
+                through = f" through {names}" if names else ""
+                yield _about(
+                    rule,
+                    RemarkCode.RECURSIVE,
+                    f"the rule uses itself{through}; its strings cannot be decided",
+                    fix="write the recursion as a repetition: *( ... )",
+                )
+
+
+def _unused(grammar: Grammar) -> Iterator[Remark]:
+    used = {
+        each.key for rule in grammar.rules.values() for each in references(rule.node) if each.key != rule.key
+    }
+    free = [rule for rule in grammar.own if rule.key not in used and rule.node is not None]
+    starts = [rule for rule in free if leading(grammar, rule.name)] or free[:1]
+    for rule in free:
+        if rule not in starts:
+            yield _about(rule, RemarkCode.UNUSED, "no other rule uses it", fix="take it out, or use it")
+
+
+def _unreachable(grammar: Grammar, start: str) -> Iterator[Remark]:
+    first = grammar.rule(start)
+    reached = _closure(_uses(grammar), first.key) | {first.key}
+    for rule in grammar.own:
+        if rule.key not in reached:
+            yield _about(rule, RemarkCode.UNREACHABLE, f"{first.name} does not lead to it")
+
+
+def _redefined(grammar: Grammar) -> Iterator[Remark]:
+    standard = generic()
+    pool = Pool()
+    ours, theirs = Translator(grammar, pool), Translator(standard, pool)
+    undecided = 0
+    for rule in grammar.own:
+        official = standard.rules.get(rule.key)
+        if official is None or rule.node is None or isinstance(rule.node, Prose):
+            continue
+        source = official.source or "RFC 3986"
+        try:
+            if undecided >= _MAX_UNDECIDED:
+                raise too_large("several rules before it were too costly")
+            found = compared(
+                ours.rule(rule.name), theirs.rule(rule.name), budget=_STANDARD_BUDGET, most=_MAX_PAIRS
+            )
+        except GrammarError as error:
+            undecided += 1
+            yield _about(
+                rule,
+                RemarkCode.UNDECIDED,
+                f"the rule is also one of {source}; whether it differs was not decided: {error.message}",
+            )
+            continue
+        if found.relation is not Relation.EQUAL:
+            more = f"; {found.only_a} is of this one alone" if found.only_a is not None else ""
+            less = f"; {found.only_b} is of that one alone" if found.only_b is not None else ""
+            yield _about(
+                rule,
+                RemarkCode.REDEFINED,
+                f"the rule differs from {rule.name} of {source}{more}{less}",
+                witness=found.only_a if found.only_a is not None else found.only_b,
+                fix=f"call it otherwise, or take the rule of {source}",
+            )
+
+
+def _redundant(grammar: Grammar) -> Iterator[Remark]:
+    pool = Pool()
+    translator = Translator(grammar, pool)
+    count = work = undecided = 0
+    for rule, node in [(own, node) for own in grammar.own for node in _alternations(own.node)]:
+        count += len(node.items)
+        if count > _MAX_ALTERNATIVES or undecided >= _MAX_UNDECIDED:
+            return
+        try:
+            parts = [translator.part(item) for item in node.items]
+        except GrammarError:
+            undecided += 1  # another remark says why
+            continue
+        work += sum(part.size for part in parts) * len(parts)
+        if work > _MAX_WORK:
+            return
+        for item in (node.items[at] for at in _superfluous(parts, pool)):
+            yield Remark(
+                code=RemarkCode.REDUNDANT,
+                message=f"the alternative {_words(item)} adds nothing: the others have all its strings",
+                rule=rule.name,
+                line=item.line,
+                column=item.column,
+                section=rule.section,
+                fix="take it out",
+            )
+
+
+def _superfluous(parts: list[Expression], pool: Pool) -> list[int]:
+    """Which alternatives the others cover; of two that are equal, the later one."""
+    left = dict(enumerate(parts))
+    for at in reversed(range(len(parts))):
+        others = pool.alternation([part for number, part in left.items() if number != at])
+        try:
+            if len(left) > 1 and covered(parts[at], others, budget=_BUDGET, most=_MAX_PAIRS):
+                del left[at]
+        except GrammarError:
+            continue  # too costly to tell: no remark
+    return [at for at in range(len(parts)) if at not in left]
+
+
+def _alternations(node: Node | None) -> Iterator[Alternation]:
+    stack = [] if node is None else [node]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, Alternation):
+            yield each
+        if isinstance(each, (Alternation, Concatenation)):
+            stack.extend(reversed(each.items))
+        elif not isinstance(each, (Literal, Range, Series, Reference, Prose)):
+            stack.append(each.item)
+
+
+def _words(node: Node) -> str:
+    if isinstance(node, Reference):
+        return node.name
+    return f'"{node.text}"' if isinstance(node, Literal) else "here"

@@ -1,0 +1,300 @@
+"""A grammar as a railroad diagram: SVG without outside assets, in the colour of the text around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from html import escape
+from typing import Final
+
+from onym.errors import GrammarError
+from onym.registry.abnf._start import references
+from onym.registry.abnf.types import (
+    Alternation,
+    Concatenation,
+    Grammar,
+    ListOf,
+    Literal,
+    Node,
+    Prose,
+    Range,
+    Reference,
+    Repetition,
+    Rule,
+    Series,
+)
+
+__all__ = ["MAX_DRAWN", "railroad"]
+
+#: rules and boxes of one picture
+MAX_DRAWN: Final = 200
+MAX_BOXES: Final = 5_000
+_CHAR: Final = 8.4
+_HALF: Final = 13
+_GAP: Final = 12
+_TURN: Final = 10
+_SPACE: Final = 10
+_MARGIN: Final = 20
+_TITLE: Final = 26
+
+
+def railroad(grammar: Grammar, start: str) -> str:
+    """The rule `start` and the rules of the text that it needs, as one SVG picture.
+
+    Strings have round ends, rules square ones, prose is in italics; imported rules are named, not drawn.
+    The picture has a title and each rule its ABNF as text, for those who do not see it; all text is
+    escaped. Raises GrammarError abnf.too-large beyond MAX_DRAWN rules or MAX_BOXES boxes, abnf.broken-rule
+    where a rule has no elements, and UnknownEntryError where there is no rule `start`.
+    """
+    rules = _needed(grammar, start)
+    rows: list[str] = []
+    width, y = 0.0, float(_MARGIN)
+    pen = _Pen(grammar)
+    for rule in rules:
+        box = pen.box(rule)
+        y += _TITLE
+        parts = [
+            f'<g role="group" aria-label="{_text(rule.name)}">',
+            f"<title>{_text(_source(rule))}</title>",
+        ]
+        parts.append(f'<text x="{_MARGIN}" y="{y - 8:g}" font-weight="bold">{_text(rule.name)}</text>')
+        line = y + box.up + 4
+        x = float(_MARGIN)
+        parts.append(_path(f"M{x:g} {line - 7:g}v14M{x:g} {line:g}h{_GAP}"))
+        parts.extend(_drawn(box, x + _GAP, line))
+        end = x + _GAP + box.width
+        parts.append(_path(f"M{end:g} {line:g}h{_GAP}m0 -7v14"))
+        parts.append("</g>")
+        rows.extend(parts)
+        width = max(width, end + _GAP + _MARGIN, _MARGIN * 2 + len(rule.name) * _CHAR * 1.1)
+        y = line + box.down + _SPACE
+    name = _text(grammar.rule(start).name)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="Railroad diagram of {name}"'
+        f' viewBox="0 0 {width:g} {y + _MARGIN:g}" width="{width:g}" height="{y + _MARGIN:g}"'
+        ' font-family="ui-monospace, monospace" font-size="14" fill="currentColor">'
+    )
+    return "\n".join([head, f"<title>Railroad diagram of {name}</title>", *rows, "</svg>"]) + "\n"
+
+
+def _needed(grammar: Grammar, start: str) -> list[Rule]:
+    first = grammar.rule(start)
+    out, seen = [first], {first.key}
+    for rule in out:
+        if rule.node is None:
+            raise GrammarError(
+                f"the rule {rule.name} is not ABNF", code="abnf.broken-rule", field=rule.name, line=rule.line
+            )
+        for each in references(rule.node):
+            found = grammar.rules.get(each.key)
+            if found is not None and found.source is None and found.key not in seen:
+                seen.add(found.key)
+                out.append(found)
+        if len(out) > MAX_DRAWN:
+            raise GrammarError(
+                f"more than {MAX_DRAWN} rules to draw",
+                code="abnf.too-large",
+                hint="draw one of the inner rules: --start RULE",
+            )
+    return out
+
+
+def _text(text: str) -> str:
+    """Text that XML takes: markup escaped, what is not printable left out."""
+    return escape("".join(char if char.isprintable() else " " for char in text))
+
+
+def _source(rule: Rule) -> str:
+    return " ".join(rule.text.split()) or rule.name
+
+
+@dataclass(slots=True, kw_only=True)
+class _Box:
+    """A part of the picture: how wide it is, how far it goes above and below its line."""
+
+    kind: str
+    width: float
+    up: float = _HALF
+    down: float = _HALF
+    label: str = ""
+    hint: str = ""
+    inner: list[_Box] = field(default_factory=list)
+
+
+class _Pen:
+    """Makes boxes of nodes, and counts them."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self.count = 0
+
+    def box(self, rule: Rule) -> _Box:
+        assert rule.node is not None  # noqa: S101 - _needed() has refused those
+        return self.node(rule.node)
+
+    def node(self, node: Node) -> _Box:
+        self.count += 1
+        if self.count > MAX_BOXES:
+            raise GrammarError(
+                f"more than {MAX_BOXES:,} boxes to draw",
+                code="abnf.too-large",
+                hint="draw one of the inner rules: --start RULE",
+            )
+        if isinstance(node, Concatenation):
+            return self.row([self.node(item) for item in node.items])
+        if isinstance(node, Alternation):
+            return self.choice([self.node(item) for item in node.items])
+        if isinstance(node, (Repetition, ListOf)):
+            return self.repeat(node)
+        return self.leaf(node)
+
+    def leaf(self, node: Node) -> _Box:
+        kind, hint = "string", ""
+        if isinstance(node, Reference):
+            kind, label = "rule", node.name.split("@")[0]
+            rule = self.grammar.rules.get(node.key)
+            hint = rule.source or "" if rule is not None else "not defined"
+        elif isinstance(node, Prose):
+            kind, label = "prose", node.text
+        else:
+            label = _terminal(node)
+        return _Box(kind=kind, width=len(label) * _CHAR + 20, label=label, hint=hint)
+
+    def row(self, inner: list[_Box]) -> _Box:
+        return _Box(
+            kind="row",
+            width=sum(each.width for each in inner) + _GAP * (len(inner) - 1),
+            up=max(each.up for each in inner),
+            down=max(each.down for each in inner),
+            inner=inner,
+        )
+
+    def choice(self, inner: list[_Box]) -> _Box:
+        below = sum(each.up + each.down + _SPACE for each in inner[1:])
+        return _Box(
+            kind="choice",
+            width=max(each.width for each in inner) + 4 * _TURN,
+            up=inner[0].up,
+            down=inner[0].down + below,
+            inner=inner,
+        )
+
+    def repeat(self, node: Repetition | ListOf) -> _Box:
+        skip = _Box(kind="skip", width=0, up=0, down=0)
+        if node.most == 0:
+            return skip
+        inner = self.node(node.item)
+        if node.most == 1 and isinstance(node, Repetition):
+            return inner if node.least == 1 else self.choice([skip, inner])
+        label = _times(node)
+        loop = _Box(
+            kind="loop",
+            width=max(inner.width, len(label) * _CHAR) + 4 * _TURN,
+            up=inner.up,
+            down=inner.down + 2 * _TURN + (16 if label else 0),
+            label=label,
+            inner=[inner],
+        )
+        return loop if node.least else self.choice([skip, loop])
+
+
+def _terminal(node: Node) -> str:
+    if isinstance(node, Literal):
+        return f'{"%s" if node.sensitive else ""}"{node.text}"'
+    if isinstance(node, Range):
+        return f"%x{node.first:02X}-{node.last:02X}"
+    values = node.values if isinstance(node, Series) else ()
+    return "%x" + ".".join(f"{value:02X}" for value in values)
+
+
+def _times(node: Repetition | ListOf) -> str:
+    """The label of a loop: how often, where that is not one or more."""
+    comma = " by commas" if isinstance(node, ListOf) else ""
+    if node.most is None:
+        often = "" if node.least <= 1 else f"{node.least} or more"
+    elif node.least == node.most:
+        often = f"{node.most} times"
+    else:
+        often = f"{max(node.least, 1)} to {node.most} times"
+    return f"{often}{comma}".strip()
+
+
+def _path(data: str) -> str:
+    return f'<path d="{data}" fill="none" stroke="currentColor"/>'
+
+
+def _drawn(box: _Box, x: float, y: float) -> list[str]:
+    """A box with its line at (x, y)."""
+    if box.kind == "row":
+        return _row(box, x, y)
+    if box.kind == "choice":
+        return _choice(box, x, y)
+    if box.kind == "loop":
+        return _loop(box, x, y)
+    return [] if box.kind == "skip" else _leaf(box, x, y)
+
+
+def _leaf(box: _Box, x: float, y: float) -> list[str]:
+    style = ' font-style="italic"' if box.kind == "prose" else ""
+    out = ["<g>"]
+    if box.hint:
+        out.append(f"<title>{_text(box.label)}: {_text(box.hint)}</title>")
+    if box.kind != "prose":
+        round_ = f' rx="{_HALF}"' if box.kind == "string" else ""
+        out.append(
+            f'<rect x="{x:g}" y="{y - _HALF:g}" width="{box.width:g}" height="{2 * _HALF}"{round_}'
+            ' fill="none" stroke="currentColor"/>'
+        )
+    middle = x + box.width / 2
+    out.append(f'<text x="{middle:g}" y="{y + 5:g}" text-anchor="middle"{style}>{_text(box.label)}</text>')
+    return [*out, "</g>"]
+
+
+def _row(box: _Box, x: float, y: float) -> list[str]:
+    out: list[str] = []
+    for at, each in enumerate(box.inner):
+        if at:
+            out.append(_path(f"M{x:g} {y:g}h{_GAP}"))
+            x += _GAP
+        out.extend(_drawn(each, x, y))
+        x += each.width
+    return out
+
+
+def _choice(box: _Box, x: float, y: float) -> list[str]:
+    inner_x, end = x + 2 * _TURN, x + box.width
+    out: list[str] = []
+    line = y
+    for at, each in enumerate(box.inner):
+        right = inner_x + each.width
+        if at == 0:
+            out.append(_path(f"M{x:g} {y:g}H{inner_x:g}M{right:g} {y:g}H{end:g}"))
+        else:
+            line += box.inner[at - 1].down + _SPACE + each.up
+            out.append(
+                _path(
+                    f"M{x:g} {y:g}q{_TURN} 0 {_TURN} {_TURN}V{line - _TURN:g}q0 {_TURN} {_TURN} {_TURN}"
+                    f"M{right:g} {line:g}H{end - 2 * _TURN:g}q{_TURN} 0 {_TURN} -{_TURN}V{y + _TURN:g}"
+                    f"q0 -{_TURN} {_TURN} -{_TURN}"
+                )
+            )
+        out.extend(_drawn(each, inner_x, line))
+    return out
+
+
+def _loop(box: _Box, x: float, y: float) -> list[str]:
+    inner = box.inner[0]
+    inner_x, end = x + 2 * _TURN, x + box.width
+    back = y + inner.down + _TURN
+    out = [
+        _path(f"M{x:g} {y:g}H{inner_x:g}M{inner_x + inner.width:g} {y:g}H{end:g}"),
+        _path(
+            f"M{end - 2 * _TURN:g} {y:g}q{_TURN} 0 {_TURN} {_TURN}V{back - _TURN:g}"
+            f"q0 {_TURN} -{_TURN} {_TURN}"
+            f"H{inner_x:g}q-{_TURN} 0 -{_TURN} -{_TURN}V{y + _TURN:g}q0 -{_TURN} {_TURN} -{_TURN}"
+        ),
+    ]
+    if box.label:
+        middle = x + box.width / 2
+        label = f'<text x="{middle:g}" y="{back + 15:g}" text-anchor="middle" font-size="12">'
+        out.append(f"{label}{_text(box.label)}</text>")
+    return out + _drawn(inner, inner_x, y)

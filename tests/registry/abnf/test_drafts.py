@@ -1,0 +1,123 @@
+"""Both drafts, from their own texts, where these lie beside the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onym.registry.abnf import Outcome, RemarkCode, included, lint, match, read, read_document, resolve
+from onym.registry.abnf._library import library
+from onym.registry.documents.types import Block
+
+PROGRAM = """
+import json, sys, time
+from onym.registry.abnf import included, read, resolve
+text, times = sys.stdin.read(), []
+for _ in range(6):
+    before = time.process_time()
+    included(resolve(read(text)), "llm-URI")
+    times.append(time.process_time() - before)
+print(json.dumps([times[0], min(times[1:])]))
+"""
+SPEC = Path(__file__).resolve().parents[4] / "shared" / "spec"
+
+
+def lines(name: str) -> list[str]:
+    path = SPEC / name
+    if not path.is_file():
+        pytest.skip(f"the specifications are not beside this checkout: {name}")
+    return path.read_text(encoding="utf-8").split("\n")
+
+
+def block(text: list[str], first: str, last: str, section: str, *, after: int = 0) -> Block:
+    """The lines from the first that begins so to the last that does."""
+    begin = next(at for at, row in enumerate(text) if at >= after and row.lstrip().startswith(first))
+    end = next(at for at, row in enumerate(text) if at >= begin and row.lstrip().startswith(last))
+    return Block(text="\n".join(text[begin : end + 1]), line=begin + 1, section=section)
+
+
+def measured(program: str, text: str) -> list[float]:
+    """What a process of its own says, not slowed by the measurement of coverage."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=True, timeout=60, env=plain
+    )
+    found: list[float] = json.loads(done.stdout)
+    return found
+
+
+def llm_blocks() -> list[Block]:
+    text = lines("draft-levy-llm-uri-scheme-00.txt")
+    return [
+        block(text, 'llm-URI = "llm:" "//" authority', "[", "3.1"),
+        block(text, 'llm-URI = "llm:" "//" llm-authority', "sub-path", "3.2"),
+        block(text, "authority =", "authority =", "4.2"),
+        block(text, "userinfo =", "api-key =", "4.2.1"),
+    ]
+
+
+def test_the_llm_draft_is_fragment_only_and_its_second_definition_is_in_force() -> None:
+    grammar = resolve(read_document(llm_blocks()))
+    assert grammar.start("llm") == "llm-URI"
+    assert grammar.sections == {"llm-uri": ("3.2", "3.1")}
+    assert included(grammar, "llm-URI").outcome is Outcome.FRAGMENT_ONLY
+    assert included(grammar, "llm-URI").witness == "llm:///a#"
+    assert included(grammar.using("3.1"), "llm-URI").witness == "llm://#"
+    assert match(grammar, "llm-URI", "llm://my-app:sk-1@api.openai.com/gpt-5?temp=0.7")
+    codes = {(each.code, each.rule) for each in lint(grammar)}
+    assert {
+        (RemarkCode.REPEATED, "llm-URI"),
+        (RemarkCode.REDEFINED, "userinfo"),
+        (RemarkCode.REDUNDANT, "model-id"),
+    } <= codes
+
+
+def test_the_llm_draft_is_decided_within_50_milliseconds() -> None:
+    cold, warm = measured(PROGRAM, "\n".join(each.text for each in llm_blocks()))
+    assert warm < 0.05
+    assert cold < 0.5
+
+
+def test_the_ai_draft_is_fragment_only() -> None:
+    text = lines("draft-sogomonian-ai-uri-scheme-01.txt")
+    grammar = resolve(read_document([block(text, "ai-uri =", "ai-uri =", "3")]))
+    verdict = included(grammar, grammar.start("ai") or "")
+    assert (verdict.outcome, verdict.witness) == (Outcome.FRAGMENT_ONLY, "ai:#")
+
+
+@pytest.mark.parametrize(
+    ("name", "heading", "following", "rfc"),
+    [
+        ("rfc/rfc3986.txt", "Appendix A.  Collected ABNF", "Appendix B.", "3986"),
+        ("rfc/rfc5234.txt", "B.1.  Core Rules", "B.2.", "5234"),
+        ("rfc/rfc3987.txt", "2.2.  ABNF for IRI", "   Some productions are", "3987"),
+    ],
+)
+def test_the_shipped_library_is_what_the_rfc_says(name: str, heading: str, following: str, rfc: str) -> None:
+    text = "\n".join(lines(name))
+    begin = text.rindex(f"\n{heading}")
+    part = text[text.index("=", begin) - 40 : text.index(f"\n{following}", begin)]
+    part = part[part.index("\n") :]
+    published = read_document([Block(text=part, line=1)])
+    shipped = library(rfc)
+    assert shipped.rules.keys() <= published.rules.keys()
+    for key, rule in shipped.rules.items():
+        assert rule.node == published.rules[key].node, key
+
+
+def test_media_types_and_tokens_are_what_their_rfcs_say() -> None:
+    for name, rfc in (("rfc/rfc6838.txt", "6838"), ("rfc/rfc9110.txt", "9110"), ("rfc/rfc8288.txt", "8288")):
+        whole = "\n".join(lines(name))
+        for rule in library(rfc).rules.values():
+            if rule.key in ("loalpha", "restricted-name-chars"):
+                continue  # not a rule of that RFC; and one that has its alternatives in three steps
+            found = re.search(rf"^ +{re.escape(rule.name)} +=[^/]?.*(?:\n +/.*)*", whole, re.MULTILINE)
+            assert found, rule.name
+            assert read(found[0]).rules[rule.key].node == rule.node, rule.name
