@@ -330,3 +330,19 @@ def test_witnesses_are_safe_to_print() -> None:
 def test_the_generic_grammar_is_included_in_itself() -> None:
     assert included(generic(), "absolute-URI").ok
     assert included(generic(), "URI").outcome is Outcome.FRAGMENT_ONLY
+
+
+@pytest.mark.parametrize(
+    ("rule", "counts"),
+    [
+        ('2*( 1*( %s"a" ) )', {2, 3, 4}),
+        ('1*( 2*( %s"a" ) )', {2, 3, 4}),
+        ('2*( *( %s"a" ) )', {0, 1, 2, 3, 4}),
+        ('*( 1*( %s"a" ) )', {0, 1, 2, 3, 4}),
+        ('2*( 2*( %s"a" ) )', {4}),
+        ('3*( 1*2( %s"a" ) )', {3, 4}),
+    ],
+)
+def test_a_repeat_of_a_repeat_counts_both(rule: str, counts: set[int]) -> None:
+    grammar = read(f"s = {rule}")
+    assert {count for count in range(5) if match(grammar, "s", "a" * count)} == counts

@@ -125,8 +125,8 @@ class Pool:
         if least == most == 1:
             return item
         if most is None and item.kind == Kind.REPETITION and item.most is None and item.least <= 1:
-            # a star of a star is a star
-            item, least = item.items[0], min(least, item.least)
+            # a star of a star is a star, and two or more of one or more are two or more
+            item, least = item.items[0], least * item.least
         new, fresh = self._make(Kind.REPETITION, item.number, least, most)
         if fresh:
             new.items = (item,)

@@ -1,0 +1,53 @@
+"""Of many names, those that may be taken for another are found without looking at each."""
+
+from __future__ import annotations
+
+import time
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from onym.registry.checks import Known, check
+from onym.registry.checks._names import confusable
+from onym.registry.checks.near import Names
+from onym.registry.documents import read_document
+
+_NAMES = st.text(alphabet="ab01lirncvwd5s2z+", min_size=1, max_size=6)
+
+
+@given(st.lists(_NAMES, max_size=30), _NAMES)
+@example(["a", "b", "ab"], "a")
+@example(["modern", "modem"], "modem")
+def test_every_confusable_name_is_among_the_near_ones(names: list[str], name: str) -> None:
+    found = Names(names).near(name)
+    assert {each for each in names if confusable(each, name)} <= found <= set(names)
+
+
+@given(st.lists(st.text(alphabet="aAbB\0", max_size=4)), st.text(alphabet="ab\0", max_size=4))
+def test_a_name_is_found_whatever_its_case(names: list[str], name: str) -> None:
+    found = Names(names)
+    assert (name in found) == (name in {each.lower() for each in names})
+    assert len(found) == len({each.lower() for each in names})
+    assert name not in found or found.spelling(name).lower() == name
+    assert 7 not in found
+
+
+def test_a_hundred_thousand_names_are_looked_through_at_once() -> None:
+    letters = "abcdefghijklmnopqrst"
+    names = Names(
+        f"{a}{b}{c}{d}kite" for a in letters for b in letters for c in letters for d in letters[:13]
+    )
+    assert len(names) > 100_000
+    begin = time.perf_counter()
+    assert "abcdkites" not in names.near("abcdkite")
+    assert {"abcekite", "tbcdkite", "abcdkite"} <= names.near("abcdkite")
+    assert time.perf_counter() - begin < 0.2
+
+
+def test_names_without_their_entries_are_enough_to_warn() -> None:
+    document = read_document("Scheme name: kites2\n\nStatus: provisional\n")
+    report = check(document, known=Known(names=Names(["kitesz", "kitess"])))
+    codes = {each.code: each.message for each in report.findings}
+    assert "kitesz" in codes["name-looks-alike"]
+    assert "kitess" in codes["name-near"]
+    assert "name-taken" not in codes
