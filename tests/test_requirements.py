@@ -12,11 +12,16 @@ from requirement_records import ROOT, holders, records
 
 SOURCES = {
     "llm": ROOT.parent / "shared" / "spec" / "draft-levy-llm-uri-scheme-00.txt",
-    "rfc3986": ROOT.parent / "shared" / "spec" / "rfc" / "rfc3986.txt",
+    **{
+        name: ROOT.parent / "shared" / "spec" / "rfc" / f"{name}.txt"
+        for name in ("rfc3986", "rfc4395", "rfc7595")
+    },
 }
 STATUSES = {"tested", "divergence", "not-applicable"}
 KEY_WORDS = re.compile(r"\b(MUST NOT|MUST|SHALL NOT|SHALL|SHOULD NOT|SHOULD|NOT RECOMMENDED|RECOMMENDED)\b")
-_PAGE_BREAK = re.compile(r"\n+[^\n]*\[Page \d+\]\n\f?\n*(?:RFC 3986|Internet-Draft)[^\n]*\n+")
+#: the RFCs about registration demand with one word more
+REGISTRY_WORDS = re.compile(KEY_WORDS.pattern[:-3] + r"|REQUIRED)\b")
+_PAGE_BREAK = re.compile(r"\n+[^\n]*\[Page \d+\]\n\f?\n*(?:RFC \d+|Internet-Draft)[^\n]*\n+")
 
 
 def squeezed(text: str) -> str:
@@ -96,6 +101,20 @@ def test_the_records_stand_in_the_order_of_the_draft() -> None:
         if name.startswith("llm-")
     ]
     assert at == sorted(at)
+
+
+@pytest.mark.parametrize(
+    ("source", "begins"), [("rfc4395", "2.  Guidelines for Permanent URI"), ("rfc7595", "3.  Requirements")]
+)
+def test_no_key_word_of_the_registration_rfcs_is_left_out(source: str, begins: str) -> None:
+    """A list that one key word leads has a record for each item."""
+    text = _PAGE_BREAK.sub("\n", source_text(SOURCES[source]))
+    body = " ".join(text[text.rindex(f"\n{begins}") :].split())
+    ours = [record for name, record in records().items() if name.startswith(f"{source}-")]
+    lists = {r["sentence"] for r in ours if r["sentence"].endswith((":", ": "))}
+    said = [r["level"] for r in ours if r["level"] != "rule" and r["sentence"] not in lists]
+    said += [REGISTRY_WORDS.findall(lead)[0] for lead in lists if REGISTRY_WORDS.findall(lead)]
+    assert sorted(REGISTRY_WORDS.findall(body)) == sorted(said)
 
 
 @pytest.mark.requirement("llm-10-a")

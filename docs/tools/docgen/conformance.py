@@ -23,6 +23,8 @@ _PARTS = (
         "Every MUST, MUST NOT, SHOULD, SHOULD NOT and RECOMMENDED of draft-levy-llm-uri-scheme-00.",
     ),
     ("rfc3986", "RFC 3986", "It uses no key words; these are the rules that Onym implements."),
+    ("rfc4395", "RFC 4395", "Every key word, and every step of its procedure."),
+    ("rfc7595", "RFC 7595", "Every key word, and every step of its procedure."),
     ("onym", "Onym's own promises", "Why each was chosen: [Decisions](explanation/decisions.md)."),
 )
 _SHOWN = {"tested": "tested", "divergence": "**done otherwise**", "not-applicable": "not applicable"}

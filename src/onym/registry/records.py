@@ -176,7 +176,7 @@ class Entry:
 
     `name` is the key, lower case; `spelling` is how the source wrote it, where that differs. `fields`
     holds the registry's columns and the template's fields by id (`registries.py`, `profiles.py`).
-    `pending` is the id of a request under review about this row. `version` counts the events that
+    `pending` holds the ids of the requests under review about this row. `version` counts the events that
     changed it.
     """
 
@@ -191,7 +191,7 @@ class Entry:
     iesg_approved: bool = False
     notes: tuple[Note, ...] = ()
     draft: DraftReference | None = None
-    pending: str | None = None
+    pending: tuple[str, ...] = ()
     #: the last day it holds (namespaces)
     expires: date | None = None
     registered: datetime | None = None

@@ -37,6 +37,9 @@ class Registry:
     name_pattern: re.Pattern[str]
     name_clause: str
     name_rule: str
+    #: characters in a name, and whose limit that is
+    name_limit: int
+    limit_clause: str
     #: are names compared, and kept, without case?
     fold_case: bool
     profiles: tuple[str, ...]
@@ -54,7 +57,7 @@ class Registry:
 
     def allows(self, key: str) -> bool:
         """Is it a name that this registry may hold?"""
-        return self.name_pattern.fullmatch(key) is not None
+        return len(key) <= self.name_limit and self.name_pattern.fullmatch(key) is not None
 
 
 def _columns(*pairs: tuple[str, str]) -> tuple[Column, ...]:
@@ -70,9 +73,11 @@ REGISTRIES: Final[Mapping[str, Registry]] = MappingProxyType(
                 id="uri-schemes",
                 title="Uniform Resource Identifier (URI) Schemes",
                 noun="scheme",
-                name_pattern=re.compile(r"[a-z][a-z0-9+.-]{0,62}"),
+                name_pattern=re.compile(r"[a-z][a-z0-9+.-]*"),
                 name_clause="RFC 3986 3.1",
-                name_rule="a lower-case letter, then letters, digits, '+', '-', '.'; 63 characters at most",
+                name_rule="a lower-case letter, then lower-case letters, digits, '+', '-' and '.'",
+                name_limit=63,
+                limit_clause="docs/decisions/0026",
                 fold_case=True,
                 profiles=("rfc7595", "rfc4395"),
                 default_profile="rfc7595",
@@ -99,9 +104,11 @@ REGISTRIES: Final[Mapping[str, Registry]] = MappingProxyType(
                 id="llm-parameters",
                 title="LLM URI Scheme Well-Known Query Parameters",
                 noun="parameter",
-                name_pattern=re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}"),
+                name_pattern=re.compile(r"[A-Za-z][A-Za-z0-9_]*"),
                 name_clause="draft-levy-llm-uri-scheme-00 4.4",
-                name_rule="a letter, then letters, digits and '_', 63 characters at most; case counts",
+                name_rule="a letter, then letters, digits and '_'; case counts",
+                name_limit=63,
+                limit_clause="docs/decisions/0026",
                 fold_case=False,
                 profiles=("specification-required",),
                 default_profile="specification-required",
@@ -121,9 +128,11 @@ REGISTRIES: Final[Mapping[str, Registry]] = MappingProxyType(
                 id="ai-namespaces",
                 title="AI Root Registry: Namespaces",
                 noun="namespace",
-                name_pattern=re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"),
+                name_pattern=re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"),
                 name_clause="draft-sogomonian-ai-uri-scheme-01",
-                name_rule="one label without a dot: letters, digits and inner '-', 63 characters at most",
+                name_rule="one label without a dot: letters, digits and inner '-'",
+                name_limit=63,
+                limit_clause="RFC 1035 2.3.4",
                 fold_case=True,
                 profiles=("expert-review",),
                 default_profile="expert-review",

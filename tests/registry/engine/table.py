@@ -62,7 +62,7 @@ class Scene:
 
     def entry(self, profile: str, state: RequestState) -> Entry | None:
         shown = profile == "rfc7595" and state in (*REVIEW, S.IETF_REVIEW)
-        status, pending = self.status, None
+        status, pending = self.status, ()
         if status is None and shown:
             # E4 makes the row provisional meanwhile
             status = T.PROVISIONAL if state is S.IETF_REVIEW else T.PENDING_REVIEW
@@ -71,7 +71,7 @@ class Scene:
         if status is None:
             return None
         if shown or (self.status is None and state is S.IETF_REVIEW):
-            pending = "uri-schemes-1"
+            pending = ("uri-schemes-1",)
         return Entry(
             registry="uri-schemes", name="demo", status=status, registrant="owner", pending=pending,
             designees=frozenset({"designee"}), iesg_approved=self.iesg, version=3,

@@ -17,7 +17,7 @@ from .table import ACTORS, AT, COMPLETE
 def told() -> list[LogRecord]:
     book, log = Book(), list[LogRecord]()
     story: list[tuple[EventKind, Actor, dict[str, object]]] = [
-        (EventKind.OPEN, ACTORS["owner"], {"fields": COMPLETE}),
+        (EventKind.OPEN, ACTORS["owner"], {"fields": COMPLETE, "status": "provisional"}),
         (EventKind.SUBMIT, ACTORS["owner"], {}),
         (EventKind.CHECK_COMPLETE, ACTORS["iana"], {}),
     ]

@@ -204,13 +204,17 @@ def test_a_restored_row_must_have_the_name_and_a_status_of_its_registry() -> Non
 
 
 def test_an_import_keeps_what_only_this_registry_knows() -> None:
-    old = replace(row("uri-schemes", T.PROVISIONAL), pending="uri-schemes-9", registered=AT)
+    old = replace(row("uri-schemes", T.PROVISIONAL), pending=("uri-schemes-9",), registered=AT)
     file = Entry(registry="uri-schemes", name="demo", status=T.PERMANENT, fields={"description": "new"})
     decision = ask(K.IMPORT, old, ACTORS["iana"], entry=codec.to_data(file))
     assert decision.entry is not None
     kept = decision.entry
     assert (kept.status, kept.fields["description"], kept.version) == (T.PERMANENT, "new", 3)
-    assert (kept.registrant, kept.designees, kept.pending) == (old.registrant, old.designees, "uri-schemes-9")
+    assert (kept.registrant, kept.designees, kept.pending) == (
+        old.registrant,
+        old.designees,
+        ("uri-schemes-9",),
+    )
     fresh = ask(K.IMPORT, None, ACTORS["iana"], entry=codec.to_data(file)).entry
     assert fresh is not None
     assert fresh.version == 1
@@ -278,12 +282,33 @@ def test_a_namespace_is_renewed_to_a_day_to_come_alone(day: object) -> None:
         ask(K.RENEW, row("ai-namespaces", T.ACTIVE), ACTORS["iana"], "ai-namespaces", expires=day)
 
 
-def test_a_standards_track_document_waits_for_a_permanent_entry() -> None:
-    permanent, provisional = row("uri-schemes", T.PERMANENT), row("uri-schemes", T.PROVISIONAL)
-    assert publication_refusal(permanent, standards_track=True, document="draft-x") is None
-    assert publication_refusal(provisional, standards_track=False, document="draft-x") is None
-    assert "RFC 7595 3" in (publication_refusal(provisional, standards_track=True, document="draft-x") or "")
-    for missing in (None, row("uri-schemes", T.PENDING_REVIEW)):
-        assert "RFC 4395 5.1" in (
-            publication_refusal(missing, standards_track=False, document="draft-x") or ""
+def test_an_ietf_document_waits_for_the_entry_that_its_scheme_needs() -> None:
+    def refusal(entry: Entry | None, profile: str, *, standards_track: bool = False) -> str | None:
+        return publication_refusal(
+            entry, standards_track=standards_track, document="draft-x", profile_id=profile
         )
+
+    permanent, provisional = row("uri-schemes", T.PERMANENT), row("uri-schemes", T.PROVISIONAL)
+    for profile, clause in (("rfc4395", "RFC 4395 5.1"), ("rfc7595", "RFC 7595 3")):
+        assert refusal(permanent, profile, standards_track=True) is None
+        assert refusal(provisional, profile) is None
+        assert clause in (refusal(provisional, profile, standards_track=True) or "")
+    for missing in (None, row("uri-schemes", T.PENDING_REVIEW)):
+        assert "RFC 4395 5.1" in (refusal(missing, "rfc4395") or "")
+        assert refusal(missing, "rfc7595") is None
+
+
+def test_an_upgrade_unprompted_waits_while_a_request_is_under_review() -> None:
+    entry = replace(row("uri-schemes", T.PROVISIONAL), pending=("uri-schemes-9",))
+    with pytest.raises(RefusalError) as caught:
+        ask(K.ASK_UPGRADE, entry, ACTORS["expert"])
+    assert caught.value.hint == "decide that request"
+
+
+def test_a_standards_track_rfc_is_no_reference_of_a_provisional_entry() -> None:
+    with pytest.raises(RefusalError) as caught:
+        ask(
+            K.DRAFT_PUBLISHED, row("uri-schemes", T.PROVISIONAL), ACTORS["iana"],
+            reference="[RFC9999]", standards_track=True,
+        )  # fmt: skip
+    assert (caught.value.rule, caught.value.clause) == ("C1", "RFC 7595 3")

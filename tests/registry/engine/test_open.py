@@ -32,7 +32,7 @@ ASKABLE = (T.PERMANENT, T.PROVISIONAL, T.HISTORICAL)
 def row(status: Status | None) -> Entry | None:
     if status is None:
         return None
-    pending = "uri-schemes-3" if status is T.PENDING_REVIEW else None
+    pending = ("uri-schemes-3",) if status is T.PENDING_REVIEW else ()
     return Entry(
         registry="uri-schemes", name="demo", status=status, registrant="owner", pending=pending,
         designees=frozenset({"designee"}),
@@ -42,6 +42,8 @@ def row(status: Status | None) -> Entry | None:
 def ask(
     entry: Entry | None, actor: str, *, name: str = "demo", registry: str = "uri-schemes", **data: Any
 ) -> Decision:
+    if registry == "uri-schemes" and data.get("kind", "new") == "new":
+        data.setdefault("status", T.PROVISIONAL)
     asked = Event(kind=EventKind.OPEN, registry=registry, request="uri-schemes-1", name=name, data=data)
     return decide(asked, ACTORS[actor], AT, request=None, entry=entry)
 
@@ -58,13 +60,17 @@ def may(kind: RequestKind, wanted: Status, status: Status | None, actor: str) ->
         return False
     if kind is R.NEW:
         return status is None
+    if kind is R.SEPARATE_USE:
+        return status is not None
     if status in (None, T.PENDING_REVIEW):
         return False
     if kind is R.UPDATE:
-        return status is not T.PROVISIONAL or actor in ("owner", "designee")
+        return wanted is status and (status is not T.PROVISIONAL or actor in ("owner", "designee"))
     if kind is R.STATUS_CHANGE:
-        if (status, wanted) in ((T.PROVISIONAL, T.PERMANENT), (T.PROVISIONAL, T.HISTORICAL)):
+        if (status, wanted) == (T.PROVISIONAL, T.PERMANENT):
             return actor in ("owner", "designee", "expert", "iesg")
+        if (status, wanted) == (T.PROVISIONAL, T.HISTORICAL):
+            return actor in ("owner", "designee")
         return (status, wanted) == (T.PERMANENT, T.HISTORICAL)
     if kind is R.REASSIGN:
         return status is T.PROVISIONAL
@@ -80,7 +86,8 @@ def test_a_request_opens_where_its_kind_has_sense_and_nowhere_else(kind: Request
         if may(kind, wanted, status, actor):
             request = opened(row(status), actor, **data)
             assert request.state is RequestState.DRAFT, where
-            assert (request.kind, request.status, request.registrant) == (kind, wanted, actor), where
+            asked = wanted if kind in (R.NEW, R.STATUS_CHANGE) else status
+            assert (request.kind, request.status, request.registrant) == (kind, asked, actor), where
         else:
             with pytest.raises(RefusalError) as caught:
                 ask(row(status), actor, **data)
@@ -93,7 +100,7 @@ def test_a_name_is_filed_in_lower_case() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "1a", "a b", "a/b", "../etc", "ä", "a" * 64, "a\x00", "a%2e", "<script>", "=1+1", "-a", "a_b"],
+    ["", "1a", "a b", "a/b", "../etc", "ä", "a\x00", "a%2e", "<script>", "=1+1", "-a", "a_b"],
 )
 def test_a_name_that_no_scheme_may_have_is_refused_with_its_clause(name: str) -> None:
     with pytest.raises(RefusalError) as caught:
@@ -117,10 +124,26 @@ def test_parameter_names_keep_their_case() -> None:
     assert opened(None, "owner", name="topP", registry="llm-parameters").name == "topP"
 
 
-def test_the_status_asked_for_defaults_and_is_read_in_any_case() -> None:
-    assert opened(None, "owner").status is T.PROVISIONAL
+def test_a_name_that_is_too_long_is_refused_by_whose_limit_it_is() -> None:
+    with pytest.raises(RefusalError, match="63 characters") as caught:
+        ask(None, "owner", name="a" * 64)
+    assert caught.value.clause == "docs/decisions/0026"
+    assert opened(None, "owner", name="a" * 63).name == "a" * 63
+
+
+def test_the_status_asked_for_is_named_and_read_in_any_case() -> None:
     assert opened(None, "owner", status="Permanent").status is T.PERMANENT
     assert opened(row(T.PERMANENT), "stranger", kind="update").status is T.PERMANENT
+    assert opened(None, "owner", name="temp", registry="llm-parameters").status is T.REGISTERED
+    with pytest.raises(RefusalError, match="no status is asked for") as caught:
+        ask(None, "owner", status=None)
+    assert caught.value.clause == "RFC 7595 7.4"
+
+
+def test_an_update_does_not_change_the_status() -> None:
+    with pytest.raises(RefusalError, match="the entry is permanent") as caught:
+        ask(row(T.PERMANENT), "owner", kind="update", status="historical")
+    assert caught.value.hint == "open a status-change"
 
 
 @pytest.mark.parametrize(
@@ -136,6 +159,9 @@ def test_the_status_asked_for_defaults_and_is_read_in_any_case() -> None:
         ({"fields": {"contact": 5}}, "contact"),
         ({"fields": {"contact": "x" * 1_000_001}}, "contact"),
         ({"fields": {str(n): "x" for n in range(65)}}, "fields"),
+        ({"fields": {"notes": "endorsed"}}, "notes"),
+        ({"fields": {"cri_number": "1"}}, "cri_number"),
+        ({"fields": {"colour": "red"}}, "colour"),
         ({"template": 5}, "template"),
         ({"template": "x" * 1_000_001}, "template"),
         ({"draft": "draft-x"}, "draft"),
@@ -151,8 +177,8 @@ def test_what_an_event_brings_is_checked_and_named(data: dict[str, Any], field: 
 
 
 def test_a_request_needs_an_id_and_its_time_is_utc() -> None:
-    event = Event(kind=EventKind.OPEN, registry="uri-schemes", name="demo")
-    with pytest.raises(RefusalError, match="id"):
+    event = Event(kind=EventKind.OPEN, registry="uri-schemes", name="demo", data={"status": "provisional"})
+    with pytest.raises(RefusalError, match="its id"):
         decide(event, ACTORS["owner"], AT, request=None, entry=None)
     named = replace(event, request="uri-schemes-1")
     for at in (datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1)))):  # noqa: DTZ001

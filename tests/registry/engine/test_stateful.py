@@ -194,9 +194,9 @@ class RegistryMachine(RuleBasedStateMachine):
         for entry in self.book.entries.values():
             assert entry.status in REGISTRIES[entry.registry].statuses
             if entry.status is T.PENDING_REVIEW:
-                assert entry.pending is not None
-            if entry.pending is not None:
-                assert self.book.requests[entry.pending].state not in FINAL
+                assert entry.pending
+            for number in entry.pending:
+                assert self.book.requests[number].state not in FINAL
 
     def teardown(self) -> None:
         assert verify_chain(self.log) == len(self.log)

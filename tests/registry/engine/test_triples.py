@@ -36,11 +36,11 @@ def agrees(said: Status | str, decision: Decision, before: Entry | None) -> bool
     found = entry_after(decision, before)
     if said == "released":
         # a row that only showed the request goes with it; one that it marked loses the mark
-        if before is None or before.pending is None:
+        if before is None or not before.pending:
             return found == "same"
         if before.status is Status.PENDING_REVIEW:
             return found == "gone"
-        return decision.entry is not None and decision.entry.pending is None and found == "kept"
+        return decision.entry is not None and not decision.entry.pending and found == "kept"
     if isinstance(said, Status):
         return decision.entry is not None and decision.entry.status is said
     return found == said

@@ -9,21 +9,43 @@ from typing import Any, Final, TypeAlias
 
 from onym.errors import RefusalError
 from onym.registry.profiles import Profile
-from onym.registry.records import Actor, Decision, Entry, Event, EventKind, Request, RequestState, Role
+from onym.registry.records import (
+    Actor,
+    Decision,
+    Entry,
+    Event,
+    EventKind,
+    Request,
+    RequestKind,
+    RequestState,
+    Role,
+    Status,
+)
 from onym.registry.registries import Registry
 
 __all__ = [
+    "STATUS_CHANGES",
     "TEXT_LIMIT",
     "Case",
     "Rule",
     "always",
     "clauses",
+    "overtaken",
     "required_text",
     "text",
 ]
 
 #: characters in one text that an event brings
 TEXT_LIMIT: Final = 1_000_000
+
+#: the changes of status that some clause defines (RFC 4395 5.3, RFC 7595 7.3): from, to
+STATUS_CHANGES: Final = frozenset(
+    {
+        (Status.PROVISIONAL, Status.PERMANENT),
+        (Status.PROVISIONAL, Status.HISTORICAL),
+        (Status.PERMANENT, Status.HISTORICAL),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +96,46 @@ def always(case: Case) -> bool:
     """No further condition."""
     del case
     return True
+
+
+def overtaken(case: Case) -> str | None:
+    """How the row has changed since the request was opened, so that it can't be granted any more; or None."""
+    asked, row = case.asked, case.entry
+    if row is None:
+        return None if asked.kind is RequestKind.NEW else "the entry that it would change is gone"
+    if not _OVERTAKEN[asked.kind](asked, row):
+        return None
+    return f"the entry has changed since: it is {row.status}, registered to {row.registrant or 'nobody'}"
+
+
+def _new_overtaken(asked: Request, row: Entry) -> bool:
+    """A row that was made provisional meanwhile, for this very request, and is no longer."""
+    meanwhile = asked.state is RequestState.IETF_REVIEW or (asked.timed_out and asked.id in row.pending)
+    return meanwhile and row.status is not Status.PROVISIONAL
+
+
+def _update_overtaken(asked: Request, row: Entry) -> bool:
+    of_schemes = {status for pair in STATUS_CHANGES for status in pair}
+    moved = asked.status is not row.status and {asked.status, row.status} <= of_schemes
+    return moved or (row.status is Status.PROVISIONAL and not _authorised(asked, row))
+
+
+def _change_overtaken(asked: Request, row: Entry) -> bool:
+    retires = row.status is Status.PROVISIONAL and asked.status is Status.HISTORICAL
+    return (row.status, asked.status) not in STATUS_CHANGES or (retires and not _authorised(asked, row))
+
+
+def _authorised(asked: Request, row: Entry) -> bool:
+    return asked.registrant == row.registrant or asked.registrant in row.designees
+
+
+_OVERTAKEN: Final[dict[RequestKind, Callable[[Request, Entry], bool]]] = {
+    RequestKind.NEW: _new_overtaken,
+    RequestKind.UPDATE: _update_overtaken,
+    RequestKind.STATUS_CHANGE: _change_overtaken,
+    RequestKind.SEPARATE_USE: lambda asked, row: False,
+    RequestKind.REASSIGN: lambda asked, row: row.status is not Status.PROVISIONAL,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +201,8 @@ def text(case: Case, member: str) -> str | None:
 def required_text(case: Case, member: str, *, clause: str | None = None) -> str:
     """The same, where the event means nothing without it."""
     value = text(case, member)
-    if value is None or not value.strip():
+    # a mark that nobody sees says nothing
+    if value is None or not any(each.isprintable() and not each.isspace() for each in value):
         raise RefusalError(
             f"`{member}` is needed",
             code="registry.missing-data",

@@ -9,6 +9,7 @@ from typing import Final
 from onym.errors import RefusalError
 from onym.registry.engine import _entries, _intake, _requests, _review
 from onym.registry.engine._case import Case, Rule
+from onym.registry.engine._effects import UNREVIEWED
 from onym.registry.profiles import profile
 from onym.registry.records import (
     Actor,
@@ -117,16 +118,24 @@ def _due_entry(entry: Entry, at: datetime) -> Iterator[Event]:
         yield Event(kind=EventKind.NAMESPACE_EXPIRED, registry=entry.registry, name=entry.name)
 
 
-def publication_refusal(entry: Entry | None, *, standards_track: bool, document: str) -> str | None:
+def publication_refusal(
+    entry: Entry | None, *, standards_track: bool, document: str, profile_id: str = "rfc7595"
+) -> str | None:
     """Why an IETF document that defines or relies on the scheme can't be published yet (C1), or None.
 
-    RFC 4395 5.1: any RFC that defines a scheme needs Expert Review, so an entry; RFC 4395 5.1 and
-    RFC 7595 3: a Standards Track one needs a permanent entry.
+    A Standards Track document needs a permanent entry (RFC 4395 5.1, RFC 7595 3). Under RFC 4395 5.1 any
+    RFC that defines a scheme needs Expert Review, and two weeks of silence are none.
     """
-    if entry is None or entry.status is Status.PENDING_REVIEW:
+    if standards_track and (entry is None or entry.status is not Status.PERMANENT):
+        clause = "RFC 4395 5.1" if profile_id == "rfc4395" else "RFC 7595 3"
+        return f"{document} is on the Standards Track, and its scheme is not permanent [{clause}]"
+    reviewed = (
+        entry is not None
+        and entry.status is not Status.PENDING_REVIEW
+        and not any(note.kind == UNREVIEWED for note in entry.notes)
+    )
+    if profile_id == "rfc4395" and not reviewed:
         return f"{document} defines a scheme that has not passed Expert Review [RFC 4395 5.1]"
-    if standards_track and entry.status is not Status.PERMANENT:
-        return f"{document} is on the Standards Track, and {entry.name} is {entry.status} [RFC 7595 3]"
     return None
 
 

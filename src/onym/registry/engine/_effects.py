@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from onym.errors import RefusalError
 from onym.registry.engine._case import TEXT_LIMIT, Case, Rule
@@ -16,12 +16,14 @@ from onym.registry.records import (
     Note,
     Notice,
     Request,
+    RequestKind,
     RequestState,
     Role,
     Status,
 )
 
 __all__ = [
+    "UNREVIEWED",
     "applied",
     "decided",
     "draft_of",
@@ -31,6 +33,7 @@ __all__ = [
     "noted",
     "tell",
     "touched",
+    "unreviewed",
     "without_pending",
 ]
 
@@ -43,8 +46,13 @@ _HOLDERS: Mapping[RequestState, Role] = {
     RequestState.IETF_REVIEW: Role.IESG,
 }
 
+#: the kind of note on a row that two weeks of silence registered (RFC 4395 5.2 step 6)
+UNREVIEWED: Final = "unreviewed"
+
 #: fields of a template that are the row's own members, not columns
 _NOT_COLUMNS = frozenset({"name", "status", "expires"})
+#: columns that are not the registrant's to fill (RFC 7595 9; IANA assigns paths and numbers)
+_IANAS = frozenset({"notes", "template", "cri_number"})
 _FIELD_COUNT = 64
 
 
@@ -61,14 +69,16 @@ def touched(case: Case, entry: Entry, **changes: Any) -> Entry:
     return replace(entry, updated=case.at, version=entry.version + 1, **changes)
 
 
-def entry_of(case: Case, status: Status, **changes: Any) -> Entry:
-    """The row that the request asks for: a new one, or the one there is with the request's fields over it."""
+def entry_of(case: Case, status: Status, *, under_review: bool = False) -> Entry:
+    """The row that the request asks for: a new one, or the one there is with the request's fields over it.
+
+    `under_review`: the request goes on, and the row shows it.
+    """
     asked, old = case.asked, case.entry
-    fields = dict(old.fields) if old is not None else {}
+    # a new name takes nothing over from the row that showed another request for it
+    fields = dict(old.fields) if old is not None and asked.kind is not RequestKind.NEW else {}
     fields |= {name: value for name, value in asked.fields.items() if name not in _NOT_COLUMNS}
-    if "references" in fields and not (
-        asked.fields.get("reference") or (old and old.fields.get("reference"))
-    ):
+    if "references" in fields and not fields.get("reference"):
         fields["reference"] = " ".join(fields["references"].split())
     fields.setdefault("description", asked.name)
     base = old or Entry(
@@ -80,21 +90,38 @@ def entry_of(case: Case, status: Status, **changes: Any) -> Entry:
     )
     if base.registered is None or base.status is Status.PENDING_REVIEW:
         base = replace(base, registered=case.at, registrant=asked.registrant)
-    changes.setdefault("pending", None)
-    expires = _day(asked.fields.get("expires")) or base.expires
     return touched(
-        case, base, status=status, fields=fields, draft=asked.draft or base.draft, expires=expires, **changes
+        case,
+        base,
+        status=status,
+        fields=fields,
+        draft=asked.draft or base.draft,
+        expires=_day(asked.fields.get("expires")) or base.expires,
+        notes=tuple(note for note in base.notes if note.kind != UNREVIEWED),
+        pending=(*_others(case), asked.id) if under_review else _others(case),
     )
+
+
+def _others(case: Case) -> tuple[str, ...]:
+    """The other requests under review about the row."""
+    return () if case.entry is None else tuple(each for each in case.entry.pending if each != case.asked.id)
+
+
+def unreviewed(case: Case, entry: Entry) -> Entry:
+    """The row, marked as one that silence registered."""
+    note = Note(kind=UNREVIEWED, text="registered without Expert Review", at=case.at, by=case.actor.id)
+    return replace(entry, notes=(*entry.notes, note))
 
 
 def without_pending(case: Case) -> tuple[Entry | None, bool]:
     """The row after its request has gone: (row or None, is it removed?)."""
     row = case.entry
-    if row is None or row.pending != case.asked.id:
+    if row is None or case.asked.id not in row.pending:
         return None, False
-    if row.status is Status.PENDING_REVIEW:
+    left = _others(case)
+    if row.status is Status.PENDING_REVIEW and not left:
         return None, True
-    return touched(case, row, pending=None), False
+    return touched(case, row, pending=left), False
 
 
 def decided(case: Case, rule: Rule, **changes: Any) -> Decision:
@@ -122,18 +149,40 @@ def noted(case: Case, kind: str, said: str) -> Note:
 
 
 def fields_of(case: Case, old: Mapping[str, str]) -> dict[str, str]:
-    """The fields that the event brings over `old`, each a text under a known id."""
+    """The fields that the event brings over `old`, each a text under an id of its template or registry."""
     given = case.event.data.get("fields", {})
     if not isinstance(given, Mapping) or len(given) > _FIELD_COUNT:
         raise RefusalError("`fields` is not an object of texts", code="registry.bad-data", field="fields")
+    known = _known_fields(case)
     for name, value in given.items():
+        if name not in known:
+            raise RefusalError(
+                "a request has no such field",
+                code="registry.bad-data",
+                field=str(name)[:64],
+                hint=f"one of {', '.join(sorted(known))}",
+            )
         if not isinstance(value, str) or len(value) > TEXT_LIMIT:
             raise RefusalError(
                 f"the field is not a text of at most {TEXT_LIMIT:,} characters",
                 code="registry.bad-data",
-                field=str(name)[:64],
+                field=name,
             )
-    return {**old, **given}
+    merged = {**old, **given}
+    if sum(map(len, merged.values())) > TEXT_LIMIT:
+        raise RefusalError(
+            f"the fields have more than {TEXT_LIMIT:,} characters together",
+            code="registry.too-large",
+            field="fields",
+            hint="put the rest into the specification",
+        )
+    return merged
+
+
+def _known_fields(case: Case) -> frozenset[str]:
+    profile = case.profile
+    template = {each.id for each in (*profile.fields, *profile.elsewhere)}
+    return frozenset(template | {each.id for each in case.registry.columns} | {"service"}) - _IANAS
 
 
 def draft_of(case: Case, old: DraftReference | None) -> DraftReference | None:

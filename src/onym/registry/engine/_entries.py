@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any, Final
 
-from onym.errors import RefusalError
+from onym.errors import RefusalError, StoreError
 from onym.registry import codec
 from onym.registry.engine._case import Case, Rule, clauses, required_text, text
 from onym.registry.engine._effects import decided, noted, tell, touched
@@ -30,6 +30,10 @@ def _is(*statuses: Status) -> Any:
 
 def _exists(case: Case) -> bool:
     return case.entry is not None
+
+
+def _under_review(case: Case) -> bool:
+    return case.entry is not None and case.row.status is Status.PROVISIONAL and bool(case.row.pending)
 
 
 def _may_update(case: Case) -> bool:
@@ -121,6 +125,12 @@ def _draft_expired(case: Case, rule: Rule) -> Decision:
 def _draft_published(case: Case, rule: Rule) -> Decision:
     reference = required_text(case, "reference", clause=rule.clause(case))
     fields = {**case.row.fields, "reference": reference}
+    if case.event.data.get("standards_track") is True and case.row.status is not Status.PERMANENT:
+        raise RefusalError(
+            f"a Standards Track document defines it, and the entry is {case.row.status}",
+            code="registry.not-allowed", rule="C1",
+            clause="RFC 4395 5.1" if case.profile.id == "rfc4395" else "RFC 7595 3", hint="upgrade it first",
+        )  # fmt: skip
     approved = case.row.iesg_approved or case.event.data.get("iesg_approved") is True
     row = touched(case, case.row, draft=None, fields=fields, iesg_approved=approved)
     told = (tell(row.registrant, f"{case.name}: now refers to {reference}"),) if row.registrant else ()
@@ -134,7 +144,10 @@ def _entry_given(case: Case, member: str) -> Entry:
     given = case.event.data.get(member)
     if not isinstance(given, Mapping):
         raise RefusalError(f"`{member}` is not an entry", code="registry.bad-data", field=member)
-    entry = codec.from_data(Entry, given)
+    try:
+        entry = codec.from_data(Entry, given)
+    except StoreError as error:
+        raise RefusalError(error.message, code="registry.bad-data", field=member, hint=error.hint) from error
     if (entry.registry, case.registry.key(entry.name)) != (case.registry.id, case.name):
         raise RefusalError("the entry has another name", code="registry.bad-data", field=member)
     if entry.status not in case.registry.statuses:
@@ -148,7 +161,7 @@ def _entry_given(case: Case, member: str) -> Entry:
 def _import(case: Case, rule: Rule) -> Decision:
     given, old = _entry_given(case, "entry"), case.entry
     if old is None:
-        return decided(case, rule, entry=replace(given, version=1, pending=None))
+        return decided(case, rule, entry=replace(given, version=1, pending=()))
     # the registry's own memory is not the file's to change
     kept = replace(
         given, registrant=given.registrant or old.registrant, designees=given.designees or old.designees,
@@ -177,7 +190,7 @@ def _override(case: Case, rule: Rule) -> Decision:
                 hint="override its status instead",
             )  # fmt: skip
         base = _entry_given(case, "restore")
-        row = touched(case, base, notes=(*base.notes, note), pending=None)
+        row = touched(case, base, notes=(*base.notes, note), pending=())
         return decided(case, rule, entry=row)
     status = next((each for each in case.registry.statuses if each == case.event.data["status"]), None)
     if status is None or status is Status.PENDING_REVIEW:
@@ -240,6 +253,10 @@ _SCHEME: Final = clauses("5.3", "7.3")
 _PARAMETER: Final = {"specification-required": "RFC 8126 4.6"}
 
 RULES: Final = (
+    Rule(
+        id="S1", event=EventKind.ASK_UPGRADE, clauses=clauses("5.2", "7.2"), roles=(Role.EXPERT, Role.IESG),
+        when=_under_review, said="a request about the entry is under review", hint="decide that request",
+    ),
     Rule(
         id="S1", event=EventKind.ASK_UPGRADE, clauses=clauses("5.2", "7.2"), roles=(Role.EXPERT, Role.IESG),
         when=_is(Status.PROVISIONAL), effect=_upgrade, said="provisional to permanent, unprompted",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from onym.errors import RefusalError
-from onym.registry.engine._case import Case, Rule, clauses, text
+from onym.registry.engine._case import Case, Rule, clauses, overtaken, text
 from onym.registry.engine._effects import applied, decided, entry_of, later, moved, tell, touched
 from onym.registry.records import (
     Decision,
@@ -22,18 +22,24 @@ __all__ = ["RULES", "missing_fields"]
 
 _IANA: Final = (Role.IANA,)
 _SUBMITTED: Final = (RequestState.SUBMITTED,)
-#: kinds that carry a whole template
-_WHOLE: Final = frozenset({RequestKind.NEW})
 _MISSING_LIMIT: Final = 64
 
 
 def missing_fields(case: Case) -> tuple[str, ...]:
-    """Labels of the fields that the template must have and has not; an update brings only what changes."""
-    asked = case.asked
-    if asked.kind not in _WHOLE:
-        return ()
+    """Labels of the fields that the template must have and has not.
+
+    A new name and an upgrade need all of them, an upgrade together with what the row has; an update may
+    not blank one.
+    """
+    asked, row = case.asked, case.entry
     given = {**asked.fields, "name": asked.name, "status": str(asked.status)}
-    return tuple(each.label for each in case.profile.missing(asked.status, given))
+    if asked.kind is RequestKind.NEW:
+        return tuple(each.label for each in case.profile.missing(asked.status, given))
+    if asked.kind is RequestKind.STATUS_CHANGE and asked.status is Status.PERMANENT:
+        whole = {**(row.fields if row else {}), **given}
+        whole.setdefault("references", whole.get("reference", ""))
+        return tuple(each.label for each in case.profile.missing(asked.status, whole))
+    return tuple(each.label for each in case.profile.missing(asked.status, given) if each.id in given)
 
 
 def _incomplete(case: Case) -> bool:
@@ -41,12 +47,12 @@ def _incomplete(case: Case) -> bool:
 
 
 def _taken(case: Case) -> bool:
-    """Another entry has the name already? A row that shows this very request is none."""
-    return case.asked.kind is RequestKind.NEW and case.entry is not None and case.row.pending != case.asked.id
+    """Has another entry the name already?"""
+    return case.asked.kind is RequestKind.NEW and case.entry is not None
 
 
-def _gone(case: Case) -> bool:
-    return case.asked.kind is not RequestKind.NEW and case.entry is None
+def _overtaken(case: Case) -> bool:
+    return overtaken(case) is not None
 
 
 def _at_once(case: Case) -> bool:
@@ -57,6 +63,7 @@ def _at_once(case: Case) -> bool:
     return (
         case.asked.kind is RequestKind.UPDATE
         and case.row.status is Status.PROVISIONAL
+        and not case.row.iesg_approved
         and policy is not None
         and policy.at_once
     )
@@ -121,7 +128,7 @@ def _duplicate(case: Case, rule: Rule) -> Decision:
 
 
 def _vanished(case: Case, rule: Rule) -> Decision:
-    reason = "the entry that it would change is gone"
+    reason = overtaken(case)
     request = moved(case, RequestState.REJECTED, outcome="declined", reason=reason)
     return decided(case, rule, request=request, notices=(tell(request.registrant, f"{case.name}: {reason}"),))
 
@@ -141,8 +148,8 @@ def _pending(case: Case) -> Entry | None:
     if case.profile.id != "rfc7595":
         return None
     if case.entry is not None:
-        return touched(case, case.entry, pending=asked.id) if case.entry.pending is None else None
-    fresh = entry_of(case, Status.PENDING_REVIEW, pending=asked.id)
+        return touched(case, case.entry, pending=(*case.entry.pending, asked.id))
+    fresh = entry_of(case, Status.PENDING_REVIEW, under_review=True)
     return replace(fresh, registered=None)
 
 
@@ -165,6 +172,10 @@ _POLICY = "RFC 8126 4.5"
 
 RULES: Final = (
     Rule(
+        id="I2", event=_CHECK, states=_SUBMITTED, clauses=clauses("5.3", "7.3", _POLICY),
+        roles=_IANA, when=_overtaken, effect=_vanished, said="rejected: the entry has changed since",
+    ),
+    Rule(
         id="I1", event=_CHECK, states=_SUBMITTED, clauses=clauses("5.2 step 1", "7.2 step 1", _POLICY),
         roles=_IANA, when=_incomplete, effect=_reject, said="rejected: a required field is missing",
     ),
@@ -176,10 +187,6 @@ RULES: Final = (
     Rule(
         id="I2", event=_CHECK, states=_SUBMITTED, clauses=clauses("5.2 step 2", None, _POLICY),
         roles=_IANA, when=_taken, effect=_duplicate, said="rejected: the name is in use",
-    ),
-    Rule(
-        id="I2", event=_CHECK, states=_SUBMITTED, clauses=clauses("5.3", "7.3", _POLICY),
-        roles=_IANA, when=_gone, effect=_vanished, said="rejected: the entry to change is gone",
     ),
     Rule(
         id="I3", event=_CHECK, states=_SUBMITTED, clauses=clauses(None, "7.2 step 2"), roles=_IANA,

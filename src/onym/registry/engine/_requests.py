@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from onym.errors import RefusalError
-from onym.registry.engine._case import Case, Rule, clauses, text
+from onym.registry.engine._case import STATUS_CHANGES, Case, Rule, clauses, text
 from onym.registry.engine._effects import (
     decided,
     draft_of,
@@ -31,12 +30,9 @@ __all__ = ["RULES"]
 
 _ANYONE: Final = (Role.REGISTRANT, Role.IANA, Role.EXPERT, Role.IESG)
 _OPEN: Final = clauses("5.2", "7.2", "RFC 8126 4.5")
+#: events of one request, after which it is not revised any more
+_VERSIONS: Final = 500
 _EXISTING: Final = frozenset(RequestKind) - {RequestKind.NEW}
-#: statuses of a row, and what a status-change request may ask of it (RFC 4395 5.3, RFC 7595 7.3)
-_STATUS_CHANGES: Final[Mapping[Status, Status]] = {
-    Status.PROVISIONAL: Status.PERMANENT,
-    Status.PERMANENT: Status.HISTORICAL,
-}
 
 
 def _kind(case: Case) -> RequestKind:
@@ -53,21 +49,33 @@ def _kind(case: Case) -> RequestKind:
 
 
 def _wanted(case: Case) -> Status:
-    """The status asked for: said, else the row's own for a change of its fields, else the default."""
+    """The status asked for. Only a new name or a change of status asks for one; others keep the row's."""
     given = case.event.data.get("status")
-    if given is None:
-        return case.registry.default_status if case.entry is None else case.entry.status
-    allowed = tuple(case.profile.policies)
-    found = next((each for each in allowed if str(each) == str(given).strip().lower()), None)
+    chosen = _kind(case) in (RequestKind.NEW, RequestKind.STATUS_CHANGE)
+    askable = tuple(case.profile.policies)
+    if not chosen and case.entry is not None:
+        return _kept(case, given)
+    if given is None and len(askable) == 1:
+        return askable[0]
+    found = next((each for each in askable if str(each) == str(given).strip().lower()), None)
     if found is None:
         raise RefusalError(
-            "that status cannot be asked for",
-            code="registry.bad-status",
-            field="status",
-            clause=case.profile.status_clause,
+            "that status cannot be asked for" if given is not None else "no status is asked for",
+            code="registry.bad-status", field="status", clause=case.profile.status_clause,
             hint=f"one of {', '.join(case.profile.status_words)}",
-        )
+        )  # fmt: skip
     return found
+
+
+def _kept(case: Case, given: object) -> Status:
+    other = given is not None and str(given).strip().lower() != case.row.status
+    if other and _kind(case) is RequestKind.UPDATE:
+        raise RefusalError(
+            f"the entry is {case.row.status}; this kind of request leaves that as it is",
+            code="registry.bad-status", field="status", clause=case.profile.status_clause,
+            hint="open a status-change",
+        )  # fmt: skip
+    return case.row.status
 
 
 def _taken(case: Case) -> bool:
@@ -75,27 +83,30 @@ def _taken(case: Case) -> bool:
 
 
 def _absent(case: Case) -> bool:
-    return _kind(case) in _EXISTING and (case.entry is None or case.row.status is Status.PENDING_REVIEW)
+    kind = _kind(case)
+    # the conflict process is for names under review as well (RFC 7595 7.2 step 7)
+    shown = case.entry is not None and (
+        kind is RequestKind.SEPARATE_USE or case.row.status is not Status.PENDING_REVIEW
+    )
+    return kind in _EXISTING and not shown
 
 
 def _foreign_update(case: Case) -> bool:
-    """An update of a provisional row by somebody who may not (U1)."""
+    """A change of a provisional row by somebody who may not (U1); expert and IESG may ask for upgrades."""
     kind = _kind(case)
+    if kind not in (RequestKind.UPDATE, RequestKind.STATUS_CHANGE):
+        return False
+    upgrade = kind is RequestKind.STATUS_CHANGE and _wanted(case) is Status.PERMANENT
     return (
-        kind in (RequestKind.UPDATE, RequestKind.STATUS_CHANGE)
-        and case.row.status is Status.PROVISIONAL
+        case.row.status is Status.PROVISIONAL
         and not case.may_update
-        and not (kind is RequestKind.STATUS_CHANGE and case.actor.has(Role.EXPERT, Role.IESG))
+        and not (upgrade and case.actor.has(Role.EXPERT, Role.IESG))
     )
 
 
 def _no_way(case: Case) -> bool:
     """A status change that no clause defines (X)."""
-    if _kind(case) is not RequestKind.STATUS_CHANGE:
-        return False
-    wanted, now = _wanted(case), case.row.status
-    retiring = now is Status.PROVISIONAL and wanted is Status.HISTORICAL
-    return not retiring and _STATUS_CHANGES.get(now) is not wanted
+    return _kind(case) is RequestKind.STATUS_CHANGE and (case.row.status, _wanted(case)) not in STATUS_CHANGES
 
 
 def _not_provisional(case: Case) -> bool:
@@ -106,6 +117,11 @@ def _open(case: Case, rule: Rule) -> Decision:
     number = case.event.request
     if number is None:
         raise RefusalError("a request needs its id", code="registry.bad-data", field="request")
+    if len(case.name) > case.registry.name_limit:
+        raise RefusalError(
+            f"a name of more than {case.registry.name_limit} characters", code="registry.bad-name",
+            field="name", clause=case.registry.limit_clause, hint="choose a shorter one",
+        )  # fmt: skip
     if not case.registry.allows(case.name):
         raise RefusalError(
             f"that is no name for a {case.registry.noun}",
@@ -128,13 +144,33 @@ def _open(case: Case, rule: Rule) -> Decision:
 def _revised(case: Case) -> Request:
     """The request with what the event brings over it."""
     asked = case.asked
+    if asked.version >= _VERSIONS:
+        raise RefusalError(
+            f"a request is not revised more than {_VERSIONS} times",
+            code="registry.too-large",
+            field="request",
+            hint="withdraw it and open another",
+        )
     return replace(
         asked,
         fields=fields_of(case, asked.fields),
         template=text(case, "template") or asked.template,
-        status=_wanted(case) if "status" in case.event.data else asked.status,
+        status=_revised_status(case),
         draft=draft_of(case, asked.draft),
     )
+
+
+def _revised_status(case: Case) -> Status:
+    """The status asked for after a revision: another one for a new name alone, and not under review."""
+    asked, given = case.asked, case.event.data.get("status")
+    if given is None or str(given).strip().lower() == asked.status:
+        return asked.status
+    if asked.kind is not RequestKind.NEW or asked.state is RequestState.MORE_REVIEW:
+        raise RefusalError(
+            "the status asked for cannot change now", code="registry.bad-status", field="status",
+            clause=case.profile.status_clause, hint="withdraw the request and open another",
+        )  # fmt: skip
+    return _wanted(replace(case, event=replace(case.event, data={"status": given})))
 
 
 def _revise(case: Case, rule: Rule) -> Decision:
@@ -178,7 +214,13 @@ def _submit(case: Case, rule: Rule) -> Decision:
 
 
 def _resubmit(case: Case, rule: Rule) -> Decision:
-    request = moved(replace(case, request=_revised(case)), RequestState.SUBMITTED, outcome=None, reason=None)
+    revised = replace(case, request=_revised(case))
+    if _unreviewed(revised):
+        raise RefusalError(
+            "a permanent registration needs list review first", code="registry.not-allowed", rule="R4",
+            clause=f"{case.profile.document} 7.2 item 3", hint="open a new request, and announce it",
+        )  # fmt: skip
+    request = moved(revised, RequestState.SUBMITTED, outcome=None, reason=None)
     notice = tell(Role.IANA, f"{case.name}: {case.asked.id} was submitted again, corrected")
     return decided(case, rule, request=request, notices=(notice,))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from onym.registry.engine._case import Case, Rule, clauses, required_text, text
+from onym.registry.engine._case import Case, Rule, clauses, overtaken, required_text, text
 from onym.registry.engine._effects import (
     applied,
     decided,
@@ -14,6 +14,7 @@ from onym.registry.engine._effects import (
     noted,
     tell,
     touched,
+    unreviewed,
     without_pending,
 )
 from onym.registry.records import (
@@ -40,12 +41,23 @@ def _taken(case: Case) -> bool:
     asked = case.asked
     if asked.kind is RequestKind.SEPARATE_USE:
         return True
+    own = asked.timed_out and case.entry is not None and asked.id in case.row.pending
     return (
         asked.kind is RequestKind.NEW
         and case.entry is not None
         and case.row.status is not Status.PENDING_REVIEW
-        and not asked.timed_out
+        and not own
     )
+
+
+def _still_pending(case: Case) -> bool:
+    """A separate use of a name that is itself under review."""
+    separate = case.asked.kind is RequestKind.SEPARATE_USE
+    return separate and case.entry is not None and case.row.status is Status.PENDING_REVIEW
+
+
+def _overtaken(case: Case) -> bool:
+    return overtaken(case) is not None
 
 
 def _needs_iesg(case: Case) -> bool:
@@ -61,7 +73,11 @@ def _permanent_asked(case: Case) -> bool:
 
 
 def _new_permanent(case: Case) -> bool:
-    return _permanent_asked(case) and case.asked.kind is RequestKind.NEW and not _taken(case)
+    return case.asked.kind is RequestKind.NEW and _may_go_to_ietf(case)
+
+
+def _may_go_to_ietf(case: Case) -> bool:
+    return _permanent_asked(case) and not _taken(case) and not _overtaken(case)
 
 
 def _reason(case: Case) -> str | None:
@@ -83,7 +99,7 @@ def _note_use(case: Case, rule: Rule) -> Decision:
     asked = case.asked
     use = asked.fields.get("description") or asked.fields.get("applications") or "another use of the name"
     note = noted(case, "separate-use", f"{use} ({asked.id})")
-    pending = None if case.row.pending == asked.id else case.row.pending
+    pending = tuple(each for each in case.row.pending if each != asked.id)
     row = touched(case, case.row, notes=(*case.row.notes, note), pending=pending)
     return applied(case, rule, row, outcome="noted", reason=_reason(case))
 
@@ -117,7 +133,7 @@ def _ietf(case: Case, rule: Rule) -> Decision:
         rule,
         request=request,
         notices=told,
-        entry=entry_of(case, Status.PROVISIONAL, pending=request.id),
+        entry=entry_of(case, Status.PROVISIONAL, under_review=True),
     )
 
 
@@ -149,10 +165,6 @@ def _reassign(case: Case, rule: Rule) -> Decision:
     fields = {**case.row.fields, **({"change_controller": controller} if controller else {})}
     row = touched(case, case.row, registrant=asked.registrant, designees=frozenset(), fields=fields)
     return applied(case, rule, row, outcome="reassigned", reason=_reason(case))
-
-
-def _vanished(case: Case) -> bool:
-    return case.entry is None and case.asked.kind is not RequestKind.NEW
 
 
 def _upgrade(case: Case) -> bool:
@@ -190,7 +202,8 @@ def _registers(case: Case) -> bool:
     provisional = asked.status is Status.PROVISIONAL
     new = asked.kind is RequestKind.NEW and case.entry is None
     update = asked.kind is RequestKind.UPDATE and case.entry is not None
-    return _timer_off(case) and provisional and (new or (update and case.row.status is Status.PROVISIONAL))
+    quietly = update and case.row.status is Status.PROVISIONAL and not case.row.iesg_approved
+    return _timer_off(case) and provisional and (new or (quietly and not _overtaken(case)))
 
 
 def _registers_meanwhile(case: Case) -> bool:
@@ -202,7 +215,8 @@ def _registers_meanwhile(case: Case) -> bool:
 def _time_out(case: Case, rule: Rule) -> Decision:
     request = moved(case, RequestState.TIMED_OUT, timed_out=True, outcome="provisional")
     notice = tell(request.registrant, f"{case.name}: provisional, for two weeks brought no rejection")
-    return decided(case, rule, request=request, entry=entry_of(case, Status.PROVISIONAL), notices=(notice,))
+    entry = unreviewed(case, entry_of(case, Status.PROVISIONAL))
+    return decided(case, rule, request=request, entry=entry, notices=(notice,))
 
 
 def _time_out_meanwhile(case: Case, rule: Rule) -> Decision:
@@ -216,7 +230,7 @@ def _time_out_meanwhile(case: Case, rule: Rule) -> Decision:
         case,
         rule,
         request=request,
-        entry=entry_of(case, Status.PROVISIONAL, pending=request.id),
+        entry=unreviewed(case, entry_of(case, Status.PROVISIONAL, under_review=True)),
         notices=told,
     )
 
@@ -245,6 +259,16 @@ RULES: Final = (
         said="back to the expert",
     ),
     Rule(
+        id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_overtaken,
+        clauses=clauses("5.3", "7.3", _POLICY), said="the entry has changed since it was asked",
+        hint="reject it",
+    ),
+    Rule(
+        id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_still_pending,
+        clauses=clauses(None, "7.2 step 7"), said="the name is itself under review",
+        hint="decide the other request first",
+    ),
+    Rule(
         id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_taken,
         clauses=clauses(None, "7.2 step 7"), effect=_note_use, said="the entry notes the separate use",
     ),
@@ -257,11 +281,6 @@ RULES: Final = (
         id="U2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_needs_iesg,
         clauses=clauses("5.3", "7.3"), effect=_ask_iesg,
         said="an IESG-approved document defines it: the IESG must approve too",
-    ),
-    Rule(
-        id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_vanished,
-        clauses=clauses("5.3", "7.3", _POLICY), said="the entry that it would change is gone",
-        hint="reject it",
     ),
     Rule(
         id="S1", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_upgrade,
@@ -283,7 +302,7 @@ RULES: Final = (
     ),
     Rule(
         id="E4", event=EventKind.ASK_IETF_REVIEW, states=_REVIEWED, roles=_EXPERT,
-        when=lambda case: _permanent_asked(case) and not _taken(case), clauses=clauses("5.1", "7.2 step 6"),
+        when=_may_go_to_ietf, clauses=clauses("5.1", "7.2 step 6"),
         effect=_ietf, said="IETF review and IESG approval asked for; provisional meanwhile",
     ),
     Rule(
@@ -291,8 +310,8 @@ RULES: Final = (
         clauses=clauses("5.2 step 6", "7.2 step 8", _POLICY), effect=_reject, said="rejected by the expert",
     ),
     Rule(
-        id="E4", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_vanished,
-        clauses=clauses("5.3", "7.3"), said="the entry that it would change is gone", hint="decline it",
+        id="E4", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_overtaken,
+        clauses=clauses("5.3", "7.3"), said="the entry has changed since it was asked", hint="decline it",
     ),
     Rule(
         id="E6", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG,
