@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from docgen.conformance import conformance_page
+from docgen.drafts_checked import PAGE as DRAFTS_CHECKED
+from docgen.drafts_checked import drafts_checked_page
 from docgen.pages import refreshed
 from docgen.paths import DOCS, ROOT, pages
 from docgen.picture import uri_picture
@@ -36,6 +38,7 @@ GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
     DOCS / "reference" / "provider-matrix.md": matrix_page,
     DOCS / "reference" / "llm-strings.md": strings_page,
     DOCS / "conformance.md": conformance_page,
+    DRAFTS_CHECKED: drafts_checked_page,
 }
 
 
