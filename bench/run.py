@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PARTS = ("parse.py", "client.py", "stream.py", "batch.py", "imports.py")
+PARTS = ("parse.py", "client.py", "stream.py", "batch.py", "registry.py", "imports.py")
 
 
 def machine() -> str:

@@ -142,7 +142,7 @@ class World:
 def settings(**changes: Any) -> Settings:
     generous = Rate(burst=10_000, per_minute=10_000)
     rates = Rates(reads=generous, writes=generous, logins=generous)
-    return Settings(**{"base_url": BASE, "rates": rates, **changes})
+    return Settings(**{"base_url": BASE, "rates": rates, "profile": "any", **changes})
 
 
 @contextmanager

@@ -4,8 +4,9 @@
     python tools/registry_tables.py --check    # 1 when a table differs from what it is made of
 
 The registry of llm parameters is kept by hand in `registry/data/llm_parameters.json`; `uri/_registered.py`
-is made of it. The snapshot of URI schemes and the table of RFCs are made of the files beside the checkout
-(`../shared`); where these are absent, both stay as they are.
+is made of it, as `onym registry export -r llm-parameters --format tables` does. The snapshot of URI schemes
+and the table of RFCs are made of the files beside the checkout (`../shared`); where these are absent, both
+stay as they are.
 """
 
 from __future__ import annotations
@@ -154,18 +155,9 @@ def cited() -> list[int]:
 
 def registered() -> str:
     """The module of llm parameters that `onym.uri` imports."""
-    from onym.registry.iana import builtin
+    from onym.registry.iana import builtin, write_table
 
-    entries = builtin("llm-parameters").entries
-    names = "\n".join(f'    "{each.name}",' for each in entries)
-    types = "\n".join(f'    "{each.name}": "{each.fields["type"]}",' for each in entries)
-    return (
-        '"""The registered llm parameters. Made by tools/registry_tables.py of the registry\'s data."""\n\n'
-        "from __future__ import annotations\n\nfrom typing import Final\n\n"
-        '__all__ = ["TYPES", "WELL_KNOWN"]\n\n'
-        f"#: their names, in the registry's order\nWELL_KNOWN: Final = (\n{names}\n)\n\n"
-        f"#: the type of each one's value\nTYPES: Final = {{\n{types}\n}}\n"
-    )
+    return write_table(builtin("llm-parameters").entries, registry="llm-parameters")
 
 
 if __name__ == "__main__":

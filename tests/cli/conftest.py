@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from onym.cli._app import app
-from registry_support import postgres, postgres_url
+from registry_support import postgres, postgres_url, smtp
 
-__all__ = ["postgres", "postgres_url"]
+__all__ = ["postgres", "postgres_url", "smtp"]
 
 
 class Ran(NamedTuple):

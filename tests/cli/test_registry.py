@@ -14,6 +14,7 @@ from onym.registry.iana import builtin
 from onym.registry.profiles import PROFILES
 from onym.registry.records import Status
 from onym.registry.registries import REGISTRIES
+from onym.uri import _registered
 
 GOOD = """\
 Scheme name: zed
@@ -83,6 +84,49 @@ def test_a_free_name_is_told_how_to_get_one(run):
     assert "onym registry template" in run("registry", "show", "qqqqzzzzqqqq").err
 
 
+def test_a_uri_stands_for_its_scheme(run):
+    assert run("registry", "show", "HTTPS://example.com/a").out.startswith("https  scheme, permanent")
+    assert run("registry", "show", "mailto:").out.startswith("mailto  scheme")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("temp",), "onym registry show temp -r llm-parameters"),
+        (("http", "-r", "llm-parameters"), "onym registry show http -r uri-schemes"),
+        (("a b",), "no name of a scheme: "),
+        (("x", "-r", "ai-namespaces"), "onym registry template -r ai-namespaces"),
+    ],
+)
+def test_a_name_that_is_not_there_leads_on(run, words, hint):
+    ran = run("registry", "show", *words)
+    assert ran.code == 11
+    assert hint in " ".join(ran.err.split())
+
+
+def test_a_status_of_another_registry_is_refused_with_those_that_there_are(run):
+    ran = run("registry", "search", "--status", "active")
+    assert ran.code == 2
+    assert "permanent, provisional, historical" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("status", "profile", "said"),
+    [
+        ("Provisional", "rfc7595", None),
+        ("Permanent", "rfc7595", "permanent needs list review first [RFC 7595 7.2 item 3]"),
+    ],
+)
+def test_what_was_checked_is_told_where_it_goes_now(run, good, status, profile, said):
+    text = Path(good).read_text(encoding="utf-8").replace("Provisional", status)
+    Path(good).write_text(text.replace("RFC 3986, section 3.1.", "https://example.net/zed"), encoding="utf-8")
+    ran = run("registry", "submit", "--dry-run", "--profile", profile, good)
+    assert ran.code == 0, ran.out
+    assert "iana@iana.org" in ran.err
+    assert ("list review" in ran.err) is (said is not None)
+    assert said is None or said in ran.err
+
+
 def test_a_hostile_name_does_not_reach_the_terminal(run):
     ran = run("registry", "show", "\x1b]0;x\x07")
     assert ran.code == 11
@@ -125,7 +169,10 @@ def test_an_empty_template_has_every_label_and_reads_back(run, profile):
     labels = [line.rpartition(":")[0].lower() for line in ran.out.splitlines() if line]
     assert labels == [each.label.lower() for each in PROFILES[profile].fields]
     assert all(each.guideline in ran.err for each in PROFILES[profile].fields)
-    assert all(GUIDANCE[each.id] for each in PROFILES[profile].fields)
+    assert all(each.id in GUIDANCE for each in PROFILES[profile].fields if each.id != "name")
+    # the rule for names is the registry's own
+    row = next(each for each in REGISTRIES.values() if profile in each.profiles)
+    assert row.name_rule in ran.err
 
 
 @pytest.mark.parametrize("registry", REGISTRIES)
@@ -191,6 +238,17 @@ def test_of_several_templates_one_must_be_named(run, tmp_path):
     assert run("registry", "submit", "--dry-run", "--name", "xyz", str(path)).code == 11
 
 
+def test_the_template_that_is_named_is_checked_alone(run, tmp_path):
+    path = tmp_path / "two.txt"
+    bad = "Scheme name: yot\nStatus: eternal\nContact: nobody\n"
+    path.write_text(f"{GOOD}\n{'-' * 20}\n\n{bad}", encoding="utf-8")
+    assert run("registry", "submit", "--dry-run", "--name", "yot", str(path)).code == 1
+    assert run("registry", "submit", "--dry-run", "--name", "zed", str(path)).code == 0
+    other = run("registry", "submit", "--dry-run", "--name", "xor", str(path))
+    assert other.code == 11
+    assert "there are: zed, yot" in other.err
+
+
 def test_a_profile_of_another_registry_is_refused(run, good):
     ran = run("registry", "submit", "--dry-run", "--profile", "expert-review", good)
     assert ran.code == 2
@@ -248,7 +306,8 @@ def test_the_table_of_a_lower_floor_is_python(run):
     text = run("registry", "export", "-r", "llm-parameters", "--format", "tables").out
     scope: dict[str, object] = {}
     exec(compile(text, "table", "exec"), scope)
-    assert list(scope["ENTRIES"]) == sorted(each.name for each in builtin("llm-parameters").entries)
+    assert scope["WELL_KNOWN"] == tuple(each.name for each in builtin("llm-parameters").entries)
+    assert text == Path(_registered.__file__).read_text(encoding="utf-8")
 
 
 def test_the_parameters_that_the_parser_knows_are_those_of_the_registry():

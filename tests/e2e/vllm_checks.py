@@ -41,6 +41,7 @@ from onym.errors import (
 )
 from onym.llm.providers import ProviderTable
 from onym.llm.types import TextDelta
+from peer_install import install, installed
 
 pytestmark = [pytest.mark.peers, pytest.mark.xdist_group("vllm")]
 
@@ -69,12 +70,12 @@ def environment() -> Path:
     (`PIP_FIND_LINKS`). Without one it takes what the index has, which brings no CUDA libraries along here.
     """
 
-    def install(folder: Path) -> None:
-        peers._install([sys.executable, "-m", "venv", str(folder)], folder)
+    def make(folder: Path) -> None:
+        install([sys.executable, "-m", "venv", str(folder)], folder)
         python = str(folder / "bin" / "python")
-        peers._install([python, "-m", "pip", "install", "--no-deps", "-r", str(PINS)], folder)
+        install([python, "-m", "pip", "install", "--no-deps", "-r", str(PINS)], folder)
 
-    return peers._installed("vllm", PINS.read_text() + sys.version, install) / "bin" / "python"
+    return installed("vllm", PINS.read_text() + sys.version, make) / "bin" / "python"
 
 
 def model_folder(python: Path) -> Path:
@@ -82,9 +83,9 @@ def model_folder(python: Path) -> Path:
     script, weights = HERE / "vllm_model.py", pulled_weights()
 
     def make(folder: Path) -> None:
-        peers._install([str(python), str(script), str(weights), str(folder)], folder, _ENVIRONMENT)
+        install([str(python), str(script), str(weights), str(folder)], folder, _ENVIRONMENT)
 
-    return peers._installed("vllm-model", f"{PINS.read_text()}{script.read_text()}{weights.name}", make)
+    return installed("vllm-model", f"{PINS.read_text()}{script.read_text()}{weights.name}", make)
 
 
 def vectors_folder(python: Path) -> Path:

@@ -73,7 +73,7 @@ VALUES: dict[type[Codable], st.SearchStrategy[Any]] = {
         iesg_approved=st.booleans(),
         notes=st.lists(NOTES, max_size=2).map(tuple),
         draft=maybe(DRAFTS),
-        pending=maybe(TEXT),
+        pending=st.lists(TEXT, max_size=3).map(tuple),
         expires=maybe(st.dates()),
         registered=maybe(TIMES),
         updated=maybe(TIMES),
@@ -199,7 +199,8 @@ def deep(depth: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), {1, 2}, {3: "a"}, b"octets", AT, "\udfff", deep(MAX_DEPTH + 1)]
+    "value",
+    [float("nan"), float("inf"), {1, 2}, {3: "a"}, b"octets", 1 << 63, AT, "\udfff", deep(MAX_DEPTH + 1)],
 )
 def test_an_event_takes_json_values_alone(value: object) -> None:
     event = Event(kind=EventKind.REVISE, registry="uri-schemes", data={"x": value})

@@ -123,6 +123,7 @@ def test_a_mail_server_may_come_from_variables_alone() -> None:
         ('cookie_name = "a b"', "cookie_name"),
         ('cookie_name = "__Host-x;"', "cookie_name"),
         ("local_accounts = 1", "local_accounts"),
+        ('profile = "rfc2717"', "profile"),
         ("local_accounts = false", "local_accounts"),
         ("idle_seconds = 3600\nsession_seconds = 60", "idle_seconds"),
         ("smtp = 7", "smtp"),

@@ -1,4 +1,4 @@
-"""The parser's table of well-known parameters is the registry's: each registered one has a reader of its type."""
+"""The parser knows what the registry knows: each registered parameter has a reader of its type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bar of a batch: how far, how fast, what it took, what failed. On a terminal's standard error alone."""
+"""Bars on a terminal's standard error: a batch with how fast, what it took, what failed; a plain count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from onym.llm.batch import Progress
 
-__all__ = ["bar", "figures"]
+__all__ = ["bar", "counting", "figures"]
 
 
 def figures(now: Progress) -> str:
@@ -49,3 +49,17 @@ def bar() -> Iterator[Callable[[Progress], object]]:
             bars.update(task, total=now.total, completed=now.done, figures=figures(now))
 
         yield watch
+
+
+@contextmanager
+def counting(text: str, total: int) -> Iterator[Callable[[int], object]]:
+    """A bar that counts up to `total`; what is yielded is told how many are done."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(escape(text), total=total)
+        yield lambda done: bars.update(task, completed=done)

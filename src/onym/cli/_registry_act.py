@@ -19,17 +19,20 @@ from onym.cli._registry_base import (
     find_request,
     is_request,
     moment,
+    now,
     opened,
+    place_of,
     registry_option,
     run,
 )
 from onym.cli._registry_text import draw_entry, draw_request, record_of
-from onym.errors import UsageError
+from onym.errors import ConfigError, UsageError
 from onym.registry.records import IANA_CLOCK, Event, EventKind
 from onym.registry.registries import registry as registry_row
 
 if TYPE_CHECKING:
     from onym.registry.store import Applied, Store
+    from onym.server.settings import Settings
 
 __all__ = ["decide", "tick"]
 
@@ -171,23 +174,34 @@ def _tell_applied(session: Session, applied: Applied, at: datetime) -> None:
 @click.command("tick", short_help="Bring what time brings: timeouts, expired drafts and namespaces.")
 @at_option
 @click.option("--dry-run", is_flag=True, help="Say what is due, and change nothing.")
+@click.option("--send", is_flag=True, help="Then send the mail that waits, as `serve` does while it runs.")
+@click.option("--config", metavar="FILE", help="The service's settings. Default: ONYM_REGISTRY_CONFIG.")
 @db_option
 @json_option
 @click.pass_obj
-def tick(session: Session, /, at: str | None, dry_run: bool, db: str | None) -> None:
+def tick(
+    session: Session, /, at: str | None, dry_run: bool, send: bool, config: str | None, db: str | None
+) -> None:
     """Run the timers that have gone off: the expert's silence (RFC 4395), expired drafts and namespaces.
 
-    Meant for cron, once a day or more often; running it twice does nothing twice.
+    Meant for cron or a systemd timer, once a day or more often; running it twice does nothing twice. Notices
+    about what it did wait in the database: `serve` sends them while it runs, --send does so here and now.
 
     \b
     Examples:
       onym registry tick
       onym registry tick --dry-run --at 2026-12-24
+      onym registry tick --send --config /etc/onym/registry.toml
     """
     session.command = "registry tick"
     when = moment(at)
+    if send and dry_run:
+        raise UsageError("--dry-run sends no mail", code="usage.command-line")
+    db = place_of(session, db, config)
+    settings = _mail_settings(config) if send else None
     found = run(_tick(session, db, when, dry_run=dry_run))
-    session.record({"at": when.isoformat(), "dry_run": dry_run, "events": found})
+    sent = None if settings is None else run(_send(session, db, settings))
+    session.record({"at": when.isoformat(), "dry_run": dry_run, "events": found, "sent": sent})
     session.table(
         [
             (each["event"]["kind"], each["event"].get("request") or each["event"]["name"], each["said"])
@@ -195,8 +209,38 @@ def tick(session: Session, /, at: str | None, dry_run: bool, db: str | None) -> 
         ],
         styles=("name",),
     )
-    if not found and not session.as_json:
+    if session.as_json:
+        return
+    if not found:
         session.note("nothing is due")
+    if sent is not None:
+        session.say(f"{sent} notices were taken up; what failed is tried again")
+
+
+def _mail_settings(config: str | None) -> Settings:
+    """The service's settings. Raises ConfigError where they name no mail server."""
+    from onym.server.settings import load_settings  # late: the web server's are needed by few commands
+
+    settings = load_settings(config)
+    if settings.smtp is None:
+        raise ConfigError(
+            "no mail server is set",
+            code="config.missing-setting",
+            hint="[smtp] in the settings' file: host, sender",
+        )
+    return settings
+
+
+async def _send(session: Session, db: str | None, settings: Settings) -> int:
+    """Send what waits in the outbox; how many notices were taken up."""
+    from onym.server.mail import Sender
+
+    done = 0
+    async with opened(session, db) as store:
+        sender = Sender(settings, store, now)
+        while claimed := await sender.send_due():
+            done += claimed
+    return done
 
 
 async def _tick(session: Session, db: str | None, at: datetime, *, dry_run: bool) -> list[dict[str, Any]]:

@@ -8,11 +8,13 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from onym.cli._output import Session, is_terminal
+from onym.cli._text import printable
 from onym.errors import AccessError, UnknownEntryError, UsageError
 from onym.registry.records import Actor, Role
 from onym.registry.registries import REGISTRIES
@@ -23,17 +25,20 @@ if TYPE_CHECKING:
     from onym.registry.store import Store
 
 __all__ = [
+    "HERE",
     "PAGE",
     "account_options",
     "acting",
     "all_entries",
     "at_option",
     "complete",
+    "counted",
     "db_option",
     "find_account",
     "find_request",
     "is_request",
     "moment",
+    "needed_place",
     "now",
     "opened",
     "place_of",
@@ -47,6 +52,10 @@ _Result = TypeVar("_Result")
 
 #: variables that name the database, the first one set wins; the second is the service's own
 DB_VARIABLES: Final = ("ONYM_REGISTRY_DB", "ONYM_REGISTRY_DATABASE")
+#: the database that init makes where none is named
+HERE: Final = "onym-registry.sqlite"
+#: names the file of the service's settings
+CONFIG_VARIABLE: Final = "ONYM_REGISTRY_CONFIG"
 #: entries or records asked of the store at once
 PAGE: Final = 500
 _ACCOUNT_VARIABLE: Final = "ONYM_REGISTRY_ACCOUNT"
@@ -55,7 +64,8 @@ _REQUEST: Final = re.compile(rf"(?:{'|'.join(map(re.escape, REGISTRIES))})-[1-9]
 db_option = click.option(
     "--db",
     metavar="PATH|URL",
-    help="The registry's database: a SQLite file, or a postgresql:// URL. Default: ONYM_REGISTRY_DB.",
+    help="The registry's database: a SQLite file, or a postgresql:// URL. Default: ONYM_REGISTRY_DB, then "
+    f"the settings' file, then {HERE} in this folder.",
 )
 
 registry_option = click.option(
@@ -129,12 +139,28 @@ def moment(text: str | None) -> datetime:
     return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
 
 
-def place_of(session: Session, db: str | None) -> str | None:
-    """Where the database is, None where nobody said; a password in it is masked from here on."""
+def place_of(session: Session, db: str | None, config: str | None = None) -> str | None:
+    """Where the database is, None where nobody said; a password in it is masked from here on.
+
+    `--db` says it, then a variable, then the service's settings, then a file of init's in this folder.
+    """
     place = db or next((os.environ[name] for name in DB_VARIABLES if os.environ.get(name)), None)
+    place = place or _configured(config)
+    if place is None and Path(HERE).is_file():
+        place = HERE
     if place is not None and "://" in place:
         _hide_password(session, place)
     return place
+
+
+def _configured(config: str | None) -> str | None:
+    """The database of the settings' file, where there is one and it names it. Raises ConfigError."""
+    if config is None and not os.environ.get(CONFIG_VARIABLE):
+        return None
+    from onym.server.settings import Settings, load_settings
+
+    database = load_settings(config).database.reveal()
+    return None if database == Settings().database.reveal() else database
 
 
 def _hide_password(session: Session, url: str) -> None:
@@ -146,16 +172,22 @@ def _hide_password(session: Session, url: str) -> None:
         session.secrets.append(Secret(password))
 
 
-@asynccontextmanager
-async def opened(session: Session, db: str | None, *, create: bool = False) -> AsyncIterator[Store]:
-    """The store. Raises UsageError where nobody said which, StoreError where it cannot be used."""
+def needed_place(session: Session, db: str | None) -> str:
+    """Where the database is. Raises UsageError where nobody said which."""
     place = place_of(session, db)
     if place is None:
         raise UsageError(
             "this needs a registry of your own: no database was named",
             code="registry.no-database",
-            hint="give --db PATH or set ONYM_REGISTRY_DB; init makes a new one",
+            hint="onym registry init --db registry.db makes one; then --db registry.db, or ONYM_REGISTRY_DB",
         )
+    return place
+
+
+@asynccontextmanager
+async def opened(session: Session, db: str | None, *, create: bool = False) -> AsyncIterator[Store]:
+    """The store. Raises UsageError where nobody said which, StoreError where it cannot be used."""
+    place = needed_place(session, db)
     from onym.registry.store import Store  # late: SQLAlchemy takes longer than all the rest
 
     async with await Store.open(place, create=create) as store:
@@ -255,3 +287,15 @@ def working(session: Session, text: str) -> Iterator[None]:
 
     with Console(stderr=True).status(text):
         yield
+
+
+@contextmanager
+def counted(session: Session, text: str, total: int) -> Iterator[Callable[[int], object] | None]:
+    """A bar that counts while work goes on, on a terminal; else None."""
+    if session.as_json or not is_terminal(sys.stderr):
+        yield None
+        return
+    from onym.cli._bar import counting
+
+    with counting(printable(text), total) as tell:
+        yield tell

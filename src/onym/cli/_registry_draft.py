@@ -27,7 +27,6 @@ _DAY: Final = timedelta(days=1)
 
 #: what belongs in a field, in one line
 GUIDANCE: Final = {
-    "name": "the name itself, in lower case",
     "status": "one of the words above",
     "syntax": "the grammar (ABNF), or the section that has it",
     "semantics": "what such a URI names, and the operations on it",
@@ -39,7 +38,7 @@ GUIDANCE: Final = {
     "change_controller": "who may change the registration, with an address",
     "references": "the documents that define it, with stable addresses",
     "reference": "the document that defines it",
-    "type": "what a value is: integer, number, boolean, text, list",
+    "type": "what a value is: int, float, bool, string",
     "description": "one sentence",
     "anchor": "the https origin that answers for the namespace",
     "keys": "thumbprints (RFC 7638) of its keys, one a line",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onym.registry.iana import Change
     from onym.sign.keys import SigningKey
 
-__all__ = ["FEED", "FORMATS", "Export", "changes_of", "written"]
+__all__ = ["FEED", "FORMATS", "NOBODY", "Export", "changes_of", "written"]
 
 #: changes that a feed holds at most
 FEED: Final = 200
@@ -25,8 +25,8 @@ FEED: Final = 200
 _NAMESPACES_HOLD: Final = timedelta(days=30)
 #: octets of a key file
 _MAX_KEY: Final = 64 * 1024
-#: taggingEntity of feeds without a service (RFC 4151): a name that nobody owns
-_TAGGER: Final = "registry.invalid,2026"
+#: taggingEntity of feeds (RFC 4151) where nobody said whose they are: a name that nobody owns
+NOBODY: Final = "registry.invalid,2026"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,9 @@ class Export:
     dated: date | None = None
     #: the part for csv-2015
     status: Status | None = None
+    #: who mints the ids of a feed, and the service's origin that its links lead to
+    authority: str = NOBODY
+    origin: str | None = None
 
 
 def written(what: Export) -> str:
@@ -68,14 +71,22 @@ def _atom(what: Export) -> str:
     from onym.registry.iana import atom
 
     changes = changes_of(what.records, what.registry)[-FEED:][::-1]
-    home = f"tag:{_TAGGER}:{what.registry}"
+    home = f"tag:{what.authority}:{what.registry}"
+    link, feed = (lambda name: f"{home}:{name}"), None
+    if what.origin is not None:
+        from onym.server.registry import urls  # late: the service's addresses, for its feed alone
+
+        origin, row = what.origin, what.registry
+        home, feed = origin + urls.entries(row), origin + urls.feed(row)
+        link = lambda name: origin + urls.entry(row, name)  # noqa: E731 - of the same shape as above
     return atom(
         changes,
         registry=what.registry,
         updated=what.at,
-        tagger=_TAGGER,
-        link=lambda name: f"{home}:{name}",
+        tagger=what.authority,
+        link=link,
         home=home,
+        feed=feed,
     )
 
 
@@ -137,15 +148,9 @@ def _signing_key(file: str) -> SigningKey:
 
 
 def _tables(what: Export) -> str:
-    """The table of a lower floor, as a Python module: names and statuses, in order of names."""
-    rows = sorted((each.spelling or each.name, str(each.status)) for each in what.entries)
-    lines = [f'    "{name}": "{status}",' for name, status in rows]
-    head = (
-        f'"""Names and statuses of {what.registry}. Written by `onym registry export --format tables`."""\n\n'
-        "from __future__ import annotations\n\nfrom typing import Final\n\n"
-        '__all__ = ["ENTRIES"]\n\nENTRIES: Final = {\n'
-    )
-    return head + "\n".join(lines) + "\n}\n"
+    from onym.registry.iana import write_table
+
+    return write_table(what.entries, registry=what.registry)
 
 
 #: formats that need more than the entries

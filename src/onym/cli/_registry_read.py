@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from onym.cli._options import json_option
 from onym.cli._output import Session
-from onym.cli._registry_base import complete, db_option, now, opened, place_of, registry_option, run
+from onym.cli._registry_base import (
+    at_option,
+    complete,
+    db_option,
+    moment,
+    opened,
+    place_of,
+    registry_option,
+    run,
+)
 from onym.cli._registry_text import (
     draw_entry,
     draw_history,
@@ -18,8 +28,9 @@ from onym.cli._registry_text import (
     record_of,
     request_rows,
 )
-from onym.errors import UnknownEntryError
+from onym.errors import UnknownEntryError, UsageError
 from onym.registry.records import Entry, LogRecord, Request, RequestState, Role, Status
+from onym.registry.registries import REGISTRIES
 from onym.registry.registries import registry as registry_row
 
 if TYPE_CHECKING:
@@ -31,8 +42,8 @@ __all__ = ["review", "search", "show", "status"]
 #: rows that a search shows unless told
 _ROWS: Final = 20
 _MOST_ROWS: Final = 500
-#: characters of where the facts come from; --json has all of them
-_SOURCE: Final = 72
+#: where the short form of a source ends; --json has all of it
+_ASIDE: Final = re.compile(r"[:;,] ")
 #: states in which somebody has a move
 _OPEN: Final = (
     RequestState.DRAFT,
@@ -70,10 +81,10 @@ def _show_shipped(session: Session, registry: str, name: str) -> None:
     from onym.registry.iana import builtin
 
     facts = builtin(registry)
-    key = registry_row(registry).key(name)
+    key = _key(registry, name)
     entry = facts.find(key)
     if entry is None:
-        raise _unknown(registry, key, (each.name for each in facts.entries))
+        raise _unknown(registry, key, (each.name for each in facts.entries), elsewhere=_shipped_elsewhere)
     session.record({"entry": record_of(entry), "facts": _facts(facts)})
     if not session.as_json:
         draw_entry(session, entry)
@@ -82,11 +93,12 @@ def _show_shipped(session: Session, registry: str, name: str) -> None:
 
 async def _show_own(session: Session, db: str | None, registry: str, name: str) -> None:
     async with opened(session, db) as store:
-        key = registry_row(registry).key(name)
+        key = _key(registry, name)
         entry = await store.entry(registry, key)
         if entry is None:
+            asked = (await store.requests(registry=registry, name=key, limit=1)).items
             near = await store.search(registry, key[:1], _MOST_ROWS)
-            raise _unknown(registry, key, (each.name for each in near))
+            raise _unknown(registry, key, (each.name for each in near), requests=asked)
         records = list(await store.history(registry, key))
         names = await _logins(store, records)
     session.record({"entry": record_of(entry), "history": [record_of(each) for each in records]})
@@ -101,19 +113,55 @@ async def _logins(store: Store, records: Iterable[LogRecord]) -> dict[str, str]:
     return {each.id: each.login for each in await store.accounts.list() if each.id in wanted}
 
 
-def _unknown(registry: str, name: str, names: Iterable[str]) -> UnknownEntryError:
+def _key(registry: str, name: str) -> str:
+    """The name as the registry files it; of a URI, its scheme."""
+    row = registry_row(registry)
+    return row.key(name.partition(":")[0] if row.id == "uri-schemes" and ":" in name else name)
+
+
+def _shipped_elsewhere(registry: str, name: str) -> str | None:
+    """Another of the shipped registries that has the name."""
+    from onym.registry.iana import builtin
+
+    others = (each for each in REGISTRIES if each != registry)
+    return next((each for each in others if builtin(each).find(_key(each, name)) is not None), None)
+
+
+def _unknown(
+    registry: str,
+    name: str,
+    names: Iterable[str],
+    *,
+    requests: Sequence[Request] = (),
+    elsewhere: Callable[[str, str], str | None] = lambda registry, name: None,
+) -> UnknownEntryError:
+    row = registry_row(registry)
+    return UnknownEntryError(
+        f"no {row.noun} of that name is registered",
+        code="registry.unknown-entry",
+        field="name",
+        hint=_way_on(registry, name, names, requests, elsewhere(registry, name)),
+    )
+
+
+def _way_on(
+    registry: str, name: str, names: Iterable[str], requests: Sequence[Request], other: str | None
+) -> str:
+    """What somebody who looked in vain may want: a request, another registry, a near name, or the name."""
     from difflib import get_close_matches
 
     row = registry_row(registry)
+    if requests:
+        return f"somebody asked for it: onym registry status {requests[0].id}"
+    if other is not None:
+        return f"{registry_row(other).noun} of that name: onym registry show {name} -r {other}"
+    if not row.name_pattern.fullmatch(name):
+        return f"no name of a {row.noun}: {row.name_rule}"
     close = get_close_matches(name, names, n=4)
-    hint = (
-        f"near ones: {', '.join(close)}"
-        if close
-        else f"the name is free: onym registry template -r {registry}"
-    )
-    return UnknownEntryError(
-        f"no {row.noun} of that name is registered", code="registry.unknown-entry", field="name", hint=hint
-    )
+    if close:
+        return f"near ones: {', '.join(close)}"
+    option = "" if row.id == next(iter(REGISTRIES)) else f" -r {row.id}"
+    return f"the name is free here; to ask for it: onym registry template{option}"
 
 
 def _facts(facts: Snapshot) -> dict[str, Any]:
@@ -121,9 +169,9 @@ def _facts(facts: Snapshot) -> dict[str, Any]:
 
 
 def _origin(facts: Snapshot) -> str:
-    dated = f" of {facts.vintage}" if facts.vintage else ""
-    source = facts.source if len(facts.source) <= _SOURCE else facts.source[: _SOURCE - 1] + "…"
-    return f"shipped facts{dated}, {source}; --db shows a registry of your own"
+    dated = f", of {facts.vintage}" if facts.vintage else ""
+    source = _ASIDE.split(facts.source, maxsplit=1)[0]
+    return f"facts that Onym ships{dated} ({source}); --db shows a registry of your own"
 
 
 @click.command("search", short_help="Find entries by name, description or reference.")
@@ -151,6 +199,13 @@ def search(
     """
     session.command = "registry search"
     status = None if wanted is None else Status(wanted)
+    statuses = registry_row(registry).statuses
+    if status is not None and status not in statuses:
+        raise UsageError(
+            f"{registry} has no status {status}",
+            code="usage.bad-status",
+            hint=f"one of {', '.join(map(str, statuses))}",
+        )
     if place_of(session, db) is not None:
         found, facts = run(_search_own(session, db, registry, text, status, limit + 1)), None
     else:
@@ -210,10 +265,11 @@ def _tell_found(session: Session, found: list[Entry], *, more: bool, facts: Snap
 
 @click.command("status", short_help="Show where a request stands, who holds it, until when.")
 @click.argument("request")
+@at_option
 @db_option
 @json_option
 @click.pass_obj
-def status(session: Session, /, request: str, db: str | None) -> None:
+def status(session: Session, /, request: str, at: str | None, db: str | None) -> None:
     """Show where REQUEST (an id such as uri-schemes-17, or a name) stands: who holds it, until when, history.
 
     \b
@@ -222,6 +278,7 @@ def status(session: Session, /, request: str, db: str | None) -> None:
       onym registry status --json llm | jq '.requests[].holder'
     """
     session.command = "registry status"
+    when = moment(at)
     found, records, names = run(_status(session, db, request))
     session.record(
         {
@@ -235,7 +292,7 @@ def status(session: Session, /, request: str, db: str | None) -> None:
         return
     for number, each in enumerate(found):
         session.say() if number else None
-        draw_request(session, each, now())
+        draw_request(session, each, when)
         draw_history(session, records[each.id], names)
 
 
@@ -269,10 +326,13 @@ async def _status(
     type=click.Choice([str(each) for each in Role if each is not Role.READER]),
     help="Only what waits for this role.",
 )
+@at_option
 @db_option
 @json_option
 @click.pass_obj
-def review(session: Session, /, registry: str | None, role: str | None, db: str | None) -> None:
+def review(
+    session: Session, /, registry: str | None, role: str | None, at: str | None, db: str | None
+) -> None:
     """List the requests that are open: what they ask, where they stand, who has the next move, until when.
 
     \b
@@ -281,11 +341,12 @@ def review(session: Session, /, registry: str | None, role: str | None, db: str 
       onym registry review --for expert
     """
     session.command = "registry review"
+    when = moment(at)
     if registry is not None:
         registry = registry_row(registry).id
     found = run(_review(session, db, registry, None if role is None else Role(role)))
     session.record({"requests": [record_of(each) for each in found]})
-    session.table(request_rows(found, now()), styles=("name",))
+    session.table(request_rows(found, when), styles=("name",))
     if not found and not session.as_json:
         session.note("nothing waits")
 

@@ -43,7 +43,7 @@ def serve(session: Session, /, db: str | None, config: str | None, **given: Any)
     from onym.server.run import run  # late: the web server is needed nowhere else
     from onym.server.settings import load_settings
 
-    settings = _reachable(load_settings(config, database=place_of(session, db), **given))
+    settings = _reachable(load_settings(config, database=place_of(session, db, config), **given))
 
     def ready(_: int) -> None:
         url = f"{settings.base_url}/"

@@ -27,7 +27,8 @@ from onym.cli._registry_base import (
 )
 from onym.cli._registry_text import draw_report, draw_request, record_of
 from onym.registry.profiles import PROFILES
-from onym.registry.records import Actor, Entry, Event, EventKind, Request, RequestKind, RequestState
+from onym.registry.records import Actor, Entry, Event, EventKind, Request, RequestKind, RequestState, Status
+from onym.registry.registries import REGISTRIES
 from onym.registry.registries import registry as registry_row
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ def template(session: Session, /, registry: str, profile: str | None) -> None:
 
     row = registry_row(registry)
     chosen = PROFILES[profile or row.default_profile]
+    if chosen.id not in row.profiles:
+        row = next(each for each in REGISTRIES.values() if chosen.id in each.profiles)
+    guidance = {each.id: GUIDANCE.get(each.id, row.name_rule) for each in chosen.fields}
     session.say(blank(chosen).rstrip())
     session.record(
         {
@@ -70,7 +74,7 @@ def template(session: Session, /, registry: str, profile: str | None) -> None:
                     "required": each.required,
                     "clause": each.clause,
                     "guideline": each.guideline,
-                    "guidance": GUIDANCE.get(each.id, ""),
+                    "guidance": guidance[each.id],
                 }
                 for each in chosen.fields
             ],
@@ -78,11 +82,17 @@ def template(session: Session, /, registry: str, profile: str | None) -> None:
     )
     if session.as_json:
         return
-    session.complain(f"\n{chosen.title}. Status: {', '.join(chosen.status_words)}")
+    statuses = f". Status: {', '.join(chosen.status_words)}" if chosen.field("status") else ""
+    session.complain(f"\n{chosen.title}{statuses}")
     for each in chosen.fields:
         optional = "" if each.required else " (may be left out)"
-        session.complain(f"  {each.label}: {GUIDANCE.get(each.id, '')}{optional} [{each.guideline}]")
-    session.complain(f"\nfill it in, then: onym registry submit -r {row.id} FILE --dry-run")
+        session.complain(f"  {each.label}: {guidance[each.id]}{optional} [{each.guideline}]")
+    session.complain(f"\nfill it in, then: onym registry submit --dry-run{_option(row.id)} FILE")
+
+
+def _option(registry: str) -> str:
+    """The option for a registry that is not the first."""
+    return "" if registry == next(iter(REGISTRIES)) else f" -r {registry}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +187,29 @@ def submit(
         session.record({"report": _report_record(draft), "request": None})
         if not draft.report.ok and not dry_run:
             session.note("nothing was submitted: mend the errors, or add --anyway")
+        elif draft.report.ok and not session.as_json:
+            _tell_next(session, draft, asked)
         ctx.exit(exit_codes.OK if draft.report.ok else exit_codes.CHECK_FAILED)
     run(_submit_file(session, db, draft, asked, who))
+
+
+def _tell_next(session: Session, draft: Draft, asked: _Asked) -> None:
+    """Where a template that was only checked goes now."""
+    wanted = Status(draft.data(asked.registry, kind=asked.kind, status=asked.status, on_behalf_of=None).get(
+        "status", registry_row(asked.registry).default_status
+    ).lower())  # fmt: skip
+    review = draft.profile.list_review.get(wanted)
+    if review is not None:
+        must = "needs" if review.required else "should have"
+        session.note(
+            f"{wanted} {must} list review first [{review.clause}]: post it to uri-review@ietf.org; "
+            f"{review.reasonable.days} days are reasonable"
+        )
+    iana = "to IANA: a mail to iana@iana.org; " if asked.registry == "uri-schemes" else ""
+    session.note(
+        f"to hand it in: {iana}to a registry of your own: onym registry submit{_option(asked.registry)} "
+        f"{draft.source} --db DATABASE"
+    )
 
 
 async def _entries(session: Session, db: str | None, registry: str) -> dict[str, Entry]:
@@ -290,10 +321,11 @@ def _tell(session: Session, request: Request, at: datetime, *, report: dict[str,
             f"{request.status} needs list review [{review.clause}]: post it to uri-review@ietf.org, then "
             f"onym registry submit {request.id} --archive URL"
         )
-    elif request.announced is not None and request.state is RequestState.SUBMITTED:
-        _tell_review_time(session, request, at)
     elif request.state in (RequestState.DRAFT, RequestState.LIST_REVIEW):
         session.note(f"not handed in yet: onym registry submit {request.id}")
+    else:
+        _tell_review_time(session, request, at)
+        session.note(f"handed in; onym registry status {request.id} says who has the next move")
 
 
 def _tell_review_time(session: Session, request: Request, at: datetime) -> None:

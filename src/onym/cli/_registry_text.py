@@ -95,7 +95,7 @@ def draw_entry(session: Session, entry: Entry) -> None:
     """One entry: what it is, its columns and fields, its notes."""
     row = registry(entry.registry)
     name = session.paint(printable(entry.spelling or entry.name), "name")
-    status = session.paint(str(entry.status), "good" if entry.pending is None else "warning")
+    status = session.paint(str(entry.status), "warning" if entry.pending else "good")
     session.say(f"{name}  {row.noun}, {status}")
     headings = _headings(entry)
     said = [
@@ -103,8 +103,10 @@ def draw_entry(session: Session, entry: Entry) -> None:
         for name in (*headings, *sorted(set(entry.fields) - set(headings)))
         if name not in ("name", "status") and entry.fields.get(name, "").strip()
     ]
-    if entry.pending is not None:
-        said.append(("Under review", f"{entry.pending}  (onym registry status {entry.pending})"))
+    if entry.pending:
+        said.append(
+            ("Under review", f"{', '.join(entry.pending)}  (onym registry status {entry.pending[-1]})")
+        )
     if entry.draft is not None:
         said.append(("Draft", f"{entry.draft.name}, expires {entry.draft.expires.isoformat()}"))
     if entry.expires is not None:
@@ -146,7 +148,8 @@ def holder_line(request: Request, at: datetime) -> str:
     if request.due is None:
         return who
     days = (request.due - at).days
-    left = f"{-days} days overdue" if days < 0 else "due today" if days == 0 else f"{days} days left"
+    count = f"{abs(days)} day{'' if abs(days) == 1 else 's'}"
+    left = f"{count} overdue" if days < 0 else "due today" if days == 0 else f"{count} left"
     return f"{who}, until {request.due.date().isoformat()} ({left})"
 
 

@@ -20,13 +20,13 @@ from onym.cli._registry_base import (
     acting,
     all_entries,
     at_option,
+    counted,
     db_option,
     moment,
     opened,
     place_of,
     registry_option,
     run,
-    working,
 )
 from onym.errors import UsageError
 from onym.registry.records import Actor, Entry, LogRecord, Status
@@ -164,9 +164,9 @@ def _import_record(snapshot: Snapshot) -> dict[str, Any]:
 async def _take(
     session: Session, store: Store, snapshot: Snapshot, actor: Actor, at: datetime
 ) -> dict[str, Any]:
-    with working(session, f"{snapshot.source}: {len(snapshot.entries)} entries"):
+    with counted(session, snapshot.source, len(snapshot.entries)) as tell:
         report: ImportReport = await store.import_entries(
-            snapshot.registry, snapshot.entries, actor, at, source=snapshot.source
+            snapshot.registry, snapshot.entries, actor, at, source=snapshot.source, progress=tell
         )
     record = _import_record(snapshot)
     record["irregular"] += [
@@ -204,12 +204,26 @@ def _tell_import(session: Session, record: dict[str, Any], *, dry_run: bool) -> 
 @click.option("-o", "--output", type=click.Path(dir_okay=False),
               help="The file; it is there whole or not at all.")  # fmt: skip
 @click.option("--sign-key", metavar="FILE", help="A private key (JWK) that signs the namespaces file.")
+@click.option("--authority", metavar="DOMAIN,YEAR",
+              help="Who mints a feed's ids (RFC 4151). Default: the settings' base_url.")  # fmt: skip
+@click.option(
+    "--config", metavar="FILE", help="The service's settings, for atom. Default: ONYM_REGISTRY_CONFIG."
+)
 @registry_option
 @at_option
 @db_option
 @json_option
 @click.pass_obj
-def export(session: Session, /, format_: str, output: str | None, sign_key: str | None, **given: Any) -> None:
+def export(
+    session: Session,
+    /,
+    format_: str,
+    output: str | None,
+    sign_key: str | None,
+    authority: str | None,
+    config: str | None,
+    **given: Any,
+) -> None:
     """Write a registry in a format of IANA's, as JSON, as an Atom feed of its changes, or for a resolver.
 
     Without a database the shipped facts are written, with their own date. With --json and -o, what was
@@ -219,7 +233,7 @@ def export(session: Session, /, format_: str, output: str | None, sign_key: str 
     Examples:
       onym registry export --format csv -o uri-schemes.csv
       onym registry export -r ai-namespaces --format namespaces --sign-key root.jwk -o namespaces.jws
-      onym registry export --db registry.db --format atom
+      onym registry export --db registry.db --format atom --authority registry.example,2026
     """
     session.command = "registry export"
     if sign_key is not None and format_ != "namespaces":
@@ -228,7 +242,10 @@ def export(session: Session, /, format_: str, output: str | None, sign_key: str 
         raise UsageError(
             "--json needs -o: the registry itself goes to standard output", code="usage.command-line"
         )
-    text = run(_exported(session, format_, sign_key, **given))
+    if format_ != "atom" and (authority or config):
+        raise UsageError("--authority and --config go with --format atom", code="usage.command-line")
+    feed = _feed_of(session, authority, config) if format_ == "atom" else {}
+    text = run(_exported(session, format_, sign_key, feed, **given))
     if output is None:
         sys.stdout.write(text)
         return
@@ -240,10 +257,26 @@ def export(session: Session, /, format_: str, output: str | None, sign_key: str 
     session.say(f"wrote {output}")
 
 
+def _feed_of(session: Session, authority: str | None, config: str | None) -> dict[str, Any]:
+    """Who mints a feed's ids and where its links lead: the option, then the service's settings."""
+    from urllib.parse import urlsplit
+
+    from onym.server.settings import Settings, load_settings  # late: the service's, for its feed alone
+
+    url = load_settings(config).base_url
+    if url == Settings().base_url:
+        if authority is None:
+            session.note("the feed's ids are nobody's: --authority YOUR-DOMAIN,YEAR makes them yours")
+        return {} if authority is None else {"authority": authority}
+    # as in the service's own feed
+    return {"origin": url, "authority": authority or f"{urlsplit(url).hostname or 'localhost'},2026"}
+
+
 async def _exported(
     session: Session,
     format_: str,
     key: str | None,
+    feed: dict[str, Any],
     *,
     registry: str,
     status: str | None,
@@ -259,6 +292,7 @@ async def _exported(
         key=key,
         entries=(),
         status=None if status is None else Status(status),
+        **feed,
     )
     if place_of(session, db) is None:
         facts = _facts(registry)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -12,7 +11,7 @@ import click
 from onym.cli._options import json_option
 from onym.cli._output import Session, is_terminal
 from onym.cli._registry_base import db_option, find_account, now, opened, run
-from onym.cli._registry_text import minute
+from onym.cli._registry_token import token
 from onym.errors import UsageError
 from onym.registry.records import Role
 from onym.registry.registries import REGISTRIES
@@ -26,8 +25,6 @@ __all__ = ["ask_password", "new_account", "user"]
 #: every registry, as roles are held
 _ALL: Final = "*"
 _ROLES: Final = [str(each) for each in Role if each is not Role.READER]
-_TOKEN_DAYS: Final = 365
-_SCOPES: Final = ("read", "submit", "review", "iana", "iesg", "admin")
 
 _registry = click.option(
     "-r",
@@ -54,6 +51,9 @@ def user() -> None:
       onym registry user roles ann --add iana -r uri-schemes
       onym registry user token ann --label ci --scope read --scope submit
     """
+
+
+user.add_command(token)
 
 
 def ask_password(session: Session, login: str, *, from_stdin: bool) -> Secret:
@@ -212,6 +212,8 @@ def list_users(session: Session, /, db: str | None) -> None:
         [(each.login, each.name, "disabled" if each.disabled else "", _roles_line(each)) for each in found],
         styles=("name",),
     )
+    if not found and not session.as_json:
+        session.note("no accounts: onym registry user add LOGIN")
 
 
 @user.command("roles", short_help="Show, give or take roles.")
@@ -274,99 +276,6 @@ def password(session: Session, /, login: str, password_stdin: bool, db: str | No
             return await find_account(store, login)
 
     _tell(session, run(work()))
-
-
-@user.command("token", short_help="Make, list or revoke API tokens.")
-@click.argument("login")
-@click.option("--label", default="", help="What it is for.")
-@click.option(
-    "--scope", "scopes", type=click.Choice(_SCOPES), multiple=True, help="What it may do (repeatable)."
-)
-@click.option(
-    "--days", type=click.IntRange(1, 3660), default=_TOKEN_DAYS, show_default=True, help="How long it holds."
-)
-@click.option("--revoke", metavar="ID", help="End that token.")
-@db_option
-@json_option
-@click.pass_obj
-def token(
-    session: Session,
-    /,
-    login: str,
-    label: str,
-    scopes: Sequence[str],
-    days: int,
-    revoke: str | None,
-    db: str | None,
-) -> None:
-    """List the tokens of LOGIN; with --scope make one, with --revoke end one. A new token is shown once.
-
-    \b
-    Example:
-      onym registry user token ann --label ci --scope read --scope submit
-    """
-    session.command = "registry user token"
-    if scopes and revoke:
-        raise UsageError("--scope makes a token, --revoke ends one", code="usage.command-line")
-
-    async def work() -> tuple[Secret | None, list[Any]]:
-        async with opened(session, db) as store:
-            account = await find_account(store, login)
-            fresh = None
-            if revoke is not None:
-                await store.tokens.revoke(revoke, now())
-            if scopes:
-                fresh, made = _new_token(account, label, scopes, days)
-                await store.tokens.create(made)
-            return fresh, list(await store.tokens.list(account.id))
-
-    fresh, found = run(work())
-    session.record(
-        {
-            "token": None if fresh is None else fresh.reveal(),
-            "tokens": [_token_record(each) for each in found],
-        }
-    )
-    if session.as_json:
-        return
-    if fresh is not None:
-        session.say(fresh.reveal())
-        session.note("this is the only time that the token is shown")
-        return
-    session.table([_token_row(each) for each in found], styles=("name",))
-    if not found:
-        session.note("no tokens")
-
-
-def _new_token(account: Account, label: str, scopes: Sequence[str], days: int) -> tuple[Secret, Any]:
-    from onym.registry import accounts
-
-    fresh = accounts.new_token()
-    made = accounts.ApiToken(
-        id=accounts.new_id("token"),
-        digest=accounts.digest_of(fresh),
-        account=account.id,
-        label=label[: accounts.MAX_LABEL],
-        scopes=accounts.read_scopes(scopes),
-        created=now(),
-        expires=now() + timedelta(days=days),
-    )
-    return fresh, made
-
-
-def _token_record(each: Any) -> dict[str, Any]:
-    times = {name: getattr(each, name) for name in ("created", "expires", "revoked", "last_used")}
-    return {
-        "id": each.id,
-        "label": each.label,
-        "scopes": sorted(each.scopes),
-        **{name: None if at is None else at.isoformat() for name, at in times.items()},
-    }
-
-
-def _token_row(each: Any) -> tuple[str, ...]:
-    state = "revoked" if each.revoked else f"until {minute(each.expires)}" if each.expires else ""
-    return each.id, ", ".join(sorted(each.scopes)), state, each.label
 
 
 @user.command("disable", short_help="Let an account sign in no more.")

@@ -28,6 +28,8 @@ __all__ = ["MAX_DEPTH", "VERSION", "Codable", "from_data", "from_time", "to_data
 VERSION: Final = 1
 #: lists and objects inside one another, in `Event.data`
 MAX_DEPTH: Final = 32
+#: what integers of `Event.data` stay below
+_BIGGEST: Final = 1 << 63
 
 #: a value that has a JSON form
 Codable = Entry | Request | Event | Actor | Note | DraftReference | LogRecord
@@ -242,7 +244,10 @@ def _json(value: Any, where: str, depth: int = 0) -> Any:
 
 
 def _number(value: Any, where: str) -> int | float:
-    if isinstance(value, int | float) and math.isfinite(value):
+    if isinstance(value, int):
+        if abs(value) < _BIGGEST:
+            return value
+    elif isinstance(value, float) and math.isfinite(value):
         return value
     raise _bad(where, "not a value that JSON can hold")
 

@@ -27,11 +27,15 @@ class TemplateField:
     """One field of a registration template.
 
     `labels` are the spellings that are read as this field, the standard's own first; `required` holds
-    for every request, `required_for` for requests of these statuses alone.
+    for every request, `required_for` for requests of these statuses alone. Among the labels, `weak` ones
+    are used by other templates as well, and `stand_ins` are read as this field only where no other label
+    of it stands.
     """
 
     id: str
     labels: tuple[str, ...]
+    weak: frozenset[str] = frozenset()
+    stand_ins: frozenset[str] = frozenset()
     clause: str
     guideline: str
     required: bool = True
@@ -99,14 +103,26 @@ class Profile:
 
 
 _Row: TypeAlias = tuple[str, str, str, bool]
+#: before a label in the rows below
+_WEAK: Final = "?"
+_STAND_IN: Final = "~"
+
+
+def _marked(labels: str, mark: str) -> frozenset[str]:
+    return frozenset(each.removeprefix(mark) for each in labels.split("|") if each.startswith(mark))
 
 
 def _fields(document: str, clause: str, rows: tuple[_Row, ...]) -> tuple[TemplateField, ...]:
-    """Rows of (id, guideline sections, labels parted by |, required)."""
+    """Rows of (id, guideline sections, labels parted by |, required).
+
+    Before a label, `?` says that it is weak, `~` that it is a stand-in.
+    """
     return tuple(
         TemplateField(
             id=identifier,
-            labels=tuple(labels.split("|")),
+            labels=tuple(dict.fromkeys(each.lstrip(_WEAK + _STAND_IN) for each in labels.split("|"))),
+            weak=_marked(labels, _WEAK),
+            stand_ins=_marked(labels, _STAND_IN),
             clause=f"{document} {clause}",
             guideline=f"{document} {guideline}",
             required=required,
@@ -115,7 +131,7 @@ def _fields(document: str, clause: str, rows: tuple[_Row, ...]) -> tuple[Templat
     )
 
 
-_NAME: Final = "scheme name|URI scheme name|URI scheme|scheme|name|URI name"
+_NAME: Final = "scheme name|URI scheme name|?URI scheme|?scheme|?name|?URI name"
 # %s is what the standard calls a scheme's name
 _APPLICATIONS: Final = "|".join(
     (
@@ -126,7 +142,7 @@ _APPLICATIONS: Final = "|".join(
         "applications that use this URI scheme name",
         "applications/protocols",
         "applications",
-        "intended usage",
+        "~intended usage",  # RFC 2717 6.0
     )
 )
 _CONTROLLER: Final = "|".join(
@@ -135,7 +151,7 @@ _CONTROLLER: Final = "|".join(
         "author/change controller",
         "author/change controllers",
         "change controllers",
-        "author",
+        "~author",
         "owner/change controller",
     )
 )
@@ -144,17 +160,18 @@ _CONTACT: Final = "|".join(
         "contact",
         "contacts",
         "contact information",
-        "registrant",
+        "~registrant",
         "person & email address to contact for further information",
     )
 )
-_REFERENCES: Final = "references|reference|citations|specification"
+# the last is of RFC 2717 6.0
+_REFERENCES: Final = "references|reference|citations|~specification|~relevant publications"
 
 _RFC4395_FIELDS: Final = _fields(
     "RFC 4395",
     "5.4",
     (
-        ("name", "2.8", "URI scheme name|scheme name|URI scheme|scheme|name|URI name", True),
+        ("name", "2.8", "URI scheme name|" + _NAME, True),
         ("status", "5.4", "status|requested status|registration status", True),
         ("syntax", "2.2", "URI scheme syntax|scheme syntax|syntax", True),
         ("semantics", "2.3, 2.4", "URI scheme semantics|scheme semantics|semantics", True),
@@ -197,12 +214,12 @@ _PARAMETER_FIELDS: Final = _fields(
     "draft-levy-llm-uri-scheme-00",
     "12.2",
     (
-        ("name", "6", "parameter|parameter name|name", True),
+        ("name", "6", "parameter|parameter name|?name", True),
         ("type", "6", "type|value type", True),
         ("description", "6", "description", True),
         ("contact", "12.2", _CONTACT, True),
         ("change_controller", "12.2", _CONTROLLER, True),
-        ("reference", "12.2", "reference|specification|references", True),
+        ("reference", "12.2", "reference|references|~specification", True),
     ),
 )
 
@@ -210,7 +227,7 @@ _NAMESPACE_FIELDS: Final = _fields(
     "docs/decisions/0027",
     "namespaces",
     (
-        ("name", "label", "namespace|name|label", True),
+        ("name", "label", "namespace|?name|?label", True),
         ("anchor", "anchor", "anchor|anchor origin", True),
         ("keys", "keys", "keys|key thumbprints", False),
         ("description", "description", "description|purpose", True),

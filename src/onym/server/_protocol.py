@@ -1,4 +1,7 @@
-"""uvicorn's HTTP protocol with two bounds that it lacks: on the size of a head, and on the time it takes."""
+"""uvicorn's HTTP protocol with bounds that it lacks: on the size of a head, and on time.
+
+Whoever sends a head or a body drop by drop, or takes no answer, holds one of the service's connections.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +10,38 @@ from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["HEAD_SECONDS", "LONGEST_HEAD", "BoundedProtocol"]
+__all__ = ["BODY_SECONDS", "HEAD_SECONDS", "LONGEST_HEAD", "TAKE_SECONDS", "BoundedProtocol"]
 
 #: octets of request line and header fields
 LONGEST_HEAD: Final = 128 * 1024
 #: seconds until a head is there, from the connection or the head's first octet
 HEAD_SECONDS: Final = 20.0
+#: seconds until a body is there, from the end of its head
+BODY_SECONDS: Final = 60.0
+#: seconds that a client may take nothing of an answer that waits for it
+TAKE_SECONDS: Final = 60.0
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes a connection whose head never ends, by size or by time."""
+    """Closes a connection whose head or body never ends, and one that takes no answer."""
 
     head_seconds: float = HEAD_SECONDS
+    body_seconds: float = BODY_SECONDS
+    take_seconds: float = TAKE_SECONDS
     _taken = 0
     _in_head = False
     _timer: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to count the seconds."""
         super().connection_made(transport)
-        self._begin()
+        self._begin(self.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop counting."""
         self._end()
+        self._taking()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -47,17 +58,42 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._taken = 0
         self._in_head = True
-        self._begin()
+        self._begin(self.head_seconds)
 
     def on_headers_complete(self) -> None:
-        """A head is whole."""
-        self._end()
+        """A head is whole; a body may follow."""
         self._in_head = False
+        self._begin(self.body_seconds)
         super().on_headers_complete()
 
-    def _begin(self) -> None:
+    def on_message_complete(self) -> None:
+        """A request is whole."""
         self._end()
-        self._timer = self.loop.call_later(self.head_seconds, self._late)
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """More of an answer waits than the client takes."""
+        super().pause_writing()
+        self._taking()
+        self._stalled = self.loop.call_later(self.take_seconds, self._stuck)
+
+    def resume_writing(self) -> None:
+        """It takes again."""
+        self._taking()
+        super().resume_writing()
+
+    def _taking(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _stuck(self) -> None:
+        self._stalled = None
+        self.transport.abort()
+
+    def _begin(self, seconds: float) -> None:
+        self._end()
+        self._timer = self.loop.call_later(seconds, self._late)
 
     def _end(self) -> None:
         if self._timer is not None:

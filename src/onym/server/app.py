@@ -22,6 +22,7 @@ from onym.server.auth.oidc import Provider
 from onym.server.auth.passwords import Passwords
 from onym.server.mail import Sender
 from onym.server.pages import Pages, PlainPages
+from onym.server.registry.routing import resource
 from onym.server.security.audit import Audit
 from onym.server.security.csrf import Guard
 from onym.server.security.envelope import Envelope
@@ -103,10 +104,9 @@ def auth_routes() -> list[BaseRoute]:
         Route("/account/sign-out-everywhere", local.sign_out_everywhere, methods=["POST"]),
         Route("/account/tokens", tokens.add, methods=["POST"]),
         Route("/account/tokens/{id}/revoke", tokens.revoke, methods=["POST"]),
-        Route("/api/v1/account", tokens.api_account, methods=["GET"]),
-        Route("/api/v1/account/tokens", tokens.api_list, methods=["GET"]),
-        Route("/api/v1/account/tokens", tokens.api_add, methods=["POST"]),
-        Route("/api/v1/account/tokens/{id}", tokens.api_revoke, methods=["DELETE"]),
+        resource("/api/v1/account", {"GET": tokens.api_account}),
+        resource("/api/v1/account/tokens", {"GET": tokens.api_list, "POST": tokens.api_add}),
+        resource("/api/v1/account/tokens/{id}", {"DELETE": tokens.api_revoke}),
         Route("/problems/{slug}", _problem_type, methods=["GET"]),
     ]
 
@@ -133,6 +133,8 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
             await task
         for provider in parts.providers.values():
             await provider.close()
+        for part in getattr(app.state, "closing", ()):
+            await part.close()
 
 
 def _now() -> datetime:

@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from onym.errors import ConfigError
 from onym.server import _reading as read
 from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.registry.registries import Registry
 
 __all__ = ["PREFIX", "Issuer", "Rate", "Rates", "Settings", "Smtp", "load_settings"]
 
@@ -82,7 +85,8 @@ class Settings:
 
     `base_url` is the origin that people see, without a path. `database` is a file or URL. `allowed_hosts` are
     the names served, that of `base_url` where none is given. `trusted_proxies` are CIDR blocks whose
-    `X-Forwarded-For` counts. Times are in seconds, sizes in octets.
+    `X-Forwarded-For` counts. `profile` is the procedure that new requests for schemes follow; "any" lets each
+    registrant choose, for rehearsals. Times are in seconds, sizes in octets.
     """
 
     base_url: str = "http://127.0.0.1:8000"
@@ -97,6 +101,7 @@ class Settings:
     token_days: int = 365
     body_limit: int = 4 * 1024 * 1024
     local_accounts: bool = True
+    profile: Literal["rfc7595", "rfc4395", "any"] = "rfc7595"
     rates: Rates = Rates()
     smtp: Smtp | None = None
     issuers: tuple[Issuer, ...] = ()
@@ -104,6 +109,10 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.allowed_hosts:
             object.__setattr__(self, "allowed_hosts", (read.authority(self.base_url),))
+
+    def profiles_in(self, row: Registry) -> tuple[str, ...]:
+        """The procedures that a new request in that registry may follow."""
+        return (self.profile,) if self.profile in row.profiles else row.profiles
 
     @property
     def https(self) -> bool:
@@ -142,6 +151,7 @@ _TOP: Final[Mapping[str, Reader]] = {
     "token_days": read.number(1, 3660),
     "body_limit": read.number(64 * 1024, 256 * 1024 * 1024),
     "local_accounts": read.flag,
+    "profile": read.choice("rfc7595", "rfc4395", "any"),
 }
 _SMTP: Final[Mapping[str, Reader]] = {
     "host": read.text,

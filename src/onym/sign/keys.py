@@ -33,6 +33,7 @@ _KINDS: Final = frozenset(ALGORITHMS.values())
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 _PUBLIC: Final = ("kty", "crv", "x", "y", "n", "e")
 _RSA_BITS: Final = (2048, 8192)
+_LONGEST_EXPONENT: Final = 64
 _MOST_KID: Final = 512
 
 
@@ -172,8 +173,10 @@ def _native(data: Mapping[str, Any]) -> Any:
 def _check_rsa(modulus: str, exponent: str) -> None:
     """Raises for a key that is weak, or so large that each use is work."""
     least, most = _RSA_BITS
-    n = int.from_bytes(decode(modulus[: most // 4], "modulus"), "big")
-    e = int.from_bytes(decode(exponent[:64], "exponent"), "big")
+    # all of it is looked at: a modulus may begin with zeros
+    short = len(modulus) <= most // 4 and len(exponent) <= _LONGEST_EXPONENT
+    n = int.from_bytes(decode(modulus, "modulus"), "big") if short else 0
+    e = int.from_bytes(decode(exponent, "exponent"), "big") if short else 0
     if not least <= n.bit_length() <= most or e < 3 or e.bit_length() > 32:
         raise SignatureError(
             f"an RSA key has {least} to {most} bits and a small exponent",

@@ -1,4 +1,7 @@
-"""The registered llm parameters. Made by tools/registry_tables.py of the registry's data."""
+"""LLM URI Scheme Well-Known Query Parameters.
+
+Written by `onym registry export -r llm-parameters --format tables`.
+"""
 
 from __future__ import annotations
 

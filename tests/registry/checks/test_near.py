@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -32,16 +30,16 @@ def test_a_name_is_found_whatever_its_case(names: list[str], name: str) -> None:
     assert 7 not in found
 
 
-def test_a_hundred_thousand_names_are_looked_through_at_once() -> None:
+def test_of_a_hundred_thousand_names_few_are_looked_at() -> None:
     letters = "abcdefghijklmnopqrst"
     names = Names(
-        f"{a}{b}{c}{d}kite" for a in letters for b in letters for c in letters for d in letters[:13]
+        f"{a}{b}{c}kite{d}{b}{a}" for a in letters for b in letters for c in letters for d in letters[:13]
     )
     assert len(names) > 100_000
-    begin = time.perf_counter()
-    assert "abcdkites" not in names.near("abcdkite")
-    assert {"abcekite", "tbcdkite", "abcdkite"} <= names.near("abcdkite")
-    assert time.perf_counter() - begin < 0.2
+    found = names.near("abckitedba")
+    assert {"abckiteaba", "abakitedba", "abckitedba"} <= found
+    assert "bbckitedbb" not in found
+    assert len(found) < 2_000
 
 
 def test_names_without_their_entries_are_enough_to_warn() -> None:

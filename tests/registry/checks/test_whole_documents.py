@@ -136,7 +136,7 @@ def test_a_request_is_checked_by_its_template_or_by_its_fields():
 def test_a_request_for_a_parameter_is_checked_by_its_own_fields():
     fields = {"type": "int", "description": "how many\nkites", "contact": "ada@example.com", "reference": "x"}
     more = {"registry": "llm-parameters", "profile": "specification-required", "status": Status.REGISTERED}
-    report = check_request(request(name="kites", fields=fields, template="Parameter: other", **more), Known())
+    report = check_request(request(name="kites", fields=fields, **more), Known())
     assert [(each.code, each.field) for each in report.of(Level.ERROR)] == [
         ("field-missing", "change_controller")
     ]

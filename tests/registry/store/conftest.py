@@ -51,13 +51,19 @@ def _postgres_database(postgres: Postgres) -> Iterator[str]:
         yield name
 
 
+@pytest.fixture
+def sqlite_path(_sqlite_template: Path, tmp_path: Path) -> Path:
+    """An empty registry in a file of its own, for what is about SQLite or the same on both."""
+    path = tmp_path / "registry.db"
+    shutil.copy(_sqlite_template, path)
+    return path
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """An empty registry of the schema in force: a SQLite file, then a PostgreSQL database."""
     if request.param == "sqlite":
-        path = tmp_path / "registry.db"
-        shutil.copy(request.getfixturevalue("_sqlite_template"), path)
-        yield str(path)
+        yield str(request.getfixturevalue("sqlite_path"))
         return
     server: Postgres = request.getfixturevalue("postgres")
     name: str = request.getfixturevalue("_postgres_database")

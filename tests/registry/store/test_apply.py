@@ -12,7 +12,7 @@ from onym.errors import RefusalError, RegistryError, StaleError, UnknownEntryErr
 from onym.registry.chain import GENESIS, verify_chain
 from onym.registry.engine import rebuild
 from onym.registry.records import IANA_CLOCK, DraftReference, Event, EventKind, RequestState, Role, Status
-from onym.registry.store import MAX_EVENT, Head, Store, _database
+from onym.registry.store import MAX_EVENT, Head, Store, _database, _read
 from registry.store.store_support import (
     AT,
     ELEVEN,
@@ -252,6 +252,36 @@ def test_an_override_that_removes_takes_the_entry_out_of_every_table(store_url: 
         await registered(store)
         assert (await store.search(SCHEMES, "conti"))[0].name == "conti"
         await store.verify()
+
+    in_store(store_url, work)
+
+
+def test_long_records_come_in_shorter_pages_and_none_is_left_out(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_read, "MOST_TEXT", 5_000)
+
+    async def work(store: Store) -> None:
+        for number in range(6):
+            await opened(store, f"scheme-{number}", template="x" * 2_000 * number)
+        found: list[int] = []
+        pages = 0
+        while some := await store.log(after=found[-1] if found else 0):
+            found += [each.number for each in some]
+            pages += 1
+        assert found == [1, 2, 3, 4, 5, 6]
+        # one that is longer than a page comes alone
+        assert 3 <= pages <= 6
+
+    in_store(store_url, work)
+
+
+def test_an_event_that_names_nothing_is_refused(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        for name in (None, "half \0"):
+            with pytest.raises(RefusalError):
+                await store.apply(ask(EventKind.RETIRE, name=name, reason="r"), IANA, AT)
+        assert (await store.head()).number == 0
 
     in_store(store_url, work)
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError, OperationalError
 
 from onym.errors import RefusalError, StoreError
 from onym.registry.records import EventKind
-from onym.registry.store import REVISION, Store, _errors
+from onym.registry.store import REVISION, Store, _errors, _search
 from onym.registry.store._database import Database
 from onym.registry.store._migrate import BASE, migrate, revision
 from onym.registry.store._tables import METADATA
@@ -238,6 +238,25 @@ def test_a_file_that_is_no_database_is_said_to_be_damaged(tmp_path: Path) -> Non
         assert caught.value.code == "registry.corrupt"
 
 
+@pytest.mark.parametrize("create", [True, False])
+def test_a_sqlite_without_a_trigram_index_is_refused_with_a_way_out(
+    sqlite_path: Path, monkeypatch: pytest.MonkeyPatch, create: bool
+) -> None:
+    # what a SQLite without FTS5 answers for fts5, this one answers for a module that nobody has
+    monkeypatch.setattr(_search, "PROBE", "CREATE VIRTUAL TABLE probe USING fts0(x)")
+    _search.has_trigrams.cache_clear()
+    before = sqlite_path.read_bytes()
+    try:
+        with pytest.raises(StoreError) as caught:
+            run(Store.open(sqlite_path, create=create))
+    finally:
+        _search.has_trigrams.cache_clear()
+    assert (caught.value.code, caught.value.field) == ("registry.no-full-text", "url")
+    assert sqlite3.sqlite_version in caught.value.message
+    assert "postgresql+psycopg://" in (caught.value.hint or "")
+    assert sqlite_path.read_bytes() == before
+
+
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
         run(Store.open(tmp_path / "no" / "r.db", create=True))
@@ -245,15 +264,14 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_hangs_makes_the_others_give_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sqlite_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from onym.registry.store import _database
 
     monkeypatch.setattr(_database, "_PATIENCE", 0)
-    path = tmp_path / "r.db"
 
     async def work(store: Store) -> None:
-        holder = sqlite3.connect(path, isolation_level=None)
+        holder = sqlite3.connect(sqlite_path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         try:
             with pytest.raises(StoreError) as caught:
@@ -265,7 +283,7 @@ def test_a_writer_that_hangs_makes_the_others_give_up(
             holder.close()
         await opened(store)
 
-    in_store(str(path), work)
+    in_store(str(sqlite_path), work)
 
 
 def test_an_error_inside_a_transaction_undoes_it(store_url: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +113,17 @@ def test_an_import_that_fails_half_way_leaves_nothing(store_url: str) -> None:
         assert (await store.entries(SCHEMES)).items == ()
 
     in_store(store_url, work, decide=breaks)
+
+
+def test_an_import_tells_how_far_it_is(sqlite_path: Path) -> None:
+    told: list[int] = []
+
+    async def work(store: Store) -> None:
+        await store.import_entries(SCHEMES, generated(1001), IANA, AT, source="test", progress=told.append)
+
+    in_store(str(sqlite_path), work)
+    assert told == sorted(told)
+    assert told[-1] == 1001
 
 
 def test_notices_of_an_import_wait_in_the_outbox(store_url: str) -> None:

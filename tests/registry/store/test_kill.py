@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from onym.registry.chain import verify_chain
 from onym.registry.store import Store
+from registry.store.crash_support import mortal_postgres
 from registry.store.store_support import SCHEMES, in_store
 
 WRITER = """
@@ -88,20 +88,40 @@ for turn in range(20):
 )
 
 
-def test_nothing_that_was_accepted_is_lost_by_kill_nine(tmp_path: Path) -> None:
-    url = str(tmp_path / "r.db")
-
-    async def nothing(store: Store) -> None:
-        assert (await store.head()).number == 0
-
-    in_store(url, nothing)
+def test_nothing_that_was_accepted_is_lost_by_kill_nine(store_url: str) -> None:
     run = subprocess.run(
-        [sys.executable, "-c", KILLER, url], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", KILLER, store_url], capture_output=True, text=True, timeout=120, check=False
     )
     assert run.returncode == 0, run.stderr
     printed = [line.split() for line in run.stdout.splitlines()]
     assert len(printed) >= 20
-    check(url, printed)
+    check(store_url, printed)
+
+
+def test_nothing_that_was_accepted_is_lost_by_kill_nine_of_postgresql_itself() -> None:
+    printed: list[list[str]] = []
+
+    async def start(store: Store) -> None:
+        assert (await store.head()).number == 0
+
+    with mortal_postgres() as mortal:
+        for turn in range(3):
+            with mortal.running() as server:
+                url = server.url()
+                in_store(url, start) if turn == 0 else check(url, printed)
+                with writer(url, f"s{turn}x", 100_000) as child:
+                    assert child.stdout is not None
+                    lines = [child.stdout.readline() for _ in range(10 + turn)]
+                    mortal.kill()
+                    lines += child.stdout.readlines()
+                # it was told that the database is gone, and said nothing that is not so
+                assert child.returncode == 1
+                printed += [line.split() for line in lines[1:]]
+        with mortal.running() as server:
+            check(server.url(), printed)
+            again = writer(server.url(), "after", 3).communicate(timeout=60)[0]
+            check(server.url(), [*printed, *(line.split() for line in again.splitlines()[1:])])
+            mortal.kill()
 
 
 @pytest.mark.parametrize("count", [25])

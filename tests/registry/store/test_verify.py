@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from onym.errors import StoreError
+from onym.errors import RefusalError, StoreError
 from onym.registry.records import Actor, Decision, Entry, Event, Request
-from onym.registry.store import Store, restore
+from onym.registry.store import Decide, Store, restore
 from registry.store.store_support import (
     AT,
     IANA,
@@ -72,8 +72,8 @@ LOG_TAMPERING = {
 
 
 @pytest.mark.parametrize("statement", LOG_TAMPERING)
-def test_a_log_that_was_changed_is_found_with_the_number(tmp_path: Path, statement: str) -> None:
-    path = tmp_path / "r.db"
+def test_a_log_that_was_changed_is_found_with_the_number(sqlite_path: Path, statement: str) -> None:
+    path = sqlite_path
 
     async def fill(store: Store) -> None:
         await registered(store)
@@ -96,8 +96,8 @@ def test_a_log_that_was_changed_is_found_with_the_number(tmp_path: Path, stateme
     in_store(str(path), work)
 
 
-def test_rows_that_point_nowhere_are_found(tmp_path: Path) -> None:
-    path = tmp_path / "r.db"
+def test_rows_that_point_nowhere_are_found(sqlite_path: Path) -> None:
+    path = sqlite_path
 
     async def work(store: Store) -> None:
         with closing(sqlite3.connect(path)) as outside:
@@ -109,8 +109,8 @@ def test_rows_that_point_nowhere_are_found(tmp_path: Path) -> None:
     in_store(str(path), work)
 
 
-def test_a_damaged_file_is_found(tmp_path: Path) -> None:
-    path = tmp_path / "r.db"
+def test_a_damaged_file_is_found(sqlite_path: Path) -> None:
+    path = sqlite_path
 
     async def fill(store: Store) -> None:
         await store.import_entries(SCHEMES, generated(300), IANA, AT, source="test")
@@ -135,7 +135,22 @@ def other_engine(
     return Decision(rule="Z9", clause="none")
 
 
-def test_a_log_that_the_engine_decides_otherwise_now_is_told(store_url: str) -> None:
+def refusing_engine(
+    event: Event, actor: Actor, at: Any, *, request: Request | None, entry: Entry | None
+) -> Decision:
+    raise RefusalError("no more", code="registry.not-allowed")
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        (other_engine, "was decided by another rule"),
+        (refusing_engine, "is refused now: registry.not-allowed"),
+    ],
+)
+def test_a_log_that_the_engine_decides_otherwise_now_is_told(
+    store_url: str, engine: Decide, said: str
+) -> None:
     async def fill(store: Store) -> None:
         await registered(store)
 
@@ -145,8 +160,9 @@ def test_a_log_that_the_engine_decides_otherwise_now_is_told(store_url: str) -> 
         with pytest.raises(StoreError) as caught:
             await store.verify()
         assert (caught.value.code, caught.value.field) == ("registry.replay-failed", "1")
+        assert said in caught.value.message
 
-    in_store(store_url, work, decide=other_engine)
+    in_store(store_url, work, decide=engine)
 
 
 # ---------- backups
@@ -203,7 +219,7 @@ def test_a_backup_of_either_database_goes_into_either(
     assert caught.value.code == "registry.not-empty"
 
 
-def test_a_copy_of_sqlite_is_a_registry_of_its_own(tmp_path: Path) -> None:
+def test_a_copy_of_sqlite_is_a_registry_of_its_own(sqlite_path: Path, tmp_path: Path) -> None:
     async def work(store: Store) -> tuple[object, ...]:
         await fill_all(store)
         writing = asyncio.gather(*(registered(store, f"while-{number}") for number in range(4)))
@@ -211,7 +227,7 @@ def test_a_copy_of_sqlite_is_a_registry_of_its_own(tmp_path: Path) -> None:
         await writing
         return await state_of(store)
 
-    whole = in_store(str(tmp_path / "r.db"), work)
+    whole = in_store(str(sqlite_path), work)
     copied = in_store(str(tmp_path / "copy.db"), state_of, create=False)
     log, some = whole[0], copied[0]
     assert isinstance(log, tuple)
@@ -246,16 +262,25 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_backup_writes_nothing(tmp_path: Path, damage: str) -> None:
-    backup, new = tmp_path / "backup", str(tmp_path / "new.db")
+@pytest.fixture(scope="module")
+def backup_lines(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The lines of one sound backup."""
+    folder = tmp_path_factory.mktemp("backup")
 
     async def save(store: Store) -> None:
         await fill_all(store)
-        await store.backup(backup, portable=True)
+        await store.backup(folder / "backup", portable=True)
 
-    in_store(str(tmp_path / "r.db"), save)
-    lines = DAMAGE[damage](backup.read_bytes().splitlines())
+    in_store(str(folder / "registry.db"), save)
+    return (folder / "backup").read_bytes().splitlines()
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_backup_writes_nothing(
+    backup_lines: list[bytes], sqlite_path: Path, tmp_path: Path, damage: str
+) -> None:
+    backup, new = tmp_path / "backup", str(sqlite_path)
+    lines = DAMAGE[damage](backup_lines)
     backup.write_bytes(b"".join(line + b"\n" for line in lines))
     with pytest.raises(StoreError) as caught:
         run(restore(backup, new))
@@ -268,7 +293,41 @@ def test_a_damaged_backup_writes_nothing(tmp_path: Path, damage: str) -> None:
     in_store(new, empty)
 
 
-def test_a_backup_that_is_not_there_or_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_damaged_file_of_sqlite_is_no_backup(sqlite_path: Path, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    backup.write_bytes(sqlite_path.read_bytes()[:6000])
+    with pytest.raises(StoreError) as caught:
+        run(restore(backup, tmp_path / "new.db"))
+    assert caught.value.code in {"registry.io", "registry.corrupt"}
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_a_backup_of_an_empty_registry_is_restored(store_url: str, tmp_path: Path) -> None:
+    async def save(store: Store) -> None:
+        await store.backup(tmp_path / "backup", portable=True)
+
+    in_store(store_url, save)
+    assert run(restore(tmp_path / "backup", store_url)).records == 0
+
+
+def test_more_than_one_batch_is_verified_made_anew_and_backed_up_whole(
+    sqlite_path: Path, tmp_path: Path
+) -> None:
+    rows = generated(1001)
+
+    async def work(store: Store) -> None:
+        await store.import_entries(SCHEMES, rows, IANA, AT, source="test")
+        found = await store.verify()
+        assert (found.records, found.entries) == (1001, 1001)
+        assert await store.rebuild() == found
+        assert [each.name for each in await store.search(SCHEMES, rows[1000].name)] == [rows[1000].name]
+        await store.backup(tmp_path / "backup", portable=True)
+        assert await restore(tmp_path / "backup", tmp_path / "new.db") == found
+
+    in_store(str(sqlite_path), work)
+
+
+def test_a_backup_that_is_not_there_or_cannot_be_written_is_told(sqlite_path: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
         run(restore(tmp_path / "none", tmp_path / "new.db"))
     assert caught.value.code == "registry.io"
@@ -279,4 +338,4 @@ def test_a_backup_that_is_not_there_or_cannot_be_written_is_told(tmp_path: Path)
                 await store.backup(tmp_path / "no" / "backup", portable=portable)
             assert caught.value.code == "registry.io"
 
-    in_store(str(tmp_path / "r.db"), work)
+    in_store(str(sqlite_path), work)

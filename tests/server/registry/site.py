@@ -69,10 +69,13 @@ class Site:
     def open(self, label: str, name: str, *, registry: str = _SCHEMES, fields: dict[str, str] | None = None,
              **data: Any) -> str:  # fmt: skip
         given = {
-            "name": name, "applications": "Programs", "contact": "Rita <rita@example.org>",
-            "change_controller": "Example <standards@example.org>", "references": "[RFC3986]",
-            **(fields or {}),
+            "name": name, "contact": "Rita <rita@example.org>",
+            "change_controller": "Example <standards@example.org>",
         }  # fmt: skip
+        if registry == _SCHEMES:
+            given |= {"applications": "Programs", "references": "[RFC3986]"}
+            data.setdefault("status", "provisional")
+        given |= fields or {}
         applied = self.act("rita", EventKind.OPEN, name=name, registry=registry, fields=given, **data)
         self.ids[label] = applied.decision.request.id
         return self.ids[label]

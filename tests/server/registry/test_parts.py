@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from onym.registry.records import Role
 from onym.server.registry import urls
 from onym.server.registry.build.diagram import diagram, transitions
 from onym.server.registry.build.parts import parts_of
 from onym.server.registry.build.versions import pieces
 from onym.server.registry.fast import Cache, Kept
-from onym.server.registry.render import accepts
+from onym.server.registry.render import accepts, environment
+from onym.server.registry.words import titles
 
 
 @given(st.text(max_size=60))
@@ -61,6 +63,24 @@ def test_the_picture_holds_every_state_that_the_engine_reaches(profile: str) -> 
     boxes = [(box.x, box.y, box.x + box.width, box.y + box.height) for box in picture.boxes]
     for arrow in picture.arrows:
         assert not [box for box in boxes if box[0] < arrow.x < box[2] and box[1] < arrow.y < box[3]]
+
+
+def test_a_message_is_a_sentence_and_its_code_stands_out() -> None:
+    filters = environment().filters
+    assert [filters["sentence"](each) for each in ("no such name", "Why?", "")] == [
+        "No such name.",
+        "Why?",
+        "",
+    ]
+    cut = filters["coded"]("write `a = b` <here>, not `c`")
+    assert [piece for code, piece in cut if code] == ["a = b", "c"]
+    assert "".join(piece for _, piece in cut) == "write a = b <here>, not c"
+    assert not [piece for code, piece in filters["coded"]("one ` alone") if code]
+
+
+def test_roles_are_named_as_the_standards_name_them() -> None:
+    assert titles({Role.REGISTRANT, Role.EXPERT, Role.READER}) == "Designated Expert, registrant"
+    assert titles(()) == ""
 
 
 def asked(accept: str | None) -> Request:

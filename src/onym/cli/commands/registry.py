@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from onym.cli._registry_act import decide, tick
-from onym.cli._registry_data import backup, init, verify
+from onym.cli._registry_data import backup, init, restore, verify
 from onym.cli._registry_read import review, search, show, status
 from onym.cli._registry_serve import serve
 from onym.cli._registry_submit import submit, template
@@ -54,6 +54,7 @@ for each in (
     export,
     verify,
     backup,
+    restore,
     serve,
     user,
 ):

@@ -211,7 +211,11 @@ def _redefined(grammar: Grammar) -> Iterator[Remark]:
             continue
         if found.relation is not Relation.EQUAL:
             more = f"; {found.only_a} is of this one alone" if found.only_a is not None else ""
-            less = f"; {found.only_b or 'the empty string'} is of that one alone" if found.only_b is not None else ""
+            less = (
+                f"; {found.only_b or 'the empty string'} is of that one alone"
+                if found.only_b is not None
+                else ""
+            )
             yield _about(
                 rule,
                 RemarkCode.REDEFINED,

@@ -31,7 +31,9 @@ from onym.registry.abnf.types import (
 __all__ = ["resolve"]
 
 _RFC: Final = re.compile(r"\b(?:RFC|STD)[\s-]?(\d{2,5})\b", re.IGNORECASE)
-_CITES: Final = re.compile(r"\[[^\]]+\]|\b(?:RFC|STD|defined|specified|see|from|per|in)\b", re.IGNORECASE)
+_CITES: Final = re.compile(
+    r"\[[^\[\]]{1,200}\]|\b(?:RFC|STD|defined|specified|see|from|per|in)\b", re.IGNORECASE
+)
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 #: STD numbers that texts cite for RFCs of the library
 _STD: Final = {"66": "3986", "68": "5234", "97": "9110"}

@@ -11,8 +11,9 @@ Pure: no file, no clock, no network. Each check is a small function in the table
 
 from __future__ import annotations
 
+from onym.registry.checks._context import clean_name
 from onym.registry.checks._registry import check_entries
-from onym.registry.checks._run import check, check_request, choose_profile
+from onym.registry.checks._run import MAX_TEMPLATES, check, check_request, choose_profile
 from onym.registry.checks._sarif import sarif
 from onym.registry.checks._show import as_text, summary
 from onym.registry.checks._table import CHECKS
@@ -21,6 +22,7 @@ from onym.registry.checks.report import Finding, Level, Report
 
 __all__ = [
     "CHECKS",
+    "MAX_TEMPLATES",
     "Finding",
     "Known",
     "Level",
@@ -30,6 +32,7 @@ __all__ = [
     "check_entries",
     "check_request",
     "choose_profile",
+    "clean_name",
     "sarif",
     "summary",
 ]

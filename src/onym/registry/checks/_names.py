@@ -9,6 +9,7 @@ from typing import Final
 
 from onym.registry.checks._context import Context, Fault, Faults, clean_name, fault, shown, unchecked
 from onym.registry.checks.known import words
+from onym.registry.checks.near import one_edit, skeleton
 from onym.registry.checks.report import Level
 from onym.registry.registries import REGISTRIES
 
@@ -21,17 +22,6 @@ MAX_NEAR: Final = 8
 
 _SEVERAL: Final = re.compile(r"\s*(?:,|;|/|\band\b|\bor\b)\s*")
 _GRANDIOSE: Final = re.compile(r"universal|standard|global|generic|official|everything")
-#: what is read for something else, after lower case: the longer ones first
-_LOOKS: Final = (
-    ("rn", "m"),
-    ("vv", "w"),
-    ("cl", "d"),
-    ("0", "o"),
-    ("1", "l"),
-    ("i", "l"),
-    ("5", "s"),
-    ("2", "z"),
-)
 
 
 def syntax(ctx: Context) -> Faults:
@@ -105,7 +95,7 @@ def _called(character: str) -> str:
 
 def taken(ctx: Context) -> Faults:
     """N2: the lower-cased name is not in the registry, unless this document is what registered it."""
-    if not ctx.known.entries:
+    if not ctx.known.has_names:
         yield unchecked("whether the name is free", "no entries of the registry are at hand")
         return
     entry = ctx.known.entries.get(ctx.name.lower())
@@ -215,12 +205,12 @@ def general(ctx: Context) -> Faults:
 
 
 def _near(ctx: Context, name: str) -> Faults:
-    if not ctx.known.entries:
+    if not ctx.known.has_names:
         yield unchecked("names that look alike", "no entries of the registry are at hand")
         return
-    others = [each for each in ctx.known.entries if each != name and not _pair(each, name)]
-    alike = sorted(each for each in others if _skeleton(each) == _skeleton(name))
-    close = sorted(each for each in others if each not in alike and _one_edit(each, name))
+    others = [each for each in ctx.known.near(name) if each != name and not _pair(each, name)]
+    alike = sorted(each for each in others if skeleton(each) == skeleton(name))
+    close = sorted(each for each in others if each not in alike and one_edit(each, name))
     if alike:
         yield _heuristic(
             ctx,
@@ -241,7 +231,7 @@ def confusable(one: str, other: str) -> bool:
     """May the two names be taken for each other? s-suffix pairs (`aaa`, `aaas`) are meant to be close."""
     if one == other or _pair(one, other):
         return False
-    return _skeleton(one) == _skeleton(other) or _one_edit(one, other)
+    return skeleton(one) == skeleton(other) or one_edit(one, other)
 
 
 def _heuristic(ctx: Context, code: str, message: str, fix: str) -> Fault:
@@ -264,22 +254,6 @@ def _listed(names: Iterable[str]) -> str:
 def _pair(one: str, other: str) -> bool:
     """`aaa` and `aaas`: a scheme and its secure twin."""
     return one == f"{other}s" or other == f"{one}s"
-
-
-def _skeleton(name: str) -> str:
-    for found, stands_for in _LOOKS:
-        name = name.replace(found, stands_for)
-    return name
-
-
-def _one_edit(one: str, other: str) -> bool:
-    """Is one letter put in, left out or changed all that differs? Linear."""
-    if abs(len(one) - len(other)) > 1 or one == other:
-        return False
-    short, long = sorted((one, other), key=len)
-    at = next((place for place, each in enumerate(short) if each != long[place]), len(short))
-    rest = short[at + 1 :] if len(short) == len(long) else short[at:]
-    return rest == long[at + 1 :]
 
 
 def service(ctx: Context) -> Faults:

@@ -73,9 +73,10 @@ def check_request(request: Request, known: Known | None = None, *, today: date |
     """
     from onym.registry.documents import read_document  # late: lists of requests need no reader
 
-    pasted = request.template if request.registry == "uri-schemes" else ""
-    if pasted.strip():
-        document = read_document(pasted, source=request.id, need_template=False)
+    if request.template.strip():
+        document = read_document(
+            request.template, registry=request.registry, source=request.id, need_template=False
+        )
     else:
         document = _of_fields(request)
     return check(
@@ -107,7 +108,8 @@ def choose_profile(document: Document) -> str:
     """The profile that the labels of the first template are of; rfc7595 where there is none."""
     from onym.registry.documents import profile_of_template
 
-    return profile_of_template(document.templates[0]) if document.templates else "rfc7595"
+    first = document.templates[0] if document.templates else Template(values={}, line=1)
+    return profile_of_template(first, document.registry)
 
 
 def _context(

@@ -303,13 +303,21 @@ def _same(text: str, contact: str) -> bool:
 
 
 def reasons(ctx: Context) -> Faults:
-    """T5: a provisional request without a specification says why."""
-    if ctx.status is not Status.PROVISIONAL or ctx.template is None:
-        return
+    """T5: a provisional request without a specification says why; a permanent one (7595) must have one."""
     text = ctx.value("references")
     if not text or _names_specification(text) or ctx.whole:
         return
-    if not _REASON.search(ctx.prose):
+    if ctx.status is Status.PERMANENT and ctx.profile.id == "rfc7595":
+        yield fault(
+            "no-specification",
+            "a permanent registration needs a specification of the scheme, and none is cited",
+            level=Level.ERROR,
+            clause="RFC 7595 7.4",
+            field="references",
+            line=ctx.line("references"),
+            fix="cite the specification, or ask for provisional registration",
+        )
+    if ctx.status is Status.PROVISIONAL and not _REASON.search(ctx.prose):
         yield fault(
             "no-specification-no-reason",
             "no specification of the scheme is cited, and no reason is given",

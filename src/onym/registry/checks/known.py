@@ -6,7 +6,7 @@ All of it is shipped; nothing is fetched. A caller that holds a live registry pa
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from onym.registry.records import EMPTY, Entry
 
 if TYPE_CHECKING:
+    from onym.registry.checks.near import Names
     from onym.registry.iana import RFC
 
 __all__ = ["Known", "builtin", "section_titles", "words"]
@@ -27,19 +28,31 @@ _HERE: Final = "onym.registry.checks"
 class Known:
     """Facts for the checks. An empty member is not known: checks that need it say that they could not run.
 
-    `entries` is by lower-cased name. `rfcs` is by number; with `all_rfcs` there are no others. `tlds` are
-    top-level domains without the dot, in lower case, `services` the service names of RFC 6335.
+    `entries` is by lower-cased name. `names`, where given, are all names of a registry that is too large to
+    be held whole: `entries` then has those alone that the document may be about. `rfcs` is by number; with
+    `all_rfcs` there are no others. `tlds` are top-level domains without the dot, in lower case, `services`
+    the service names of RFC 6335.
     """
 
     entries: Mapping[str, Entry] = field(default_factory=lambda: EMPTY)
+    names: Names | None = None
     rfcs: Mapping[int, RFC] = field(default_factory=lambda: MappingProxyType({}))
     all_rfcs: bool = False
     tlds: frozenset[str] = frozenset()
     services: frozenset[str] = frozenset()
 
-    def with_entries(self, entries: Mapping[str, Entry]) -> Known:
-        """The same facts, with these entries in place of the shipped ones."""
-        return replace(self, entries=entries)
+    def with_entries(self, entries: Mapping[str, Entry], names: Names | None = None) -> Known:
+        """The same facts, with these entries of a registry with these names in place of the shipped."""
+        return replace(self, entries=entries, names=names)
+
+    @property
+    def has_names(self) -> bool:
+        """Is it known which names are registered?"""
+        return self.names is not None or bool(self.entries)
+
+    def near(self, name: str) -> Collection[str]:
+        """Registered names among which are all that may be taken for `name`."""
+        return self.entries.keys() if self.names is None else self.names.near(name)
 
 
 @cache

@@ -155,6 +155,8 @@ def _entry_given(case: Case, member: str) -> Entry:
             "no entry of this registry has that status", code="registry.bad-status", field="status",
             hint=f"one of {', '.join(case.registry.statuses)}",
         )  # fmt: skip
+    if entry.name != case.name:
+        return replace(entry, name=case.name, spelling=entry.spelling or entry.name)
     return entry
 
 

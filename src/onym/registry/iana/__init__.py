@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         write_namespaces,
     )
     from onym.registry.iana._read import READ_FORMATS, read
+    from onym.registry.iana._tables import write_table
     from onym.registry.iana._types import MAX_BYTES, Change, ChangeKind, Irregular, Snapshot
     from onym.registry.iana._write import WRITE_FORMATS, write
 
@@ -53,6 +54,7 @@ _HOME = {
     "with_numbers": "onym.registry.iana._join",
     "write": "onym.registry.iana._write",
     "write_namespaces": "onym.registry.iana._namespaces",
+    "write_table": "onym.registry.iana._tables",
 }
 
 __getattr__ = lazily(__name__, _HOME)
@@ -79,4 +81,5 @@ __all__ = [
     "with_numbers",
     "write",
     "write_namespaces",
+    "write_table",
 ]

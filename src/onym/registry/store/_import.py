@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -34,12 +34,17 @@ async def import_all(
     actor: Actor,
     at: datetime,
     source: str,
+    progress: Callable[[int], object] | None = None,
 ) -> ImportReport:
-    """Every entry through the engine as an IMPORT event; all of it, or nothing."""
+    """Every entry through the engine as an IMPORT event; all of it, or nothing.
+
+    `progress` is told after each batch how many entries are done.
+    """
     run = _Import(decide, registry_of(registry).id, actor, at, source, await head_of(connection))
     statement = select(entries.c.name, entries.c.record).where(entries.c.registry == registry)
     for name, record in (await connection.execute(statement)).all():
         run.present[name] = read_value(Entry, record)
+    done = 0
     for batch in _batches(given):
         rows, notices, changes = run.decide_all(batch)
         if rows:
@@ -47,6 +52,9 @@ async def import_all(
         await changes.write(connection)
         if notices:
             await connection.execute(insert(outbox), notices)
+        done += len(batch)
+        if progress is not None:
+            progress(done)
     return run.report()
 
 
@@ -78,7 +86,7 @@ class _Import:
                 self._irregular.append(Irregularity(name=name, reason=str(error)))
                 continue
             if found is not None:
-                rows.append(log_row(found.record, entry.name))
+                rows.append(log_row(found.record, found.record.event.name))
                 notices += [notice_row(each, found.record) for each in found.decision.notices]
         return rows, notices, changes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.registry.records import Entry, LogRecord, Request, RequestState, Role, Status
@@ -18,14 +18,20 @@ from onym.registry.store._types import Page
 
 __all__ = [
     "FINAL",
+    "counts_by_status",
     "due_values",
     "entries_page",
+    "names_of",
     "one_entry",
     "one_request",
     "records_of",
     "requests_page",
 ]
 
+#: characters of the records that are read together, beyond the first one
+MOST_TEXT: Final = 8_000_000
+#: records that the database hands over together
+_AT_ONCE: Final = 50
 #: states in which no timer runs
 FINAL: Final = (
     RequestState.APPROVED,
@@ -43,6 +49,19 @@ async def one_entry(connection: AsyncConnection, registry: str, name: str) -> En
     statement = select(entries.c.record).where(entries.c.registry == registry, entries.c.name == key)
     record = (await connection.execute(statement)).scalar()
     return None if record is None else read_value(Entry, record)
+
+
+async def counts_by_status(connection: AsyncConnection, registry: str) -> dict[Status, int]:
+    """How many entries have each status; statuses that none has are left out."""
+    statement = select(entries.c.status, func.count()).where(entries.c.registry == registry_of(registry).id)
+    rows = await connection.execute(statement.group_by(entries.c.status))
+    return {Status(status): number for status, number in rows}
+
+
+async def names_of(connection: AsyncConnection, registry: str) -> tuple[str, ...]:
+    """Every name, in order."""
+    statement = select(entries.c.name).where(entries.c.registry == registry_of(registry).id)
+    return tuple((await connection.execute(statement.order_by(entries.c.name))).scalars())
 
 
 async def one_request(connection: AsyncConnection, identifier: str) -> Request | None:
@@ -97,14 +116,25 @@ async def requests_page(
 async def records_of(
     connection: AsyncConnection, after: int, limit: int, **about: str
 ) -> tuple[LogRecord, ...]:
-    """Log records beyond number `after`, the oldest first; `about` are columns and what they must be."""
+    """Log records beyond number `after`, the oldest first; `about` are columns and what they must be.
+
+    Fewer than `limit` where they are long: whoever wants all asks until there are none. The connection is
+    in a transaction: PostgreSQL streams in none but those.
+    """
     if not all(map(storable, about.values())):
         return ()
     statement = select(log.c.record).where(log.c.number > after)
     statement = statement.where(*(log.c[name] == each for name, each in about.items()))
     statement = statement.order_by(log.c.number).limit(checked_limit(limit))
-    rows = (await connection.execute(statement)).scalars()
-    return tuple(read_value(LogRecord, record) for record in rows)
+    found: list[LogRecord] = []
+    weight = 0
+    async with connection.stream_scalars(statement.execution_options(yield_per=_AT_ONCE)) as rows:
+        async for record in rows:
+            weight += len(record)
+            if found and weight > MOST_TEXT:
+                break
+            found.append(read_value(LogRecord, record))
+    return tuple(found)
 
 
 async def due_values(connection: AsyncConnection, day: Any) -> tuple[list[Request], list[Entry]]:

@@ -8,16 +8,30 @@ installed.
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, and_, func, insert, literal_column, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from onym.errors import StoreError
 from onym.registry.records import Entry, Status
+from onym.registry.store._database import Database
 from onym.registry.store._rows import fold, read_value, storable
 from onym.registry.store._tables import entries, entry_text
 
-__all__ = ["CANDIDATES", "MAX_QUERY", "add_texts", "names_with", "search_entries"]
+__all__ = [
+    "CANDIDATES",
+    "MAX_QUERY",
+    "PROBE",
+    "add_texts",
+    "check_search",
+    "has_trigrams",
+    "names_with",
+    "search_entries",
+]
 
 #: characters of a query; more are not read
 MAX_QUERY: Final = 200
@@ -27,12 +41,38 @@ _MANY: Final = 2 * CANDIDATES
 #: letters that an index of trigrams needs
 _TRIGRAM: Final = 3
 
+#: succeeds where SQLite is 3.34 or newer and built with FTS5
+PROBE: Final = "CREATE VIRTUAL TABLE probe USING fts5(x, tokenize='trigram')"
+
 _INDEX: Final = text(
     "INSERT INTO entry_fts(rowid, folded, text) SELECT id, folded, text FROM entry_text WHERE id > :last"
 )
 _FOLDED: Final = entry_text.c.folded
 _TEXT: Final = entry_text.c.text
 _SHORTEST: Final = (func.length(_FOLDED), _FOLDED, entry_text.c.registry)
+
+
+def check_search(database: Database) -> None:
+    """Raises StoreError (registry.no-full-text) where this Python's SQLite cannot keep the index."""
+    if database.dialect == "sqlite" and not has_trigrams():
+        raise StoreError(
+            f"SQLite {sqlite3.sqlite_version}, which this Python has, lacks the index of trigrams (FTS5)",
+            code="registry.no-full-text",
+            field="url",
+            hint="use a Python with SQLite 3.34 or newer built with FTS5 (those of uv, python.org and Debian "
+            "have it), or a PostgreSQL database: postgresql+psycopg://USER@HOST/DATABASE",
+        )
+
+
+@cache
+def has_trigrams() -> bool:
+    """Can the SQLite of this process index trigrams?"""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        try:
+            connection.execute(PROBE)
+        except sqlite3.OperationalError:
+            return False
+    return True
 
 
 async def search_entries(
@@ -42,11 +82,10 @@ async def search_entries(
     wanted = fold(query[:MAX_QUERY]).strip()
     if not wanted or not storable(query):
         return ()
-    here = [] if registry is None else [entry_text.c.registry == registry]
     found: list[int] = []
-    for rank in _ranks(connection.dialect.name, wanted):
+    for rank in _ranks(connection.dialect.name, registry, wanted):
         # one more for each that an earlier rank has found already
-        statement = _candidates(and_(rank, *here), limit + len(found))
+        statement = _candidates(rank, limit + len(found))
         rows: list[int] = list((await connection.execute(statement)).scalars())
         found += [each for each in rows if each not in found]
         if len(found) >= limit:
@@ -101,16 +140,22 @@ async def _is_rare(connection: AsyncConnection, wanted: str) -> bool:
     return int((await connection.execute(select(func.count()).select_from(some))).scalar_one()) < _MANY
 
 
-def _ranks(dialect: str, wanted: str) -> list[ColumnElement[bool]]:
-    ranks: list[ColumnElement[bool]] = [_FOLDED.in_((wanted,)), _begins(wanted)]
-    if len(wanted) < _TRIGRAM:
-        return [*ranks, _part(dialect, _FOLDED, wanted)]
-    for column in (_FOLDED, _TEXT):
-        part = _part(dialect, column, wanted)
-        ranks.append(
-            entry_text.c.id.in_(_matches(column.name, wanted)) & part if dialect == "sqlite" else part
-        )
-    return ranks
+def _ranks(dialect: str, registry: str | None, wanted: str) -> list[ColumnElement[bool]]:
+    here = [] if registry is None else [entry_text.c.registry == registry]
+    short = len(wanted) < _TRIGRAM
+    columns = (_FOLDED,) if short else (_FOLDED, _TEXT)
+    parts = [_part(dialect, column, wanted) for column in columns]
+    names = [_FOLDED.in_((wanted,)), _begins(wanted)]
+    if short or dialect != "sqlite":
+        return [and_(rank, *here) for rank in (*names, *parts)]
+    # an expression instead of the column: SQLite would go through the whole registry by the column's index,
+    # and not to the few rows that the trigrams give
+    there = [] if registry is None else [entry_text.c.registry + "" == registry]
+    matches = [entry_text.c.id.in_(_matches(column.name, wanted)) for column in columns]
+    return [
+        *(and_(rank, *here) for rank in names),
+        *(and_(match, part, *there) for match, part in zip(matches, parts, strict=True)),
+    ]
 
 
 def _begins(wanted: str) -> ColumnElement[bool]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from onym.errors import UnknownEntryError
+from onym.errors import StoreError, UnknownEntryError
+from onym.registry.chain import GENESIS
 from onym.registry.engine import decide as engine_decide
 from onym.registry.engine import due as engine_due
 from onym.registry.records import Actor, Entry, Event, LogRecord, Request, RequestState, Role, Status
@@ -21,7 +22,7 @@ from onym.registry.store._database import Database
 from onym.registry.store._import import import_all
 from onym.registry.store._migrate import check_schema, migrate
 from onym.registry.store._outbox import Outbox
-from onym.registry.store._search import search_entries
+from onym.registry.store._search import check_search, search_entries
 from onym.registry.store._types import Applied, Decide, Head, ImportReport, Page, Verified
 from onym.registry.store._verify import rebuild_all, verify_all
 from onym.registry.store._write import apply_event, checked_event, head_of, reserve
@@ -56,10 +57,12 @@ class Store:
         """Open the registry in a SQLite file or at a URL `postgresql+psycopg://…`.
 
         `create` makes it where there is none, and brings an older schema up. Raises StoreError:
-        registry.bad-url, registry.no-database, registry.wrong-schema, registry.unreachable.
+        registry.bad-url, registry.no-database, registry.wrong-schema, registry.unreachable,
+        registry.no-full-text (a SQLite without FTS5).
         """
         database = Database(url)
         try:
+            check_search(database)
             if create:
                 database.make_file()
                 await migrate(database)
@@ -110,16 +113,26 @@ class Store:
         return await self._database.write(lambda connection: reserve(connection, registry))
 
     async def import_entries(
-        self, registry: str, entries: Iterable[Entry], actor: Actor, at: datetime, *, source: str
+        self,
+        registry: str,
+        entries: Iterable[Entry],
+        actor: Actor,
+        at: datetime,
+        *,
+        source: str,
+        progress: Callable[[int], object] | None = None,
     ) -> ImportReport:
         """Take the rows of a published registry in, each as an IMPORT event, in one transaction.
 
         Rows that change nothing leave no record; rows that the engine refuses are reported as irregular;
-        names that the source lacks stay. `source` says where the rows come from.
+        names that the source lacks stay. `source` says where the rows come from. `progress` is told how
+        many are done, from time to time.
         """
         given = tuple(entries)
         return await self._database.write(
-            lambda connection: import_all(connection, self._decide, registry, given, actor, at, source)
+            lambda connection: import_all(
+                connection, self._decide, registry, given, actor, at, source, progress
+            )
         )
 
     async def rebuild(self) -> Verified:
@@ -127,6 +140,26 @@ class Store:
         return await self._database.write(lambda connection: rebuild_all(connection, self._decide))
 
     # ---------- reading
+
+    async def check_anchor(self, number: int, digest: str) -> None:
+        """Is the record of that number there, with that digest, as somebody wrote down earlier?
+
+        A chain says that no record was changed, not that none is missing at its end, nor that it is not
+        another chain as a whole: whoever can write the database can do both. Raises StoreError
+        (registry.broken-chain).
+        """
+        async with self._database.read(snapshot=True) as connection:
+            found = await _read.records_of(connection, number - 1, 1) if number else ()
+        if (not number and digest == GENESIS) or (
+            found and (found[0].number, found[0].digest) == (number, digest)
+        ):
+            return
+        raise StoreError(
+            f"record {number} is missing, or not the one whose digest was written down",
+            code="registry.broken-chain",
+            field=str(number),
+            hint="the log was cut or replaced: restore a backup, and keep this file as evidence",
+        )
 
     async def head(self) -> Head:
         """The end of the log: whoever keeps its digest can prove later that nothing before it changed."""
@@ -154,6 +187,16 @@ class Store:
         """
         async with self._database.read(snapshot=True) as connection:
             return await _read.entries_page(connection, registry, query, status, after, limit)
+
+    async def counts(self, registry: str) -> dict[Status, int]:
+        """How many entries have each status; statuses that none has are left out."""
+        async with self._database.read() as connection:
+            return await _read.counts_by_status(connection, registry)
+
+    async def names(self, registry: str) -> tuple[str, ...]:
+        """Every name of a registry, in order: all that a look for names that are alike needs of it."""
+        async with self._database.read() as connection:
+            return await _read.names_of(connection, registry)
 
     async def search(self, registry: str | None, text: str, limit: int = 20) -> tuple[Entry, ...]:
         """Entries that contain `text`, the best first: exact name, beginning, part of it, then text.
@@ -187,8 +230,11 @@ class Store:
             return await _read.requests_page(connection, conditions, after, limit)
 
     async def log(self, *, after: int = 0, limit: int = 500) -> tuple[LogRecord, ...]:
-        """Log records beyond number `after`, the oldest first."""
-        async with self._database.read() as connection:
+        """Log records beyond number `after`, the oldest first.
+
+        Fewer than `limit`, and at least one, where they are long: whoever wants all asks until none come.
+        """
+        async with self._database.read(snapshot=True) as connection:
             return await _read.records_of(connection, after, limit)
 
     async def history(
@@ -196,7 +242,7 @@ class Store:
     ) -> tuple[LogRecord, ...]:
         """The records about that name, the oldest first, those of its requests among them."""
         key = registry_of(registry).key(name)
-        async with self._database.read() as connection:
+        async with self._database.read(snapshot=True) as connection:
             return await _read.records_of(connection, after, limit, registry=registry, name=key)
 
     async def request_history(
@@ -207,7 +253,7 @@ class Store:
         limit: int = 1000,
     ) -> tuple[LogRecord, ...]:
         """The records about that request, the oldest first. Raises UnknownEntryError where there is none."""
-        async with self._database.read() as connection:
+        async with self._database.read(snapshot=True) as connection:
             found = await _read.records_of(connection, after, limit, request=id)
         if not found and after == 0:
             raise UnknownEntryError(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from onym.errors import RegistryError
 from onym.server.security.csrf import MOST_FIELDS, MOST_FILES
-from onym.server.services import services
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Form", "read_form"]
 
 _LONGEST: Final = 16 * 1024
+_LONGEST_BODY: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,16 @@ class Form:
 
 
 async def read_form(request: Request) -> Form:
-    """The form that the request brings. Raises RegistryError for a field that is too long."""
+    """The form that the request brings. Raises RegistryError for a body or a field that is too long."""
     values: dict[str, tuple[str, ...]] = {}
-    most = services(request).settings.body_limit
-    async with request.form(max_files=MOST_FILES, max_fields=MOST_FIELDS, max_part_size=most) as form:
+    # decoding is work for the whole service: these forms are short
+    if len(await request.body()) > _LONGEST_BODY:
+        raise RegistryError(
+            f"the form is longer than {_LONGEST_BODY} octets", code="http.too-large", field="body"
+        )
+    async with request.form(
+        max_files=MOST_FILES, max_fields=MOST_FIELDS, max_part_size=_LONGEST_BODY
+    ) as form:
         for name, value in form.multi_items():
             if not isinstance(value, str) or len(value) > _LONGEST:
                 raise RegistryError(

@@ -105,10 +105,14 @@ async def begin(request: Request) -> Response | ASGIApp:
     return response
 
 
-async def finish(request: Request) -> Response:
+async def finish(request: Request) -> Response | ASGIApp:
     """GET /login/oidc/{provider}/callback: back from the provider, with a code or an error."""
     provider = _provider(request)
     parts = services(request)
+    # a bucket of its own: each answer may cost a line in the audit log and a question to the provider
+    wait = parts.rates.take("logins", f"callback:{address_key(current(request).address)}")
+    if wait:
+        return too_many(request, wait)
     audit_as(request, "sign-in.oidc", provider.issuer.id)
     response: Response
     try:

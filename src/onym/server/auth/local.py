@@ -43,14 +43,16 @@ async def sign_in(request: Request) -> Response | ASGIApp:
     login, target = form.text("login").strip().lower(), safe_target(form.text("next"))
     if wait := sign_in_wait(request, login):
         return too_many(request, wait)
-    audit_as(request, "sign-in.password", login[:MAX_LOGIN])
     parts = services(request)
+    # who types a password into the wrong field must not find it in the log
+    known = await parts.store.accounts.by_login(login) if 0 < len(login) <= MAX_LOGIN else None
+    audit_as(request, "sign-in.password", None if known is None else known.login)
     account = None
     if parts.settings.local_accounts:
         account = await parts.passwords.account(parts.store, login, Secret(form.text("password")))
     if account is None:
         return _refused(request, _wrong_password(), target, login)
-    audit_as(request, "sign-in.password", login[:MAX_LOGIN], account=account.id)
+    audit_as(request, "sign-in.password", account.login, account=account.id)
     response = RedirectResponse(target, 303)
     await start_session(request, response, account)
     return response
@@ -66,7 +68,7 @@ async def sign_out(request: Request) -> Response:
 
 async def sign_out_everywhere(request: Request) -> Response:
     """POST /account/sign-out-everywhere: end all sessions of the account."""
-    require(current(request))
+    _session_account(request)
     audit_as(request, "sign-out.everywhere")
     response = RedirectResponse("/login", 303)
     await end_session(request, response, everywhere=True)

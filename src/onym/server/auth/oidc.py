@@ -112,9 +112,9 @@ class Provider:
         # Discovery 4.3: the document must name the issuer that was asked, octet by octet
         if found.get("issuer") != self.issuer.issuer:
             raise self._malformed("the discovery document names another issuer")
-        if "S256" not in found.get("code_challenge_methods_supported", ["S256"]):
+        if "S256" not in _listed(found, "code_challenge_methods_supported", "S256"):
             raise self._malformed("the provider does not know PKCE with S256")
-        methods = found.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        methods = _listed(found, "token_endpoint_auth_methods_supported", "client_secret_basic")
         return Metadata(
             authorization=self._endpoint(found, "authorization_endpoint"),
             token=self._endpoint(found, "token_endpoint"),
@@ -205,6 +205,12 @@ class Provider:
 
     def _malformed(self, message: str) -> MalformedResponseError:
         return MalformedResponseError(message, endpoint=f"OpenID provider {self.issuer.id}")
+
+
+def _listed(found: Mapping[str, Any], name: str, default: str) -> list[Any]:
+    """A member that is a list; the default alone where it is not there."""
+    value = found.get(name, [default])
+    return value if isinstance(value, list) else []
 
 
 def _basic(client_id: str, secret: Secret) -> Secret:

@@ -43,7 +43,8 @@ class TokenOrder(msgspec.Struct, forbid_unknown_fields=True):
 
     label: str
     scopes: list[str]
-    days: int | None = None
+    #: JSON has one sort of number: 30.0 is 30
+    days: int | float | None = None
 
 
 async def account_page(request: Request) -> Response:
@@ -151,13 +152,17 @@ async def _make(request: Request, order: TokenOrder) -> tuple[ApiToken, Secret]:
 
 
 async def _revoke(request: Request) -> None:
-    account = require(current(request))
+    visitor = current(request)
+    account = require(visitor)
     identifier = request.path_params["id"]
     audit_as(request, "token.revoke", identifier)
     parts = services(request)
-    owned = {each.id for each in await parts.store.tokens.list(account.id)}
+    owned = {each.id: each for each in await parts.store.tokens.list(account.id)}
     if identifier not in owned:
         raise UnknownEntryError("no such token", code="registry.unknown-token", field="token")
+    for scope in sorted(owned[identifier].scopes):
+        # a token ends none that may do more than itself
+        require(visitor, scope=scope)
     await parts.store.tokens.revoke(identifier, parts.clock())
 
 
@@ -176,7 +181,7 @@ def _label(text: str) -> str:
 def _expires(request: Request, visitor: Visitor, order: TokenOrder, at: datetime) -> datetime:
     most = services(request).settings.token_days
     days = most if order.days is None else order.days
-    if not 1 <= days <= most:
+    if not 1 <= days <= most or days != int(days):
         raise _bad_days(request)
     expires = at + timedelta(days=days)
     own = None if visitor.token is None else visitor.token.expires

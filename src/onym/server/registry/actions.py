@@ -203,12 +203,14 @@ def actions_of(
 ) -> tuple[ActionView, ...]:
     """The buttons for these events. `missing` are (id, label) of fields that may be said to be missing."""
     options = {
-        "status": tuple(
-            Choice(value=str(each), label=STATUS_LABELS[each][0])
-            for each in REGISTRIES[about.registry].statuses
-            if each is not about.status and each != "pending-review"
-        )
-        + (Choice(value=_REMOVE, label="No entry: remove it"),),
+        "status": (
+            *(
+                Choice(value=str(each), label=STATUS_LABELS[each][0])
+                for each in REGISTRIES[about.registry].statuses
+                if each is not about.status and each != "pending-review"
+            ),
+            Choice(value=_REMOVE, label="No entry: remove it"),
+        ),
         "missing": tuple(Choice(value=key, label=label) for key, label in missing),
     }
     return tuple(_view(str(kind), ACTIONS[kind], href, version, options) for kind in kinds if kind in ACTIONS)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from onym.errors import RegistryError
 from onym.registry.documents.types import Document, DocumentKind, Template, TemplateValue
@@ -16,19 +15,31 @@ from onym.registry.profiles import PROFILES, Profile
 from onym.registry.profiles import profile as profile_of
 from onym.registry.records import EMPTY, Entry, Status
 from onym.registry.registries import Registry
-from onym.server.registry.desk import every_entry, store
+from onym.server.registry.desk import store
+from onym.server.registry.workers import workers_of
+from onym.server.security import current
+from onym.server.security.rates import address_key
+from onym.server.services import services
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
 
     from onym.registry.checks import Known, Report
+    from onym.registry.checks.near import Names
     from onym.registry.records import Request
 
-__all__ = ["Given", "Submission", "check_given", "check_saved", "given_status", "read_given"]
+__all__ = [
+    "Given",
+    "Submission",
+    "asked_of",
+    "check_given",
+    "check_saved",
+    "examined",
+    "given_status",
+    "read_for",
+    "read_given",
+]
 
-_SCHEMES: Final = "uri-schemes"
-#: a line "Label: value" of the plain templates of the other registries
-_LINE: Final = re.compile(r"[ \t]{0,8}([A-Za-z][A-Za-z /&-]{0,60}):[ \t]*(.*)")
 #: what people put around a name
 _QUOTES: Final = "\"'`\u201c\u201d\u2018\u2019"
 #: seconds for which the registry's names may be older than the registry
@@ -84,36 +95,19 @@ def read_given(given: Given) -> Submission:
     """Find the template. Raises RegistryError (TemplateError) where a text holds none that can be read."""
     row = given.registry
     chosen = given.profile if given.profile in row.profiles else ""
-    if given.text.strip() and row.id == _SCHEMES:
+    if given.text.strip():
         from onym.registry.checks import choose_profile  # late: readers and checks take a while to load
         from onym.registry.documents import read_document
 
-        document = read_document(given.text)
+        document = read_document(given.text, registry=row.id)
         profile = profile_of(chosen or choose_profile(document))
     else:
         profile = profile_of(chosen or row.default_profile)
-        document = _plain(given.text, profile)
+        document = Document(kind=DocumentKind.TEMPLATE, registry=row.id, text="")
     document = _overlaid(document, profile, given)
     template = document.templates[0]
     fields = {key: each.text for key, each in template.values.items()}
     return Submission(given=given, document=document, profile=profile, fields=fields)
-
-
-def _plain(text: str, profile: Profile) -> Document:
-    """A template of plain "Label: value" lines, by this profile's own labels."""
-    labels = {label.lower(): each.id for each in profile.fields for label in each.labels}
-    found: dict[str, TemplateValue] = {}
-    here: str | None = None
-    for number, line in enumerate(text.split("\n"), 1):
-        match = _LINE.match(line)
-        key = labels.get(match[1].strip().lower()) if match else None
-        if match is not None and key is not None and key not in found:
-            here = key
-            found[key] = TemplateValue(id=key, label=match[1].strip(), text=match[2].strip(), line=number)
-        elif here is not None:
-            found[here] = replace(found[here], text=f"{found[here].text}\n{line.strip()}".strip())
-    template = Template(values=MappingProxyType(found), line=1)
-    return Document(kind=DocumentKind.TEMPLATE, text=text, templates=(template,))
 
 
 def _overlaid(document: Document, profile: Profile, given: Given) -> Document:
@@ -141,27 +135,39 @@ def given_status(submission: Submission) -> Status:
     return wanted or submission.given.registry.default_status
 
 
-async def check_given(request: HTTPRequest, given: Given) -> tuple[Submission, Report]:
+async def check_given(request: HTTPRequest, given: Given) -> Report:
     """Read and check it, off the event loop. Raises RegistryError where nothing can be read."""
-    known = await known_of(request, given.registry.id)
-    if given.request is not None:
-        others = {name: each for name, each in known.entries.items() if each.pending != given.request}
-        known = known.with_entries(MappingProxyType(others))
-    return await asyncio.to_thread(_examine, given, known)
+
+    async def known(asked: tuple[str, ...]) -> Known:
+        return await known_of(request, given, asked)
+
+    return await workers_of(request.app).check(given, known, key=_visitor(request))
 
 
-def _examine(given: Given, known: Known) -> tuple[Submission, Report]:
+async def read_for(request: HTTPRequest, given: Given) -> Submission:
+    """Read it, off the event loop. Raises RegistryError where nothing can be read."""
+    offered = services(request).settings.profiles_in(given.registry)
+    if not given.profile and len(offered) == 1:
+        given = replace(given, profile=offered[0])
+    return await workers_of(request.app).read(given, key=_visitor(request))
+
+
+def _visitor(request: HTTPRequest) -> str:
+    visitor = current(request)
+    return address_key(visitor.address) if visitor.account is None else visitor.account.id
+
+
+def examined(submission: Submission, known: Known) -> Report:
+    """The report over what was handed in."""
     from onym.registry.checks import check  # late, as above
 
-    submission = read_given(given)
-    report = check(
+    return check(
         submission.document,
         profile=submission.profile.id,
         known=known,
-        update=given.update,
+        update=submission.given.update,
         source="submission",
     )
-    return submission, report
 
 
 async def check_saved(request: HTTPRequest, about: Request) -> tuple[Report | None, str]:
@@ -178,30 +184,48 @@ async def check_saved(request: HTTPRequest, about: Request) -> tuple[Report | No
         request=about.id,
     )
     try:
-        return (await check_given(request, given))[1], ""
+        return await check_given(request, given), ""
     except RegistryError as error:
         return None, str(error)
 
 
-async def known_of(request: HTTPRequest, registry: str) -> Known:
-    """What checks know, with this registry's own entries; read anew when it has changed."""
+async def known_of(request: HTTPRequest, given: Given, asked: tuple[str, ...]) -> Known:
+    """What checks know: all names of this registry, and those of its entries that are asked for."""
     from onym.registry.checks.known import builtin  # late, as above
 
+    row, names = given.registry, await _names_of(request, given.registry.id)
+    entries: dict[str, Entry] = {}
+    for name in asked:
+        found = await store(request).entry(row.id, names.spelling(name)) if name in names else None
+        # a row that is pending for this very request is no other's
+        if found is not None and given.request not in found.pending:
+            entries[name] = found
+    base = await asyncio.to_thread(builtin)
+    return base.with_entries(MappingProxyType(entries), names)
+
+
+def asked_of(submission: Submission) -> tuple[str, ...]:
+    """The names that the document's templates ask for, in lower case."""
+    from onym.registry.checks import MAX_TEMPLATES, clean_name  # late, as above
+
+    templates = submission.document.templates[:MAX_TEMPLATES]
+    return tuple(dict.fromkeys(clean_name(each.text("name")).lower() for each in templates))
+
+
+async def _names_of(request: HTTPRequest, registry: str) -> Names:
+    """The registry's names, read anew when it has changed."""
+    from onym.registry.checks.near import Names  # late, as above
+
     state = request.app.state
-    kept: dict[str, tuple[int, float, Any]] = getattr(state, "registry_known", None) or {}
-    state.registry_known = kept
+    kept: dict[str, tuple[int, float, Names]] = getattr(state, "registry_names", None) or {}
+    state.registry_names = kept
     head, at = (await store(request).head()).number, time.monotonic()
     found = kept.get(registry)
     if found is not None and (found[0] == head or at - found[1] < _AGE):
-        known: Known = found[2]
-        return known
-    entries: dict[str, Entry] = {}
-    async for entry in every_entry(request, registry):
-        entries[entry.name.lower()] = entry
-    base = await asyncio.to_thread(builtin)
-    known = base.with_entries(MappingProxyType(entries))
-    kept[registry] = (head, at, known)
-    return known
+        return found[2]
+    names = await asyncio.to_thread(Names, await store(request).names(registry))
+    kept[registry] = (head, at, names)
+    return names
 
 
 def missing_of(about: Request) -> tuple[tuple[str, str], ...]:

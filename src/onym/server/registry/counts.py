@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from onym.server.registry.desk import every_entry, store
+from onym.server.registry.desk import store
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -23,6 +22,5 @@ async def counts_of(request: Request, registry: str) -> dict[Status, int]:
     head = (await store(request).head()).number
     found = kept.get(registry)
     if found is None or found[0] != head:
-        counts = Counter([each.status async for each in every_entry(request, registry)])
-        found = kept[registry] = (head, dict(counts))
+        found = kept[registry] = (head, await store(request).counts(registry))
     return found[1]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from onym.errors import RegistryError, UnknownEntryError
-from onym.registry.engine import allowed
+from onym.errors import RefusalError, RegistryError, UnknownEntryError
+from onym.registry.accounts import Scope
+from onym.registry.engine import RULES, allowed
 from onym.registry.records import Actor, Entry, Event, EventKind, LogRecord, Role
-from onym.registry.registries import Registry
+from onym.registry.registries import REGISTRIES, Registry
 from onym.registry.registries import registry as registry_of
 from onym.server.registry.actions import SCOPES
 from onym.server.registry.fast import cache_of
+from onym.server.registry.privacy import may_see, without_hidden
+from onym.server.security import Visitor, audit_as, current, require
 from onym.server.security import actor as actor_of
-from onym.server.security import audit_as, current, require
 from onym.server.services import services
 
 if TYPE_CHECKING:
@@ -30,17 +33,25 @@ __all__ = [
     "find_entry",
     "find_registry",
     "find_request",
+    "known_request",
     "names_of",
     "now",
     "open_to",
     "people",
     "request_id",
     "store",
+    "whole_history",
+    "whole_request_history",
 ]
 
 #: people named on one page
 _MOST_NAMES: Final = 200
 _BATCH: Final = 200
+#: events that are somebody's for another reason than a role: owners', registrants', designees'
+_OWNED: Final = frozenset(rule.event for rule in RULES if rule.who is not None)
+#: records read at once, and of one name or request altogether: the first ones, from which versions follow
+_RECORDS: Final = 1_000
+_MOST_RECORDS: Final = 20_000
 
 
 def store(request: HTTPRequest) -> Store:
@@ -76,10 +87,16 @@ async def find_entry(request: HTTPRequest) -> Entry:
 
 async def find_request(request: HTTPRequest) -> Request:
     """The registration request that the address names. Raises UnknownEntryError."""
-    found = await store(request).request(request.path_params["id"])
+    found = await known_request(request, request.path_params["id"])
     if found is None:
         raise UnknownEntryError("no such request", code="registry.unknown-request", field="request")
     return found
+
+
+async def known_request(request: HTTPRequest, identifier: str) -> Request | None:
+    """The request of that id, if there is one that the visitor may know of."""
+    found = await store(request).request(identifier)
+    return found if found is not None and may_see(request, found) else None
 
 
 def actor_or_reader(request: HTTPRequest, registry: str) -> Actor:
@@ -96,8 +113,22 @@ def open_to(request: HTTPRequest, about: Request | None, entry: Entry | None) ->
     visitor = current(request)
     if subject is None or visitor.account is None:
         return ()
-    found = allowed(about, entry, actor_or_reader(request, subject.registry), now(request))
+    found = allowed(about, entry, _acting(visitor, subject.registry), now(request))
     return tuple(kind for kind in found if not SCOPES[kind].isdisjoint(visitor.scopes))
+
+
+def _in_force(request: HTTPRequest, registry: str, data: Mapping[str, Any]) -> None:
+    """Which procedure a request follows is the operator's choice (docs/decisions/0026)."""
+    row = REGISTRIES[registry]
+    offered = services(request).settings.profiles_in(row)
+    if data.get("profile", row.default_profile) not in offered:
+        raise RefusalError(
+            "that procedure is not in force here",
+            code="registry.bad-profile",
+            field="profile",
+            clause="docs/decisions/0026",
+            hint=f"in force: {', '.join(offered)}",
+        )
 
 
 async def act(
@@ -116,10 +147,42 @@ async def act(
     if SCOPES[kind].isdisjoint(visitor.scopes):
         require(visitor, scope=min(SCOPES[kind]))
     audit_as(request, f"registry.{kind}", about or name or "")
+    if kind is EventKind.IMPORT:
+        raise RefusalError(
+            "rows are imported at the registry's own machine",
+            code="registry.not-allowed",
+            clause="docs/decisions/0026",
+            hint="onym registry import; or override, with a reason",
+        )
+    if kind in _OWNED and Scope.SUBMIT not in visitor.scopes:
+        await _require_role(request, visitor, kind, registry, about, name)
+    if kind is EventKind.OPEN:
+        _in_force(request, registry, data or {})
     event = Event(kind=kind, registry=registry, request=about, name=name, data=dict(data or {}))
     applied = await store(request).apply(event, actor_of(visitor, registry), now(request), expected=expected)
     cache_of(request).wrote()
     return applied
+
+
+def _acting(visitor: Visitor, registry: str) -> Actor:
+    """The visitor; without the scope `submit` as nobody's registrant, with its other roles alone."""
+    found = actor_of(visitor, registry)
+    return found if Scope.SUBMIT in visitor.scopes else Actor(id="", roles=found.roles)
+
+
+async def _require_role(
+    request: HTTPRequest,
+    visitor: Visitor,
+    kind: EventKind,
+    registry: str,
+    about: str | None,
+    name: str | None,
+) -> None:
+    """What is open to owners needs the scope `submit`, unless a role opens it too. Raises AccessError."""
+    asked = None if about is None else await store(request).request(about)
+    entry = None if name is None else await store(request).entry(registry, name)
+    if kind not in allowed(asked, entry, _acting(visitor, registry), now(request)):
+        require(visitor, scope=Scope.SUBMIT)
 
 
 def request_id(applied: Applied) -> str:
@@ -144,6 +207,43 @@ async def names_of(request: HTTPRequest, ids: Iterable[str]) -> dict[str, str]:
 async def people(request: HTTPRequest, records: Iterable[LogRecord]) -> dict[str, str]:
     """The names of whoever acted in these records."""
     return await names_of(request, (each.actor.id for each in records))
+
+
+async def whole_history(request: HTTPRequest, registry: str, name: str) -> tuple[LogRecord, ...]:
+    """Every event about a name that the visitor may read, oldest first; 20,000 at most, without templates."""
+
+    async def read(after: int) -> tuple[LogRecord, ...]:
+        return await store(request).history(registry, name, after=after, limit=_RECORDS)
+
+    return await without_hidden(request, await _whole(read))
+
+
+async def whole_request_history(request: HTTPRequest, identifier: str) -> tuple[LogRecord, ...]:
+    """Every event of a request, as `whole_history`. Raises UnknownEntryError where there is none."""
+
+    async def read(after: int) -> tuple[LogRecord, ...]:
+        return await store(request).request_history(identifier, after=after, limit=_RECORDS)
+
+    return await _whole(read)
+
+
+async def _whole(read: Callable[[int], Awaitable[tuple[LogRecord, ...]]]) -> tuple[LogRecord, ...]:
+    found: list[LogRecord] = []
+    # a part may be short because its records are long, so what ends it is an empty one
+    for _ in range(_MOST_RECORDS // _RECORDS):
+        part = await read(found[-1].number if found else 0)
+        if not part:
+            break
+        found += map(_without_template, part)
+    return tuple(found)
+
+
+def _without_template(record: LogRecord) -> LogRecord:
+    """The record without the text that was pasted: a history shows the fields that were read from it."""
+    if "template" not in record.event.data:
+        return record
+    data = {name: value for name, value in record.event.data.items() if name != "template"}
+    return replace(record, event=replace(record.event, data=data))
 
 
 async def every_entry(request: HTTPRequest, registry: str) -> AsyncIterator[Entry]:

@@ -12,7 +12,7 @@ from onym.server.registry.contexts import AccountPage, ErrorPage, LoginPage
 from onym.server.registry.contexts.parts import Cell, Choice, Link
 from onym.server.registry.contexts.work import TokenRow
 from onym.server.registry.render import chrome, draw
-from onym.server.registry.words import moment
+from onym.server.registry.words import moment, titles
 from onym.server.services import services
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class RegistryPages:
                 Cell(
                     id=row.id,
                     heading=row.title,
-                    value=", ".join(sorted(account.roles_in(row.id) | {Role.REGISTRANT})),
+                    value=titles(account.roles_in(row.id) | {Role.REGISTRANT}),
                 )
                 for row in REGISTRIES.values()
             ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
@@ -32,6 +33,8 @@ MAX_FIELD: Final = 64_000
 MAX_QUERY: Final = 200
 #: fields of one form
 _MOST_FIELDS: Final = 100
+#: octets of a body that is decoded at once
+_SHORT: Final = 64 * 1024
 _TYPE: Final = "application/x-www-form-urlencoded"
 #: C0 and C1 but tab, line feed, carriage return; PostgreSQL takes no NUL, and people see none of them
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -46,11 +49,11 @@ class Form(dict[str, list[str]]):
         return self.get(name, [default])[0]
 
 
-def check_query(text: str, field: str) -> str:
-    """One value of a query, stripped. Raises RegistryError (http.bad-form) beyond `MAX_QUERY` characters."""
-    if len(text) > MAX_QUERY:
-        raise RegistryError(f"longer than {MAX_QUERY} characters", code="http.bad-form", field=field)
-    return check_text(text, field, MAX_QUERY).strip()
+def check_query(text: str, field: str, limit: int = MAX_QUERY) -> str:
+    """One value of a query, stripped. Raises RegistryError (http.bad-form) beyond `limit` characters."""
+    if len(text) > limit:
+        raise RegistryError(f"longer than {limit} characters", code="http.bad-form", field=field)
+    return check_text(text, field, limit).strip()
 
 
 def check_text(text: str, field: str, limit: int) -> str:
@@ -74,20 +77,23 @@ async def read_form(request: Request) -> Form:
     """The form that was sent. Raises HTTPException 415, or RegistryError (http.bad-form)."""
     if request.headers.get("content-type", "").split(";")[0].strip().lower() != _TYPE:
         raise HTTPException(415)
-    try:
-        pairs = parse_qsl(
-            (await request.body()).decode("utf-8"),
-            keep_blank_values=True,
-            max_num_fields=_MOST_FIELDS,
-            errors="strict",
-        )
-    except ValueError:
-        raise RegistryError("not a form in UTF-8", code="http.bad-form") from None
+    # a long body is decoded aside, so that others need not wait for it
+    body = await request.body()
+    pairs = _pairs(body) if len(body) < _SHORT else await asyncio.to_thread(_pairs, body)
     form = Form()
     for name, value in pairs:
         limit = MAX_TEMPLATE if name == "template" else MAX_FIELD
         form.setdefault(name[:64], []).append(check_text(value, name[:64], limit))
     return form
+
+
+def _pairs(body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(
+            body.decode("utf-8"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
+        )
+    except ValueError:
+        raise RegistryError("not a form in UTF-8", code="http.bad-form") from None
 
 
 def number(text: str | None, field: str) -> int | None:

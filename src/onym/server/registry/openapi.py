@@ -30,7 +30,7 @@ def _types() -> list[Any]:
     found: list[Any] = [Problem]
     for each in OPERATIONS:
         found += [each.body] if each.body is not None else []
-        found += [answer for answer in each.answers.values() if not isinstance(answer, tuple)]
+        found += [kind for kind in each.answers.values() if not isinstance(kind, tuple | None)]
     return list(dict.fromkeys(found))
 
 
@@ -83,11 +83,14 @@ def _operation(each: Operation, references: dict[Any, Any]) -> dict[str, Any]:
                 "required": True,
                 "description": "The ETag of what was read.",
                 "schema": {"type": "string", "pattern": _VERSION_TAG},
+                "example": '"1-json"',
             }
         )
     if each.body is not None:
-        content = {"application/json": {"schema": references[each.body]}}
+        content = {"application/json": {"schema": references[each.body], "example": dict(each.example or {})}}
         found["requestBody"] = {"required": True, "content": content}
+    for status, links in each.links.items():
+        found["responses"][str(status)]["links"] = links
     for status in sorted({*COMMON, *each.faults}):
         found["responses"][str(status)] = _fault(status, references)
     return found
@@ -95,16 +98,20 @@ def _operation(each: Operation, references: dict[Any, Any]) -> dict[str, Any]:
 
 def _parameter(key: str) -> dict[str, Any]:
     each = PARAMETERS[key]
+    example = {} if each.example is None else {"example": each.example}
     return {
         "name": each.name,
         "in": each.place,
         "required": each.place == "path",
         "description": each.summary,
         "schema": dict(each.schema),
+        **example,
     }
 
 
 def _answer(each: Operation, kind: Any, references: dict[Any, Any]) -> dict[str, Any]:
+    if kind is None:
+        return {"description": each.summary}
     if isinstance(kind, tuple):
         content = {
             media: {"schema": {} if media == "application/json" else {"type": "string"}} for media in kind
@@ -119,8 +126,18 @@ def _answer(each: Operation, kind: Any, references: dict[Any, Any]) -> dict[str,
     return {"description": each.summary, "content": content, "headers": headers}
 
 
+#: what some faults say in a header: how to sign in, what may be asked, when to come again
+_FAULT_HEADERS: Final = {401: "WWW-Authenticate", 405: "Allow", 429: "Retry-After"}
+
+
 def _fault(status: int, references: dict[Any, Any]) -> dict[str, Any]:
-    return {"description": HTTPStatus(status).phrase, "content": {_PROBLEM: {"schema": references[Problem]}}}
+    found: dict[str, Any] = {
+        "description": HTTPStatus(status).phrase,
+        "content": {_PROBLEM: {"schema": references[Problem]}},
+    }
+    if status in _FAULT_HEADERS:
+        found["headers"] = {_FAULT_HEADERS[status]: {"required": True, "schema": {"type": "string"}}}
+    return found
 
 
 @cache

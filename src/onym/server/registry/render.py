@@ -49,12 +49,27 @@ def environment() -> Environment:
         auto_reload=False,
     )
     found.filters["machine"] = _machine
+    found.filters["sentence"] = _sentence
+    found.filters["coded"] = _coded
     return found
 
 
 def _machine(text: str) -> str:
     """A time as `words.moment` wrote it, for the attribute `datetime`."""
     return text.replace(" ", "T", 1)
+
+
+def _sentence(text: str) -> str:
+    """A message, as errors word it, with a capital letter and a full stop."""
+    end = "" if text.endswith((".", "!", "?")) else "."
+    return text[:1].upper() + text[1:] + end if text else ""
+
+
+def _coded(text: str) -> list[tuple[bool, str]]:
+    """A text cut at its backticks: (is it code?, the piece)."""
+    pieces = text.split("`")
+    paired = len(pieces) % 2 == 1
+    return [(paired and at % 2 == 1, piece) for at, piece in enumerate(pieces) if piece]
 
 
 @cache
@@ -84,8 +99,9 @@ def chrome(request: Request, title: str, *crumbs: tuple[str, str]) -> Chrome:
         (urls.help_page(), "How it works"),
     )
     desk = [(urls.queue(str(role)), label) for role, label in _QUEUES if role in roles]
-    desk += [(urls.audit, "Audit")] if Role.IANA in roles else []
     account = visitor.account
+    if account is not None and account.administrator and Role.IANA in roles:
+        desk.append((urls.audit, "Audit"))
     return Chrome(
         title=title,
         nav=tuple(Link(href=href, text=text, current=href == here) for href, text in nav),

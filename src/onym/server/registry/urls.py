@@ -87,9 +87,14 @@ def entry(registry: str, name: str) -> str:
     return path("r", registry, "-", "entry", name) if name in _TAKEN else path("r", registry, name)
 
 
-def history(registry: str, name: str) -> str:
-    """The history on the entry's page."""
-    return entry(registry, name) + "#history"
+def history(registry: str, name: str, before: int) -> str:
+    """An entry's events before that number, on its page."""
+    return f"{entry(registry, name)}?before={before}#history"
+
+
+def request_history(identifier: str, before: int) -> str:
+    """A request's events before that number, on its page."""
+    return f"{request(identifier)}?before={before}#history"
 
 
 def compare(registry: str, name: str, before: int | None = None, after: int | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from types import MappingProxyType
 from typing import Final
@@ -20,9 +20,11 @@ __all__ = [
     "STATUS_HELP",
     "STATUS_LABELS",
     "SUMMARIES",
+    "TITLES",
     "day",
     "moment",
     "status_view",
+    "titles",
 ]
 
 #: status -> label, sign
@@ -31,7 +33,7 @@ STATUS_LABELS: Final[Mapping[Status, tuple[str, str]]] = MappingProxyType(
         Status.PERMANENT: ("Permanent", "●"),
         Status.PROVISIONAL: ("Provisional", "◐"),
         Status.HISTORICAL: ("Historical", "○"),
-        Status.PENDING_REVIEW: ("Pending Review", "⧗"),
+        Status.PENDING_REVIEW: ("Pending Review", "◔"),
         Status.REGISTERED: ("Registered", "●"),
         Status.DEPRECATED: ("Deprecated", "○"),
         Status.ACTIVE: ("Active", "●"),
@@ -108,6 +110,17 @@ ROLES: Final[Mapping[Role, str]] = MappingProxyType(
     }
 )
 
+#: roles as they stand behind a name
+TITLES: Final[Mapping[Role, str]] = MappingProxyType(
+    {
+        Role.REGISTRANT: "registrant",
+        Role.IANA: "IANA",
+        Role.EXPERT: "Designated Expert",
+        Role.IESG: "IESG",
+        Role.READER: "reader",
+    }
+)
+
 #: what an event is called once it has happened
 EVENTS: Final[Mapping[EventKind, str]] = MappingProxyType(
     {
@@ -170,6 +183,13 @@ def status_view(status: Status) -> StatusView:
     """The status, to be shown."""
     label, sign = STATUS_LABELS[status]
     return StatusView(id=str(status), label=label, sign=sign)
+
+
+def titles(roles: Iterable[Role]) -> str:
+    """Roles in a few words, what anybody has last."""
+    order = (Role.IANA, Role.EXPERT, Role.IESG, Role.REGISTRANT)
+    held = set(roles)
+    return ", ".join(TITLES[each] for each in order if each in held)
 
 
 def moment(at: datetime | None) -> str:

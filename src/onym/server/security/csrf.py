@@ -7,6 +7,7 @@ that only this site's pages know. Programs with an API token carry no ambient au
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote_to_bytes
 
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
@@ -27,7 +28,9 @@ FIELD: Final = "csrf_token"
 HEADER: Final = "x-csrf-token"
 MOST_FIELDS: Final = 200
 MOST_FILES: Final = 4
-_FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
+_URLENCODED: Final = "application/x-www-form-urlencoded"
+_FORMS: Final = frozenset({_URLENCODED, "multipart/form-data"})
+_LONGEST_TOKEN: Final = 200
 
 
 class Guard:
@@ -66,7 +69,7 @@ class Guard:
         given = request.headers.get(HEADER)
         if kind in _FORMS and given is None:
             body = await _whole(receive)
-            given = await self._form_token(request.scope, body)
+            given = await self._form_token(request.scope, body, kind)
             receive = _again(body, receive)
         elif visitor.via is None and kind not in _FORMS:
             return receive  # a program's request: nothing of a browser's speaks for it
@@ -74,7 +77,9 @@ class Guard:
             raise _forged("the form's token is missing or was given to somebody else", FIELD)
         return receive
 
-    async def _form_token(self, scope: Scope, body: bytes) -> str | None:
+    async def _form_token(self, scope: Scope, body: bytes, kind: str) -> str | None:
+        if kind == _URLENCODED:
+            return _urlencoded_token(body)
         request = Request(scope, _again(body, _nothing))
         try:
             async with request.form(
@@ -82,13 +87,19 @@ class Guard:
             ) as form:
                 found = form.getlist(FIELD)
         except (MultiPartException, HTTPException, ValueError) as error:
-            raise RegistryError(
-                "the form cannot be read",
-                code="http.bad-form",
-                field="body",
-                hint="send it as a browser does",
-            ) from error
+            raise _unreadable() from error
         return found[0] if len(found) == 1 and isinstance(found[0], str) else None
+
+
+def _urlencoded_token(body: bytes) -> str | None:
+    """The one token of the form. Other fields are not decoded: a body may be large, and is read later."""
+    pairs = body.split(b"&", MOST_FIELDS)
+    if len(pairs) > MOST_FIELDS:
+        raise _unreadable()
+    found = [value for name, _, value in (each.partition(b"=") for each in pairs) if name == FIELD.encode()]
+    if len(found) != 1 or len(found[0]) > _LONGEST_TOKEN:
+        return None
+    return unquote_to_bytes(found[0]).decode("utf-8", "replace")
 
 
 async def _whole(receive: Receive) -> bytes:
@@ -118,6 +129,12 @@ def _again(body: bytes, then: Receive) -> Receive:
 
 async def _nothing() -> Message:
     return {"type": "http.disconnect"}
+
+
+def _unreadable() -> RegistryError:
+    return RegistryError(
+        "the form cannot be read", code="http.bad-form", field="body", hint="send it as a browser does"
+    )
 
 
 def _forged(message: str, field: str) -> AccessError:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-from onym.registry.records import Entry, EventKind, LogRecord, Note, Request, RequestKind
-from onym.registry.registries import Registry
-from onym.server.registry import urls
+from onym.registry.accounts import MAX_LABEL, Scope
+from onym.registry.records import EventKind, RequestKind
 
 __all__ = [
+    "MAX_NAME",
+    "AccountData",
     "ActionList",
     "CheckBody",
     "CheckReport",
@@ -31,20 +32,29 @@ __all__ = [
     "RequestData",
     "RequestList",
     "SearchHits",
+    "TokenBody",
+    "TokenData",
+    "TokenList",
+    "TokenMade",
+    "VersionData",
     "VersionList",
-    "entry_data",
-    "record_data",
-    "registry_data",
-    "request_data",
 ]
 
 #: no control characters but tab, line feed, form feed and carriage return
 _CLEAN: Final = r"^[^\u0000-\u0008\u000b\u000e-\u001f\u007f-\u009f]*$"
 
-Name = Annotated[str, Meta(min_length=1, max_length=100, pattern=_CLEAN)]
+#: one line that says something
+_LINE: Final = r"^[^\u0000-\u001f\u007f-\u009f]*[!-~][^\u0000-\u001f\u007f-\u009f]*$"
+
+#: characters of a name
+MAX_NAME: Final = 100
+
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME, pattern=_CLEAN)]
 Word = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-z0-9-]+$")]
 Field = Annotated[str, Meta(max_length=64_000, pattern=_CLEAN)]
-Fields = dict[Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-z_]+$")], Field]
+Fields = Annotated[
+    dict[Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-z_]+$")], Field], Meta(max_length=64)
+]
 Template = Annotated[str, Meta(max_length=1_000_000, pattern=_CLEAN)]
 Short = Annotated[str, Meta(max_length=300, pattern=_CLEAN)]
 
@@ -112,7 +122,7 @@ class EntryData:
     designees: tuple[str, ...]
     iesg_approved: bool
     draft: DraftData | None
-    pending: str | None
+    pending: tuple[str, ...]
     expires: date | None
     registered: datetime | None
     updated: datetime | None
@@ -263,6 +273,45 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountData:
+    """Who the caller is, and what it may do here: roles by registry, cut to what its token's scopes let."""
+
+    id: str
+    login: str
+    name: str
+    roles: dict[str, tuple[str, ...]]
+    scopes: tuple[Scope, ...]
+    via: Literal["session", "token"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenData:
+    """One API token, without its secret."""
+
+    id: str
+    label: str
+    scopes: tuple[Scope, ...]
+    created: datetime
+    expires: datetime | None
+    revoked: datetime | None
+    last_used: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenList:
+    """All tokens of the account, the revoked too."""
+
+    tokens: tuple[TokenData, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenMade(TokenData):
+    """A new token; `token` is its secret, which is never told again."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """Problem details (RFC 9457). `code` is stable; `hint` says how to go on."""
 
@@ -304,102 +353,9 @@ class EventBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     data: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-def registry_data(row: Registry) -> RegistryData:
-    """A registry, as the API gives it."""
-    return RegistryData(
-        id=row.id,
-        title=row.title,
-        noun=row.noun,
-        reference=row.reference,
-        profiles=row.profiles,
-        statuses=tuple(map(str, row.statuses)),
-        columns=tuple(ColumnData(id=each.id, heading=each.heading) for each in row.columns),
-        entries=urls.api("registries", row.id, "entries"),
-        page=urls.entries(row.id),
-        feed=urls.feed(row.id),
-    )
+class TokenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A token to be made. `days` is its life, the longest that the service allows where left out."""
 
-
-def _note(note: Note) -> NoteData:
-    return NoteData(kind=note.kind, text=note.text, at=note.at, by=note.by)
-
-
-def _draft(about: Entry | Request) -> DraftData | None:
-    return None if about.draft is None else DraftData(name=about.draft.name, expires=about.draft.expires)
-
-
-def entry_data(entry: Entry) -> EntryData:
-    """An entry, as the API gives it."""
-    return EntryData(
-        registry=entry.registry,
-        name=entry.name,
-        spelling=entry.spelling,
-        status=str(entry.status),
-        fields=dict(entry.fields),
-        notes=tuple(map(_note, entry.notes)),
-        registrant=entry.registrant,
-        designees=tuple(sorted(entry.designees)),
-        iesg_approved=entry.iesg_approved,
-        draft=_draft(entry),
-        pending=entry.pending,
-        expires=entry.expires,
-        registered=entry.registered,
-        updated=entry.updated,
-        version=entry.version,
-        page=urls.entry(entry.registry, entry.name),
-    )
-
-
-def request_data(about: Request) -> RequestData:
-    """A request, as the API gives it."""
-    return RequestData(
-        id=about.id,
-        registry=about.registry,
-        profile=about.profile,
-        kind=str(about.kind),
-        name=about.name,
-        status=str(about.status),
-        state=str(about.state),
-        registrant=about.registrant,
-        on_behalf_of=about.on_behalf_of,
-        fields=dict(about.fields),
-        template=about.template,
-        opened=about.opened,
-        since=about.since,
-        holder=None if about.holder is None else str(about.holder),
-        due=about.due,
-        announced=about.announced,
-        archive=about.archive,
-        timed_out=about.timed_out,
-        draft=_draft(about),
-        outcome=about.outcome,
-        reason=about.reason,
-        version=about.version,
-        page=urls.request(about.id),
-    )
-
-
-def record_data(record: LogRecord) -> HistoryRecord:
-    """A log record, as the API gives it."""
-    event = record.event
-    return HistoryRecord(
-        number=record.number,
-        at=record.at,
-        actor=record.actor.id,
-        roles=tuple(sorted(map(str, record.actor.roles))),
-        event=str(event.kind),
-        registry=event.registry,
-        request=event.request,
-        name=event.name,
-        data=_jsonable(event.data),
-        rule=record.rule,
-        clause=record.clause,
-        previous=record.previous,
-        digest=record.digest,
-    )
-
-
-def _jsonable(value: Any) -> Any:
-    if hasattr(value, "items"):
-        return {str(key): _jsonable(item) for key, item in value.items()}
-    return [_jsonable(each) for each in value] if isinstance(value, list | tuple) else value
+    label: Annotated[str, Meta(min_length=1, max_length=MAX_LABEL, pattern=_LINE)]
+    scopes: Annotated[list[Scope], Meta(min_length=1)]
+    days: Annotated[int, Meta(ge=1)] | None = None

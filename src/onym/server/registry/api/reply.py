@@ -68,26 +68,32 @@ def only(request: Request, *names: str) -> None:
 
 
 async def decoded(request: Request, kind: type[_Body]) -> _Body:
-    """The JSON body, whole and strict. Raises HTTPException 415 and RegistryError (http.bad-form)."""
+    """The JSON body, whole and strict.
+
+    Raises HTTPException 415 and RegistryError: http.bad-form (400) for what the schema does not allow,
+    registry.bad-data (422) for free data that it cannot judge.
+    """
     accepts(request, (JSON,))
     if request.headers.get("content-type", "").split(";")[0].strip().lower() != JSON:
         raise HTTPException(415)
     body = await request.body()
     try:
         found = msgspec.json.decode(body, type=kind, strict=True)
-        _clean(msgspec.to_builtins(found), 0)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RegistryError(
             f"the body is not what this takes: {error}"[:300], code="http.bad-form", field="body"
         ) from None
+    _clean(msgspec.to_builtins(found), 0)
     return found
 
 
 def _clean(value: Any, depth: int) -> None:
     if depth > _DEEPEST:
-        raise msgspec.ValidationError("it nests too deep")
+        raise RegistryError("the body nests too deep", code="registry.bad-data", field="body")
     if isinstance(value, str) and _CONTROL.search(value):
-        raise msgspec.ValidationError("a text holds control characters")
+        raise RegistryError(
+            "a text in the body holds control characters", code="registry.bad-data", field="body"
+        )
     if isinstance(value, dict):
         for key, item in value.items():
             _clean(key, depth + 1)

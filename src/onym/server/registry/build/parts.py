@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from onym.registry.checks.report import Level, Report
 from onym.registry.profiles import PROFILES
-from onym.registry.records import EMPTY, Entry, LogRecord, Note, Request, Role
+from onym.registry.records import EMPTY, Entry, LogRecord, Note, Request
 from onym.registry.registries import REGISTRIES, Registry
 from onym.server.registry import urls
 from onym.server.registry.contexts.parts import (
@@ -23,14 +23,16 @@ from onym.server.registry.contexts.parts import (
     ReportView,
     RequestRow,
 )
-from onym.server.registry.words import EVENTS, KINDS, ROLES, STATES, day, moment, status_view
+from onym.server.registry.words import EVENTS, KINDS, ROLES, STATES, day, moment, status_view, titles
 
 __all__ = [
+    "EVENTS_SHOWN",
     "cells_of",
     "choices",
     "entry_row",
     "fields_of",
     "history_lines",
+    "last_of",
     "note_view",
     "parts_of",
     "report_view",
@@ -38,6 +40,8 @@ __all__ = [
     "value_of",
 ]
 
+#: events on one page
+EVENTS_SHOWN: Final = 50
 #: links shown in one value
 _MOST_LINKS: Final = 40
 #: an RFC, or a web address without what a sentence or bracket puts behind it
@@ -144,6 +148,15 @@ def _reason(record: LogRecord) -> str:
     return found if isinstance(found, str) else ""
 
 
+def last_of(records: Sequence[LogRecord], before: int | None) -> tuple[Sequence[LogRecord], int | None]:
+    """The last records before a number, as many as one page shows, and before which the part before is."""
+    end = len(records)
+    if before is not None:
+        end = sum(each.number < before for each in records)
+    part = records[max(0, end - EVENTS_SHOWN) : end]
+    return part, part[0].number if end > EVENTS_SHOWN else None
+
+
 def history_lines(
     records: Iterable[LogRecord], names: Mapping[str, str] = EMPTY, *, links: bool = True
 ) -> tuple[HistoryLine, ...]:
@@ -153,7 +166,7 @@ def history_lines(
             number=each.number,
             at=moment(each.at),
             actor=names.get(each.actor.id, each.actor.id),
-            roles=", ".join(sorted(each.actor.roles - {Role.READER})),
+            roles=titles(each.actor.roles),
             kind=str(each.event.kind),
             label=EVENTS[each.event.kind],
             rule=each.rule,

@@ -17,6 +17,7 @@ from onym.server.registry.build.parts import (
     choices,
     entry_row,
     history_lines,
+    last_of,
     note_view,
     request_row,
 )
@@ -25,9 +26,10 @@ from onym.server.registry.contexts import ComparePage, EntryPage, HelpPage, Home
 from onym.server.registry.contexts.browse import PolicyRow, ProfileHelp, RegistryCard, RegistryHits
 from onym.server.registry.contexts.parts import Cell, Choice, Link
 from onym.server.registry.counts import counts_of
-from onym.server.registry.desk import find_entry, find_registry, names_of, now, people, store
+from onym.server.registry.desk import find_entry, find_registry, names_of, now, people, store, whole_history
 from onym.server.registry.files import entry_file, formats_of
 from onym.server.registry.form import check_query, number
+from onym.server.registry.privacy import hidden_ids, seen
 from onym.server.registry.render import chrome, respond
 from onym.server.registry.words import (
     STATUS_HELP,
@@ -54,7 +56,9 @@ async def home_page(request: HTTPRequest) -> Response:
     """The three registries, what is new, how to register."""
     head = await store(request).head()
     recent = await store(request).log(after=max(0, head.number - _WINDOW), limit=_WINDOW)
-    news = [each for each in reversed(recent) if each.event.kind != "import"][:_NEWS]
+    hidden = await hidden_ids(request, recent)
+    told = (each for each in reversed(recent) if each.event.request not in hidden)
+    news = [each for each in told if each.event.kind != "import"][:_NEWS]
     named = [await _about(request, each.event) for each in news]
     open_ones: list[Request] = []
     for role in (Role.IANA, Role.EXPERT, Role.IESG):
@@ -185,8 +189,9 @@ async def entry_page(request: HTTPRequest) -> Response:
     """One entry."""
     entry = await find_entry(request)
     row = REGISTRIES[entry.registry]
-    records = await store(request).history(entry.registry, entry.name)
-    names = await people(request, records)
+    records = await whole_history(request, entry.registry, entry.name)
+    part, earlier = last_of(records, number(request.query_params.get("before"), "before"))
+    names = await people(request, part)
     names |= await names_of(request, (note.by for note in entry.notes))
     about = await store(request).requests(registry=row.id, name=entry.name, limit=_ABOUT)
     context = EntryPage(
@@ -205,8 +210,9 @@ async def entry_page(request: HTTPRequest) -> Response:
         expires=day(entry.expires),
         draft=_draft(entry),
         version=entry.version,
-        pending=Link(href=urls.request(entry.pending), text=entry.pending) if entry.pending else None,
-        history=history_lines(reversed(records), names),
+        pending=tuple(Link(href=urls.request(each), text=each) for each in entry.pending),
+        history=history_lines(reversed(part), names),
+        earlier="" if earlier is None else urls.history(row.id, entry.name, earlier),
         versions=options(versions_of(records, row.id, entry.name)),
         downloads=tuple(
             Link(href=urls.download(row.id, entry.name, form), text=title)
@@ -214,7 +220,7 @@ async def entry_page(request: HTTPRequest) -> Response:
         ),
         compare=urls.compare(row.id, entry.name),
         change=urls.change(row.id, entry.name),
-        requests=tuple(request_row(each, now(request)) for each in about.items),
+        requests=tuple(request_row(each, now(request)) for each in seen(request, about.items)),
     )
     return respond(request, context)
 
@@ -227,7 +233,7 @@ async def compare_page(request: HTTPRequest) -> Response:
     """Two versions of an entry; the last two where none are named."""
     entry = await find_entry(request)
     row = REGISTRIES[entry.registry]
-    records = await store(request).history(entry.registry, entry.name)
+    records = await whole_history(request, entry.registry, entry.name)
     versions = versions_of(records, row.id, entry.name)
     numbers = sorted(versions) or [entry.version]
     before = number(request.query_params.get("before"), "before")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
-from onym.errors import RegistryError, UsageError
+from onym.errors import AccessError, RegistryError, UsageError
 from onym.registry.records import Entry, EventKind, Role
 from onym.registry.registries import REGISTRIES
 from onym.server.registry import urls
@@ -90,7 +90,11 @@ async def entry_event(request: HTTPRequest) -> Response:
     form = await read_form(request)
     kind = kind_of_event(form.text("kind"))
     expected = _version(form)
-    await act(request, kind, entry.registry, name=entry.name, data=data_of(kind, form), expected=expected)
+    applied = await act(
+        request, kind, entry.registry, name=entry.name, data=data_of(kind, form), expected=expected
+    )
+    if applied.decision.entry is None:  # it is gone, and its page with it
+        return see_other(urls.entries(entry.registry, q=entry.name), str(kind))
     return see_other(urls.entry(entry.registry, entry.name), str(kind))
 
 
@@ -137,7 +141,12 @@ async def audit_page(request: HTTPRequest) -> Response:
     visitor = current(request)
     require(visitor)
     held = [each for each in REGISTRIES if Role.IANA in visitor.roles(each)]
-    require(visitor, registry=held[0] if held else next(iter(REGISTRIES)), roles=(Role.IANA,))
+    account = require(visitor, registry=held[0] if held else next(iter(REGISTRIES)), roles=(Role.IANA,))
+    if not account.administrator:
+        # it tells of every registry, and of who signed in from where
+        raise AccessError(
+            "this needs the role iana in every registry", code="registry.wrong-role", field="role"
+        )
     page = await store(request).audit.page(
         after=check_cursor(request.query_params.get("after")),
         limit=page_size(request.query_params.get("limit")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,18 +10,19 @@ from starlette.responses import Response
 from onym.errors import RegistryError, UsageError
 from onym.registry.profiles import PROFILES, Profile
 from onym.registry.records import EMPTY, EventKind, Request, Status
-from onym.registry.registries import REGISTRIES, Registry
+from onym.registry.registries import REGISTRIES
 from onym.registry.registries import registry as registry_of
 from onym.server.registry import urls
 from onym.server.registry.build.parts import choices, report_view
-from onym.server.registry.checking import Given, Submission, check_given, given_status, read_given
+from onym.server.registry.checking import Given, Submission, check_given, given_status, read_for
 from onym.server.registry.contexts import CheckResult, SubmitPage
 from onym.server.registry.contexts.parts import FormField, ReportView
-from onym.server.registry.desk import act, find_request, open_to, request_id, store
+from onym.server.registry.desk import act, find_request, known_request, open_to, request_id, store
 from onym.server.registry.form import MAX_TEMPLATE, Form, number, read_form
 from onym.server.registry.render import chrome, environment, respond, see_other
 from onym.server.registry.words import STATUS_LABELS
 from onym.server.security import current, require
+from onym.server.services import services
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
@@ -95,7 +95,7 @@ def _given(form: Form, *, update: bool = False) -> Given:
 async def check(request: HTTPRequest) -> Response:
     """POST: the report, as a fragment for htmx, as JSON, or in the whole form. Nothing is saved."""
     form = await read_form(request)
-    about = await store(request).request(form.text("request")) if form.text("request") else None
+    about = await known_request(request, form.text("request")) if form.text("request") else None
     given = _given(form, update=about is not None and about.kind != "new")
     report = await _report(request, given)
     if request.headers.get("hx-request") == "true":
@@ -111,7 +111,7 @@ async def _report(request: HTTPRequest, given: Given) -> ReportView:
     if given.empty:
         return report_view(None, fault="Nothing to check yet: paste a template, or fill a field.")
     try:
-        _, report = await check_given(request, given)
+        report = await check_given(request, given)
     except RegistryError as error:
         return report_view(None, fault=str(error))
     return report_view(report)
@@ -121,10 +121,10 @@ async def save(request: HTTPRequest) -> Response:
     """POST: open a draft request, or revise one. What cannot be read comes back with its faults."""
     form = await read_form(request)
     require(current(request))
-    about = await store(request).request(form.text("request")) if form.text("request") else None
+    about = await known_request(request, form.text("request")) if form.text("request") else None
     given = _given(form, update=about is not None and about.kind != "new")
     try:
-        submission = await asyncio.to_thread(read_given, given)
+        submission = await read_for(request, given)
         if about is None:
             identifier = await _open(request, submission)
             return see_other(urls.request(identifier), "open")
@@ -192,7 +192,8 @@ def _page(
     status: int = 200,
 ) -> Response:
     row = given.registry
-    profile = PROFILES[given.profile if given.profile in row.profiles else row.default_profile]
+    offered = services(request).settings.profiles_in(row)
+    profile = PROFILES[given.profile if given.profile in row.profiles else offered[0]]
     title = f"Revise {about.id}" if about else f"Register a {row.noun}"
     crumb = (urls.request(about.id), about.id) if about else (urls.entries(row.id), row.title)
     context = SubmitPage(
@@ -200,7 +201,7 @@ def _page(
         registries=choices([(each.id, each.title) for each in REGISTRIES.values()], row.id),
         registry=row.id,
         noun=row.noun,
-        profiles=_profiles(row, given, about),
+        profiles=_profiles(offered, given, about),
         statuses=_statuses(profile, given),
         text=given.text,
         fields=tuple(_fields(profile, given.fields, report)),
@@ -218,8 +219,8 @@ def _page(
     return respond(request, context, status=status)
 
 
-def _profiles(row: Registry, given: Given, about: Request | None) -> Any:
-    names = [about.profile] if about else list(row.profiles)
+def _profiles(offered: tuple[str, ...], given: Given, about: Request | None) -> Any:
+    names = [about.profile] if about else list(offered)
     pairs = [(name, PROFILES[name].title) for name in names]
     if len(pairs) > 1:
         pairs.insert(0, ("", "As the template's labels say"))

@@ -14,13 +14,30 @@ from onym.registry.records import Entry, EventKind, Request, RequestState, Role
 from onym.registry.registries import REGISTRIES
 from onym.server.registry import urls
 from onym.server.registry.actions import actions_of, data_of
-from onym.server.registry.build.parts import choices, fields_of, history_lines, report_view, request_row
+from onym.server.registry.build.parts import (
+    choices,
+    fields_of,
+    history_lines,
+    last_of,
+    report_view,
+    request_row,
+)
 from onym.server.registry.build.steps import steps_of
 from onym.server.registry.checking import check_saved, missing_of
 from onym.server.registry.contexts import QueuePage, RequestPage, RequestsPage, ReviewPage
 from onym.server.registry.contexts.parts import ActionView, Link
-from onym.server.registry.desk import act, find_request, names_of, now, open_to, people, store
+from onym.server.registry.desk import (
+    act,
+    find_request,
+    names_of,
+    now,
+    open_to,
+    people,
+    store,
+    whole_request_history,
+)
 from onym.server.registry.form import number, read_form
+from onym.server.registry.privacy import seen
 from onym.server.registry.render import chrome, respond, roles_anywhere, see_other
 from onym.server.registry.views.submit import step_of
 from onym.server.registry.words import KINDS, NEXT, ROLES, STATES, moment, status_view
@@ -65,7 +82,7 @@ async def requests_page(request: HTTPRequest) -> Response:
     more = {"registry": registry, "state": state, "mine": "1" if mine else None, "after": page.next}
     context = RequestsPage(
         page=chrome(request, "Requests", (urls.home, "Home")),
-        rows=tuple(request_row(each, now(request)) for each in page.items),
+        rows=tuple(request_row(each, now(request)) for each in seen(request, page.items)),
         registries=choices(
             [("", "Every registry"), *((each.id, each.title) for each in REGISTRIES.values())], registry
         ),
@@ -114,8 +131,9 @@ async def request_page(request: HTTPRequest) -> Response:
     """The public status of a request."""
     about = await find_request(request)
     entry = await store(request).entry(about.registry, about.name)
-    records = await store(request).request_history(about.id)
-    names = await people(request, records) | await names_of(request, (about.registrant,))
+    records = await whole_request_history(request, about.id)
+    part, earlier = last_of(records, number(request.query_params.get("before"), "before"))
+    names = await people(request, part) | await names_of(request, (about.registrant,))
     reviews = bool(current(request).roles(about.registry) & set(_REVIEWERS)) and about.state not in _FINAL
     final = about.state in _FINAL
     context = RequestPage(
@@ -144,7 +162,8 @@ async def request_page(request: HTTPRequest) -> Response:
         steps=steps_of(about, records),
         fields=fields_of(about.registry, about.fields),
         text=about.template,
-        history=history_lines(records, names, links=False),
+        history=history_lines(part, names, links=False),
+        earlier="" if earlier is None else urls.request_history(about.id, earlier),
         actions=await _actions(request, about, entry),
         edit=urls.request_edit(about.id) if await step_of(request, about) else "",
         review=urls.review(about.id) if reviews else "",
@@ -192,7 +211,7 @@ async def review_page(request: HTTPRequest) -> Response:
     view = report_view(report, fault=fault, profile=about.profile)
     names = await names_of(request, (about.registrant,))
     lines = tuple(about.template.split("\n")[:_MOST_LINES]) if about.template else ()
-    other = None if entry is None or entry.pending == about.id else entry
+    other = None if entry is None or about.id in entry.pending else entry
     queue = _queue_of(request, about)
     context = ReviewPage(
         page=chrome(

@@ -1,67 +1,56 @@
-"""Every operation of the JSON API."""
+"""What the JSON API gives to readers."""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.responses import Response
-
-from onym.errors import UnknownEntryError
-from onym.registry.records import EventKind, RequestState, Role, Status
+from onym.errors import RegistryError, UnknownEntryError
+from onym.registry.records import RequestState, Role, Status
 from onym.registry.registries import REGISTRIES
 from onym.registry.registries import registry as registry_of
 from onym.server.registry import urls
+from onym.server.registry.api.convert import entry_data, record_data, registry_data, request_data
 from onym.server.registry.api.models import (
+    MAX_NAME,
     ActionList,
-    CheckBody,
-    CheckReport,
     EntryList,
-    EventBody,
-    FindingData,
     Health,
     History,
-    OpenBody,
     RegistryList,
     RequestList,
     SearchHits,
     VersionData,
     VersionList,
-    entry_data,
-    record_data,
-    registry_data,
-    request_data,
 )
-from onym.server.registry.api.reply import JSON, decoded, only, reply, reply_bytes
+from onym.server.registry.api.reply import JSON, only, reply, reply_bytes
 from onym.server.registry.build.versions import versions_of
-from onym.server.registry.checking import Given, check_given, read_given
 from onym.server.registry.desk import (
-    act,
     every_entry,
     find_entry,
     find_registry,
     find_request,
     open_to,
     store,
+    whole_history,
 )
 from onym.server.registry.fast import Kept, cache_of
 from onym.server.registry.files import MEDIA, entry_file
 from onym.server.registry.form import check_query, number
+from onym.server.registry.privacy import hidden_ids, seen, withheld, without_hidden
 from onym.server.registry.render import accepts, encode
 from onym.server.registry.views.browse import status_filter
-from onym.server.registry.views.submit import data_of
-from onym.server.security import check_cursor, check_match, current, page_size, require, version_tag
+from onym.server.security import check_cursor, page_size, version_tag
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
+    from starlette.responses import Response
 
-    from onym.registry.store import Applied
+    from onym.registry.records import EventKind, LogRecord
 
 __all__ = [
-    "check",
     "entry",
     "entry_actions",
-    "entry_event",
     "entry_list",
     "entry_versions",
     "export",
@@ -69,17 +58,15 @@ __all__ = [
     "history",
     "log",
     "one_registry",
-    "open_request",
     "registries",
     "request",
     "request_actions",
-    "request_event",
     "request_history",
     "request_list",
     "search",
 ]
 
-_MOST_RECORDS: Final = 1_000
+#: records in one part of a history
 _RECORDS: Final = 200
 
 
@@ -119,6 +106,11 @@ async def entry_list(request: HTTPRequest) -> Response:
     return reply(request, found, headers=_linked(following))
 
 
+#: characters of records from which on a part may have been cut short; well below what the store reads at once
+_LONG: Final = 2_000_000
+_ANY: Final = frozenset({"*/*", JSON})
+
+
 async def entry(request: HTTPRequest) -> Response:
     """GET: one entry, from what is kept where it still holds."""
     if request.scope["query_string"]:
@@ -136,30 +128,62 @@ async def entry(request: HTTPRequest) -> Response:
     return reply_bytes(request, kept.body, kept.tag)
 
 
-_ANY: Final = frozenset({"*/*", JSON})
-
-
-async def _history(request: HTTPRequest) -> tuple[Any, ...]:
+async def history(request: HTTPRequest) -> Response:
+    """GET: the events of a name, those of an entry that is gone too, in parts."""
+    only(request, "after", "limit")
     row = find_registry(request)
     key = row.key(request.path_params["name"])
-    records = await store(request).history(row.id, key)
-    if not records:
-        await find_entry(request)
-    return records
+    after, size = _part(request)
+    records = await store(request).history(row.id, key, after=after, limit=size)
+    shown = await without_hidden(request, records)
+    if not shown and not after:
+        await find_entry(request)  # a name that never was is unknown
+    return await _records(
+        request, records, size, "registries", row.id, "entries", key, "history", shown=shown
+    )
 
 
-async def history(request: HTTPRequest) -> Response:
-    """GET: the events of a name, those of an entry that is gone too."""
-    only(request)
-    records = await _history(request)
-    return reply(request, History(records=tuple(map(record_data, records)), next=None))
+def _part(request: HTTPRequest) -> tuple[int, int]:
+    """Beyond which record, and how many."""
+    query = request.query_params
+    return number(query.get("after"), "after") or 0, page_size(query.get("limit"), _RECORDS)
+
+
+async def _records(
+    request: HTTPRequest,
+    records: tuple[LogRecord, ...],
+    size: int,
+    *path: str,
+    shown: tuple[LogRecord, ...] | None = None,
+) -> Response:
+    """Records, and where those after them are. Those of drafts are withheld from whom they are not for."""
+    if shown is None:
+        hidden = await hidden_ids(request, records)
+        shown = tuple(withheld(each) if each.event.request in hidden else each for each in records)
+    following = None
+    # long records come in smaller parts than were asked for
+    if len(records) == size or sum(map(_weight, records)) > _LONG:
+        following = urls.api(*path, after=records[-1].number, limit=request.query_params.get("limit"))
+    found = History(records=tuple(map(record_data, shown)), next=following)
+    return reply(request, found, headers=_linked(following))
+
+
+def _weight(record: LogRecord) -> int:
+    data = record.event.data
+    fields = data.get("fields")
+    inner = fields.values() if isinstance(fields, Mapping) else ()
+    return sum(len(each) for each in (*data.values(), *inner) if isinstance(each, str))
 
 
 async def entry_versions(request: HTTPRequest) -> Response:
     """GET: every version of an entry."""
     only(request)
-    row, records = find_registry(request), await _history(request)
-    found = versions_of(records, row.id, row.key(request.path_params["name"]))
+    row = find_registry(request)
+    key = row.key(request.path_params["name"])
+    records = await whole_history(request, row.id, key)
+    if not records:
+        await find_entry(request)
+    found = versions_of(records, row.id, key)
     versions = tuple(
         VersionData(
             version=number_,
@@ -185,31 +209,6 @@ def _actions(request: HTTPRequest, version: int, kinds: tuple[EventKind, ...]) -
     return reply(request, body, headers={"cache-control": "private, no-store"})
 
 
-async def entry_event(request: HTTPRequest) -> Response:
-    """POST: a change of an entry; If-Match names its version."""
-    only(request)
-    require(current(request))
-    found = await find_entry(request)
-    body = await decoded(request, EventBody)
-    expected = check_match(request, found.version)
-    applied = await act(
-        request, body.event, found.registry, name=found.name, data=body.data, expected=expected
-    )
-    return _applied(request, applied)
-
-
-def _applied(request: HTTPRequest, applied: Applied) -> Response:
-    """The log record, and where what it changed is found."""
-    decision = applied.decision
-    headers: dict[str, str] = {}
-    changed: Any = decision.request or decision.entry
-    if changed is not None:
-        headers["etag"] = version_tag(changed.version, "json")
-    if decision.request is not None:
-        headers["content-location"] = urls.api("requests", decision.request.id)
-    return reply(request, record_data(applied.record), headers=headers)
-
-
 async def export(request: HTTPRequest) -> Response:
     """GET: a registry as a file; csv-2015 holds one status."""
     only(request, "status")
@@ -232,7 +231,8 @@ async def search(request: HTTPRequest) -> Response:
     chosen = query.get("registry")
     if chosen is not None:
         registry_of(chosen)
-    found = await store(request).search(chosen, text, page_size(query.get("limit"), 20)) if text else ()
+    size = page_size(query.get("limit"), 20)
+    found = await store(request).search(chosen, text, size) if text else ()
     return reply(request, SearchHits(query=text, entries=tuple(map(entry_data, found))))
 
 
@@ -246,11 +246,13 @@ async def request_list(request: HTTPRequest) -> Response:
     if registry is not None:
         registry_of(registry)
     name = query.get("name")
+    if name is not None and not check_query(name, "name", MAX_NAME):
+        raise RegistryError("this parameter is empty", code="http.bad-form", field="name")
     page = await store(request).requests(
         registry=registry,
         state=state,
         holder=holder,
-        name=None if name is None else check_query(name, "name"),
+        name=None if name is None else name.strip(),
         after=check_cursor(query.get("after")),
         limit=page_size(query.get("limit")),
     )
@@ -258,7 +260,7 @@ async def request_list(request: HTTPRequest) -> Response:
     if page.next is not None:
         kept = {key: query.get(key) for key in ("registry", "state", "holder", "name", "limit")}
         following = urls.api("requests", **kept, after=page.next)
-    found = RequestList(requests=tuple(map(request_data, page.items)), next=following)
+    found = RequestList(requests=tuple(map(request_data, seen(request, page.items))), next=following)
     return reply(request, found, headers=_linked(following))
 
 
@@ -276,36 +278,6 @@ def _one_of(kind: Any, said: str | None, field: str) -> Any:
         ) from None
 
 
-async def open_request(request: HTTPRequest) -> Response:
-    """POST: open a draft request."""
-    only(request)
-    require(current(request))
-    body = await decoded(request, OpenBody)
-    row = registry_of(body.registry)
-    given = Given(
-        registry=row,
-        text=body.template,
-        fields={**body.fields, **({"name": body.name} if body.name else {})},
-        profile=body.profile or "",
-        status=body.status or "",
-        update=body.kind != "new",
-    )
-    submission = await asyncio.to_thread(read_given, given)
-    data = data_of(submission) | {"kind": str(body.kind), "profile": body.profile or submission.profile.id}
-    if body.status is None and body.kind != "new":
-        del data["status"]  # the entry's own
-    elif body.status is not None:
-        data["status"] = body.status
-    if body.on_behalf_of:
-        data["on_behalf_of"] = body.on_behalf_of
-    applied = await act(request, EventKind.OPEN, row.id, name=body.name or submission.name, data=data)
-    opened = applied.decision.request
-    assert opened is not None  # noqa: S101 - OPEN gives one
-    headers = {"location": urls.api("requests", opened.id)}
-    tag = version_tag(opened.version, "json")
-    return reply(request, request_data(opened), status=201, tag=tag, headers=headers)
-
-
 async def request(request: HTTPRequest) -> Response:
     """GET: one request."""
     only(request)
@@ -314,11 +286,12 @@ async def request(request: HTTPRequest) -> Response:
 
 
 async def request_history(request: HTTPRequest) -> Response:
-    """GET: a request's events."""
-    only(request)
+    """GET: a request's events, in parts."""
+    only(request, "after", "limit")
     found = await find_request(request)
-    records = await store(request).request_history(found.id)
-    return reply(request, History(records=tuple(map(record_data, records)), next=None))
+    after, size = _part(request)
+    records = await store(request).request_history(found.id, after=after, limit=size)
+    return await _records(request, records, size, "requests", found.id, "history")
 
 
 async def request_actions(request: HTTPRequest) -> Response:
@@ -329,68 +302,12 @@ async def request_actions(request: HTTPRequest) -> Response:
     return _actions(request, found.version, open_to(request, found, about))
 
 
-async def request_event(request: HTTPRequest) -> Response:
-    """POST: a step of a request; If-Match names its version."""
-    only(request)
-    require(current(request))
-    found = await find_request(request)
-    body = await decoded(request, EventBody)
-    expected = check_match(request, found.version)
-    applied = await act(
-        request,
-        body.event,
-        found.registry,
-        about=found.id,
-        name=found.name,
-        data=body.data,
-        expected=expected,
-    )
-    return _applied(request, applied)
-
-
-async def check(request: HTTPRequest) -> Response:
-    """POST: check a template, draft or RFC text. Nothing is saved."""
-    only(request)
-    body = await decoded(request, CheckBody)
-    row = registry_of(body.registry)
-    if body.profile is not None and body.profile not in row.profiles:
-        raise UnknownEntryError(
-            "no such profile in this registry", code="registry.unknown-profile", field="profile",
-            hint=f"one of {', '.join(row.profiles)}",
-        )  # fmt: skip
-    given = Given(
-        registry=row,
-        text=body.template,
-        fields=body.fields,
-        profile=body.profile or "",
-        status=body.status or "",
-    )
-    _, report = await check_given(request, given)
-    findings = tuple(
-        FindingData(
-            check=each.check, code=each.code, level=str(each.level), message=each.message, clause=each.clause,
-            field=each.field, line=each.line, column=each.column, witness=each.witness, fix=each.fix,
-        )
-        for each in report.findings
-    )  # fmt: skip
-    found = CheckReport(
-        ok=report.ok, profile=report.profile, scheme=report.scheme, findings=findings, ran=report.ran
-    )
-    return reply(request, found, headers={"cache-control": "no-store"})
-
-
 async def log(request: HTTPRequest) -> Response:
     """GET: the log, beyond a number; whoever follows it asks again from `next`."""
     only(request, "after", "limit")
-    query = request.query_params
-    after = number(query.get("after"), "after") or 0
-    size = page_size(query.get("limit"), _RECORDS)
+    after, size = _part(request)
     records = await store(request).log(after=after, limit=size)
-    following = None
-    if len(records) == size:
-        following = urls.api("log", after=records[-1].number, limit=query.get("limit"))
-    found = History(records=tuple(map(record_data, records)), next=following)
-    return reply(request, found, headers=_linked(following))
+    return await _records(request, records, size, "log")
 
 
 async def health(request: HTTPRequest) -> Response:

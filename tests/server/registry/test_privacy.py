@@ -1,0 +1,174 @@
+"""Who may know of a draft: its registrant, IANA and the experts; everybody once it is handed over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onym.registry.records import EventKind, Role
+from server.registry.site import Site
+
+API = "/api/v1"
+TOLD = "Only for those who are asked"
+
+
+@pytest.fixture
+def draft(fresh: Site) -> str:
+    return fresh.open("quiet", "quietly", status="provisional", fields={"applications": TOLD})
+
+
+def answers(site: Site, identifier: str, headers: dict[str, str]) -> dict[str, Any]:
+    """Status by address, of all that would tell of a request; and the texts of what is open to all."""
+    request = f"{API}/requests/{identifier}"
+    alone = [
+        f"/requests/{identifier}",
+        request,
+        f"{request}/history",
+        f"{API}/registries/uri-schemes/entries/quietly/history",
+    ]
+    lists = [
+        "/",
+        "/requests",
+        f"{API}/requests",
+        f"{API}/requests?name=quietly",
+        f"{API}/log?limit=200",
+        "/r/uri-schemes/changes.atom",
+        f"{API}/search?q=quietly",
+    ]
+    accept = "text/html, application/json;q=0.9, application/atom+xml;q=0.8"
+    texts = "".join(site.get(path, headers, accept).text for path in lists)
+    return {"alone": [site.get(path, headers, accept).status_code for path in alone], "texts": texts}
+
+
+@pytest.mark.parametrize("login", [None, "ingo"])
+def test_a_draft_is_nobody_elses_business(fresh: Site, draft: str, login: str | None) -> None:
+    found = answers(fresh, draft, fresh.headers(login))
+    assert found["alone"] == [404] * 4
+    assert TOLD not in found["texts"]
+    # the search page says what it looked for
+    assert "quietly" not in found["texts"].replace('"query":"quietly"', "")
+
+
+@pytest.mark.parametrize("login", ["rita", "ian", "eve"])
+def test_its_registrant_iana_and_the_experts_see_a_draft(fresh: Site, draft: str, login: str) -> None:
+    found = answers(fresh, draft, fresh.headers(login))
+    assert found["alone"] == [200] * 4
+    assert TOLD in found["texts"]
+
+
+def test_a_token_without_the_experts_scope_sees_no_draft_of_others(fresh: Site, draft: str) -> None:
+    headers = fresh.world.token("read", "submit", account="user-eve")
+    assert answers(fresh, draft, headers)["alone"] == [404] * 4
+
+
+@pytest.mark.parametrize("kind", [EventKind.ANNOUNCE, EventKind.SUBMIT])
+def test_what_is_announced_or_submitted_is_public_whole(fresh: Site, draft: str, kind: EventKind) -> None:
+    fresh.act("rita", kind, about=draft)
+    found = answers(fresh, draft, {})
+    assert found["alone"] == [200] * 4
+    assert TOLD in found["texts"]
+
+
+def test_a_draft_that_is_withdrawn_stays_unknown(fresh: Site, draft: str) -> None:
+    fresh.act("rita", EventKind.WITHDRAW, about=draft, reason=TOLD)
+    found = answers(fresh, draft, {})
+    assert found["alone"] == [404] * 4
+    assert TOLD not in found["texts"]
+
+
+def test_the_public_log_has_every_number_and_digest_and_no_word_of_a_draft(fresh: Site, draft: str) -> None:
+    def log(headers: dict[str, str]) -> list[dict[str, Any]]:
+        records: list[dict[str, Any]] = fresh.get(f"{API}/log?limit=200", headers, "application/json").json()[
+            "records"
+        ]
+        return records
+
+    public, whole = log({}), log(fresh.headers("rita"))
+    digests = [(each["number"], each["previous"], each["digest"]) for each in whole]
+    assert [(each["number"], each["previous"], each["digest"]) for each in public] == digests
+    (mine,) = [each for each in public if each["request"] == draft]
+    assert (mine["actor"], mine["name"], mine["data"], mine["event"]) == ("", None, {}, "open")
+
+
+def test_nobody_else_acts_on_a_draft_or_learns_its_version(fresh: Site, draft: str) -> None:
+    headers = {**fresh.headers("ingo"), "if-match": "*"}
+    body = {"event": "withdraw", "data": {"reason": "x"}}
+    path = f"{API}/requests/{draft}"
+    assert fresh.world.client.post(f"{path}/events", json=body, headers=headers).status_code == 404
+    form = {"registry": "uri-schemes", "request": draft, "field.name": "quietly"}
+    page = fresh.world.client.post("/submit/check", data=form, headers={**headers, "accept": "text/html"})
+    assert draft not in page.text
+
+
+def test_the_entry_of_a_name_says_nothing_of_drafts_about_it(fresh: Site) -> None:
+    body = {"registry": "uri-schemes", "kind": "update", "name": "proviso", "fields": {"applications": TOLD}}
+    answer = fresh.world.client.post(f"{API}/requests", json=body, headers=fresh.headers("rita"))
+    quiet = answer.json()["id"]
+    for path in ("/r/uri-schemes/proviso", f"{API}/registries/uri-schemes/entries/proviso/history"):
+        text = fresh.get(path, {}, "text/html, application/json").text
+        assert quiet not in text
+        assert TOLD not in text
+    assert Role.IANA in fresh.actor("ian").roles
+    assert quiet in fresh.get("/r/uri-schemes/proviso", fresh.headers("ian")).text
+
+
+def test_a_scope_of_review_does_not_speak_for_an_owner(fresh: Site) -> None:
+    review = fresh.world.token("review", account="user-rita")
+    submit = fresh.world.token("submit", account="user-rita")
+    path = f"{API}/registries/uri-schemes/entries/proviso"
+
+    def designate(headers: dict[str, str]) -> Any:
+        body = {"event": "designate", "data": {"add": ["user-eve"]}}
+        given = {**headers, "if-match": "*"}
+        return fresh.world.client.post(f"{path}/events", json=body, headers=given)
+
+    refused = designate(review)
+    assert (refused.status_code, refused.json()["code"]) == (403, "registry.missing-scope")
+    assert "designate" not in fresh.get(f"{path}/actions", review, "application/json").json()["events"]
+    assert "designate" in fresh.get(f"{path}/actions", submit, "application/json").json()["events"]
+    assert designate(submit).status_code == 200
+
+
+def test_an_experts_scope_is_enough_for_what_the_role_opens(fresh: Site) -> None:
+    body = {"event": "attach-security-note", "data": {"text": "Known now."}}
+    headers = {**fresh.world.token("review", account="user-eve"), "if-match": "*"}
+    path = f"{API}/registries/uri-schemes/entries/proviso/events"
+    assert fresh.world.client.post(path, json=body, headers=headers).status_code == 200
+
+
+def test_a_row_is_not_imported_past_the_procedure_by_the_api(fresh: Site) -> None:
+    entry = {"v": 1, "registry": "uri-schemes", "name": "proviso", "status": "historical"}
+    body = {"event": "import", "data": {"entry": entry, "source": "x"}}
+    headers = {**fresh.headers("ian"), "if-match": "*"}
+    path = f"{API}/registries/uri-schemes/entries/proviso"
+    answer = fresh.world.client.post(f"{path}/events", json=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (409, "registry.not-allowed")
+    assert fresh.get(path, {}, "application/json").json()["status"] == "provisional"
+
+
+@pytest.mark.parametrize("reason", ["", " \t", "\u200b", "\u2060\u00a0"])
+def test_an_override_needs_a_reason_that_somebody_can_read(fresh: Site, reason: str) -> None:
+    body = {"event": "override", "data": {"status": "permanent", "reason": reason}}
+    headers = {**fresh.headers("ian"), "if-match": "*"}
+    path = f"{API}/registries/uri-schemes/entries/proviso/events"
+    answer = fresh.world.client.post(path, json=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (409, "registry.missing-data")
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**20), 1 << 63])
+def test_a_number_beyond_measure_is_the_callers_fault(fresh: Site, number: int) -> None:
+    body = {"event": "attach-security-note", "data": {"text": "x", "more": number}}
+    headers = {**fresh.headers("eve"), "if-match": "*"}
+    path = f"{API}/registries/uri-schemes/entries/proviso/events"
+    answer = fresh.world.client.post(path, json=body, headers=headers)
+    assert 400 <= answer.status_code < 500
+
+
+def test_the_audit_log_is_for_iana_of_every_registry(fresh: Site) -> None:
+    world = fresh.world
+    assert fresh.get("/audit", fresh.headers("ian")).status_code == 200
+    world.do(world.store.accounts.set_roles, "user-eve", "llm-parameters", frozenset({Role.IANA}))
+    refused = fresh.get("/audit", fresh.headers("eve"))
+    assert refused.status_code == 403
+    assert "/audit" not in fresh.get("/", fresh.headers("eve")).text
