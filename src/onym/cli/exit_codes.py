@@ -53,8 +53,8 @@ TERMINATED: Final = 143
 #: what each number says, in the words of `onym --help`
 MEANINGS: Final[Mapping[int, str]] = {
     OK: "all went well",
-    CHECK_FAILED: "`check`, `config check` or `scheme check` found errors, `scheme match` or `diff` says no, or rows of a "
-    "batch failed or are left",
+    CHECK_FAILED: "`check`, `config check` or `scheme check` found errors, `scheme match` or `diff` "
+    "says no, or rows of a batch failed or are left",
     USAGE: "the command line cannot be used",
     BAD_URI: "the text is not the URI it should be",
     CONFIGURATION: "configuration file, named endpoint or credential",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from jinja2 import meta
 
+from onym.registry.records import EventKind
 from onym.server.registry.contexts import PAGES
 from onym.server.registry.render import STATIC, environment
 from server.registry.site import HOSTILE, Site
@@ -251,3 +252,22 @@ def test_htmx_is_the_file_that_its_readme_names() -> None:
 
     said = (STATIC / "vendor" / "README.md").read_text(encoding="utf-8")
     assert hashlib.sha256((STATIC / "vendor" / "htmx.min.js").read_bytes()).hexdigest() in said
+
+
+def test_the_twin_of_an_entry_that_is_kept_changes_with_the_entry(fresh: Site) -> None:
+    here = "/r/uri-schemes/proviso"
+    first = fresh.get(here, accept="application/json")
+    assert fresh.get(here, accept="application/json").content == first.content
+    assert (
+        fresh.get(here, {"if-none-match": first.headers["etag"]}, accept="application/json").status_code
+        == 304
+    )
+    fresh.act("eve", EventKind.ATTACH_SECURITY_NOTE, name="proviso", text="a new hole")
+    # a write past the service is seen after the next look at the log's head
+    fresh.wait(seconds=1)
+    second = fresh.get(here, accept="application/json")
+    assert second.headers["etag"] != first.headers["etag"]
+    assert "a new hole" in second.text
+    # who is signed in gets a page of their own, made anew
+    assert fresh.get(here, fresh.headers("rita"), accept="application/json").status_code == 200
+    assert fresh.get("/r/uri-schemes/nothing-here", accept="application/json").status_code == 404

@@ -26,7 +26,19 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from starlette.requests import Request
 
-__all__ = ["STATIC", "accepts", "chrome", "draw", "encode", "environment", "respond", "see_other", "twin"]
+__all__ = [
+    "STATIC",
+    "accepts",
+    "chrome",
+    "draw",
+    "encode",
+    "environment",
+    "respond",
+    "respond_twin",
+    "see_other",
+    "twin",
+    "wants_twin",
+]
 
 _HERE: Final = Path(__file__).parent
 #: the folder of style, script and icon
@@ -187,22 +199,34 @@ def _fits(pattern: str, media: str) -> int:
     return (2 if media.startswith(family + "/") else 1 if family == "*" else 0) if kind == "*" else 0
 
 
+def wants_twin(request: Request) -> bool:
+    """Does the client like a page's JSON better than the page?"""
+    return accepts(request, ("text/html", "application/json")) == "application/json"
+
+
 def respond(
     request: Request, context: Context, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """The page or its twin, as the client asks; 304 where it has the twin already."""
-    given = {
-        "vary": "Accept, Cookie, Authorization, HX-Request",
-        "cache-control": "private, no-cache",
-        **(headers or {}),
-    }
-    if accepts(request, ("text/html", "application/json")) == "application/json":
-        body = encode(twin(context))
-        tag = entity_tag(body)
-        if status == 200 and request.method in ("GET", "HEAD") and is_fresh(request, tag):
-            return Response(status_code=304, headers={**given, "etag": tag})
-        return Response(body, status, {**given, "etag": tag}, media_type="application/json")
-    return Response(draw(context), status, given, media_type="text/html")
+    if wants_twin(request):
+        return respond_twin(request, encode(twin(context)), status=status, headers=headers)
+    return Response(draw(context), status, {**_HEADERS, **(headers or {})}, media_type="text/html")
+
+
+def respond_twin(
+    request: Request, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The twin, encoded already; 304 where the client has it."""
+    given = {**_HEADERS, **(headers or {}), "etag": (tag := entity_tag(body))}
+    if status == 200 and request.method in ("GET", "HEAD") and is_fresh(request, tag):
+        return Response(status_code=304, headers=given)
+    return Response(body, status, given, media_type="application/json")
+
+
+_HEADERS: Final = {
+    "vary": "Accept, Cookie, Authorization, HX-Request",
+    "cache-control": "private, no-cache",
+}
 
 
 def see_other(address: str, done: str = "") -> Response:

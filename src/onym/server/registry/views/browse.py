@@ -27,10 +27,11 @@ from onym.server.registry.contexts.browse import PolicyRow, ProfileHelp, Registr
 from onym.server.registry.contexts.parts import Cell, Choice, Link
 from onym.server.registry.counts import counts_of
 from onym.server.registry.desk import find_entry, find_registry, names_of, now, people, store, whole_history
+from onym.server.registry.fast import Kept, cache_of
 from onym.server.registry.files import entry_file, formats_of
 from onym.server.registry.form import check_query, number
 from onym.server.registry.privacy import hidden_ids, seen
-from onym.server.registry.render import chrome, respond
+from onym.server.registry.render import chrome, encode, respond, respond_twin, twin, wants_twin
 from onym.server.registry.words import (
     STATUS_HELP,
     STATUS_LABELS,
@@ -39,7 +40,8 @@ from onym.server.registry.words import (
     moment,
     status_view,
 )
-from onym.server.security import check_cursor, page_size
+from onym.server.security import check_cursor, current, page_size
+from onym.server.services import services
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
@@ -186,7 +188,21 @@ def crumbs_of(row: Registry, *more: tuple[str, str]) -> tuple[tuple[str, str], .
 
 
 async def entry_page(request: HTTPRequest) -> Response:
-    """One entry."""
+    """One entry. What a program without an account reads is kept, like the API's representation."""
+    if current(request).account is not None or request.url.query or not wants_twin(request):
+        return respond(request, await _entry(request))
+    # it says how long ago things were, so that it may be a minute old
+    minute = int(services(request).monotonic() // 60)
+
+    async def make() -> Kept:
+        return Kept(encode(twin(await _entry(request))), "")
+
+    params = request.path_params
+    kept = await cache_of(request).get((params["registry"], f"page {minute} {params['name']}"), make)
+    return respond_twin(request, kept.body)
+
+
+async def _entry(request: HTTPRequest) -> EntryPage:
     entry = await find_entry(request)
     row = REGISTRIES[entry.registry]
     records = await whole_history(request, entry.registry, entry.name)
@@ -194,7 +210,7 @@ async def entry_page(request: HTTPRequest) -> Response:
     names = await people(request, part)
     names |= await names_of(request, (note.by for note in entry.notes))
     about = await store(request).requests(registry=row.id, name=entry.name, limit=_ABOUT)
-    context = EntryPage(
+    return EntryPage(
         page=chrome(request, f"{entry.name} ({row.noun})", *crumbs_of(row)),
         registry=row.id,
         registry_title=row.title,
@@ -222,7 +238,6 @@ async def entry_page(request: HTTPRequest) -> Response:
         change=urls.change(row.id, entry.name),
         requests=tuple(request_row(each, now(request)) for each in seen(request, about.items)),
     )
-    return respond(request, context)
 
 
 def _draft(entry: Entry) -> str:
