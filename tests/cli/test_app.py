@@ -25,7 +25,7 @@ def test_every_command_explains_itself_with_an_example(run, name):
     ran = run(name, "--help")
     assert ran.code == 0
     assert re.search(rf"Examples?:\n(.*\n)*?.*onym {name}", ran.out)
-    assert "--json" in ran.out or name in {"cache", "config", "models"}
+    assert "--json" in ran.out or name in {"cache", "config", "models", "scheme"}
     assert run(name, "-h").out == ran.out
 
 

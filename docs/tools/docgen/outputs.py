@@ -18,6 +18,7 @@ from docgen.reference_diagnostics import diagnostics_page
 from docgen.reference_errors import errors_page, exit_codes_page
 from docgen.reference_llm import parameters_page, providers_page
 from docgen.reference_matrix import matrix_page
+from docgen.reference_registry import checks_page, http_page, procedure_page, python_page
 from docgen.reference_strings import strings_page
 from docgen.requests_picture import requests_picture
 
@@ -37,6 +38,10 @@ GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
     DOCS / "reference" / "providers.md": providers_page,
     DOCS / "reference" / "provider-matrix.md": matrix_page,
     DOCS / "reference" / "llm-strings.md": strings_page,
+    DOCS / "reference" / "registry-python.md": python_page,
+    DOCS / "reference" / "registry-http.md": http_page,
+    DOCS / "reference" / "registry-procedure.md": procedure_page,
+    DOCS / "reference" / "scheme-checks.md": checks_page,
     DOCS / "conformance.md": conformance_page,
     DRAFTS_CHECKED: drafts_checked_page,
 }

@@ -15,7 +15,7 @@ from onym import testing
 from onym.llm._stream import AsyncStream, Stream
 from onym.testing.fake_provider import FakeProvider
 
-__all__ = ["api_page"]
+__all__ = ["api_page", "entry"]
 
 
 def api_page() -> str:
@@ -31,19 +31,20 @@ def api_page() -> str:
     ]
     for name, value in sorted(named.items(), key=lambda each: each[0].lower()):
         if not isinstance(value, ModuleType | str):
-            out += _entry(name, value)
+            out += entry(name, value)
     out += ["## What `stream` gives {: #stream }\n"]
-    out += [*_entry("Stream", Stream, "###"), *_entry("AsyncStream", AsyncStream, "###")]
+    out += [*entry("Stream", Stream, "###"), *entry("AsyncStream", AsyncStream, "###")]
     out += [
         "## For your tests\n",
         paragraphs(inspect.getdoc(testing) or ""),
-        *_entry("FakeProvider", FakeProvider, "###"),
+        *entry("FakeProvider", FakeProvider, "###"),
     ]
     return "\n".join(out)
 
 
-def _entry(name: str, value: Any, level: str = "##") -> Iterator[str]:
-    yield f"{level} {name} {{: #{name.lower()} }}\n"
+def entry(name: str, value: Any, level: str = "##", anchor: str | None = None) -> Iterator[str]:
+    """One public name: its signature, its docstring, its members."""
+    yield f"{level} {name} {{: #{anchor or name.lower()} }}\n"
     if get_origin(value) is not None or not (inspect.isclass(value) or callable(value)):
         yield f"```text\n{name} = {_plain(str(value))}\n```\n"
         return

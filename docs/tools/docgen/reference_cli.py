@@ -22,6 +22,11 @@ _VARIABLES = {
     "ONYM_CACHE_AGE": "how long an answer is kept: seconds, or `12h`, `7d`",
     "ONYM_TELEMETRY": "`1` reports every client's calls to [OpenTelemetry](../how-to/telemetry.md)",
     "ONYM_PRICES": "a [list of prices](../how-to/telemetry.md#what-it-costs) of your own",
+    "ONYM_REGISTRY_DB": "the database of `onym registry`: a file, or a PostgreSQL URL",
+    "ONYM_REGISTRY_DATABASE": "the same, as the settings of the service call it",
+    "ONYM_REGISTRY_ACCOUNT": "the login that `onym registry` acts as",
+    "ONYM_REGISTRY_CONFIG": "the settings' file of [the service](../how-to/run-a-registry.md); "
+    "`ONYM_REGISTRY_` and a setting's name in capitals sets that one",
     "ONYM_DEBUG": "`1` shows where a bug is, keys masked",
     "NO_COLOR": "any value switches colours off",
 }

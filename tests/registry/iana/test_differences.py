@@ -57,7 +57,9 @@ def step(
 def template(row: Entry) -> dict[str, str]:
     """What a registrant would have sent; the fields that the published row does not show are made up."""
     made = dict.fromkeys(("applications", "contact", "change_controller", "references", "security"), "x")
-    return {**made, **row.fields}
+    # paths, numbers and notes are IANA's to write
+    own = set(made) | {"description", "well_known", "reference"}
+    return {**made, **{name: value for name, value in row.fields.items() if name in own}}
 
 
 def by_request(row: Entry, old: Entry | None, kind: str, closing: tuple[EventKind, Actor]) -> Entry:

@@ -90,7 +90,7 @@ def test_json_carries_what_no_column_shows() -> None:
         iesg_approved=True,
         notes=(Note(kind="security", text="<b>", at=_NOON, by="iana"),),
         draft=DraftReference(name="draft-a-b-00", expires=DAY),
-        pending="uri-schemes-7",
+        pending=("uri-schemes-7",),
         registered=_NOON,
         updated=_NOON,
         version=7,

@@ -1,0 +1,122 @@
+"""Four pages about the registry: Python, HTTP, the checks, the table of the procedure."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from docgen.reference_api import entry
+from docgen.text import GENERATED, cell, code, paragraphs, prose, table
+from onym.registry.checks import CHECKS
+from onym.registry.engine import RULES
+from onym.registry.profiles import PROFILES
+from onym.server.registry.openapi import document
+
+__all__ = ["checks_page", "http_page", "procedure_page", "python_page"]
+
+_ROOMS = ("documents", "abnf", "checks", "engine", "iana", "store")
+
+
+def python_page() -> str:
+    """docs/reference/registry-python.md"""
+    out = [
+        GENERATED,
+        "# The registry in Python\n",
+        (
+            "Each room is a module of its own, and works without the others' libraries: `store` alone needs "
+            "the extra `registry`. Values (`Entry`, `Request`, `Event`, ...) are in "
+            "`onym.registry.records`.\n"
+        ),
+    ]
+    for room in _ROOMS:
+        module = import_module(f"onym.registry.{room}")
+        out += [f"## onym.registry.{room}\n", paragraphs(inspect.getdoc(module) or "")]
+        for name in sorted(module.__all__, key=str.lower):
+            out += _public(room, name, getattr(module, name))
+    return "\n".join(out)
+
+
+def _public(room: str, name: str, value: Any) -> Iterator[str]:
+    if inspect.isclass(value) or inspect.isfunction(value):
+        yield from entry(name, value, "###", anchor=f"{room}-{name.lower()}")
+
+
+def http_page() -> str:
+    """docs/reference/registry-http.md"""
+    rows = [
+        [code(method.upper()), code(path), prose(operation["summary"])]
+        for path, item in document()["paths"].items()
+        for method, operation in item.items()
+        if isinstance(operation, dict) and "operationId" in operation
+    ]
+    return "\n".join(
+        [
+            GENERATED,
+            "# The registry over HTTP\n",
+            (
+                "A running service describes itself at `/openapi.json` (OpenAPI 3.1), with every type. "
+                "Every page has a JSON twin at its own address, for `Accept: application/json`. Errors are "
+                "`application/problem+json` (RFC 9457) with the `code` of [Errors](errors.md). Reads carry "
+                "an ETag; a write names in `If-Match` the version that it changes (428 without one, 412 "
+                "where somebody else was first).\n"
+            ),
+            table(["", "path", "what it does"], rows),
+        ]
+    )
+
+
+def checks_page() -> str:
+    """docs/reference/scheme-checks.md"""
+    rows = [
+        [
+            code(row.id),
+            cell(row.title),
+            row.level.value,
+            cell(row.clauses.get("rfc4395") or "-"),
+            cell(row.clauses.get("rfc7595") or "-"),
+        ]
+        for row in CHECKS
+    ]
+    return "\n".join(
+        [
+            GENERATED,
+            "# The checks of a scheme\n",
+            (
+                "What `onym scheme check` looks at. The level is the gravest that a check gives. Q are "
+                "questions that no program can answer: they are put to the reviewer. How to use it: [Check "
+                "a scheme](../how-to/check-a-scheme.md).\n"
+            ),
+            table(["id", "about", "level", "RFC 4395", "RFC 7595"], rows),
+        ]
+    )
+
+
+def procedure_page() -> str:
+    """docs/reference/registry-procedure.md"""
+    out = [
+        GENERATED,
+        "# The procedure, row by row\n",
+        (
+            "The table that decides every step, from `onym.registry.engine.RULES`. The first row that fits "
+            "an event, the state of its request and the profile in force is taken; then the actor is "
+            "judged. What is open in both RFCs: [decision 0026](../decisions/0026-registry-ambiguities.md).\n"
+        ),
+    ]
+    for profile in PROFILES.values():
+        rows = [
+            [
+                code(rule.id),
+                code(rule.event.value),
+                ", ".join(str(state) for state in rule.states if state is not None) or "-",
+                ", ".join([str(role) for role in rule.roles] + (["who may update it"] if rule.who else [])),
+                cell(rule.said if rule.effect else f"refused: {rule.said}"),
+                cell(rule.clauses[profile.id]),
+            ]
+            for rule in RULES
+            if profile.id in rule.clauses
+        ]
+        head = ["row", "event", "request is", "by", "what happens", "clause"]
+        out += [f"## {profile.title}\n", table(head, rows)]
+    return "\n".join(out)
