@@ -497,7 +497,8 @@ class SignatureError(OnymError):
 class RegistryError(OnymError):
     """What the registry refuses.
 
-    `field` names the template field, column or argument; `clause` the rule ("RFC 7595 7.2 step 1").
+    `field` names the template field, column, rule of a grammar or argument; `clause` the rule of the
+    standard ("RFC 7595 7.2 step 1"). Classes below add `rule`, `line` and `column` (from 1), or `version`.
     """
 
     default_code = "registry.refused"
@@ -510,56 +511,19 @@ class RegistryError(OnymError):
         code: str | None = None,
         field: str | None = None,
         clause: str | None = None,
+        rule: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        version: int | None = None,
         hint: str | None = None,
     ) -> None:
         super().__init__(message, code=code, hint=hint)
         self.field = field
         self.clause = clause
-
-    def __str__(self) -> str:
-        rule = "" if self.clause is None else f" [{self.clause}]"
-        return f"{self.message}{rule}" + (f" ({self.hint})" if self.hint else "")
-
-
-class RefusalError(RegistryError):
-    """The procedure does not allow this step in this state, or not by this actor; `rule` is the row."""
-
-    default_code = "registry.not-allowed"
-    fields = ("field", "clause", "rule")
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: str | None = None,
-        field: str | None = None,
-        clause: str | None = None,
-        rule: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, code=code, field=field, clause=clause, hint=hint)
         self.rule = rule
-
-
-class _PlacedError(RegistryError):
-    """A fault at one place of a text; `line` and `column` count from 1."""
-
-    fields: ClassVar[tuple[str, ...]] = ("field", "clause", "line", "column")
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: str | None = None,
-        field: str | None = None,
-        clause: str | None = None,
-        line: int | None = None,
-        column: int | None = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, code=code, field=field, clause=clause, hint=hint)
         self.line = line
         self.column = column
+        self.version = version
 
     def __str__(self) -> str:
         where = "" if self.line is None else f" at line {self.line}"
@@ -568,22 +532,32 @@ class _PlacedError(RegistryError):
         return f"{self.message}{where}{rule}" + (f" ({self.hint})" if self.hint else "")
 
 
-class TemplateError(_PlacedError):
+class RefusalError(RegistryError):
+    """The procedure does not allow this step in this state, or not by this actor; `rule` is the row."""
+
+    default_code = "registry.not-allowed"
+    fields = ("field", "clause", "rule")
+
+
+class TemplateError(RegistryError):
     """No registration template can be read there."""
 
     default_code = "registry.no-template"
+    fields = ("field", "clause", "line", "column")
 
 
-class GrammarError(_PlacedError):
+class GrammarError(RegistryError):
     """Text that is not ABNF (RFC 5234, RFC 7405), or a grammar beyond its caps; `field` is the ABNF rule."""
 
     default_code = "abnf.syntax"
+    fields = ("field", "clause", "line", "column")
 
 
-class SnapshotError(_PlacedError):
+class SnapshotError(RegistryError):
     """A registry file that cannot be imported: not of its format, hostile, or beyond its caps."""
 
     default_code = "registry.bad-snapshot"
+    fields = ("field", "clause", "line", "column")
 
 
 class StaleError(RegistryError):
@@ -591,19 +565,6 @@ class StaleError(RegistryError):
 
     default_code = "registry.stale"
     fields = ("field", "clause", "version")
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: str | None = None,
-        field: str | None = None,
-        clause: str | None = None,
-        version: int | None = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, code=code, field=field, clause=clause, hint=hint)
-        self.version = version
 
 
 class UnknownEntryError(RegistryError):
