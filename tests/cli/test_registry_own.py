@@ -741,3 +741,21 @@ def test_a_status_that_nobody_can_ask_for_is_refused(own, write):
     ran = own("submit", "--status", "eternal", write(), ok=False)
     assert ran.code == 11
     assert "Permanent, Provisional, Historical" in ran.err
+
+
+def test_an_export_does_not_command_the_terminal_and_a_file_holds_all(own, terminal, tmp_path):
+    own("submit", str(_hostile(tmp_path)), "--anyway")
+    own("decide", "uri-schemes-1", "check-complete")
+    own("export", "--format", "csv", "-o", str(tmp_path / "all.csv"))
+    assert "\x1b]0;x" in (tmp_path / "all.csv").read_text(encoding="utf-8")
+    screen = terminal("registry", "export", "--format", "csv", "--db", str(tmp_path / "registry.db"))
+    assert screen.end() == 0
+    assert "zed" in screen.shown
+    assert "\x1b]0;x" not in screen.shown
+
+
+def _hostile(folder: Path) -> Path:
+    path = folder / "hostile.txt"
+    text = TEMPLATE.format(name="zed", status="Provisional")
+    path.write_text(text.replace("References: ", "References: \x1b]0;x\x07 "), encoding="utf-8")
+    return path

@@ -13,7 +13,7 @@ import click
 
 from onym.cli._atomic import AtomicFile
 from onym.cli._options import json_option
-from onym.cli._output import Session
+from onym.cli._output import Session, is_terminal
 from onym.cli._registry_base import (
     PAGE,
     account_options,
@@ -28,6 +28,7 @@ from onym.cli._registry_base import (
     registry_option,
     run,
 )
+from onym.cli._text import harmless
 from onym.errors import UsageError
 from onym.registry.records import Actor, Entry, LogRecord, Status
 
@@ -247,7 +248,8 @@ def export(
     feed = _feed_of(session, authority, config) if format_ == "atom" else {}
     text = run(_exported(session, format_, sign_key, feed, **given))
     if output is None:
-        sys.stdout.write(text)
+        # what registrants wrote may hold a terminal's own commands
+        sys.stdout.write(harmless(text) if is_terminal(sys.stdout) else text)
         return
     with AtomicFile(Path(output)) as file:
         file.write(text)
