@@ -101,8 +101,15 @@ def installed(name: str, made_from: str, make: Callable[[Path], None]) -> Path:
     return folder
 
 
+#: what could not be installed, and why: an installer that retries for a minute is asked once a process
+_FAILED: dict[tuple[str, ...], str] = {}
+
+
 def install(command: list[str], folder: Path, more: dict[str, str] | None = None) -> None:
     """Run an installer in `folder`; where it fails, the test is skipped, or fails in CI."""
+    key = (*command, str(folder))
+    if key in _FAILED:
+        unavailable(_FAILED[key])
     run = subprocess.run(
         command,
         cwd=folder,
@@ -113,4 +120,5 @@ def install(command: list[str], folder: Path, more: dict[str, str] | None = None
     )
     if run.returncode != 0:
         said = "\n".join((run.stdout + run.stderr).strip().splitlines()[-12:])
-        unavailable(f"{Path(command[0]).name} could not install into {folder.name}: {said}")
+        _FAILED[key] = f"{Path(command[0]).name} could not install into {folder.name}: {said}"
+        unavailable(_FAILED[key])
