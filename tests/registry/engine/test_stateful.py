@@ -59,8 +59,6 @@ FIELDS = {
         "expires": "2026-09-01",
     },
 }  # fmt: skip
-#: what goes from one status to another without a request that was decided, an override or an import
-SILENT = {(T.PROVISIONAL, T.PERMANENT), (T.PROVISIONAL, T.HISTORICAL)}
 REASONS = st.sampled_from(["", "because", "<b>no</b>"])
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "draft_of",
     "entry_of",
     "fields_of",
+    "later",
     "moved",
     "noted",
     "tell",
