@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from onym.errors import RefusalError, RegistryError, UnknownEntryError
 from onym.registry.accounts import Scope
 from onym.registry.engine import RULES, allowed
-from onym.registry.records import Actor, Entry, Event, EventKind, LogRecord, Role
+from onym.registry.records import Actor, Entry, Event, EventKind, LogRecord
 from onym.registry.registries import REGISTRIES, Registry
 from onym.registry.registries import registry as registry_of
 from onym.server.registry.actions import SCOPES
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "act",
-    "actor_or_reader",
     "every_entry",
     "find_entry",
     "find_registry",
@@ -97,14 +96,6 @@ async def known_request(request: HTTPRequest, identifier: str) -> Request | None
     """The request of that id, if there is one that the visitor may know of."""
     found = await store(request).request(identifier)
     return found if found is not None and may_see(request, found) else None
-
-
-def actor_or_reader(request: HTTPRequest, registry: str) -> Actor:
-    """Who asks, as the engine knows them; somebody without any role where nobody is signed in."""
-    visitor = current(request)
-    if visitor.account is None:
-        return Actor(id="", roles=frozenset({Role.READER}))
-    return actor_of(visitor, registry)
 
 
 def open_to(request: HTTPRequest, about: Request | None, entry: Entry | None) -> tuple[EventKind, ...]:
