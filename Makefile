@@ -8,7 +8,7 @@ BIN    := .venv/bin
 UV     := $(PYTHON) tools/uv.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test peer-vllm lint types floors docs bench fuzz lock clean
+.PHONY: help run test demo-ai peer-vllm lint types floors docs bench fuzz lock clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ test: .venv/.test ## every test, with coverage
 	@$(BIN)/coverage erase
 	$(BIN)/python -X dev -m pytest -n auto --dist loadgroup --cov --cov-report= $(ARGS)
 	@$(BIN)/python tools/coverage_floors.py
+
+demo-ai: .venv/.test ## an ai:// endpoint and a gateway: invoke, browse, verify, tamper
+	@$(BIN)/onym models pull smollm2-135m-instruct
+	@$(BIN)/python tools/demo_ai.py
 
 peer-vllm: .venv/.test ## Onym against real vLLM on the processor (installs 3.4 GB once; ARGS=…)
 	@$(BIN)/onym models pull smollm2-135m-instruct

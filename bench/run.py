@@ -13,7 +13,16 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PARTS = ("parse.py", "client.py", "stream.py", "batch.py", "registry.py", "imports.py")
+PARTS = (
+    "parse.py",
+    "ai_uri.py",
+    "client.py",
+    "stream.py",
+    "batch.py",
+    "registry.py",
+    "receipts.py",
+    "imports.py",
+)
 
 
 def machine() -> str:

@@ -1,4 +1,7 @@
-"""A real OpenID provider (npm's `oidc-provider`), run by a test on a free port."""
+"""A real OpenID provider and authorization server (npm's `oidc-provider`), run by a test on a free port.
+
+`independent_client` is a second implementation on the other side: npm's `oauth4webapi`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +23,7 @@ import pytest
 
 from peer_install import node, npm_package
 
-__all__ = ["OpenIDProvider", "openid_provider"]
+__all__ = ["OpenIDProvider", "independent_client", "openid_provider"]
 
 _HERE = Path(__file__).parent
 
@@ -76,8 +79,16 @@ def openid_provider(
     id_token_seconds: int = 600,
     denied: Sequence[str] = (),
     unverified: Sequence[str] = (),
+    resources: Mapping[str, str] | None = None,
+    access_token_algorithm: str = "ES256",
+    access_token_seconds: int = 600,
+    tls: tuple[str, str] | None = None,
 ) -> Iterator[OpenIDProvider]:
-    """A provider with one client. The logins in `denied` get access_denied; PKCE is required of all."""
+    """A provider with one client. The logins in `denied` get access_denied; PKCE is required of all.
+
+    `resources` are URIs for which it gives access tokens (RFC 8707, RFC 9068), each with its scopes. With
+    `tls`, a host name and the PEM of its key and chain, it is on https.
+    """
     client = {"client_id": "onym-registry", "client_secret": secrets.token_urlsafe(24)}
     settings = {
         **client,
@@ -86,6 +97,10 @@ def openid_provider(
         "id_token_seconds": id_token_seconds,
         "denied": list(denied),
         "unverified": list(unverified),
+        "resources": dict(resources or {}),
+        "access_token_algorithm": access_token_algorithm,
+        "access_token_seconds": access_token_seconds,
+        "tls": None if tls is None else {"host": tls[0], "pem": tls[1]},
     }
     source = _HERE / "oidc"
     modules, runtime = npm_package(source), node()
@@ -106,3 +121,21 @@ def openid_provider(
         yield OpenIDProvider(json.loads(line)["issuer"], **client)
     finally:
         process.communicate(timeout=30)
+
+
+def independent_client(script: str, settings: Mapping[str, Any], ca_file: Path | None = None) -> Any:
+    """What a script of `tests/oidc` prints as JSON, run with these settings; it trusts `ca_file` as well."""
+    source = _HERE / "oidc"
+    modules, runtime = npm_package(source), node()
+    trusted = {} if ca_file is None else {"NODE_EXTRA_CA_CERTS": str(ca_file)}
+    done = subprocess.run(
+        [runtime.program, str(source / script), str(modules)],
+        input=json.dumps(settings),
+        env={"PATH": os.environ.get("PATH", ""), **trusted},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,17 @@ SHARED = ROOT.parent / "shared" / "vectors"
 def load_own(name: str) -> Any:
     """A file of the project's own `vectors/`."""
     return json.loads((ROOT / "vectors" / name).read_text(encoding="utf-8"))
+
+
+@contextmanager
+def linear_enough(seconds: float = 30) -> Iterator[None]:
+    """No measure of speed: at least ten times what the body takes under coverage, and far less than it
+    would take if its time grew with the square of its input.
+    """
+    begun = time.process_time()
+    yield
+    took = time.process_time() - begun
+    assert took < seconds, f"{took:.1f} s of processor time: is it linear?"
 
 
 def load_shared(name: str) -> Any:

@@ -12,21 +12,24 @@ from requirement_records import ROOT, holders, records
 
 SOURCES = {
     "llm": ROOT.parent / "shared" / "spec" / "draft-levy-llm-uri-scheme-00.txt",
+    "ai": ROOT.parent / "shared" / "spec" / "draft-sogomonian-ai-uri-scheme-01.txt",
     **{
         name: ROOT.parent / "shared" / "spec" / "rfc" / f"{name}.txt"
         for name in ("rfc3986", "rfc4395", "rfc7595")
     },
 }
-STATUSES = {"tested", "divergence", "not-applicable"}
+STATUSES = {"tested", "divergence", "later", "not-applicable"}
 KEY_WORDS = re.compile(r"\b(MUST NOT|MUST|SHALL NOT|SHALL|SHOULD NOT|SHOULD|NOT RECOMMENDED|RECOMMENDED)\b")
 #: the RFCs about registration demand with one word more
 REGISTRY_WORDS = re.compile(KEY_WORDS.pattern[:-3] + r"|REQUIRED)\b")
+#: the ai draft permits, and that is recorded too
+PERMISSIONS_TOO = re.compile(KEY_WORDS.pattern[:-3] + r"|NEED NOT|MAY)\b")
 _PAGE_BREAK = re.compile(r"\n+[^\n]*\[Page \d+\]\n\f?\n*(?:RFC \d+|Internet-Draft)[^\n]*\n+")
 
 
 def squeezed(text: str) -> str:
     """Text with page furniture and all white space out, so that line breaks do not matter."""
-    return re.sub(r"\s+", "", _PAGE_BREAK.sub("\n", text))
+    return re.sub(r"[\s\N{PILCROW SIGN}]+", "", _PAGE_BREAK.sub("\n", text))
 
 
 @cache
@@ -93,14 +96,34 @@ def test_no_key_word_of_the_draft_is_left_out() -> None:
     assert sorted(in_draft) == sorted([r["level"] for r in ours if r not in items] + ["MUST"] * len(leads))
 
 
-def test_the_records_stand_in_the_order_of_the_draft() -> None:
-    text = squeezed(source_text(SOURCES["llm"]))
+@pytest.mark.parametrize("source", ["ai", "llm"])
+def test_the_records_stand_in_the_order_of_the_draft(source: str) -> None:
+    text = squeezed(source_text(SOURCES[source]))
     at = [
         text.index(squeezed(record["sentence"]))
         for name, record in records().items()
-        if name.startswith("llm-")
+        if name.startswith(f"{source}-")
     ]
     assert at == sorted(at)
+
+
+def test_no_key_word_of_the_ai_draft_is_left_out() -> None:
+    """Each quoted sentence once gives all key words of the draft, and each has a record of its level."""
+    text = source_text(SOURCES["ai"])
+    about_the_words = text.index("The key words MUST")
+    body = text[:about_the_words] + text[text.index("\n", about_the_words) :]
+    ours = [record for name, record in records().items() if name.startswith("ai-")]
+    sentences = dict.fromkeys(record["sentence"] for record in ours)
+    said = [word for sentence in sentences for word in PERMISSIONS_TOO.findall(sentence)]
+    assert sorted(said) == sorted(PERMISSIONS_TOO.findall(body))
+    for record in ours:
+        words = PERMISSIONS_TOO.findall(record["sentence"])
+        assert record["level"] in words or (record["level"] == "rule" and not words), record["id"]
+
+
+def test_what_comes_later_is_what_needs_the_sign_in_of_a_user() -> None:
+    later = [name for name, record in records().items() if record["status"] == "later"]
+    assert later == ["ai-gateway-g", "ai-gateway-i"]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,11 @@ OnymError
 │   └── MalformedResponseError    2xx, and the body is not what the dialect promises
 ├── MissingExtraError             an optional dependency is not installed (command)
 ├── SignatureError                a signature or token that does not hold
+├── AIIPError                     ai:// names: what resolution, an endpoint or a gateway refuses (target)
+│   ├── DiscoveryError            no trustworthy way to the authority: unknown, conflict, weaker than pinned
+│   ├── ProvenanceError           a result's receipt is missing, wrong or stale; nothing of it was released
+│   ├── DeniedError               policy, scopes or effects do not allow it
+│   └── InvocationError           the endpoint answered with a problem (status, problem)
 ├── RegistryError                 schemes, parameters and namespaces (field, clause)
 │   ├── RefusalError              the procedure does not allow this step (rule)
 │   ├── TemplateError             no registration template can be read there (line, column)
@@ -60,6 +65,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 __all__ = [
+    "AIIPError",
     "AIURIError",
     "AccessError",
     "AuthenticationError",
@@ -71,8 +77,11 @@ __all__ = [
     "ContextLengthError",
     "CredentialError",
     "DeadlineExceeded",
+    "DeniedError",
+    "DiscoveryError",
     "EmbeddedError",
     "GrammarError",
+    "InvocationError",
     "LLMURIError",
     "MalformedResponseError",
     "MissingExtraError",
@@ -86,6 +95,7 @@ __all__ = [
     "PermissionDeniedError",
     "PolicyError",
     "ProtocolError",
+    "ProvenanceError",
     "ProviderError",
     "QuotaError",
     "RateLimitError",
@@ -492,6 +502,69 @@ class SignatureError(OnymError):
     """A signature or a token that does not hold: wrong key, algorithm, time, audience or octets."""
 
     default_code = "sign.bad-signature"
+
+
+class AIIPError(OnymError):
+    """What AIIP refuses. `code` is "aiip." and a code of the binding ("aiip.discovery-conflict").
+
+    `target` is the canonical ai URI without its query, `clause` the rule, `status` the HTTP status that the
+    answer had, where there was one. `retryable` says whether the same call may do better later.
+    """
+
+    default_code = "aiip.error"
+    fields: ClassVar[tuple[str, ...]] = ("target", "clause", "status")
+    #: what WWW-Authenticate says of it (RFC 9110 11.6.1), for whom a token is missing or too weak
+    challenge: str | None = None
+    #: who was refused, once that is known; for the endpoint that makes out a receipt to it
+    caller: object = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        target: str | None = None,
+        clause: str | None = None,
+        status: int | None = None,
+        retryable: bool = False,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.target = target
+        self.clause = clause
+        self.status = status
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        at = "" if self.target is None else f" [{self.target}]"
+        return f"{self.message}{at}" + (f" ({self.hint})" if self.hint else "")
+
+
+class DiscoveryError(AIIPError):
+    """No trustworthy way to the authority: unknown, sources in conflict, weaker than pinned, unconfirmed."""
+
+    default_code = "aiip.unknown-authority"
+
+
+class ProvenanceError(AIIPError):
+    """A result whose receipt is missing, wrong or stale. Nothing of the result was released."""
+
+    default_code = "aiip.provenance-invalid"
+
+
+class DeniedError(AIIPError):
+    """Policy, scopes or effects do not allow it; nothing was done."""
+
+    default_code = "aiip.policy-denied"
+
+
+class InvocationError(AIIPError):
+    """The endpoint answered with a problem (RFC 9457); `problem` is its document, `status` its status."""
+
+    default_code = "aiip.invocation-failed"
+    fields = ("target", "clause", "status", "problem")
+    #: the problem document; signed, unless the endpoint refused before it knew the caller
+    problem: dict[str, Any] | None = None
 
 
 class RegistryError(OnymError):

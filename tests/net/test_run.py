@@ -11,8 +11,9 @@ import pytest
 from net_support import OK, Server, answering, asking, free_port
 from onym.errors import ConnectionFailed, NetError, UsageError
 from onym.net._wire import drive
-from onym.net.messages import Flow, Origin, Reply, Send, Wait
+from onym.net.messages import Ask, Flow, Origin, Records, Reply, Send, Wait
 from onym.net.policy import Policy
+from onym.net.records import RecordResolver
 from onym.net.transport import AsyncTransport, Transport, arun, run
 
 
@@ -67,6 +68,53 @@ def test_an_error_of_the_network_is_thrown_into_the_flow_which_may_go_on(kind: s
     with Server(answering(OK)) as server, free_port() as port:
         sends = [asking(Origin("http", "127.0.0.1", each)) for each in (port, server.port)]
         assert do(kind, flow(*sends)) == ("net.connection.refused", 200)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_a_flow_asks_of_dns_is_answered_or_fails_where_nobody_is_to_ask(kind: str, asked: bool) -> None:
+    found = Records(status="found", values=("v",), validated=True)
+
+    class Fixed(RecordResolver):
+        def ask(self, ask: Ask) -> Records:
+            assert ask == Ask("_aiip.bank.test", "TXT", 1.0)
+            return found
+
+        async def aask(self, ask: Ask) -> Records:
+            return self.ask(ask)
+
+    def flow() -> Flow[Records]:
+        records = yield Ask("_aiip.bank.test", "TXT", 1.0)
+        assert isinstance(records, Records)
+        return records
+
+    async def scenario() -> Records:
+        async with AsyncTransport(Policy.local(), records=Fixed() if asked else None) as transport:
+            return await arun(flow(), transport)
+
+    if kind == "sync":
+        with Transport(Policy.local(), records=Fixed() if asked else None) as transport:
+            answer = run(flow(), transport)
+    else:
+        answer = asyncio.run(scenario())
+    assert answer == found if asked else (answer.status, answer.values) == ("failed", ())
+
+
+def test_a_transport_that_is_closed_asks_nobody(kind: str) -> None:
+    question = Ask("_aiip.bank.test", "TXT")
+    if kind == "sync":
+        transport = Transport(Policy.local())
+        transport.close()
+        with pytest.raises(UsageError):
+            transport.ask(question)
+        return
+
+    async def scenario() -> None:
+        waiting = AsyncTransport(Policy.local())
+        await waiting.close()
+        with pytest.raises(UsageError):
+            await waiting.ask(question)
+
+    asyncio.run(scenario())
 
 
 def test_an_error_that_the_flow_does_not_take_comes_out(kind: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import ssl
 from collections.abc import Callable
@@ -63,6 +64,29 @@ def test_tls_1_1_is_refused(make_face: MakeFace, authority: Authority, tls: TLSC
     context.set_ciphers("ALL:@SECLEVEL=0")
     error = failure(make_face, context, tls)
     assert (type(error), error.code) == (TLSError, "net.tls.version")
+
+
+@pytest.mark.requirement("ai-gateway-j")
+def test_tls_1_2_is_refused_where_1_3_is_the_least(
+    make_face: MakeFace, authority: Authority, tmp_path: Path
+) -> None:
+    tls = dataclasses.replace(authority.trust(tmp_path), minimum="1.3")
+    with Server(answering(OK), tls=authority.server("pub.example")) as server:
+        assert call(make_face, server, tls).info.tls_version == "1.3"
+    context = authority.server("pub.example")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    error = failure(make_face, context, tls)
+    assert (type(error), error.code) == (TLSError, "net.tls.version")
+
+
+def test_the_least_version_holds_without_authorities_of_ones_own_too() -> None:
+    assert _trust.make_context(TLSConfig(minimum="1.3")).minimum_version == ssl.TLSVersion.TLSv1_3
+    assert _trust.make_context(TLSConfig()).minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_a_version_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError):
+        TLSConfig(minimum="1.1")  # type: ignore[arg-type]
 
 
 def test_a_certificate_for_another_name_is_refused(

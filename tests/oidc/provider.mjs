@@ -1,24 +1,28 @@
-// An OpenID provider for tests, on http and loopback: panva's oidc-provider, one client, any user.
+// An OpenID provider for tests, on loopback, over http or with `tls` (host, PEM of key and chain) over https: panva's oidc-provider, one client, any user.
 //
 //   node provider.mjs NODE_MODULES   (settings as JSON in ONYM_TEST_OIDC; see tests/registry_support.py)
 //
 // Prints one line of JSON with its issuer, then serves until standard input ends. The authorization request
-// leads to a form with one field, `login`; a request with login_hint signs in that user at once.
+// leads to a form with one field, `login`; a request with login_hint signs in that user at once. For each URI
+// in `resources` it gives access tokens that are JWTs (RFC 9068), with the scopes of its value.
 import { createServer } from 'node:http';
+import { createServer as createSecureServer } from 'node:https';
 import { createRequire } from 'node:module';
 import { generateKeyPairSync } from 'node:crypto';
 import { pathToFileURL } from 'node:url';
 
 const settings = JSON.parse(process.env.ONYM_TEST_OIDC);
 const require = createRequire(`${process.argv[2]}/`);
-const { default: Provider } = await import(pathToFileURL(require.resolve('oidc-provider')).href);
+const { default: Provider, errors } = await import(pathToFileURL(require.resolve('oidc-provider')).href);
 
 process.stdin.resume();
 process.stdin.on('end', () => process.exit(0));
 
-const server = createServer();
+const { tls } = settings;
+const server = tls ? createSecureServer({ key: tls.pem, cert: tls.pem }) : createServer();
 await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
-const issuer = `http://127.0.0.1:${server.address().port}`;
+const { port } = server.address();
+const issuer = tls ? `https://${tls.host}:${port}` : `http://127.0.0.1:${port}`;
 
 const key = (alg, type, options) => ({
   ...generateKeyPairSync(type, options).privateKey.export({ format: 'jwk' }),
@@ -40,21 +44,41 @@ const provider = new Provider(issuer, {
     client_secret: settings.client_secret,
     redirect_uris: ['http://127.0.0.1/any'],
     application_type: 'native',
-    grant_types: ['authorization_code', 'refresh_token'],
+    grant_types: ['authorization_code', 'refresh_token', 'client_credentials'],
     response_types: ['code'],
     token_endpoint_auth_method: settings.auth_method,
     id_token_signed_response_alg: settings.algorithm,
   }],
-  jwks: { keys: [key('RS256', 'rsa', { modulusLength: 2048 }), key('ES256', 'ec', { namedCurve: 'P-256' })] },
+  jwks: { keys: [key('RS256', 'rsa', { modulusLength: 2048 }), key('ES256', 'ec', { namedCurve: 'P-256' }),
+    key('Ed25519', 'ed25519')] },
   cookies: { keys: ['a key of the tests'] },
   claims: { openid: ['sub'], profile: ['name', 'preferred_username'], email: ['email', 'email_verified'] },
   // the claims of the scope stand in the ID token, as most providers have it
   conformIdTokenClaims: false,
   pkce: { required: () => true },
-  features: { devInteractions: { enabled: false } },
+  scopes: [...new Set(['openid', 'offline_access', ...Object.values(settings.resources).join(' ').split(' ')])].filter(Boolean),
+  features: {
+    devInteractions: { enabled: false },
+    clientCredentials: { enabled: true },
+    resourceIndicators: {
+      enabled: true,
+      defaultResource: () => undefined,
+      useGrantedResource: () => true,
+      getResourceServerInfo: (ctx, resource) => {
+        if (!(resource in settings.resources)) throw new errors.InvalidTarget();
+        return {
+          scope: settings.resources[resource],
+          audience: resource,
+          accessTokenTTL: settings.access_token_seconds,
+          accessTokenFormat: 'jwt',
+          jwt: { sign: { alg: settings.access_token_algorithm } },
+        };
+      },
+    },
+  },
   interactions: { url: (ctx, interaction) => `/interaction/${interaction.uid}` },
   findAccount: (ctx, sub) => ({ accountId: sub, claims: () => claims(sub.slice(SUBJECT.length)) }),
-  ttl: { AccessToken: 600, AuthorizationCode: 60, IdToken: settings.id_token_seconds, Interaction: 600,
+  ttl: { AccessToken: 600, ClientCredentials: 600, AuthorizationCode: 60, IdToken: settings.id_token_seconds, Interaction: 600,
     Session: 600, Grant: 600 },
 });
 

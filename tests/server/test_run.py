@@ -15,7 +15,7 @@ from onym.errors import ConfigError, StoreError
 from onym.registry.store import Store
 from onym.server import _protocol
 from onym.server.app import create_app
-from onym.server.run import QueryFilter, run, serve
+from onym.server.run import run, serve
 from onym.server.settings import Settings
 from onym.uri.secret import Secret
 from server_support import routes
@@ -143,9 +143,3 @@ def test_sockets_can_be_handed_over(tmp_path: Path) -> None:
                 return answer
 
     assert asyncio.run(main()).startswith(b"HTTP/1.1 200")
-
-
-def test_the_filter_leaves_other_records_alone() -> None:
-    record = logging.LogRecord("x", logging.INFO, "x", 1, "%(a)s", ({"a": "/x?y"},), None)
-    assert QueryFilter().filter(record)
-    assert record.getMessage() == "/x?y"

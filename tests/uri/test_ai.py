@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from onym.errors import AIURIError, OnymError, URIError, URILimitError, URISyntaxError
 from onym.testing import strategies as ost
+from onym.uri._ai_canonical import DAMAGED_HINT, REFUSALS
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
 
@@ -23,6 +24,9 @@ def test_each_component_is_as_written() -> None:
     assert str(uri) == "AI://u@Factory.example:443/pay?amount=10&currency=USD#x"
 
 
+@pytest.mark.requirement("ai-syntax-a")
+@pytest.mark.requirement("ai-syntax-b")
+@pytest.mark.requirement("ai-i18n-a")
 @pytest.mark.parametrize(
     "text",
     [
@@ -54,10 +58,14 @@ def test_another_scheme_is_refused(text: str) -> None:
     )
 
 
+@pytest.mark.requirement("ai-i18n-b")
+@pytest.mark.requirement("ai-i18n-d")
 @pytest.mark.parametrize(
     ("text", "component", "offset"),
     [
         ("ai://bank/café", "path", 13),
+        ("ai://bank/x?q=é", "query", 14),
+        ("ai://bücher.example/x", "host", 6),
         ("ai:/agent/ x", "path", 10),
         ("ai://bank\\@evil/x", "userinfo", 9),
         ("ai://bank/x\r\nHost: y", "path", 11),
@@ -70,6 +78,34 @@ def test_what_is_no_uri_is_refused_where_it_fails(text: str, component: str, off
     with pytest.raises(URISyntaxError) as caught:
         AIURI.parse(text)
     assert (caught.value.component, caught.value.offset) == (component, offset)
+
+
+@pytest.mark.requirement("ai-syntax-c")
+def test_the_examples_of_the_draft_are_read_and_the_damaged_one_as_it_was_meant() -> None:
+    assert AIURI.parse("ai:/agent/forklift-42?task=load&zone=A3").parameters == (
+        ("task", "load"),
+        ("zone", "A3"),
+    )
+    meant = AIURI.parse("ai://factory.example/pay?amount=10&currency=USD")
+    assert (meant.authority_text, meant.path) == ("factory.example", "/pay")
+    assert meant.parameters == (("amount", "10"), ("currency", "USD"))
+    with pytest.raises(URISyntaxError, match="&currency"):
+        AIURI.parse("ai://factory.example/pay?amount=10¤cy=USD")
+
+
+@pytest.mark.parametrize("sign", ["%C2%A4", "%c2%a4", "%A4", "&curren;"])
+def test_a_damaged_ampersand_is_recognised_encoded_too(sign: str) -> None:
+    with pytest.raises(AIURIError) as caught:
+        AIURI.parse(f"ai://bank/pay?amount=10{sign}cy=USD").canonical()
+    assert (caught.value.code, caught.value.offset) == ("ai.ambiguous-query", 23)
+    assert caught.value.hint == DAMAGED_HINT
+
+
+@pytest.mark.parametrize(
+    "text", ["ai://bank/x?a=10%C2%A4", "ai://bank/x?a=%E4%BD%A4cy=1", "ai://bank/%C2%A4cy"]
+)
+def test_a_currency_sign_elsewhere_is_text(text: str) -> None:
+    assert AIURI.parse(text).canonical() == text
 
 
 def test_a_currency_sign_is_recognised_as_a_damaged_ampersand() -> None:
@@ -208,6 +244,60 @@ def test_what_could_be_read_two_ways_has_no_canonical_form(
     error = caught.value
     assert (error.code, error.component, error.offset) == (f"ai.{code}", component, offset)
     assert error.clause is not None
+
+
+def test_each_refusal_says_how_to_go_on_and_none_repeats_the_text() -> None:
+    for message, hint in REFUSALS.values():
+        assert message
+        assert hint
+    with pytest.raises(AIURIError) as caught:
+        AIURI.parse("ai://bank/x?secret=hunter2&=").canonical()
+    assert caught.value.hint == REFUSALS["empty-name"][1]
+    assert "hunter2" not in str(caught.value)
+
+
+def test_what_the_canonical_form_makes_too_long_has_none() -> None:
+    query = "a=" + "b" * (2_048 - len("ai://h?a="))
+    assert len(f"ai://h?{query}") == 2_048
+    with pytest.raises(AIURIError) as caught:
+        AIURI.parse(f"ai://h?{query}").canonical()
+    assert (caught.value.code, caught.value.offset) == ("ai.too-long", 2_048)
+    assert len(AIURI.parse(f"ai://h?{query[:-1]}").canonical()) == 2_048
+
+
+def test_the_target_is_the_canonical_uri_and_tells_what_is_the_same() -> None:
+    uri = AIURI.parse("AI://Bank:443/%7Ex?a=%62&c#top")
+    assert str(uri.target) == "ai://bank/~x?a=b&c"
+    target = uri.target
+    assert target.target is target
+    assert uri.target == AIURI.parse("ai://bank/~x?a=b&c").target
+    assert uri != uri.target
+    assert uri.target.fragment is None
+    assert pickle.loads(pickle.dumps(uri.target)) == uri.target
+
+
+@pytest.mark.parametrize(
+    ("text", "authority", "resource", "parameters"),
+    [
+        ("ai://Bank:443/x", "bank", "ai://bank/x", ()),
+        ("ai://bank:8443?b=%26&a", "bank:8443", "ai://bank:8443/", (("b", "&"), ("a", ""))),
+        ("ai:/agent/x?caf%C3%A9=%2B#y", None, "ai:/agent/x", (("café", "+"),)),
+        ("ai:/agent/x", None, "ai:/agent/x", ()),
+    ],
+)
+def test_authority_resource_and_parameters_are_those_of_the_canonical_form(
+    text: str, authority: str | None, resource: str, parameters: tuple[tuple[str, str], ...]
+) -> None:
+    uri = AIURI.parse(text)
+    assert uri.authority_text == authority
+    assert str(uri.without_query) == resource
+    assert uri.parameters == parameters
+
+
+@pytest.mark.parametrize("name", ["target", "authority_text", "without_query", "parameters"])
+def test_what_has_no_canonical_form_has_none_of_its_parts(name: str) -> None:
+    with pytest.raises(AIURIError, match="userinfo"):
+        getattr(AIURI.parse("ai://u@bank/x"), name)
 
 
 @pytest.mark.parametrize("text", ["ai://bank/x/%ff", "ai://bank/x?%ff", "ai://bank/x?a=%ff"])

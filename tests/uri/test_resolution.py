@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from onym.testing import strategies as ost
 from onym.uri._percent import normalize_triplets
 from onym.uri._rfc3986 import recompose, remove_dot_segments, resolve, split
 from onym.uri.generic import URI
-from support import load_own
+from support import linear_enough, load_own
 
 CASES: dict[str, Any] = load_own("uri_resolve.json")
 
@@ -134,6 +133,5 @@ def test_parts_resolve_without_values() -> None:
 @pytest.mark.parametrize("unit", ["../", "a/../", "./", "/..", "//", "a/b/c/.."])
 def test_a_megabyte_of_segments_resolves_in_linear_time(unit: str) -> None:
     reference = split(unit * (1_000_000 // len(unit)), max_length=2_000_000)
-    start = time.perf_counter()
-    resolve(split("http://a/b/c"), reference)
-    assert time.perf_counter() - start < 5  # a quadratic algorithm takes minutes
+    with linear_enough():
+        resolve(split("http://a/b/c"), reference)

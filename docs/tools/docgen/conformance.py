@@ -25,9 +25,19 @@ _PARTS = (
     ("rfc3986", "RFC 3986", "It uses no key words; these are the rules that Onym implements."),
     ("rfc4395", "RFC 4395", "Every key word, and every step of its procedure."),
     ("rfc7595", "RFC 7595", "Every key word, and every step of its procedure."),
+    (
+        "ai",
+        "The ai draft",
+        "Every MUST, SHOULD, MAY and NEED NOT of draft-sogomonian-ai-uri-scheme-01, and its other demands.",
+    ),
     ("onym", "Onym's own promises", "Why each was chosen: [Decisions](explanation/decisions.md)."),
 )
-_SHOWN = {"tested": "tested", "divergence": "**done otherwise**", "not-applicable": "not applicable"}
+_SHOWN = {
+    "tested": "tested",
+    "divergence": "**done otherwise**",
+    "later": "**not yet**",
+    "not-applicable": "not applicable",
+}
 
 
 def conformance_page() -> str:

@@ -32,6 +32,8 @@ COMMANDS: dict[str, str] = {
     "build": "Make a URI from its parts.",
     "convert": "To and from what LiteLLM, LangChain and others call a model.",
     "redact": "Take credentials out of any text.",
+    "ai": "ai:// names: discover, describe, invoke, verify; serve your own.",
+    "gateway": "Serve ai:// resources to web users over HTTPS.",
     "scheme": "Check a scheme's template, draft or grammar: clause, place, fix.",
     "registry": "Schemes, parameters and namespaces: look up, ask for, decide, serve.",
     "cache": "The kept answers of cache=true: how many, and forget them.",

@@ -8,6 +8,7 @@ from typing import Final
 from onym import errors
 
 __all__ = [
+    "AIIP",
     "BAD_URI",
     "BROKEN_PIPE",
     "CHECK_FAILED",
@@ -44,6 +45,7 @@ UNSUPPORTED: Final = 9
 EMBEDDED: Final = 10
 REGISTRY: Final = 11
 SIGNATURE: Final = 12
+AIIP: Final = 13
 INTERNAL: Final = 70
 INPUT_OUTPUT: Final = 74
 INTERRUPTED: Final = 130
@@ -65,7 +67,8 @@ MEANINGS: Final[Mapping[int, str]] = {
     UNSUPPORTED: "the provider or model cannot do that; nothing was sent",
     EMBEDDED: "the model on this machine",
     REGISTRY: "refused by the registry's procedure, or its file, grammar or store is not usable",
-    SIGNATURE: "a signature that does not hold",
+    SIGNATURE: "a signature or receipt that does not hold",
+    AIIP: "an ai:// name that cannot be trusted, or that its endpoint or a policy refuses",
     INTERNAL: "a bug in onym (ONYM_DEBUG=1 shows where)",
     INPUT_OUTPUT: "a file or stream could not be read or written",
     INTERRUPTED: "Ctrl-C",
@@ -113,6 +116,11 @@ TABLE: Final[Mapping[type[errors.OnymError], int]] = {
     errors.EmbeddedError: EMBEDDED,
     errors.MissingExtraError: EMBEDDED,
     errors.SignatureError: SIGNATURE,
+    errors.AIIPError: AIIP,
+    errors.DiscoveryError: AIIP,
+    errors.ProvenanceError: SIGNATURE,
+    errors.DeniedError: REFUSED,
+    errors.InvocationError: AIIP,
     errors.RegistryError: REGISTRY,
     errors.RefusalError: REGISTRY,
     errors.TemplateError: REGISTRY,

@@ -145,7 +145,7 @@ def _call(plan: Plan, clock: Clock, read: Callable[[Plan, Reply], T]) -> Flow[T]
     while True:
         failure: NetError | ProviderError
         try:
-            reply: Reply = yield Send(request, left, stream)  # type: ignore[assignment]
+            reply: Reply = yield Send(request, left, stream)
         except NetError as error:
             plan.explain(error)
             failure = error

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onym.net.limits import NetLimits, TLSConfig
     from onym.net.messages import (
+        Ask,
         AsyncStreamBody,
         ConnectionInfo,
         Flow,
         Headers,
         HTTPRequest,
         Origin,
+        Records,
         Reply,
         Send,
         StreamBody,
@@ -26,12 +28,14 @@ if TYPE_CHECKING:
     from onym.net.policy import Decision, Policy, decide
     from onym.net.probe import ProbeReport
     from onym.net.question import decide_question, scheme_for
+    from onym.net.records import RecordResolver
     from onym.net.resolve import DNSResolver, Resolver, SystemResolver
     from onym.net.retry import RetryPolicy, delay, parse_retry_after
     from onym.net.sse import SSEDecoder, SSEEvent
     from onym.net.transport import AsyncTransport, Transport, arun, run
 
 __all__ = [
+    "Ask",
     "AsyncStreamBody",
     "AsyncTransport",
     "ConnectionInfo",
@@ -44,6 +48,8 @@ __all__ = [
     "Origin",
     "Policy",
     "ProbeReport",
+    "RecordResolver",
+    "Records",
     "Reply",
     "Resolver",
     "RetryPolicy",
@@ -67,12 +73,14 @@ __all__ = [
 _HOMES = {
     "limits": ("NetLimits", "TLSConfig"),
     "messages": (
+        "Ask",
         "AsyncStreamBody",
         "ConnectionInfo",
         "Flow",
         "HTTPRequest",
         "Headers",
         "Origin",
+        "Records",
         "Reply",
         "Send",
         "StreamBody",
@@ -81,6 +89,7 @@ _HOMES = {
     "policy": ("Decision", "Policy", "decide"),
     "probe": ("ProbeReport",),
     "question": ("decide_question", "scheme_for"),
+    "records": ("RecordResolver",),
     "resolve": ("DNSResolver", "Resolver", "SystemResolver"),
     "retry": ("RetryPolicy", "delay", "parse_retry_after"),
     "sse": ("SSEDecoder", "SSEEvent"),

@@ -15,7 +15,7 @@ from onym.net._failures import late
 from onym.net._http1 import Head, encode_request
 from onym.net._incoming import Incoming
 from onym.net._pool import Pool
-from onym.net._targets import Target, Targets
+from onym.net._targets import Place, Target, Targets
 from onym.net._trust import make_context
 from onym.net._wire import Backend, Connection, Security
 from onym.net.hosts import is_loopback
@@ -66,7 +66,8 @@ class Core:
         """Send a request and read the head of its answer; raises NetError, nothing left open then."""
         request = send.request
         deadline = None if send.timeout is None else self.backend.clock() + send.timeout
-        target = self.targets.get(request.origin) or await self._judge(request.origin, deadline)
+        place = request.origin if send.connect is None else (request.origin, send.connect)
+        target = self.targets.get(place) or await self._judge(place, deadline)
         secure = request.origin.scheme == "https"
         # compressed, a stream would come in lumps; and to this machine it is not worth it
         octets = encode_request(
@@ -96,11 +97,12 @@ class Core:
             error.endpoint = str(origin)
             raise
 
-    async def _judge(self, origin: Origin, deadline: Deadline) -> Target:
-        """The checked target of this origin; raises PolicyError before anything is connected."""
-        judged = self.targets.judge(origin)
+    async def _judge(self, place: Place, deadline: Deadline) -> Target:
+        """The checked target of this place; raises PolicyError before anything is connected."""
+        judged = self.targets.judge(place)
         if isinstance(judged, str):
-            judged = self.targets.judge_answers(origin, await self.look_up(origin, judged, deadline))
+            connect = place[1] if isinstance(place, tuple) else place
+            judged = self.targets.judge_answers(place, await self.look_up(connect, judged, deadline))
         return judged
 
     async def dial(self, target: Target, deadline: Deadline) -> Dialled:
@@ -118,7 +120,7 @@ class Core:
             return Dialled(await self._dial(target, last, deadline, self.limits.connect), last, security)
         except NetError as error:
             # whoever tries again shall not be sent to the same addresses unseen
-            self.targets.forget(target.origin)
+            self.targets.forget(target.place)
             if error.code == "net.connection.refused" and is_loopback(target.host):
                 error.hint = "is the model server running?"
             raise
@@ -140,8 +142,9 @@ class Core:
         return Security(self._context, target.host)
 
     async def _dial(self, target: Target, address: str, deadline: Deadline, patience: float) -> Any:
-        port = target.origin.port
-        return await self._bounded(deadline, patience, lambda until: self.backend.dial(address, port, until))
+        return await self._bounded(
+            deadline, patience, lambda until: self.backend.dial(address, target.port, until)
+        )
 
     async def _bounded(
         self, deadline: Deadline, patience: float, attempt: Callable[[Deadline], Awaitable[T]]

@@ -58,5 +58,5 @@ def _tls(error: ssl.SSLError) -> TLSError:
     if "WRONG_VERSION" in reason or "HTTP_REQUEST" in reason:
         return TLSError("the server does not speak TLS on this port", code="net.tls.none")
     if "PROTOCOL" in reason and "VERSION" in reason:
-        return TLSError("the server speaks no version of TLS from 1.2 on", code="net.tls.version")
+        return TLSError("the server speaks no version of TLS that is allowed here", code="net.tls.version")
     return TLSError("no TLS session came about", code="net.tls.handshake")

@@ -19,16 +19,17 @@ _BUNDLES: Final = (
     "/etc/ssl/ca-bundle.pem",  # SUSE
     "/etc/ssl/cert.pem",  # Alpine, macOS, BSD
 )
+_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def make_context(config: TLSConfig) -> ssl.SSLContext:
-    """A context that demands a certificate for the right name, and TLS 1.2 at least.
+    """A context that demands a certificate for the right name, and the version of TLS that `config` says.
 
     Raises UsageError where a file of authorities cannot be read.
     """
     if not config.ca_files:
-        return _system_context()
-    context = _new_context(_BUNDLES)
+        return _system_context(config.minimum)
+    context = _new_context(_BUNDLES, config.minimum)
     for path in config.ca_files:
         try:
             context.load_verify_locations(cafile=path)
@@ -40,15 +41,15 @@ def make_context(config: TLSConfig) -> ssl.SSLContext:
 
 
 @cache
-def _system_context() -> ssl.SSLContext:
+def _system_context(minimum: str) -> ssl.SSLContext:
     """Reading the system's authorities takes about 20 ms, and contexts may be shared."""
-    return _new_context(_BUNDLES)
+    return _new_context(_BUNDLES, minimum)
 
 
-def _new_context(bundles: tuple[str, ...]) -> ssl.SSLContext:
+def _new_context(bundles: tuple[str, ...], minimum: str = "1.2") -> ssl.SSLContext:
     # not create_default_context: it writes session keys to a file that a variable names
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = _VERSIONS[minimum]
     context.hostname_checks_common_name = False
     context.set_alpn_protocols(["http/1.1"])
     context.load_default_certs(ssl.Purpose.SERVER_AUTH)

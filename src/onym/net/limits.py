@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+from onym.errors import UsageError
 
 __all__ = ["NetLimits", "TLSConfig"]
 
@@ -31,6 +34,15 @@ class NetLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLSConfig:
-    """Whom TLS trusts: the system's authorities, and those in `ca_files` (PEM) as well. At least TLS 1.2."""
+    """Whom TLS trusts, and the lowest version that is spoken.
+
+    Trusted are the system's authorities, and those in `ca_files` (PEM) as well. Raises UsageError for another
+    `minimum`.
+    """
 
     ca_files: tuple[str, ...] = ()
+    minimum: Literal["1.2", "1.3"] = "1.2"
+
+    def __post_init__(self) -> None:
+        if self.minimum not in ("1.2", "1.3"):
+            raise UsageError('TLSConfig(minimum=...) is "1.2" or "1.3"', code="usage.tls")

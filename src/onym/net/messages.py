@@ -1,14 +1,14 @@
 """What a flow and a transport say to each other: frozen values, no I/O.
 
-A flow is a generator that yields `Send` or `Wait` and is resumed with a `Reply` or None; `run` and
-`arun` drive it. Times are seconds.
+A flow is a generator that yields `Send`, `Wait` or `Ask` and is resumed with a `Reply`, None or `Records`;
+`run` and `arun` drive it. Times are seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from onym.uri.secret import Secret
 
 __all__ = [
+    "SRV",
+    "Ask",
     "AsyncStreamBody",
     "ConnectionInfo",
     "Flow",
     "HTTPRequest",
     "Headers",
     "Origin",
+    "RecordKind",
+    "Records",
     "Reply",
     "Send",
     "StreamBody",
@@ -29,6 +33,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+#: the types of DNS records that a flow can ask for
+RecordKind: TypeAlias = Literal["SRV", "TXT", "CNAME"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +78,14 @@ class Send:
 
     `timeout` bounds the whole exchange, look-up and body included; None leaves it unbounded. With
     `stream=True` a 2xx reply comes back with its body still open; every other body is read whole.
+    `connect` says where to open the connection instead of the request's origin: the policy judges both,
+    while `Host` and TLS keep the origin's name. Its scheme is the origin's.
     """
 
     request: HTTPRequest
     timeout: float | None = None
     stream: bool = False
+    connect: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,46 @@ class Wait:
     """Ask the driver to do nothing for so many seconds; the flow is resumed with None."""
 
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the driver for DNS records of a name, and be resumed with `Records`; never raises.
+
+    `name` is absolute, with or without the dot at its end; no search list is used. `timeout` bounds the
+    whole question, what is asked to tell bogus from broken included; None leaves the resolver's own bound.
+    """
+
+    name: str
+    kind: RecordKind
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SRV:
+    """One SRV record (RFC 2782). `target` is lower case without the dot at its end; "" is the root."""
+
+    priority: int
+    weight: int
+    port: int
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """What DNS says of a name.
+
+    `status` is "found"; "none" for a name that does not exist, or that has no record of the kind; "bogus"
+    where DNSSEC shows that the answer is false: stop, it is not an absence; "failed" where nobody answered,
+    or nothing that could be used. `values` are `SRV`, or text: a TXT record's strings joined, a CNAME's
+    target spelt as `SRV.target`. `validated` says that DNSSEC vouches for it, for "none" too. `detail` is
+    for people.
+    """
+
+    status: Literal["found", "none", "bogus", "failed"]
+    values: tuple[SRV | str, ...] = ()
+    validated: bool = False
+    detail: str = ""
 
 
 class Headers:
@@ -196,4 +246,6 @@ class Reply:
     info: ConnectionInfo
 
 
-Flow: TypeAlias = Generator[Send | Wait, Reply | None, T]
+#: what comes back follows from the step that was yielded, which a generator's type cannot say:
+#: Reply for Send, None for Wait, Records for Ask
+Flow: TypeAlias = Generator[Send | Wait | Ask, Any, T]

@@ -15,7 +15,7 @@ from onym.errors import NetError, UsageError
 from onym.net._core import Answer, Core
 from onym.net._wire import drive
 from onym.net.limits import NetLimits, TLSConfig
-from onym.net.messages import Flow, Headers, Origin, Reply, Send
+from onym.net.messages import Ask, Flow, Headers, Origin, Records, Reply, Send
 from onym.net.probe import ProbeReport, probe
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from onym.net.messages import AsyncStreamBody, StreamBody
     from onym.net.policy import Policy
+    from onym.net.records import RecordResolver
     from onym.net.resolve import Resolver
 
 __all__ = ["AsyncTransport", "NetLimits", "TLSConfig", "Transport", "arun", "run"]
@@ -32,13 +33,15 @@ T = TypeVar("T")
 
 _LIMITS: Final = NetLimits()
 _TLS: Final = TLSConfig()
+_UNASKED: Final = Records(status="failed", detail="this transport asks no DNS: it was given no records=...")
 
 
 class Transport:
     """Sends requests and waits for the answers. Threads may share it; Ctrl-C closes what it interrupts.
 
     `resolver` looks names up (the system's by default), `limits` bounds what is taken, `tls` says whom to
-    trust besides the system's authorities, `clock` gives seconds that only grow.
+    trust besides the system's authorities, `clock` gives seconds that only grow. `records` answers what flows
+    ask of DNS; without it, every `Ask` fails.
     """
 
     def __init__(
@@ -49,10 +52,12 @@ class Transport:
         limits: NetLimits = _LIMITS,
         tls: TLSConfig = _TLS,
         clock: Callable[[], float] | None = None,
+        records: RecordResolver | None = None,
     ) -> None:
         from onym.net._blocking import BlockingBackend
 
         self._core = Core(BlockingBackend(clock or time.monotonic), policy, resolver, limits, tls)
+        self._records = records
         self._closed = False
 
     def send(self, send: Send) -> Reply:
@@ -62,6 +67,11 @@ class Transport:
         if _is_open(send, answer):
             return _reply(answer, b"", _BlockingBody(answer))
         return _reply(answer, drive(answer.whole()), None)
+
+    def ask(self, ask: Ask) -> Records:
+        """What DNS says; UsageError once the transport is closed."""
+        _check_open(self._closed)
+        return _UNASKED if self._records is None else self._records.ask(ask)
 
     def probe(self, origin: Origin, timeout: float | None = None) -> ProbeReport:
         """Connect to the origin and say what was found on the way, in at most `timeout` seconds."""
@@ -97,9 +107,11 @@ class AsyncTransport:
         limits: NetLimits = _LIMITS,
         tls: TLSConfig = _TLS,
         clock: Callable[[], float] | None = None,
+        records: RecordResolver | None = None,
     ) -> None:
         self._settings = (policy, resolver, limits, tls)
         self._clock = clock or time.monotonic
+        self._records = records
         self._loop: asyncio.AbstractEventLoop | None = None
         self._core: Core
         self._closed = False
@@ -110,6 +122,11 @@ class AsyncTransport:
         if _is_open(send, answer):
             return _reply(answer, b"", _WaitingBody(answer))
         return _reply(answer, await answer.whole(), None)
+
+    async def ask(self, ask: Ask) -> Records:
+        """What DNS says; UsageError once the transport is closed."""
+        _check_open(self._closed)
+        return _UNASKED if self._records is None else await self._records.aask(ask)
 
     async def probe(self, origin: Origin, timeout: float | None = None) -> ProbeReport:  # noqa: ASYNC109
         """Connect to the origin and say what was found on the way, in at most `timeout` seconds."""
@@ -160,6 +177,8 @@ def run(flow: Flow[T], transport: Transport, *, sleep: Callable[[float], object]
                     step = flow.throw(error)
                 else:
                     step = flow.send(reply)
+            elif isinstance(step, Ask):
+                step = flow.send(transport.ask(step))
             else:
                 sleep(max(0.0, step.seconds))
                 step = flow.send(None)
@@ -186,6 +205,8 @@ async def arun(
                     step = flow.throw(error)
                 else:
                     step = flow.send(reply)
+            elif isinstance(step, Ask):
+                step = flow.send(await transport.ask(step))
             else:
                 await pause(max(0.0, step.seconds))
                 step = flow.send(None)

@@ -10,7 +10,14 @@ from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["BODY_SECONDS", "HEAD_SECONDS", "LONGEST_HEAD", "TAKE_SECONDS", "BoundedProtocol"]
+__all__ = [
+    "BODY_SECONDS",
+    "HEAD_SECONDS",
+    "LONGEST_HEAD",
+    "TAKE_SECONDS",
+    "BoundedProtocol",
+    "OriginFormProtocol",
+]
 
 #: octets of request line and header fields
 LONGEST_HEAD: Final = 128 * 1024
@@ -103,3 +110,25 @@ class BoundedProtocol(HttpToolsProtocol):
     def _late(self) -> None:
         self._timer = None
         self.transport.close()
+
+
+class OriginFormProtocol(BoundedProtocol):
+    """Refuses what an app cannot tell from its scope: targets not in origin-form, fields behind the body.
+
+    An absolute-form target (RFC 9112 3.2.2) names a second host beside the field Host, a fragment is never
+    sent, a `?` with nothing behind it is lost in a scope, and a trailer field would stand among those of the
+    head, where no proxy in front has seen it.
+    """
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field: of the head, or it is refused."""
+        if not self._in_head:
+            raise ValueError("trailer fields are not taken")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Look at the target as it came."""
+        if self.url != b"*" and (self.url[:1] != b"/" or b"#" in self.url or self.url[-1:] == b"?"):
+            # httptools hands this on as an error of the request: 400, and the connection is closed
+            raise ValueError("the target is not in origin-form")
+        super().on_headers_complete()

@@ -1,55 +1,20 @@
-"""Running the service: uvicorn in one process, stopped gracefully, its access log without queries."""
+"""Running the registry's service: its application on its store, listened for by `onym.server.listen`."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import socket
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import uvicorn
-
-from onym.errors import ConfigError
+from onym.server import listen
 from onym.server._protocol import BoundedProtocol
-from onym.uri.redact import install_logging_filter
 
 if TYPE_CHECKING:
+    import socket
+
     from onym.server.settings import Settings
 
-__all__ = ["QueryFilter", "run", "serve"]
-
-#: seconds for open requests to end, and for an idle connection to be used again
-_GRACE: Final = 10
-_IDLE: Final = 15
-_MOST_CONNECTIONS: Final = 2000
-
-
-class QueryFilter(logging.Filter):
-    """Takes the query out of an access log's line: it may hold a code or what somebody searched for."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Shorten the path in place; always True."""
-        if isinstance(record.args, tuple):
-            record.args = tuple(
-                each.partition("?")[0] if isinstance(each, str) and each.startswith("/") else each
-                for each in record.args
-            )
-        return True
-
-
-class _Server(uvicorn.Server):
-    """A server that tells when it listens."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[int], object] | None) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then tell the port."""
-        await super().startup(sockets=sockets)
-        if self._ready is not None and self.started:
-            self._ready(int(self.servers[0].sockets[0].getsockname()[1]))
+__all__ = ["run", "serve"]
 
 
 def run(settings: Settings, *, ready: Callable[[int], object] | None = None) -> None:
@@ -57,7 +22,7 @@ def run(settings: Settings, *, ready: Callable[[int], object] | None = None) -> 
 
     `ready` is called with the port once the service listens; port 0 of the settings takes a free one.
     """
-    with asyncio.Runner(loop_factory=_loop()) as runner:
+    with asyncio.Runner(loop_factory=listen.loop_factory()) as runner:
         runner.run(serve(settings, ready=ready))
 
 
@@ -91,57 +56,14 @@ async def _serve(
     ready: Callable[[int], object] | None,
     stop: asyncio.Event | None,
 ) -> None:
-    server = _Server(_config(settings, app), ready)
-    watch = None if stop is None else asyncio.create_task(_stop(server, stop))
-    try:
-        await server.serve(sockets=None if sockets is None else list(sockets))
-    except SystemExit:
-        # uvicorn ends the process where it cannot start; its log has the reason
-        raise ConfigError(
-            f"cannot listen on {settings.host} port {settings.port}",
-            code="config.cannot-listen",
-            hint="is something else listening there?",
-        ) from None
-    finally:
-        if watch is not None:
-            watch.cancel()
-
-
-def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The faster event loop, where there is one."""
-    try:
-        import uvloop  # Windows has none
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
-
-
-async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
-    await stop.wait()
-    server.should_exit = True
-
-
-def _config(settings: Settings, app: Any) -> uvicorn.Config:
-    config = uvicorn.Config(
+    await listen.serve(
         app,
         host=settings.host,
         port=settings.port,
-        http=BoundedProtocol,
-        ws="none",
-        loop="none",
-        lifespan="on",
-        workers=1,
-        log_config=None,
-        # the middlewares read X-Forwarded-For themselves, from trusted proxies alone
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=_MOST_CONNECTIONS,
-        timeout_keep_alive=_IDLE,
-        timeout_graceful_shutdown=_GRACE,
+        # TLS is the business of a proxy in front, and the middlewares read what it forwards themselves
+        plain=True,
+        sockets=sockets,
+        ready=ready,
+        stop=stop,
+        protocol=BoundedProtocol,
     )
-    access = logging.getLogger("uvicorn.access")
-    if not any(isinstance(each, QueryFilter) for each in access.filters):
-        access.addFilter(QueryFilter())
-    for name in ("uvicorn.access", "uvicorn.error", "onym.server"):
-        install_logging_filter(logging.getLogger(name))
-    return config

@@ -57,8 +57,7 @@ def sign_compact(
         protected["kid"] = key.kid
     head = json.dumps(protected, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     octets = f"{encode(head.encode())}.{encode(payload)}"
-    signature = _model(key.algorithm).sign(octets.encode("ascii"), key.native)
-    return f"{octets}.{encode(signature)}"
+    return f"{octets}.{encode(key.sign(octets.encode('ascii')))}"
 
 
 def verify_compact(token: str, keys: KeySet, *, algorithms: Collection[str], limit: int = MAX_TOKEN) -> bytes:
@@ -81,7 +80,7 @@ def verify(token: str, keys: KeySet, *, algorithms: Collection[str], limit: int 
     payload, signature = decode(body, "payload"), decode(tail, "signature")
     signed = f"{head}.{body}".encode("ascii")
     for key in _candidates(header, algorithm, keys):
-        if _holds(algorithm, key, signed, signature):
+        if key.holds(algorithm, signed, signature):
             return Verified(payload, header)
     raise SignatureError("the signature does not hold", code="sign.bad-signature")
 
@@ -120,16 +119,3 @@ def _candidates(header: Mapping[str, Any], algorithm: str, keys: KeySet) -> tupl
             "no key fits this token", code="sign.unknown-key", hint="has the signer changed keys?"
         )
     return found[:_MOST_TRIES]
-
-
-def _holds(algorithm: str, key: Key, signed: bytes, signature: bytes) -> bool:
-    try:
-        return bool(_model(algorithm).verify(signed, signature, key.native))
-    except ValueError:  # a signature of a form that the library cannot take
-        return False
-
-
-def _model(algorithm: str) -> Any:
-    from joserfc.jws import JWSRegistry  # late: cryptography is heavy
-
-    return JWSRegistry.algorithms[algorithm]

@@ -1,55 +1,77 @@
 """Keys: sets of public ones as JWKS (RFC 7517), and private ones that sign.
 
-Three kinds are known, each for named algorithms: a key never serves an algorithm that is not its own.
+Each kind serves named algorithms: a key never serves an algorithm that is not its own. `AuthorityKeys` are
+the keys of an ai:// authority, by the stricter rules of AIIP/HTTPS v1 3.9.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
 
 from onym.errors import SignatureError
-from onym.sign._strict import decode, read_object
+from onym.sign._jwk import (
+    ALGORITHMS,
+    PRIVATE,
+    PUBLIC,
+    RECEIPT_ALGORITHMS,
+    RSA_BITS,
+    Key,
+    bad_key,
+    kind_of,
+    model,
+    native_key,
+    texts,
+    thumbprint,
+)
+from onym.sign._strict import read_object
+from onym.sign.authority import MAX_HISTORY, AuthorityKeys, read_authority_keys
 from onym.uri.secret import Secret
 
-__all__ = ["ALGORITHMS", "MAX_KEYS", "MAX_KEY_SET", "Key", "KeySet", "SigningKey", "read_keys"]
+__all__ = [
+    "ALGORITHMS",
+    "MAX_HISTORY",
+    "MAX_KEYS",
+    "MAX_KEY_SET",
+    "RECEIPT_ALGORITHMS",
+    "AuthorityKeys",
+    "Key",
+    "KeySet",
+    "Signer",
+    "SigningKey",
+    "read_authority_keys",
+    "read_keys",
+    "thumbprint",
+]
 
 #: octets of a key set
 MAX_KEY_SET: Final = 256 * 1024
 MAX_KEYS: Final = 64
-#: algorithm -> (kty, crv). EdDSA is the older name of Ed25519 here (RFC 9864 2.2)
-ALGORITHMS: Final[Mapping[str, tuple[str, str | None]]] = MappingProxyType(
-    {
-        "Ed25519": ("OKP", "Ed25519"),
-        "EdDSA": ("OKP", "Ed25519"),
-        "ES256": ("EC", "P-256"),
-        "RS256": ("RSA", None),
-    }
-)
 _KINDS: Final = frozenset(ALGORITHMS.values())
-#: RFC 7518 6.2.2, 6.3.2, 6.4: what only a private or shared key has
-_PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
-_PUBLIC: Final = ("kty", "crv", "x", "y", "n", "e")
-_RSA_BITS: Final = (2048, 8192)
-_LONGEST_EXPONENT: Final = 64
 _MOST_KID: Final = 512
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A public key. `algorithm` is the only one that it may be used with, where its owner says so."""
+class Signer(Protocol):
+    """What signs: a key of this process (`SigningKey`), or one that a device keeps (`PKCS11Signer`)."""
 
-    kind: tuple[str, str | None]
-    kid: str | None
-    algorithm: str | None
-    native: Any = field(repr=False)
+    @property
+    def algorithm(self) -> str:
+        """The one algorithm that it signs with."""
+        ...
 
-    def fits(self, algorithm: str, kid: str | None) -> bool:
-        """May it verify this algorithm, for a signature that names `kid`?"""
-        same = self.algorithm in {None, algorithm} or {self.algorithm, algorithm} <= {"EdDSA", "Ed25519"}
-        return same and self.kind == ALGORITHMS.get(algorithm) and kid in {None, self.kid}
+    @property
+    def kid(self) -> str | None:
+        """The key's name; for receipts the thumbprint of its public part."""
+        ...
+
+    def sign(self, octets: bytes) -> bytes:
+        """The signature in the form of JWS (RFC 7518 3, RFC 8037 3.1). Raises SignatureError."""
+        ...
+
+    def public(self) -> dict[str, Any]:
+        """The public JWK, to be published."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +100,25 @@ class SigningKey:
 
         kty, curve = kind_of(algorithm)
         makers: dict[str, Any] = {"OKP": jwk.OKPKey, "EC": jwk.ECKey, "RSA": jwk.RSAKey}
-        return cls(algorithm, kid, makers[kty].generate_key(curve or _RSA_BITS[0]))
+        return cls(algorithm, kid, makers[kty].generate_key(curve or RSA_BITS[0]))
 
     @classmethod
     def read(cls, text: Secret, *, algorithm: str) -> SigningKey:
         """A key from a private JWK. Raises SignatureError where it is none for this algorithm."""
         data = read_object(text.reveal().encode("utf-8", "replace"), "private key")
-        key = _key(data)
-        if key is None or "d" not in data or not key.fits(algorithm, None):
+        kind = kind_of(algorithm)
+        key = _key(data, frozenset({kind}))
+        if key is None or "d" not in data or key.algorithm not in {None, *_names_of(algorithm)}:
             raise SignatureError(f"this is no private key for {algorithm}", code="sign.bad-key")
-        return cls(algorithm, key.kid, _native(data))
+        return cls(algorithm, key.kid, native_key(data))
+
+    def with_thumbprint(self) -> SigningKey:
+        """The same key, its kid the thumbprint of its public part (RFC 7638), as receipts ask for."""
+        return replace(self, kid=thumbprint(self.native.as_dict(private=False)))
+
+    def sign(self, octets: bytes) -> bytes:
+        """The signature over these octets."""
+        return bytes(model(self.algorithm).sign(octets, self.native))
 
     def secret(self) -> Secret:
         """The private JWK, to be kept."""
@@ -98,22 +129,10 @@ class SigningKey:
     def public(self) -> dict[str, Any]:
         """The public JWK, to be published."""
         plain = self.native.as_dict(private=False)
-        return {name: plain[name] for name in _PUBLIC if name in plain} | self._names()
+        return {name: plain[name] for name in PUBLIC if name in plain} | self._names()
 
     def _names(self) -> dict[str, str]:
         return {"alg": self.algorithm, "use": "sig"} | ({} if self.kid is None else {"kid": self.kid})
-
-
-def kind_of(algorithm: str) -> tuple[str, str | None]:
-    """Key type and curve of an algorithm. Raises SignatureError for one that is not known."""
-    found = ALGORITHMS.get(algorithm)
-    if found is None:
-        raise SignatureError(
-            "this signature algorithm is not allowed",
-            code="sign.bad-algorithm",
-            hint=f"one of {', '.join(sorted(ALGORITHMS))}",
-        )
-    return found
 
 
 def read_keys(octets: bytes) -> KeySet:
@@ -133,65 +152,34 @@ def read_keys(octets: bytes) -> KeySet:
 def _public_keys(found: Iterable[object]) -> Iterable[Key]:
     for each in found:
         if not isinstance(each, dict):
-            raise _bad("a member of the key set is no key")
-        if not _PRIVATE.isdisjoint(each):
-            raise _bad("the key set publishes a private or shared key", "its owner must replace it at once")
-        key = _key(each)
+            raise bad_key("a member of the key set is no key")
+        if not PRIVATE.isdisjoint(each):
+            raise bad_key(
+                "the key set publishes a private or shared key", "its owner must replace it at once"
+            )
+        key = _key(each, _KINDS)
         if key is not None:
             yield key
 
 
-def _key(data: Mapping[str, Any]) -> Key | None:
-    """The key of this JWK; None for one that is not for signatures of ours."""
+def _key(data: Mapping[str, Any], kinds: frozenset[tuple[str, str | None]]) -> Key | None:
+    """The key of this JWK; None for one that is not of these kinds, or not for signatures."""
     kty, curve = data.get("kty"), data.get("crv")
-    kind = next((each for each in _KINDS if each[0] == kty and each[1] in {None, str(curve)}), None)
+    kind = next((each for each in kinds if each[0] == kty and each[1] in {None, str(curve)}), None)
     operations = data.get("key_ops", ["verify"])
-    if kind is None or data.get("use", "sig") != "sig" or not {"verify", "sign"} & _texts(operations):
+    if kind is None or data.get("use", "sig") != "sig" or not {"verify", "sign"} & texts(operations):
         return None
     kid, algorithm = data.get("kid"), data.get("alg")
     if not _short(kid) or not _short(algorithm):
-        raise _bad("kid and alg of a key are short texts")
-    plain = {name: data[name] for name in _PUBLIC if name in data}
-    return Key(kind, kid, algorithm, _native(plain))
+        raise bad_key("kid and alg of a key are short texts")
+    plain = {name: data[name] for name in PUBLIC if name in data}
+    return Key(kind, kid, algorithm, native_key(plain))
 
 
-def _native(data: Mapping[str, Any]) -> Any:
-    from joserfc import errors, jwk  # late: cryptography is heavy
-
-    plain = {name: data[name] for name in (*_PUBLIC, *_PRIVATE) if name in data}
-    if not all(isinstance(value, str) for value in plain.values()):
-        raise _bad("a key's members are texts")
-    if plain["kty"] == "RSA":
-        _check_rsa(plain.get("n", ""), plain.get("e", ""))
-    try:
-        return jwk.import_key(plain)
-    except (errors.JoseError, ValueError, TypeError, KeyError, OverflowError) as error:
-        # the library's text may quote the key
-        raise _bad(f"a key cannot be read ({type(error).__name__})") from None
-
-
-def _check_rsa(modulus: str, exponent: str) -> None:
-    """Raises for a key that is weak, or so large that each use is work."""
-    least, most = _RSA_BITS
-    # all of it is looked at: a modulus may begin with zeros
-    short = len(modulus) <= most // 4 and len(exponent) <= _LONGEST_EXPONENT
-    n = int.from_bytes(decode(modulus, "modulus"), "big") if short else 0
-    e = int.from_bytes(decode(exponent, "exponent"), "big") if short else 0
-    if not least <= n.bit_length() <= most or e < 3 or e.bit_length() > 32:
-        raise SignatureError(
-            f"an RSA key has {least} to {most} bits and a small exponent",
-            code="sign.weak-key",
-            hint="RFC 7518 3.3 asks for 2048 bits or more",
-        )
-
-
-def _texts(values: object) -> set[str]:
-    return {each for each in values if isinstance(each, str)} if isinstance(values, list) else set()
+def _names_of(algorithm: str) -> set[str]:
+    """The algorithm's names: EdDSA is the older one of Ed25519."""
+    return {"EdDSA", "Ed25519"} if algorithm in {"EdDSA", "Ed25519"} else {algorithm}
 
 
 def _short(value: object) -> bool:
     return value is None or (isinstance(value, str) and len(value) <= _MOST_KID)
-
-
-def _bad(message: str, hint: str | None = None) -> SignatureError:
-    return SignatureError(message, code="sign.bad-key", hint=hint)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NoReturn, final
 
 from onym.errors import AIURIError, URISyntaxError
 from onym.uri import _rfc3986
+from onym.uri._percent import decode
 from onym.uri.generic import FrozenURI
 
 __all__ = ["AIURI"]
@@ -19,7 +20,12 @@ class AIURI(FrozenURI):
     """An ai URI: `ai:` and whatever RFC 3986 allows after it, as the draft's grammar says.
 
     Frozen, hashable, comparable by text, picklable; attributes give each component exactly as written.
-    `canonical()` is the stricter level, where two spellings can't be told apart wrongly.
+    `canonical()` is the stricter level, where two spellings can't be told apart wrongly: two URIs name the
+    same exactly when their `target`s are equal.
+
+        >>> uri = AIURI.parse("AI://Bank.example:443?amount=10&currency=USD#top")
+        >>> str(uri.target), uri.authority_text
+        ('ai://bank.example/?amount=10&currency=USD', 'bank.example')
     """
 
     __slots__ = ()
@@ -46,20 +52,56 @@ class AIURI(FrozenURI):
                 component="scheme",
                 offset=0,
                 clause="draft-sogomonian-ai-uri-scheme-01",
+                hint="an ai URI starts with ai:",
             )
         return cls._make(text, parts)
 
     def canonical(self) -> str:
         """The one text that stands for this URI in requests and signatures, without its fragment.
 
-        Case, unreserved triplets, `:443` and an empty path are rewritten. Raises AIURIError with
-        component and offset, or URISyntaxError for octets that are not UTF-8, where the URI could be read
-        two ways: userinfo, addresses, dot or empty segments, encoded delimiters, double encoding,
-        repeated names...
+        Case, unreserved triplets, `:443` and an empty path are rewritten; whatever could be read two ways is
+        refused. Raises AIURIError with component, offset and hint, its code "ai." and one of
+
+        - too-long, userinfo, no-authority, address-literal, bad-host, bad-port (the authority)
+        - no-path, empty-segment, dot-segment (the path)
+        - ambiguous-query, empty-name, duplicate-name (the query)
+        - forbidden-octet, double-encoding, not-nfc, invisible (path or query)
+
+        and URISyntaxError `uri.bad-utf8` for triplets that are not UTF-8.
         """
         from onym.uri._ai_canonical import canonical  # unicodedata is needed here alone
 
         return canonical(self._text, self._parts)
+
+    @property
+    def target(self) -> AIURI:
+        """What is asked for: the canonical form as a URI, without its fragment. Raises as `canonical`."""
+        text = self.canonical()
+        return self if text == self._text else self._restore(text)
+
+    @property
+    def authority_text(self) -> str | None:
+        """The canonical "host" or "host:port"; None without an authority. Raises as `canonical`."""
+        return self.target.authority
+
+    @property
+    def without_query(self) -> AIURI:
+        """The resource itself: `target` without its query. Raises as `canonical`."""
+        target = self.target
+        return target if target.query is None else self._restore(str(target).partition("?")[0])
+
+    @property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """Names and values of the query, decoded, in order; "" for a name alone. Raises as `canonical`."""
+        query = self.target.query
+        if query is None:
+            return ()
+        pairs = (pair.partition("=") for pair in query.split("&"))
+        return tuple((_decoded(name), _decoded(value)) for name, _, value in pairs)
+
+
+def _decoded(text: str) -> str:
+    return decode(text, component="query")
 
 
 def _split(text: str, max_length: int) -> Parts:

@@ -1,7 +1,9 @@
-"""IRI to URI (RFC 3987 3.1), for what a person typed. The only user of `idna`; import it when needed.
+"""IRI to URI and back (RFC 3987 3), for what people type and read. The only user of `idna`; import it late.
 
     >>> to_uri("http://bücher.example/straße?q=ü")
     'http://xn--bcher-kva.example/stra%C3%9Fe?q=%C3%BC'
+    >>> to_iri("http://xn--bcher-kva.example/stra%C3%9Fe?q=%C3%BC")
+    'http://bücher.example/straße?q=ü'
 
 The host is mapped one way, whatever the scheme: triplets decoded, then IDNA 2008 with the UTS-46 mapping
 (non-transitional, STD3). What comes out is ASCII, so a guard that reads the URI judges the very name or
@@ -22,7 +24,7 @@ from onym.errors import URISyntaxError
 from onym.uri._percent import decode
 from onym.uri._rfc3986 import MAX_LENGTH, Offsets, Parts, normal_reg_name, offsets, split
 
-__all__ = ["IRIConversion", "convert", "is_a_label", "to_uri"]
+__all__ = ["IRIConversion", "convert", "is_a_label", "to_iri", "to_uri"]
 
 _UCSCHAR = (
     "\xa0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
@@ -36,6 +38,7 @@ _BEYOND = re.compile("[^\x00-\x7f]")
 _BEYOND_RUN = re.compile("[^\x00-\x7f]+")
 _NOT_UCSCHAR = re.compile(f"[^\x00-\x7f{_UCSCHAR}]")
 _NOT_IN_QUERY = re.compile(f"[^\x00-\x7f{_UCSCHAR}{_IPRIVATE}]")
+_WIDE_TRIPLETS = re.compile("(?:%[89A-Fa-f][0-9A-Fa-f])+")
 _A_LABEL = re.compile(r"(?:\A|\.)xn--", re.IGNORECASE)
 # RFC 3987 4.1: formatting characters that would reorder what a reader sees
 _BIDI = re.compile("[\u200e\u200f\u202a-\u202e]")
@@ -100,6 +103,21 @@ def convert(iri: str, *, max_length: int = MAX_LENGTH) -> IRIConversion:
     return IRIConversion(iri, _encoded(iri[: at.host]) + host + _encoded(iri[end:]), typed, host)
 
 
+def to_iri(uri: str) -> str:
+    """A URI as a person reads it (RFC 3987 3.2): A-labels as U-labels, and what is not ASCII decoded.
+
+    Triplets stay where no character of an IRI stands in them, or one that is not seen: blanks, formatting
+    characters. Labels that IDNA refuses stay as well. Raises URISyntaxError and URILimitError as `split`.
+    """
+    parts = split(uri)
+    start = end = 0
+    if parts.host is not None:
+        start = offsets(parts).host
+        end = start + len(parts.host)
+    host = ".".join(map(_unicode_label, uri[start:end].split(".")))
+    return _read(uri[:start]) + host + _read(uri[end:])
+
+
 def is_a_label(label: str) -> bool:
     """Whether `label` is a valid A-label: IDNA 2008 decodes it, and encodes the result to `label` again."""
     try:
@@ -122,6 +140,26 @@ def _ascii_host(host: str, name: str, offset: int) -> str:
             offset=offset,
             clause="RFC 5891 4",
         ) from None
+
+
+def _unicode_label(label: str) -> str:
+    return idna.ulabel(label) if label[:4].lower() == "xn--" and is_a_label(label.lower()) else label
+
+
+def _read(text: str) -> str:
+    """RFC 3987 3.2, steps 2 to 4."""
+    return _WIDE_TRIPLETS.sub(lambda run: _read_run(run[0]), text)
+
+
+def _read_run(run: str) -> str:
+    try:
+        decoded = decode(run, component="text")
+    except URISyntaxError:
+        return run
+    return "".join(
+        character if character.isprintable() and not _NOT_UCSCHAR.match(character) else _encoded(character)
+        for character in decoded
+    )
 
 
 def _encoded(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Grammars made to cost: each is answered, or refused, within a second and 200 MB, and never passes."""
+"""Grammars made to cost: each is answered, or refused, soon and within 200 MB, and never passes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +28,7 @@ from onym.registry.abnf import (
 )
 from onym.registry.abnf._parse import MAX_DEPTH
 from onym.registry.abnf._read import MAX_RULES, MAX_TEXT
+from support import linear_enough
 
 CHAIN = "\n".join(f"r{at} = r{at + 1} r{at + 1}" for at in range(60))
 FAN = "\n".join(f'r{at} = r{at + 1} / "x" r{at + 1} / "y" r{at + 1}' for at in range(60))
@@ -59,8 +59,6 @@ HOSTILE = {
         Outcome.RECURSIVE,
     ),
 }
-#: how much longer a second may be where coverage is measured
-SLOW = 5 if sys.gettrace() or "COV_CORE_SOURCE" in os.environ or "coverage" in sys.modules else 1
 PROGRAM = """
 import json, pathlib, re, sys, time
 from onym.registry.abnf import included, read, resolve
@@ -91,11 +89,11 @@ def measured(program: str, text: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_grammar_costs_less_than_a_second_and_200_megabytes(name: str) -> None:
+def test_a_hostile_grammar_costs_seconds_at_most_and_200_megabytes(name: str) -> None:
     text, outcome = HOSTILE[name]
     found, seconds, megabytes = measured(PROGRAM, text)
     assert found == outcome
-    assert seconds < 1
+    assert seconds < 5  # some 0.1; what explodes never ends
     assert megabytes < 200
 
 
@@ -106,16 +104,14 @@ def refusal(text: str) -> GrammarError:
 
 
 def test_a_megabyte_of_rules_is_refused_at_once() -> None:
-    before = time.process_time()
-    assert refusal('rule = "abc"\n' * 80_000).code == "abnf.too-large"
-    assert time.process_time() - before < 0.1 * SLOW
+    with linear_enough(1):
+        assert refusal('rule = "abc"\n' * 80_000).code == "abnf.too-large"
 
 
 def test_the_most_text_and_the_most_rules_are_read_within_a_second() -> None:
     text = "\n".join(f'rule-{at} = *( "a" / b ) [ %x41-5A ]' for at in range(MAX_RULES))
-    before = time.process_time()
-    assert len(read(text[:MAX_TEXT]).rules) == MAX_RULES
-    assert time.process_time() - before < SLOW
+    with linear_enough(5):
+        assert len(read(text[:MAX_TEXT]).rules) == MAX_RULES
     assert refusal(f"{text}\nmore = a").code == "abnf.too-large"
 
 
@@ -138,11 +134,9 @@ def test_a_number_of_many_digits_is_refused() -> None:
 def test_a_comparison_that_explodes_is_an_outcome_of_its_own_within_seconds() -> None:
     a = resolve(read('s = *pchar "x" 14(pchar)'))
     b = resolve(read('s = *pchar "x" 15(pchar)'))
-    before = time.process_time()
-    with pytest.raises(GrammarError) as caught:
+    with linear_enough(), pytest.raises(GrammarError) as caught:
         compare(a, "s", b, "s")
     assert caught.value.code == "abnf.too-large"
-    assert time.process_time() - before < 5 * SLOW
 
 
 def test_an_automaton_that_grows_in_each_state_is_stopped() -> None:
@@ -158,9 +152,8 @@ def test_lint_of_many_alternatives_ends_within_a_second() -> None:
     many = "\n".join(f'r{at} = *pchar "x" 14(pchar) / *pchar "y" 14(pchar) / r{at + 1}' for at in range(80))
     for text in (f"s = {one}", many):
         grammar = resolve(read(text))
-        before = time.process_time()
-        lint(grammar)
-        assert time.process_time() - before < SLOW
+        with linear_enough(5):
+            lint(grammar)
 
 
 def test_questions_beside_inclusion_cost_no_more() -> None:
@@ -168,10 +161,8 @@ def test_questions_beside_inclusion_cost_no_more() -> None:
     for text, _ in HOSTILE.values():
         grammar = resolve(read(text))
         for ask in QUESTIONS:
-            before = time.process_time()
-            with contextlib.suppress(GrammarError):
+            with linear_enough(), contextlib.suppress(GrammarError):
                 ask(grammar, "s")
-            assert time.process_time() - before < 3 * SLOW, (ask, text[:40])
 
 
 def lint_from(grammar: Grammar, start: str) -> object:
@@ -200,9 +191,8 @@ def test_lint_asks_no_more_where_its_questions_are_too_costly() -> None:
     one = '( *unreserved "x" 14(unreserved) )'
     text = "\n".join(f"{name} = {one} / {one}" for name in names)
     grammar = resolve(read(f"s = {' '.join(names)}\n{text}"))
-    before = time.process_time()
-    found = [each for each in lint(grammar) if each.code is RemarkCode.UNDECIDED]
-    assert time.process_time() - before < 3 * SLOW
+    with linear_enough():
+        found = [each for each in lint(grammar) if each.code is RemarkCode.UNDECIDED]
     assert [each.rule for each in found] == names
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from checks_support import GOOD, codes, draft, finding, report
@@ -13,6 +11,7 @@ from onym.registry.checks._grammar import Syntax
 from onym.registry.checks.known import Known
 from onym.registry.checks.load import grammar_alone, load, load_grammar
 from onym.registry.documents.types import DocumentKind
+from support import linear_enough
 
 SAID = {"Encoding Considerations": "UTF-8", "Syntax": 'The "/" divides, "?" and ":" too.'}
 
@@ -36,10 +35,9 @@ def of(abnf: str, **more: object):
     ],
 )
 def test_s1_gives_each_outcome_a_code_of_its_own(abnf, code):
-    before = time.process_time()
-    found = codes(of(abnf), "S1") - {"could-not-check"}
+    with linear_enough(5):
+        found = codes(of(abnf), "S1") - {"could-not-check"}
     assert found == ({code} if code else set())
-    assert time.process_time() - before < 5
 
 
 def test_s1_shows_the_shortest_witness_and_the_line_of_the_rule():
@@ -139,7 +137,6 @@ def test_the_rule_to_begin_with_is_the_one_named_or_the_scheme_s_or_the_only_one
 
 
 def test_a_hostile_grammar_is_an_outcome_and_takes_a_second():
-    before = time.process_time()
     for abnf in (
         'kite-URI = "kite:" *pchar "x" 14(pchar)',
         'kite-URI = "kite:" 1*4096(pchar)',
@@ -147,8 +144,8 @@ def test_a_hostile_grammar_is_an_outcome_and_takes_a_second():
         'kite-URI = "kite:" 999999999ALPHA',
         "\n".join(f"r{at} = r{at + 1} r{at + 1}" for at in range(60)) + '\nr60 = "kite:"',
     ):
-        assert report(of(abnf)).findings
-    assert time.process_time() - before < 20
+        with linear_enough():
+            assert report(of(abnf)).findings
 
 
 def test_a_large_grammar_is_decided_and_what_was_left_out_is_told():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +10,7 @@ from checks_support import KNOWN, OLD, OLD_LABELS, codes, document, draft, entry
 from onym.registry.checks import Known, Level, check_entries
 from onym.registry.checks._names import confusable
 from onym.registry.records import Status
+from support import linear_enough
 
 
 def named(name: str) -> object:
@@ -160,10 +159,9 @@ def test_no_name_crashes_the_checks_and_what_they_say_is_printable(name):
 
 
 def test_a_name_of_a_million_characters_takes_no_time():
-    before = time.process_time()
     for text in ("a" * 1_000_000, "." * 1_000_000, "'" * 1_000_000, "a and " * 150_000):
-        assert report(named(text)).findings
-    assert time.process_time() - before < 10
+        with linear_enough(10):
+            assert report(named(text)).findings
 
 
 def test_a_registry_in_order_has_no_findings_and_each_disorder_has_one():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from onym.registry.checks import Known, Level, Report, as_text, check, check_req
 from onym.registry.checks.known import builtin, section_titles, words
 from onym.registry.checks.load import load
 from onym.registry.records import Request, RequestKind, RequestState, Status
+from support import linear_enough
 
 DATA = Path(__file__).parent / "data"
 SHARED = Path(__file__).resolve().parents[3].parent / "shared"
@@ -165,10 +165,8 @@ def test_a_pasted_text_without_a_template_is_told_so_and_does_not_raise():
     ],
 )
 def test_a_field_of_a_million_characters_takes_seconds_at_most(text):
-    before = time.process_time()
-    with suppress(RegistryError):  # beyond the caps of the reader: refused, which is as good
+    with linear_enough(), suppress(RegistryError):  # beyond the caps of the reader: refused, as good
         assert len(as_text(check(load(text), known=builtin()))) < 100_000
-    assert time.process_time() - before < 15
 
 
 def test_the_shipped_facts_are_there():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from onym.cli._groups import Ordered
 from onym.cli._registry_act import decide, tick
 from onym.cli._registry_data import backup, init, restore, verify
 from onym.cli._registry_read import review, search, show, status
@@ -15,15 +16,7 @@ from onym.cli._registry_user import user
 __all__ = ["command"]
 
 
-class _Ordered(click.Group):
-    """A group that lists its commands in the order in which they were added, not by the alphabet."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, as somebody who begins meets them."""
-        return list(self.commands)
-
-
-@click.group("registry", cls=_Ordered)
+@click.group("registry", cls=Ordered)
 def command() -> None:
     """Which URI schemes, llm parameters and ai namespaces exist, and who may change them. Each takes --json.
 

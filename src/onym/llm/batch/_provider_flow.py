@@ -251,7 +251,7 @@ def _older(batch: Batch, since: float) -> bool:
 
 def _send(desk: Desk, request: HTTPRequest, timeout: float, *, stream: bool = False) -> Flow[Reply | Failure]:
     try:
-        reply: Reply = yield Send(request, timeout, stream)  # type: ignore[assignment]
+        reply: Reply = yield Send(request, timeout, stream)
     except NetError as error:
         return error
     return reply if 200 <= reply.status < 300 else desk.error(reply)

@@ -1,0 +1,203 @@
+"""What DNS says of an authority: `_aiip._tcp` SRV and `_aiip` TXT (AIIP/HTTPS v1, 3.3 rule 6). Pure.
+
+    srv_question(host), txt_question(host) -> Ask       what to ask
+    evaluate_srv(records, *, host, port, draw) -> (Source, Origin | None)
+    alias_question(connect), refuse_alias(source, connect, records) -> (Source, Origin | None)
+    evaluate_txt(records, *, host) -> (Source, (canonical URI, ...))
+
+Validated by DNSSEC its word has rank 2, else 0. It says where to connect, and points; it never brings keys.
+The verdict of what can be used is CONFIRMS until somebody has compared it with the anchor's document.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import accumulate
+from typing import Final
+
+from onym.ai.records import Source, Verdict
+from onym.errors import URIError
+from onym.net.hosts import read_host
+from onym.net.messages import SRV, Ask, Origin, Records
+from onym.uri.ai import AIURI
+
+__all__ = [
+    "alias_question",
+    "evaluate_srv",
+    "evaluate_txt",
+    "refuse_alias",
+    "srv_question",
+    "txt_question",
+]
+
+_SRV: Final = "dns-srv"
+_TXT: Final = "dns-txt"
+_CONFLICT: Final = "aiip.discovery-conflict"
+_DEFAULT_PORT: Final = 443
+_KEY: Final = "endpoint="
+#: characters of a stranger's text that are shown
+_SHOWN: Final = 256
+
+
+def srv_question(host: str, timeout: float | None = None) -> Ask:
+    """What to ask for where a service is."""
+    return Ask(f"_aiip._tcp.{host}", "SRV", timeout)
+
+
+def txt_question(host: str, timeout: float | None = None) -> Ask:
+    """What to ask for pointers to resources."""
+    return Ask(f"_aiip.{host}", "TXT", timeout)
+
+
+def alias_question(connect: Origin, timeout: float | None = None) -> Ask:
+    """What to ask of the target that `evaluate_srv` gave, before it is used."""
+    return Ask(connect.host, "CNAME", timeout)
+
+
+def evaluate_srv(records: Records, *, host: str, port: int, draw: float) -> tuple[Source, Origin | None]:
+    """Where to open connections for the service of `host`, None for the host itself (RFC 2782).
+
+    `draw` is a random number, at least 0 and below 1, which chooses by weight. An authority that names its
+    `port` is taken at its word: SRV records are not for it (as RFC 3263 4.2 has it). The origin found has yet
+    to pass `refuse_alias`, and the policy, which judges its port and addresses before connecting.
+    """
+    source = _begin(_SRV, f"_aiip._tcp.{host}", records)
+    if records.status != "found":
+        return source, None
+    if port != _DEFAULT_PORT:
+        why = "the authority names its port, so the records are not for it"
+        return replace(source, verdict=Verdict.DROPPED, why=why), None
+    found = [value for value in records.values if isinstance(value, SRV)]
+    source = replace(source, said=tuple(_shown(_written(value)) for value in found))
+    if found and not any(value.target for value in found):
+        return _not_offered(source), None
+    usable = [value for value in found if _is_usable(value)]
+    if not usable:
+        why = "no target is a host name with a port (RFC 2782)"
+        return replace(source, verdict=Verdict.DROPPED, why=why), None
+    chosen = _choose(usable, draw)
+    why = "connections for the service go there; TLS and Host keep the authority's name"
+    return replace(source, why=why), Origin("https", chosen.target, chosen.port)
+
+
+def refuse_alias(source: Source, connect: Origin, records: Records) -> tuple[Source, Origin | None]:
+    """What is left of an SRV record's target, by the answer to `alias_question`: it must be no alias."""
+    if records.status == "none":
+        return source, connect
+    if records.status == "bogus":
+        return _failed(source, _bogus_says(records)), None
+    if records.status == "found":
+        why = "the target is an alias, which RFC 2782 forbids"
+    else:
+        why = f"nothing shows that the target is no alias: {records.detail}"
+    return replace(source, verdict=Verdict.DROPPED, why=why), None
+
+
+def evaluate_txt(records: Records, *, host: str) -> tuple[Source, tuple[str, ...]]:
+    """The ai URI that `host` points to, canonical; none where there is none, or more than one.
+
+    A record is `endpoint=` and an ai URI; records of other forms are not ours, and URIs that cannot be used
+    are reported in the source.
+    """
+    source = _begin(_TXT, f"_aiip.{host}", records)
+    if records.status != "found":
+        return source, ()
+    values = _endpoints(records.values)
+    canonical = {value: _canonical(value) for value in values}
+    good = tuple(dict.fromkeys(uri for uri in canonical.values() if uri is not None))
+    source = replace(
+        source, said=tuple(dict.fromkeys(uri or _shown(text) for text, uri in canonical.items()))
+    )
+    if not values:
+        return replace(source, verdict=Verdict.ABSENT, why="no record has the key endpoint"), ()
+    if len(good) > 1:
+        why = "several records point to different resources"
+        return (_failed(source, why) if source.validated else _dropped(source, why)), ()
+    bad = sum(uri is None for uri in canonical.values())
+    malformed = f"{bad} of {len(canonical)} values no ai URI that can be used" if bad else ""
+    if not good:
+        return _dropped(source, malformed), ()
+    return replace(source, why=malformed or "a pointer, which the anchor's document decides on"), good
+
+
+def _begin(name: str, location: str, records: Records) -> Source:
+    """The source as far as it does not matter what the records hold."""
+    verdict, why, code = Verdict.CONFIRMS, "", None
+    if records.status == "none":
+        verdict, why = Verdict.ABSENT, records.detail
+    elif records.status == "failed":
+        verdict, why = Verdict.FAILED, records.detail
+    elif records.status == "bogus":
+        # not an absence: somebody wants it to look like one
+        verdict, why, code = Verdict.FAILED, _bogus_says(records), _CONFLICT
+    return Source(
+        name=name,
+        rank=2 if records.validated else 0,
+        location=location,
+        verdict=verdict,
+        why=why,
+        code=code,
+        validated=records.validated,
+    )
+
+
+def _bogus_says(records: Records) -> str:
+    return records.detail or "DNSSEC shows that the answer is false"
+
+
+def _not_offered(source: Source) -> Source:
+    """The target `.`: the service is decidedly not available at this domain."""
+    why = "the domain says that it offers no such service"
+    if source.validated:
+        return replace(source, verdict=Verdict.CONTRADICTS, why=why, code=_CONFLICT)
+    return _dropped(source, f"{why}, and nobody vouches for that")
+
+
+def _failed(source: Source, why: str) -> Source:
+    return replace(source, verdict=Verdict.FAILED, why=why, code=_CONFLICT)
+
+
+def _dropped(source: Source, why: str) -> Source:
+    return replace(source, verdict=Verdict.DROPPED, why=why)
+
+
+def _is_usable(value: SRV) -> bool:
+    """Whether it names a host, which may be this machine: that is for the policy to refuse."""
+    return value.port > 0 and read_host(value.target).kind in ("name", "loopback")
+
+
+def _choose(values: list[SRV], draw: float) -> SRV:
+    """RFC 2782: of those with the lowest priority, one by weight; weight 0 has a small chance."""
+    lowest = min(value.priority for value in values)
+    # weights of 0 first, and else in an order that does not depend on the server
+    best = sorted(
+        (value for value in values if value.priority == lowest),
+        key=lambda value: (value.weight > 0, value.target, value.port, value.weight),
+    )
+    running = list(accumulate(value.weight for value in best))
+    return best[bisect_left(running, int(draw * (running[-1] + 1)))]
+
+
+def _written(value: SRV) -> str:
+    return f"{value.priority} {value.weight} {value.port} {value.target or '.'}"
+
+
+def _endpoints(values: Iterable[SRV | str]) -> list[str]:
+    """The values of the key, once each; the key's case does not matter (as in RFC 6763 6.4)."""
+    texts = (value for value in values if isinstance(value, str))
+    return list(dict.fromkeys(text[len(_KEY) :] for text in texts if text[: len(_KEY)].lower() == _KEY))
+
+
+def _canonical(text: str) -> str | None:
+    try:
+        return AIURI.parse(text).canonical()
+    except URIError:
+        return None
+
+
+def _shown(text: str) -> str:
+    """A stranger's text, safe to print."""
+    cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)

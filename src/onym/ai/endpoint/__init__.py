@@ -1,0 +1,27 @@
+"""Endpoints: resources of an authority that describe themselves, run, and sign what they answer."""
+
+from __future__ import annotations
+
+from onym.ai.endpoint.app import Endpoint
+from onym.ai.endpoint.context import (
+    ANONYMOUS,
+    Answer,
+    Authorization,
+    Call,
+    Caller,
+    ResourceHandler,
+    StreamEvent,
+)
+from onym.ai.endpoint.limits import Limits
+
+__all__ = [
+    "ANONYMOUS",
+    "Answer",
+    "Authorization",
+    "Call",
+    "Caller",
+    "Endpoint",
+    "Limits",
+    "ResourceHandler",
+    "StreamEvent",
+]

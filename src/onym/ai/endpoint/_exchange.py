@@ -1,0 +1,233 @@
+"""One request to a resource, from its head to the signed answer: the order of checks (3.6 to 3.13).
+
+Nothing runs before all of them hold: the caller, the body, its digest, the key that signs, the idempotency
+key, the policy. What is refused before the caller is known is not signed; everything behind that is.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onym.ai.endpoint._http import ALLOWED, Receive, Send, read_body, send_answer
+from onym.ai.endpoint._run import Runner, Streaming
+from onym.ai.endpoint.context import ANONYMOUS, JSON, Answer, Call, Caller
+from onym.ai.endpoint.guard import bad_request, check_depth, check_digest
+from onym.ai.endpoint.idempotency import Idempotency, Scope
+from onym.ai.endpoint.problems import problem
+from onym.ai.endpoint.resources import DESCRIPTION, PREFIX
+from onym.ai.endpoint.signing import Asked, Signing
+from onym.errors import AIIPError, OnymError
+from onym.uri.ai_map import from_target
+
+if TYPE_CHECKING:
+    from onym.ai.endpoint.context import Authorization
+    from onym.ai.endpoint.guard import Head
+    from onym.ai.endpoint.limits import Limits
+    from onym.ai.endpoint.policy import Policies
+    from onym.ai.endpoint.resources import Resource, Site
+    from onym.uri.ai import AIURI
+
+__all__ = ["Exchanges"]
+
+_LOG: Final = logging.getLogger("onym.ai.endpoint")
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Exchanges:
+    """Serves the requests to the resources of one site."""
+
+    def __init__(
+        self,
+        *,
+        site: Site,
+        signing: Signing,
+        authorization: Authorization | None,
+        policies: Policies,
+        limits: Limits,
+        clock: Callable[[], float],
+    ) -> None:
+        self.signing = signing
+        self._site = site
+        self._authorization = authorization
+        self._policies = policies
+        self._limits = limits
+        self._clock = clock
+        self._runner = Runner(signing, limits, clock, self.problem)
+        self.store: Idempotency | None = None
+
+    def sign_with(self, signing: Signing) -> None:
+        """Sign with other keys from now on."""
+        self.signing = signing
+        self._runner.signing = signing
+
+    def close(self) -> None:
+        """Let go of the store."""
+        store, self.store = self.store, None
+        if store is not None:
+            store.close()
+        self._runner.close()
+
+    async def serve(self, head: Head, receive: Receive, send: Send) -> None:
+        """Answer one request whose head was let through."""
+        try:
+            uri = self._uri(head)
+            resource = self._site.resources.get(str(uri.without_query))
+            caller = await self._caller(head, resource)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            await self._refuse(head, error, send)
+            return
+        await self._known(head, uri, resource, caller, receive, send)
+
+    async def _refuse(self, head: Head, error: Exception, send: Send) -> None:
+        """A refusal of somebody unknown, or of somebody known whose token does not reach so far."""
+        caller = getattr(error, "caller", None)
+        answer = self.problem(error, getattr(error, "target", None))
+        if isinstance(caller, Caller):
+            await self._finish(head, self._asked(head, self._uri(head), caller), answer, send)
+        else:
+            await send_answer(send, answer, head=head.method == "HEAD")
+
+    async def _known(
+        self, head: Head, uri: AIURI, resource: Resource | None, caller: Caller, receive: Receive, send: Send
+    ) -> None:
+        asked = self._asked(head, uri, caller)
+        found: Answer | Streaming
+        try:
+            if resource is None:
+                raise AIIPError("the authority has no such resource", code="aiip.endpoint-unknown")
+            if head.method == "POST":
+                body = await read_body(receive, head.length, self._limits.body)
+                if body is None:
+                    return  # nobody is there to be answered
+                found = await self._invoke(head, asked, uri, resource, body)
+            else:
+                found = self._described(head, resource)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            found = self.problem(error, asked.subject)
+        if isinstance(found, Streaming):
+            await self._runner.send(found, asked, receive, send)
+        else:
+            await self._finish(head, asked, found, send)
+
+    async def _finish(self, head: Head, asked: Asked, answer: Answer, send: Send) -> None:
+        """Send it signed, or a refusal: never a result that nobody vouches for."""
+        no_body = head.method == "HEAD"
+        try:
+            receipt = self.signing.whole(asked, answer, b"" if no_body else answer.body)
+        except OnymError as error:
+            await send_answer(send, self.problem(error, asked.subject), head=no_body)
+            return
+        await send_answer(send, answer, receipt=receipt, head=no_body)
+
+    def _uri(self, head: Head) -> AIURI:
+        uri = from_target(PREFIX, head.raw_path, head.query)
+        if uri.authority != self._site.authority:
+            raise AIIPError("another authority answers for this", code="aiip.unknown-authority")
+        return uri
+
+    async def _caller(self, head: Head, resource: Resource | None) -> Caller:
+        """Who asks. A description is for everybody; who shows a token there is known by it all the same."""
+        safe = head.method in _SAFE
+        if self._authorization is None or (safe and "authorization" not in head.headers):
+            return ANONYMOUS if head.origin is None else Caller(audience=head.origin)
+        scopes = frozenset() if safe or resource is None else frozenset(resource.scopes)
+        return await self._authorization.authorize(head.headers, scopes)
+
+    def _asked(self, head: Head, uri: AIURI, caller: Caller) -> Asked:
+        asked = Asked(
+            method=head.method,
+            target=str(uri),
+            subject=str(uri.without_query),
+            caller=caller,
+            nonce=head.nonce,
+            content_type=head.content_type,
+            idempotency_key=head.idempotency_key,
+        )
+        asked.claimed(head.digest)
+        return asked
+
+    def _described(self, head: Head, resource: Resource) -> Answer:
+        if head.length or "transfer-encoding" in head.headers:
+            raise bad_request(f"{head.method} has no body here")
+        if head.method == "OPTIONS":
+            headers = (("Allow", ALLOWED), ("Accept-Post", resource.accepts))
+            return Answer(status=204, content_type=None, headers=headers)
+        if head.method not in _SAFE:
+            answer = self.problem(
+                AIIPError("this method is not for resources", code="aiip.method-not-allowed"), resource.uri
+            )
+            return replace(answer, headers=(("Allow", ALLOWED),))
+        # a receipt is for one caller and one moment; the description alone may be kept
+        keep = "private, no-store" if head.nonce else "private, max-age=60"
+        return Answer(content_type=DESCRIPTION, body=resource.described(), headers=(("Cache-Control", keep),))
+
+    async def _invoke(
+        self, head: Head, asked: Asked, uri: AIURI, resource: Resource, body: bytes
+    ) -> Answer | Streaming:
+        data = self._read(head, asked, body)
+        call = Call(
+            uri=uri,
+            caller=asked.caller,
+            parameters=uri.parameters,
+            body=body,
+            content_type=head.content_type,
+            accept=head.headers.get("accept"),
+            headers=head.headers,
+            nonce=head.nonce,
+            idempotency_key=head.idempotency_key,
+            request_hash=asked.request_hash,
+        )
+        self.signing.signer()  # who could not sign the answer does nothing
+        if resource.idempotency and head.idempotency_key is None:
+            raise AIIPError(
+                f"{resource.effects.value} effects need an idempotency key",
+                code="aiip.idempotency-required",
+                clause="AIIP/HTTPS v1 3.11",
+                hint='Idempotency-Key: "8e03978e-40d5", another one for each request',
+            )
+        self._policies.check(call, resource.effects, data)
+        if not resource.idempotency or self.store is None:
+            return await self._runner.run(resource, call)
+        check = getattr(resource.handler, "check", None)
+        if check is not None:
+            check(call)
+        scope = _scope(asked, str(head.idempotency_key))
+        return await self._runner.once(resource, call, self.store, scope)
+
+    def _read(self, head: Head, asked: Asked, body: bytes) -> Any:
+        """The body as JSON where it says to be, checked in depth and by its digest; None for others."""
+        if head.digest is not None:
+            check_digest(head.digest, body)
+        asked.read(body)
+        kind = (head.content_type or "").partition(";")[0].strip().lower()
+        if not body or not (kind == JSON or kind.endswith("+json")):
+            return None
+        check_depth(body, self._limits.depth)
+        if not self._policies.needs_input:
+            return None
+        try:
+            return msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise AIIPError("the body is not JSON", code="aiip.invalid-input") from None
+
+    def problem(self, error: BaseException, target: str | None) -> Answer:
+        """The answer that tells of an error; what is our fault goes to the log with the answer's instance."""
+        instance = str(uuid.uuid4())
+        answer = problem(error, anchor=self._site.anchor, target=target, instance=instance)
+        if answer.status >= 500:
+            _LOG.error("request %s failed: %s", instance, type(error).__name__, exc_info=error)
+        return answer
+
+
+def _scope(asked: Asked, key: str) -> Scope:
+    """Whose key it is. What a caller says of itself never meets what a token says."""
+    caller = asked.caller
+    known = caller.client_id is not None
+    client = f"client {caller.client_id}" if known else f"anonymous {caller.audience}"
+    return Scope(client=client, principal=caller.subject or "", target=asked.subject, key=key)

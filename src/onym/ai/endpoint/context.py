@@ -1,0 +1,111 @@
+"""What an endpoint and the handlers of its resources say to each other: frozen values, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from onym.net.messages import Headers
+    from onym.uri.ai import AIURI
+
+__all__ = ["ANONYMOUS", "JSON", "Answer", "Authorization", "Call", "Caller", "ResourceHandler", "StreamEvent"]
+
+#: media type of a result that is data
+JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who invokes. `audience` is the `aud` of receipts: a client, an anonymous caller's origin, "anonymous".
+
+    `client_id`, `subject` and `token_hash` (`ath`, RFC 9449) come from an access token; None without one.
+    """
+
+    audience: str
+    client_id: str | None = None
+    subject: str | None = None
+    scopes: frozenset[str] = frozenset()
+    token_hash: str | None = None
+
+
+#: a caller that shows nothing of itself
+ANONYMOUS: Final = Caller(audience="anonymous")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One invocation, checked: the target is canonical, the body within its cap, the caller allowed.
+
+    `uri` has its query and no fragment; `parameters` are those of the query, decoded, in order. `nonce` is
+    what the caller sent in AIIP-Nonce. `headers` are all fields of the request.
+    """
+
+    uri: AIURI
+    caller: Caller
+    method: str = "POST"
+    parameters: tuple[tuple[str, str], ...] = ()
+    body: bytes = field(default=b"", repr=False)
+    content_type: str | None = None
+    accept: str | None = None
+    headers: Headers = field(repr=False)
+    nonce: str | None = None
+    idempotency_key: str | None = None
+    #: the hash that binds the answer to this request (`rqh`, 3.8)
+    request_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A whole result. `headers` are further fields of those that 3.14 lets through (ETag, Retry-After)."""
+
+    status: int = 200
+    content_type: str | None = JSON
+    body: bytes = field(default=b"", repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEvent:
+    """One event of a streaming result. `event` is its name; "receipt" is the endpoint's own and refused.
+
+    Events without an id are numbered from 1.
+    """
+
+    data: str
+    event: str = "message"
+    id: str | None = None
+
+
+class ResourceHandler(Protocol):
+    """What stands behind one resource: a Python function, a model, a tool, an agent."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """Members of the description that the handler knows: title, input, output (JSON Schemas)."""
+        ...
+
+    async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
+        """The result, or the events of a streaming one.
+
+        Raises OnymError, whose code the caller is told; any other exception is told as `internal`, without
+        its text. Whatever can refuse the input does so before the first event.
+        """
+        ...
+
+
+class Authorization(Protocol):
+    """Who may call. `onym.ai.endpoint.oauth.JWTAuthorization` is one."""
+
+    async def authorize(self, headers: Headers, scopes: frozenset[str]) -> Caller:
+        """The caller, with all of these scopes.
+
+        Raises AIIPError `aiip.authentication-required` or `aiip.insufficient-scope`. Two attributes of the
+        error are read where they are set: `challenge`, what WWW-Authenticate says, and `caller`, who it was
+        all the same, so that the refusal can be signed.
+        """
+        ...
+
+    def metadata(self) -> Mapping[str, Any]:
+        """The protected resource's metadata (RFC 9728): `resource`, `authorization_servers`, ..."""
+        ...

@@ -1,0 +1,168 @@
+"""A Python function as a resource: its type hints are the schema of what it takes and gives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from typing import Any, Final
+
+import msgspec
+
+from onym.ai.endpoint._types import read_signature, schema_of
+from onym.ai.endpoint.context import JSON, Answer, Call, StreamEvent
+from onym.errors import AIIPError
+
+__all__ = ["OCTETS", "TEXT", "FunctionHandler"]
+
+#: media types of a result that is bytes, and of one that is a str
+OCTETS: Final = "application/octet-stream"
+TEXT: Final = "text/plain; charset=utf-8"
+_END: Final = object()
+
+
+class FunctionHandler:
+    """Calls a function with the members of a JSON object, the parameters of the query, or both.
+
+    A plain function runs in a thread of `executor`, a coroutine in the loop; a generator's values are the
+    events of a stream. Raises UsageError for a function that cannot be called so.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        media_type: str | None = None,
+        executor: Callable[[], Executor | None] = lambda: None,
+    ) -> None:
+        self._function = function
+        self._signature = read_signature(function)
+        self._decoder = msgspec.json.Decoder(self._signature.input)
+        self._encoder = msgspec.json.Encoder()
+        self._media_type = media_type
+        self._executor = executor
+
+    def describe(self) -> Mapping[str, Any]:
+        """Title and description from the docstring, input and output from the type hints."""
+        first, _, rest = inspect.cleandoc(self._function.__doc__ or "").partition("\n")
+        found = {
+            "title": first.strip().rstrip(".") or None,
+            "description": rest.strip() or None,
+            "input": schema_of(self._signature.input),
+            "output": schema_of(self._signature.output),
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def check(self, call: Call) -> None:
+        """Raises AIIPError `aiip.invalid-input`, `aiip.unsupported-media-type` where input does not fit."""
+        self._input(call)
+
+    async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
+        """Call the function."""
+        given = self._input(call)
+        if self._signature.streams:
+            return self._events(self._function(**given))
+        if self._signature.asynchronous:
+            return self._answer(await self._function(**given))
+        loop = asyncio.get_running_loop()
+        result = await loop.run_in_executor(self._executor(), lambda: self._function(**given))
+        return self._answer(result)
+
+    def _input(self, call: Call) -> dict[str, Any]:
+        """The function's arguments."""
+        try:
+            made = self._merged(call) if call.parameters else self._decoder.decode(_json(call) or b"{}")
+        except msgspec.ValidationError as error:
+            raise _invalid(call, str(error)) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise _invalid(call, "the body is not JSON") from None
+        given = {name: getattr(made, name) for name in self._signature.members}
+        if self._signature.call is not None:
+            given[self._signature.call] = call
+        return given
+
+    def _merged(self, call: Call) -> msgspec.Struct:
+        """The input out of query and body; a member that both have has two values, and none."""
+        members = msgspec.json.decode(_json(call) or b"{}")
+        if not isinstance(members, dict):
+            raise _invalid(call, "Expected `object`")
+        values = {}
+        for name, text in call.parameters:
+            if name in members:
+                raise _invalid(call, f"query and body both have it - at `$.{name}`")
+            if name not in self._signature.members:
+                raise _invalid(call, f"Object contains unknown field `{name}`")
+            values[name] = _scalar(name, text, self._signature.members[name])
+        found: msgspec.Struct = msgspec.convert(members | values, self._signature.input)
+        return found
+
+    def _answer(self, result: Any) -> Answer:
+        if isinstance(result, Answer):
+            return result
+        if result is None and self._signature.output in {None, type(None)}:
+            return Answer(status=204, content_type=None)
+        if isinstance(result, bytes):
+            return Answer(content_type=self._media_type or OCTETS, body=result)
+        if isinstance(result, str) and self._signature.output is str:
+            return Answer(content_type=self._media_type or TEXT, body=result.encode())
+        return Answer(content_type=self._media_type or JSON, body=self._encoder.encode(result))
+
+    async def _events(self, values: Any) -> AsyncIterator[StreamEvent]:
+        source: Any = values if hasattr(values, "__anext__") else self._in_threads(iter(values))
+        try:
+            async for each in source:
+                yield (
+                    each
+                    if isinstance(each, StreamEvent)
+                    else StreamEvent(data=self._encoder.encode(each).decode())
+                )
+        finally:
+            await source.aclose()
+
+    async def _in_threads(self, values: Iterator[Any]) -> AsyncIterator[Any]:
+        """What a plain generator yields, each awaited from a thread."""
+        loop = asyncio.get_running_loop()
+        try:
+            while (each := await loop.run_in_executor(self._executor(), next, values, _END)) is not _END:
+                yield each
+        finally:
+            close = getattr(values, "close", None)
+            if close is not None:
+                with contextlib.suppress(ValueError):  # it still runs, in the thread that was given up
+                    await loop.run_in_executor(self._executor(), close)
+
+
+def _json(call: Call) -> bytes:
+    """The body, which is JSON or nothing."""
+    kind = (call.content_type or "").partition(";")[0].strip().lower()
+    if call.body and not (kind == JSON or kind.endswith("+json")):
+        raise AIIPError(
+            "the body of this resource is JSON",
+            code="aiip.unsupported-media-type",
+            target=str(call.uri.without_query),
+            hint=f"Content-Type: {JSON}",
+        )
+    return call.body
+
+
+def _scalar(name: str, text: str, kind: Any) -> Any:
+    """A parameter of the query, which is text, as the type that the function wants."""
+    try:
+        found = msgspec.to_builtins(msgspec.convert(text, kind, strict=False))
+        if isinstance(found, float) and not math.isfinite(found):
+            raise msgspec.ValidationError("Expected a finite number")
+        return found
+    except msgspec.ValidationError as error:
+        raise msgspec.ValidationError(f"{str(error).partition(' - at ')[0]} - at `$.{name}`") from None
+
+
+def _invalid(call: Call, why: str) -> AIIPError:
+    return AIIPError(
+        f"the input does not fit: {why}",
+        code="aiip.invalid-input",
+        target=str(call.uri.without_query),
+        hint="GET describes what is expected (input, a JSON Schema)",
+    )

@@ -1,0 +1,256 @@
+"""Idempotency keys, durable: what was begun under a key is never begun again (3.11).
+
+The header field is that of draft-ietf-httpapi-idempotency-key-header-07, which has lapsed. A row is written
+before the side effect and completed with the answer after it. Whoever began it holds a lock that ends with
+its process, however that ends: a row without an answer whose owner is gone was interrupted, and nobody can
+know how far it came. Many processes may share one file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from onym.errors import AIIPError, ConfigError
+
+__all__ = ["KEPT", "Idempotency", "Scope", "Stored"]
+
+#: seconds that an answer is kept
+KEPT: Final = 24 * 3600.0
+#: seconds between two sweeps, and that one waits for another process
+_SWEEP: Final = 600.0
+_BUSY: Final = 10.0
+_CLAUSE: Final = "AIIP/HTTPS v1 3.11"
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS owners (id TEXT PRIMARY KEY, gone INTEGER NOT NULL DEFAULT 0) STRICT;
+CREATE TABLE IF NOT EXISTS keys (
+    client TEXT NOT NULL, principal TEXT NOT NULL, target TEXT NOT NULL, key TEXT NOT NULL,
+    fingerprint TEXT NOT NULL, created REAL NOT NULL, owner TEXT NOT NULL, answer BLOB,
+    PRIMARY KEY (client, principal, target, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS keys_created ON keys (created);
+CREATE INDEX IF NOT EXISTS keys_client ON keys (client, created);
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What a key belongs to. `client` and `principal` say who; `target` has no query."""
+
+    client: str
+    principal: str
+    target: str
+    key: str = field(repr=False)
+
+    @property
+    def row(self) -> tuple[str, str, str, str]:
+        """The primary key."""
+        return self.client, self.principal, self.target, self.key
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What became of a key: `answer` is what to give again, None where the side effect is now to begin."""
+
+    answer: bytes | None
+
+
+class Idempotency:
+    """The keys of one endpoint. Blocking; safe to call from several threads.
+
+    `path` None keeps them in memory, for an endpoint whose resources only read.
+    """
+
+    def __init__(self, path: str | Path | None, *, most: int) -> None:
+        """Open the file, made if need be. Raises ConfigError `config.bad-store`."""
+        self._path = None if path is None else Path(path)
+        self._most = most
+        self._lock = threading.Lock()
+        self._swept = 0.0
+        self.owner = secrets.token_hex(16)
+        self._held: sqlite3.Connection | None = None
+        try:
+            self._base = self._open()
+        except (sqlite3.Error, OSError) as error:
+            raise ConfigError(
+                f"the store of idempotency keys cannot be opened ({error})",
+                code="config.bad-store",
+                hint="a file of SQLite in a folder that can be written to",
+            ) from None
+
+    def begin(self, scope: Scope, fingerprint: str, at: float) -> Stored:
+        """Write down that this is about to happen, unless it has.
+
+        Raises AIIPError: `aiip.idempotency-mismatch` for another request under this key,
+        `aiip.idempotency-in-progress` while it runs or where it was interrupted, `aiip.too-many-requests`.
+        """
+        with self._lock, self._transaction() as base:
+            self._sweep(base, at)
+            row = base.execute(
+                "SELECT fingerprint, owner, answer FROM keys"
+                " WHERE client = ? AND principal = ? AND target = ? AND key = ?",
+                scope.row,
+            ).fetchone()
+            if row is not None:
+                return self._again(base, scope, fingerprint, row)
+            self._check_room(base, scope, at)
+            base.execute(
+                "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
+                (*scope.row, fingerprint, at, self.owner),
+            )
+        return Stored(None)
+
+    def complete(self, scope: Scope, answer: bytes) -> None:
+        """Keep the answer. Called once, by whoever began."""
+        with self._lock, self._transaction() as base:
+            base.execute(
+                "UPDATE keys SET answer = ? WHERE client = ? AND principal = ? AND target = ? AND key = ?"
+                " AND owner = ? AND answer IS NULL",
+                (answer, *scope.row, self.owner),
+            )
+
+    def interrupt(self, scope: Scope) -> None:
+        """The run ended without an answer, and nobody knows how far it came."""
+        with self._lock, self._transaction() as base:
+            base.execute(
+                "UPDATE keys SET owner = '' WHERE client = ? AND principal = ? AND target = ? AND key = ?"
+                " AND owner = ? AND answer IS NULL",
+                (*scope.row, self.owner),
+            )
+
+    def close(self) -> None:
+        """Let go of the file. What runs on is interrupted from now on."""
+        with self._lock:
+            self._base.close()
+            if self._held is not None:
+                self._held.close()
+                _remove(self._lock_file(self.owner))
+                self._held = None
+
+    def _open(self) -> sqlite3.Connection:
+        base = self._connect(":memory:" if self._path is None else str(self._path))
+        if self._path is not None:
+            self._path.chmod(0o600)  # answers are somebody's
+            base.execute("PRAGMA journal_mode = WAL")
+            # a key must outlive a loss of power: its side effect does
+            base.execute("PRAGMA synchronous = FULL")
+            self._held = self._connect(str(self._lock_file(self.owner)))
+            self._held.execute("BEGIN EXCLUSIVE")
+        base.executescript(_SCHEMA)
+        base.execute("INSERT INTO owners (id) VALUES (?)", (self.owner,))
+        return base
+
+    def _connect(self, where: str) -> sqlite3.Connection:
+        return sqlite3.connect(where, timeout=_BUSY, isolation_level=None, check_same_thread=False)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._base
+            except BaseException:
+                self._base.execute("ROLLBACK")
+                raise
+            self._base.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise AIIPError(
+                f"idempotency keys cannot be kept now ({type(error).__name__})",
+                code="aiip.unavailable",
+                clause=_CLAUSE,
+                retryable=True,
+            ) from error
+
+    def _again(
+        self, base: sqlite3.Connection, scope: Scope, fingerprint: str, row: tuple[str, str, bytes | None]
+    ) -> Stored:
+        before, owner, answer = row
+        if before != fingerprint:
+            raise AIIPError(
+                "this idempotency key was used for another request",
+                code="aiip.idempotency-mismatch",
+                target=scope.target,
+                clause=_CLAUSE,
+                hint="a new request has a new key",
+            )
+        if answer is not None:
+            return Stored(answer)
+        if self._lives(base, owner):
+            raise AIIPError(
+                "the first request with this key is still running",
+                code="aiip.idempotency-in-progress",
+                target=scope.target,
+                clause=_CLAUSE,
+                retryable=True,
+            )
+        raise AIIPError(
+            "the first request with this key was interrupted, and is not run again by itself",
+            code="aiip.idempotency-in-progress",
+            target=scope.target,
+            clause=_CLAUSE,
+            hint="interrupted: find out whether it took effect, then use a new key",
+        )
+
+    def _lives(self, base: sqlite3.Connection, owner: str) -> bool:
+        """Is the process that began it still there? Its lock says so."""
+        if owner == self.owner:
+            return True
+        row = base.execute("SELECT gone FROM owners WHERE id = ?", (owner,)).fetchone()
+        file = self._lock_file(owner)
+        if row is None or row[0] or not file.exists():
+            return False
+        probe = sqlite3.connect(str(file), timeout=0, isolation_level=None)
+        try:
+            probe.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            return True
+        finally:
+            probe.close()
+        base.execute("UPDATE owners SET gone = 1 WHERE id = ?", (owner,))
+        _remove(file)
+        return False
+
+    def _check_room(self, base: sqlite3.Connection, scope: Scope, at: float) -> None:
+        (count,) = base.execute(
+            "SELECT count(*) FROM keys WHERE client = ? AND created > ?", (scope.client, at - KEPT)
+        ).fetchone()
+        if count >= self._most:
+            # none is given up early: that would let its request run twice
+            raise AIIPError(
+                f"more than {self._most} idempotency keys in 24 hours",
+                code="aiip.too-many-requests",
+                target=scope.target,
+                clause=_CLAUSE,
+                retryable=True,
+            )
+
+    def _sweep(self, base: sqlite3.Connection, at: float) -> None:
+        """Forget what is older than is kept, and the owners of nothing that runs."""
+        if abs(at - self._swept) < _SWEEP:
+            return
+        self._swept = at
+        # what was never answered stays as long again: somebody may look into it
+        base.execute("DELETE FROM keys WHERE created < ? AND answer IS NOT NULL", (at - KEPT,))
+        base.execute("DELETE FROM keys WHERE created < ?", (at - 2 * KEPT,))
+        idle = base.execute(
+            "SELECT id FROM owners WHERE id <> ? AND id NOT IN (SELECT owner FROM keys WHERE answer IS NULL)",
+            (self.owner,),
+        ).fetchall()
+        for (owner,) in idle:
+            if not self._lives(base, owner):
+                base.execute("DELETE FROM owners WHERE id = ?", (owner,))
+
+    def _lock_file(self, owner: str) -> Path:
+        path = self._path or Path("memory")
+        return path.with_name(f"{path.name}.{owner}.lock")
+
+
+def _remove(file: Path) -> None:
+    for suffix in ("", "-journal"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)

@@ -1,0 +1,35 @@
+"""What an endpoint takes and gives at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onym.errors import UsageError
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Caps of one endpoint. Sizes are octets, times seconds.
+
+    `concurrent` counts invocations that run, `threads` those of them that are plain functions. `seconds` is
+    for a whole result, `stream_seconds` for a streaming one. `depth` is that of arrays and objects in JSON;
+    `keys` the idempotency keys that one caller may use in 24 hours.
+    """
+
+    body: int = 1024 * 1024
+    answer: int = 16 * 1024 * 1024
+    depth: int = 32
+    concurrent: int = 128
+    threads: int = 32
+    seconds: float = 60.0
+    stream_seconds: float = 600.0
+    stream_events: int = 100_000
+    stream_bytes: int = 16 * 1024 * 1024
+    event_bytes: int = 256 * 1024
+    keys: int = 10_000
+
+    def __post_init__(self) -> None:
+        if any(getattr(self, name) <= 0 for name in self.__slots__):
+            raise UsageError("a limit is greater than zero")

@@ -1,0 +1,145 @@
+"""Cedar policies: who may do what with effects on the world (3.13).
+
+Without a policy, and where no policy speaks, `read` and `write` are allowed, `financial` and `physical` are
+not. A `forbid` always wins, and a policy that cannot be evaluated for a request denies it: Cedar would skip
+it, and a skipped `forbid` is a hole.
+
+    principal   Client::"id" or, with a subject in the token, Subject::"sub" in Client::"id";
+                Anonymous::"origin" for a caller without a token (its origin is what it says itself)
+    action      Action::"read", "write", "financial" or "physical": the resource's effects
+    resource    Resource::"ai://factory.example/agent/x" in Authority::"factory.example"
+    context     effects, scopes (of the caller), authority, parameters (the query's, as texts), input (members
+                of a JSON body; numbers that are no 64-bit integers are texts, null is left out)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from onym.ai.records import Effects
+from onym.errors import ConfigError, DeniedError
+
+if TYPE_CHECKING:
+    from onym.ai.endpoint.context import Call, Caller
+
+__all__ = ["MAX_POLICY", "Policies", "read_policies"]
+
+#: octets of all policies
+MAX_POLICY: Final = 1024 * 1024
+_CLAUSE: Final = "AIIP/HTTPS v1 3.13"
+#: what happens only where a policy permits it
+_CLOSED: Final = frozenset({Effects.FINANCIAL, Effects.PHYSICAL})
+_INTEGERS: Final = range(-(2**63), 2**63)
+
+
+class Policies:
+    """The policies of one endpoint, parsed once. `native` is None where there are none."""
+
+    def __init__(self, authority: str, native: Any = None) -> None:
+        self._authority = authority
+        self._native = native
+
+    @property
+    def needs_input(self) -> bool:
+        """Do policies look at the JSON of a body?"""
+        return self._native is not None
+
+    def check(self, call: Call, effects: Effects, body: Any = None) -> None:
+        """Raises DeniedError `aiip.policy-denied` unless this call may happen. `body` is its JSON, read."""
+        if self._native is None:
+            if effects in _CLOSED:
+                raise _denied(call, f"{effects.value} effects need a policy that permits them")
+            return
+        allowed, spoken = self._decide(call, effects, body)
+        if not allowed and (spoken or effects in _CLOSED):
+            raise _denied(call, "the endpoint's policy does not permit this")
+
+    def _decide(self, call: Call, effects: Effects, body: Any) -> tuple[bool, bool]:
+        """Is it allowed, and has any policy said so or otherwise?"""
+        import cedarpy  # late: the engine is native code of 10 MB
+
+        uri = {"type": "Resource", "id": str(call.uri.without_query)}
+        authority = {"type": "Authority", "id": self._authority}
+        principal, entities = _principal(call.caller)
+        entities += [
+            {"uid": uri, "attrs": {}, "parents": [authority]},
+            {"uid": authority, "attrs": {}, "parents": []},
+        ]
+        request = {
+            "principal": principal,
+            "action": {"type": "Action", "id": effects.value},
+            "resource": uri,
+            "context": {
+                "effects": effects.value,
+                "scopes": sorted(call.caller.scopes),
+                "authority": self._authority,
+                "parameters": dict(call.parameters),
+                "input": _plain(body) if isinstance(body, Mapping) else {},
+            },
+        }
+        found = cedarpy.is_authorized(request, self._native, entities)
+        broken = bool(found.diagnostics.errors) or found.decision is cedarpy.Decision.NoDecision
+        return found.allowed and not broken, broken or bool(found.diagnostics.reasons)
+
+
+def read_policies(authority: str, source: str | Path | None) -> Policies:
+    """The policies of this text, or of this file. Raises ConfigError where they cannot be read or parsed."""
+    if source is None:
+        return Policies(authority)
+    text = _text(source) if isinstance(source, Path) else source
+    if len(text) > MAX_POLICY:
+        raise ConfigError(f"the policies are longer than {MAX_POLICY} characters", code="config.bad-policy")
+    import cedarpy  # late: see above
+
+    try:
+        return Policies(authority, cedarpy.PolicySet.from_str(text))
+    except ValueError as error:
+        raise ConfigError(
+            f"the Cedar policies cannot be parsed: {error}",
+            code="config.bad-policy",
+            hint="the language: https://docs.cedarpolicy.com",
+        ) from None
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(MAX_POLICY + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"the policies in {path} cannot be read ({type(error).__name__})", code="config.bad-policy"
+        ) from None
+
+
+def _principal(caller: Caller) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """The principal and its entities. What a caller merely says of itself is never a Client."""
+    if caller.client_id is None:
+        anonymous = {"type": "Anonymous", "id": caller.audience}
+        return anonymous, [{"uid": anonymous, "attrs": {}, "parents": []}]
+    client = {"type": "Client", "id": caller.client_id}
+    entities: list[dict[str, Any]] = [{"uid": client, "attrs": {}, "parents": []}]
+    if caller.subject is None:
+        return client, entities
+    subject = {"type": "Subject", "id": caller.subject}
+    return subject, [*entities, {"uid": subject, "attrs": {}, "parents": [client]}]
+
+
+def _plain(value: Any) -> Any:
+    """JSON as Cedar knows it: no floats, no null; names that Cedar would take for its own are left out."""
+    if isinstance(value, Mapping):
+        return {
+            name: _plain(each)
+            for name, each in value.items()
+            if each is not None and not name.startswith("__")
+        }
+    if isinstance(value, list):
+        return [_plain(each) for each in value if each is not None]
+    if isinstance(value, bool | str):
+        return value
+    return value if isinstance(value, int) and value in _INTEGERS else str(value)
+
+
+def _denied(call: Call, message: str) -> DeniedError:
+    return DeniedError(message, target=str(call.uri.without_query), clause=_CLAUSE)

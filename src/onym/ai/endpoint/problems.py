@@ -1,0 +1,97 @@
+"""What went wrong, as a problem document (RFC 9457). Our own faults say no more than that they are. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from onym.ai.codes import CODES, Code, code_of
+from onym.ai.endpoint.context import Answer
+from onym.errors import (
+    AIIPError,
+    AIURIError,
+    ConfigError,
+    NetError,
+    OnymError,
+    ProviderError,
+    RateLimitError,
+    URIError,
+)
+
+__all__ = ["PROBLEM", "TYPES", "is_ours", "problem"]
+
+#: RFC 9457 3
+PROBLEM: Final = "application/problem+json"
+#: the path at the anchor that the type of a problem begins with; the code follows
+TYPES: Final = "/.well-known/aiip/problems/"
+_LONGEST_DETAIL: Final = 500
+#: seconds after which a caller may ask again, where it may
+_RETRY: Final = (("Retry-After", "1"),)
+#: an error of another family: the code that a stranger is told. What stands first counts
+_FAMILIES: Final[tuple[tuple[type[OnymError], str], ...]] = (
+    (AIURIError, "malformed-uri"),
+    (URIError, "bad-request"),
+    (RateLimitError, "unavailable"),
+    (ProviderError, "upstream-unreachable"),
+    (NetError, "upstream-unreachable"),
+    (ConfigError, "internal"),
+)
+_SPELLING: Final = frozenset({"ai.non-canonical"})
+
+
+def problem(error: BaseException, *, anchor: str, target: str | None, instance: str) -> Answer:
+    """The answer that tells of this error. `target` is the canonical URI without its query."""
+    row = _row(error)
+    # what another server or library said is not for strangers
+    known = error if isinstance(error, AIIPError | URIError) and not is_ours(row) else None
+    body: dict[str, Any] = {
+        "type": anchor + TYPES + row.name,
+        "title": row.title,
+        "status": row.status,
+        "detail": row.title if known is None else _detail(known),
+        "instance": f"urn:uuid:{instance}",
+        "code": row.name,
+        "retryable": getattr(known, "retryable", False) or row.retryable,
+    }
+    body |= _members(known, target)
+    headers = _RETRY if row.retryable else ()
+    challenge = getattr(known, "challenge", None)
+    if isinstance(challenge, str):
+        headers = (*headers, ("WWW-Authenticate", challenge))
+    return Answer(status=row.status, content_type=PROBLEM, body=msgspec.json.encode(body), headers=headers)
+
+
+def is_ours(row: Code) -> bool:
+    """Is this a failure of the endpoint, whose reason is for its log alone?"""
+    return row.name == "internal"
+
+
+def _row(error: BaseException) -> Code:
+    if not isinstance(error, OnymError):
+        return CODES["internal"]
+    if error.code in _SPELLING:
+        return CODES["non-canonical-uri"]
+    found = code_of(error.code) if error.code.startswith("aiip.") else None
+    if found is not None:
+        return found
+    name = next((name for kind, name in _FAMILIES if isinstance(error, kind)), "internal")
+    return CODES[name]
+
+
+def _detail(error: OnymError) -> str:
+    text = error.message if error.hint is None else f"{error.message} ({error.hint})"
+    return text[:_LONGEST_DETAIL]
+
+
+def _members(error: OnymError | None, target: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {} if target is None else {"target": target}
+    if error is None:
+        return found
+    if error.code in _SPELLING and error.hint:
+        found["canonical"] = error.hint
+    for name in ("clause", "offset"):
+        value = getattr(error, name, None)
+        if value is not None:
+            found[name] = value
+    return found

@@ -1,0 +1,170 @@
+"""The resources of an endpoint, and the documents at its anchor that tell of them (3.2, 3.6). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onym.ai.anchor import read_anchor, write_anchor
+from onym.ai.codes import CODES
+from onym.ai.endpoint.context import JSON, Answer
+from onym.ai.endpoint.problems import TYPES
+from onym.ai.records import AnchorDocument, Auth, Effects, EndpointEntry, Requirements
+from onym.errors import OnymError, UsageError
+from onym.uri.ai import AIURI
+
+if TYPE_CHECKING:
+    from onym.ai.endpoint.context import ResourceHandler
+
+__all__ = ["ANCHOR", "DESCRIPTION", "JWKS", "PREFIX", "Resource", "Site", "resource_uri"]
+
+#: where things are at the anchor
+ANCHOR: Final = "/.well-known/aiip"
+JWKS: Final = "/.well-known/aiip.jwks.json"
+PREFIX: Final = "/.well-known/aiip/v1"
+_PROTECTED: Final = "/.well-known/oauth-protected-resource"
+DESCRIPTION: Final = "application/aiip+json"
+_KEYS: Final = "application/jwk-set+json"
+#: seconds that others may keep a copy
+_ANCHOR_AGE: Final = 300
+_KEYS_AGE: Final = 3600
+#: effects that must not happen twice (3.11)
+KEYED: Final = frozenset({Effects.WRITE, Effects.FINANCIAL, Effects.PHYSICAL})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One resource. `uri` is canonical, without a query."""
+
+    uri: str
+    handler: ResourceHandler
+    title: str | None = None
+    effects: Effects = Effects.READ
+    scopes: tuple[str, ...] = ()
+    idempotency: bool = False
+    accepts: str = JSON
+
+    @property
+    def entry(self) -> EndpointEntry:
+        """Its row in the anchor document."""
+        return EndpointEntry(
+            uri=self.uri,
+            title=self.title,
+            effects=self.effects,
+            scopes=self.scopes,
+            idempotency=self.idempotency,
+        )
+
+    def described(self) -> bytes:
+        """What GET answers (3.6)."""
+        known = dict(self.handler.describe())
+        found: dict[str, Any] = {"uri": self.uri, "title": self.title or known.pop("title", None)}
+        known.pop("title", None)
+        found |= {
+            "methods": ["GET", "POST"],
+            "effects": self.effects.value,
+            "scopes": list(self.scopes),
+            "idempotency": self.idempotency,
+            "async": False,
+            "approval": False,
+        }
+        return msgspec.json.encode(
+            {name: value for name, value in (known | found).items() if value is not None}
+        )
+
+
+def resource_uri(authority: str, path: str) -> AIURI:
+    """The URI of a path of this authority. Raises UsageError for one that is not canonical or has a query."""
+    uri = AIURI.parse(f"ai://{authority}{path}")
+    if uri.query is not None or uri.fragment is not None or uri.canonical() != str(uri):
+        raise UsageError(
+            "the path of a resource is written in its canonical form, without a query",
+            hint=f"{uri.without_query}".removeprefix(f"ai://{authority}"),
+        )
+    return uri
+
+
+@dataclass(slots=True, kw_only=True)
+class Site:
+    """The documents of one anchor; `protected` is the RFC 9728 metadata, where callers need tokens."""
+
+    anchor: str
+    authority: str
+    protected: Mapping[str, Any] | None
+    origins: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    pin_max_age: int
+    keys_age: int = _KEYS_AGE
+    resources: dict[str, Resource] = field(default_factory=dict)
+    _written: bytes | None = field(default=None, init=False)
+
+    def add(self, resource: Resource) -> None:
+        """One more. Raises UsageError for a second one of its name, and where the document cannot hold it."""
+        if resource.uri in self.resources:
+            raise UsageError(f"there is a resource {resource.uri} already")
+        self.resources[resource.uri] = resource
+        self._written = None
+        try:
+            # what nobody could read is not published
+            read_anchor(self.document(), anchor=self.anchor, authority=self.authority)
+        except OnymError as error:
+            del self.resources[resource.uri]
+            self._written = None
+            raise UsageError(f"the anchor document cannot list {resource.uri}: {error.message}") from error
+
+    def document(self) -> bytes:
+        """The anchor document."""
+        if self._written is None:
+            self._written = write_anchor(self._document())
+        return self._written
+
+    def _document(self) -> AnchorDocument:
+        rows = tuple(each.entry for each in self.resources.values())
+        protected = self.protected or {}
+        return AnchorDocument(
+            anchor=self.anchor,
+            authority=self.authority,
+            service=self.anchor + PREFIX,
+            jwks=self.anchor + JWKS,
+            endpoints=rows,
+            scopes=_sorted(scope for row in rows for scope in row.scopes),
+            requirements=Requirements(auth=Auth.OAUTH2 if self.protected is not None else Auth.NONE),
+            authorization_servers=tuple(protected.get("authorization_servers", ())),
+            resource=protected.get("resource"),
+            algorithms=self.algorithms,
+            origins=self.origins,
+            pin_max_age=self.pin_max_age,
+        )
+
+    def find(self, path: str, query: str, keys: Any) -> Answer | None:
+        """The document at this path; None where there is none. `keys` publishes the key sets."""
+        if path == JWKS and query in {"", "history"}:
+            body = keys.history() if query else keys.jwks()
+            return _public(body, _KEYS, self.keys_age)
+        if query:
+            return None
+        if path == ANCHOR:
+            return _public(self.document(), JSON, _ANCHOR_AGE)
+        if self.protected is not None and path == self._protected_path():
+            return _public(msgspec.json.encode(self.protected), JSON, _ANCHOR_AGE)
+        row = CODES.get(path.removeprefix(TYPES)) if path.startswith(TYPES) else None
+        if row is not None:
+            return _public(f"{row.name}: {row.title}\n".encode(), "text/plain; charset=utf-8", _ANCHOR_AGE)
+        return None
+
+    def _protected_path(self) -> str:
+        # RFC 9728 3.1: the well-known part stands before the resource's path, not behind it
+        resource = str((self.protected or {}).get("resource", ""))
+        return _PROTECTED + resource.removeprefix(self.anchor).removesuffix("/")
+
+
+def _public(body: bytes, content_type: str, age: int) -> Answer:
+    headers = (("Cache-Control", f"public, max-age={age}"),)
+    return Answer(content_type=content_type, body=body, headers=headers)
+
+
+def _sorted(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(texts)))

@@ -1,0 +1,135 @@
+"""Receipts of an endpoint: what was asked, by whom, and what was answered, signed (3.8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onym.errors import AIIPError, CredentialError, SignatureError
+from onym.sign.receipt import Receipt as _Receipt
+from onym.sign.receipt import content_digest, new_id, request_hash, sign_receipt
+
+if TYPE_CHECKING:
+    from onym.ai.endpoint.context import Answer, Caller
+    from onym.sign.chain import StreamEnd
+    from onym.sign.keys import Signer
+    from onym.sign.keystore import KeyStore
+
+__all__ = ["LIFE", "Asked", "Signing"]
+
+#: seconds for which a receipt counts as fresh
+LIFE: Final = 120
+_CLAIMED: Final = re.compile(r"sha-256=:[A-Za-z0-9+/]{43}=:")
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """What a receipt says of the request. `digest` is what the head claims until the body was read."""
+
+    method: str
+    target: str
+    subject: str
+    caller: Caller
+    nonce: str | None
+    content_type: str | None
+    idempotency_key: str | None
+    digest: str | None = None
+
+    def claimed(self, digest: str | None) -> None:
+        """Take the head's word for the digest: a refusal before the body was read is tied to that."""
+        self.digest = digest if digest is not None and _CLAIMED.fullmatch(digest) else None
+
+    def read(self, body: bytes) -> None:
+        """The body is here."""
+        self.digest = content_digest(body) if body else None
+
+    @property
+    def request_hash(self) -> str:
+        """`rqh` (3.8)."""
+        return request_hash(
+            method=self.method,
+            target=self.target,
+            digest=self.digest,
+            content_type=self.content_type,
+            idempotency_key=self.idempotency_key,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """Signs for one anchor, with the key that is in force. `keys` is a KeyStore, one Signer, or None yet."""
+
+    anchor: str
+    keys: KeyStore | Signer | None
+    clock: Callable[[], float] = field(repr=False)
+
+    def signer(self) -> Signer:
+        """The key in force. Raises AIIPError `aiip.receipt-unavailable` where there is none."""
+        if self.keys is None:
+            raise _unavailable()
+        try:
+            keys: Any = self.keys
+            signer: Signer = keys.signer(self.clock()) if hasattr(keys, "signer") else keys
+        except (SignatureError, CredentialError) as error:
+            raise _unavailable() from error
+        return signer
+
+    def whole(self, asked: Asked, answer: Answer, body: bytes) -> str:
+        """The receipt of a whole answer; `body` is what is sent of it (nothing, for HEAD)."""
+        return self._sign(asked, answer, digest=content_digest(body), length=len(body))
+
+    def stream(self, asked: Asked, answer: Answer, end: StreamEnd) -> str:
+        """The receipt that ends a stream."""
+        return self._sign(asked, answer, stream=end)
+
+    def _sign(self, asked: Asked, answer: Answer, **content: Any) -> str:
+        now = int(self.clock())
+        receipt = _Receipt(
+            issuer=self.anchor,
+            subject=asked.subject,
+            audience=asked.caller.audience,
+            issued=now,
+            expires=now + LIFE,
+            id=new_id(),
+            nonce=asked.nonce,
+            request=asked.request_hash,
+            status=answer.status,
+            content_type=answer.content_type,
+            token_hash=asked.caller.token_hash,
+            **content,
+        )
+        try:
+            return sign_receipt(receipt, self.signer())
+        except (SignatureError, CredentialError) as error:
+            raise _unavailable() from error
+
+    def jwks(self) -> bytes:
+        """The key set to publish."""
+        return self._published("jwks")
+
+    def history(self) -> bytes:
+        """The key set with the keys that were used before, for those who audit."""
+        return self._published("history")
+
+    def _published(self, name: str) -> bytes:
+        keys: Any = self.keys
+        if hasattr(keys, name):
+            try:
+                octets: bytes = getattr(keys, name)(self.clock())
+            except CredentialError as error:
+                raise _unavailable() from error
+            return octets
+        if keys is None:
+            raise _unavailable()
+        return msgspec.json.encode({"keys": [keys.public()]})
+
+
+def _unavailable() -> AIIPError:
+    # why is for the log: a stranger learns nothing of the keys
+    return AIIPError(
+        "no receipt can be signed now", code="aiip.receipt-unavailable", clause="AIIP/HTTPS v1 3.6"
+    )

@@ -1,0 +1,208 @@
+"""Calls as generators, driven by `net.run` and `net.arun`: describe, invoke, open a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onym.ai.exchange import DESCRIPTION, Question, is_events, problem_of
+from onym.ai.records import Description, Effects, Invocation, Resolution, Result
+from onym.ai.resolver import renew_keys
+from onym.ai.streams import StreamReader
+from onym.errors import NetError, ProvenanceError, RedirectRefused, SignatureError
+from onym.net.messages import Reply, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onym.ai.session import Session
+    from onym.net.messages import Flow
+    from onym.sign.keys import AuthorityKeys
+
+__all__ = ["Opened", "begin", "describe", "exchange", "invoke", "open_stream", "settle"]
+
+#: how often a request is sent again whose loss does no harm
+_RETRIES: Final = 1
+_RETRY_SECONDS: Final = 0.2
+_CLAUSE: Final = "AIIP/HTTPS v1 3.6"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An answer that has begun. `reader` reads it if it is a stream; `result` is there if it came whole."""
+
+    reply: Reply = field(repr=False)
+    question: Question
+    reader: StreamReader | None
+    result: Result | None
+
+    def read(self, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]) -> Result:
+        """The result, once all of it is there. Raises as `Question.read`."""
+        if self.reader is None:
+            return self.question.read(self.reply, keys, at, seen)
+        receipt = self.reader.end(keys, at, seen)
+        return self.question.result(self.reply, receipt, self.reader.token or "")
+
+
+def describe(session: Session, resolution: Resolution) -> Flow[tuple[Description, Result]]:
+    """What the resource is, as its endpoint says and signs."""
+    uri = resolution.uri.without_query
+    asked = Invocation(uri=uri, method="GET", accept=DESCRIPTION)
+    result = yield from exchange(session, asked, replace(resolution, uri=uri))
+    if result.status != 200:
+        raise problem_of(result.status, result.content_type, result.body, str(uri), signed=True)
+    return _description(result, str(uri)), result
+
+
+def invoke(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Result]:
+    """The verified result of an invocation.
+
+    Raises DeniedError, ProvenanceError, InvocationError, NetError.
+    """
+    ready = yield from _ready(session, invocation, resolution)
+    result = yield from exchange(session, ready, resolution)
+    if result.status >= 400:
+        raise problem_of(result.status, result.content_type, result.body, result.receipt.subject, signed=True)
+    return result
+
+
+def _ready(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Invocation]:
+    """The invocation with all that it needs, if it is allowed. Unknown effects are asked for first."""
+    effects = resolution.entry.effects if resolution.entry else None
+    if effects is None:
+        session.admit(resolution, Effects.READ)
+        description, _ = yield from describe(session, resolution)
+        effects = description.effects
+    session.admit(resolution, effects)
+    return session.prepare(invocation, effects)
+
+
+def open_stream(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Opened]:
+    """Begin an invocation whose events are wanted as they come: provisional, until the last proves them."""
+    ready = yield from _ready(session, invocation, resolution)
+    return (yield from begin(session, ready, resolution))
+
+
+def exchange(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Result]:
+    """Send one request and verify its answer, whatever its status. No policy of the caller is asked.
+
+    A stream of events is read to its end first.
+    """
+    question = session.question(invocation, resolution)
+    reply = yield from _sent(session, question, stream=False)
+    reader = _reader(question, reply)
+    if reader is not None:
+        reader.feed(reply.body)
+    return (yield from settle(Opened(reply, question, reader, None), session))
+
+
+def begin(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Opened]:
+    """`open_stream` without asking the caller's policy. Only a 2xx answer is left open."""
+    question = session.question(invocation, resolution)
+    reply = yield from _sent(session, question, stream=True)
+    opened = Opened(reply, question, _reader(question, reply), None)
+    if reply.stream is None:
+        return replace(opened, result=(yield from settle(opened, session)))
+    return opened
+
+
+def settle(opened: Opened, session: Session) -> Flow[Result]:
+    """The result of an answer that has come whole. Keys that may be too old are fetched once more."""
+    clock, seen = session.settings.clock, session.seen(opened.question.resolution)
+    keys = opened.question.resolution.keys
+    try:
+        return opened.read(keys, clock(), seen)
+    except SignatureError:
+        keys = yield from renew_keys(opened.question.resolution, session.settings)
+        try:
+            return opened.read(keys, clock(), seen)
+        except SignatureError as error:
+            raise _unknown_key(opened.question) from error
+
+
+def _reader(question: Question, reply: Reply) -> StreamReader | None:
+    """What reads this reply, if it is a stream of events."""
+    content_type = reply.headers.get("content-type")
+    if not (200 <= reply.status < 300 and is_events(content_type)):
+        return None
+    return StreamReader(question, reply.status, content_type)
+
+
+def _unknown_key(question: Question) -> ProvenanceError:
+    return ProvenanceError(
+        "the receipt is signed with a key that the authority does not publish",
+        target=question.target,
+        clause="AIIP/HTTPS v1 3.8 step 4",
+    )
+
+
+def _sent(session: Session, question: Question, *, stream: bool) -> Flow[Reply]:
+    asked = question.invocation
+    left = _RETRIES if asked.method == "GET" or asked.idempotency_key is not None else 0
+    while True:
+        try:
+            reply = yield question.send(stream=stream)
+        except RedirectRefused as error:
+            raise question.redirected() from error
+        except NetError as error:
+            error.endpoint = question.target
+            if not error.retryable or not left:
+                raise
+            left -= 1
+            yield Wait(_RETRY_SECONDS)
+            continue
+        assert isinstance(reply, Reply)  # noqa: S101 - drivers answer Send with Reply
+        return reply
+
+
+def _description(result: Result, uri: str) -> Description:
+    """The description that a verified body is. Raises ProvenanceError for another resource's, or for none."""
+    found = _members(result, uri)
+    if found.get("uri") != uri:
+        raise ProvenanceError(
+            "the description is of another resource", target=uri, clause=_CLAUSE
+        )
+    try:
+        read = msgspec.convert(found, _Wire)
+    except msgspec.ValidationError as error:
+        raise ProvenanceError(
+            f"the description does not follow its form: {str(error)[:200]}",
+            target=uri,
+            clause=_CLAUSE,
+        ) from None
+    return Description(
+        uri=uri,
+        title=read.title,
+        methods=read.methods,
+        input=read.input,
+        output=read.output,
+        effects=read.effects,
+        scopes=read.scopes,
+        idempotency=read.idempotency,
+        asynchronous=read.asynchronous,
+        approval=read.approval,
+    )
+
+
+class _Wire(msgspec.Struct, frozen=True, rename={"asynchronous": "async"}):
+    """`application/aiip+json` as it is written."""
+
+    uri: str
+    title: str | None = None
+    methods: tuple[str, ...] = ("GET", "POST")
+    input: dict[str, Any] | None = None
+    output: dict[str, Any] | None = None
+    effects: Effects = Effects.READ
+    scopes: tuple[str, ...] = ()
+    idempotency: bool = False
+    asynchronous: bool = False
+    approval: bool = False
+
+
+def _members(result: Result, uri: str) -> dict[str, Any]:
+    found = result.json()
+    if not isinstance(found, dict):
+        raise ProvenanceError("the description is no JSON object", target=uri, clause=_CLAUSE)
+    return found

@@ -1,0 +1,124 @@
+"""What a gateway refuses at once: a request that two servers could read in two ways (3.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from onym.errors import AIIPError
+
+__all__ = [
+    "LONGEST_HEADERS",
+    "LONGEST_TARGET",
+    "MOST_FIELDS",
+    "MOST_HOPS",
+    "Fields",
+    "Head",
+    "check_head",
+    "values",
+]
+
+Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+#: octets of path and query: a canonical URI has 2,048 characters, and the prefix comes on top
+LONGEST_TARGET: Final = 4 * 1024
+#: octets of all header fields, and how many there may be
+LONGEST_HEADERS: Final = 32 * 1024
+MOST_FIELDS: Final = 100
+#: gateways that a request may have passed before this one
+MOST_HOPS: Final = 4
+
+_CLAUSE: Final = "AIIP/HTTPS v1 3.14"
+#: fields of which a second one would leave the choice to whoever reads it
+_SINGLE: Final = frozenset(
+    {
+        b"authorization", b"content-digest", b"content-length", b"content-type", b"dpop", b"expect",
+        b"idempotency-key", b"origin", b"sec-fetch-site", b"traceparent", b"transfer-encoding",
+    }
+)  # fmt: skip
+_PREFIX: Final = b"aiip-"
+_IN_VALUE: Final = (b"\r", b"\n", b"\x00")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A request as it came: the raw path and query of its target, and its fields with names in lower case.
+
+    `target` is the request target itself, where the server tells it: it shows an absolute form or a fragment,
+    which are gone from the path.
+    """
+
+    path: bytes
+    query: bytes = b""
+    fields: Fields = field(default=(), repr=False)
+    target: bytes | None = None
+
+
+def check_head(head: Head, *, hosts: Collection[str], name: str) -> None:
+    """Raises AIIPError `aiip.bad-request` or `aiip.too-large` for a head that is not plain.
+
+    `hosts` are the values of Host that are served here, `name` is this gateway's in Via.
+    """
+    _check_target(head)
+    _check_fields(head.fields)
+    found = values(head.fields, b"host")
+    if len(found) != 1:
+        raise _bad("a request has one Host field", "Host")
+    if found[0].decode("latin-1").lower() not in hosts:
+        raise _bad("this host is not served here", "Host")
+    if values(head.fields, b"transfer-encoding") and values(head.fields, b"content-length"):
+        raise _bad("the length of the body is told twice", "Content-Length")
+    check_hops(head.fields, name)
+
+
+def check_hops(fields: Fields, name: str) -> None:
+    """Raises AIIPError for a request that came by this gateway, or by many (RFC 9110 7.6.3)."""
+    hops = [
+        hop.split() for value in values(fields, b"via") for hop in value.decode("latin-1").lower().split(",")
+    ]
+    passed = [words[1] for words in hops if len(words) > 1]
+    if name.lower() in passed or len(hops) > MOST_HOPS:
+        raise AIIPError(
+            "the request has come by this gateway before, or by too many",
+            code="aiip.policy-denied",
+            clause="RFC 9110 7.6.3",
+            hint="a gateway is no authority: ask the resource itself",
+        )
+
+
+def values(fields: Fields, name: bytes) -> list[bytes]:
+    """The values of this field, in order; `name` is in lower case."""
+    return [value for each, value in fields if each == name]
+
+
+def _check_target(head: Head) -> None:
+    size = len(head.path) + len(head.query)
+    if size > LONGEST_TARGET:
+        raise AIIPError(
+            f"path and query are longer than {LONGEST_TARGET} octets", code="aiip.too-large", clause=_CLAUSE
+        )
+    if head.path[:1] != b"/" or (head.target is not None and head.target[:1] != b"/"):
+        raise _bad("the request target is a path", "request target")
+    if b"#" in (head.target or head.path + head.query):
+        raise _bad("a fragment is not sent", "request target")
+
+
+def _check_fields(fields: Fields) -> None:
+    if len(fields) > MOST_FIELDS or sum(len(name) + len(value) for name, value in fields) > LONGEST_HEADERS:
+        raise AIIPError("the header fields are too many or too long", code="aiip.too-large", clause=_CLAUSE)
+    seen: set[bytes] = set()
+    for name, value in fields:
+        if b"_" in name:
+            raise _bad(
+                "a field's name has an underscore, which some servers read as a hyphen", "a field's name"
+            )
+        if any(octet in value for octet in _IN_VALUE):
+            raise _bad("a field's value goes over a line's end", name.decode("latin-1"))
+        if name in seen and (name in _SINGLE or name.startswith(_PREFIX)):
+            raise _bad("the field stands twice", name.decode("latin-1"))
+        seen.add(name)
+
+
+def _bad(message: str, where: str) -> AIIPError:
+    return AIIPError(f"{message} ({where})", code="aiip.bad-request", clause=_CLAUSE)

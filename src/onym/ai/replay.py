@@ -1,0 +1,106 @@
+"""What was seen once and must not count again: ids of receipts and nonces (3.10, replay store).
+
+Nothing is forgotten before its time: a full store refuses, since an id that was pushed out could come back.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Final, Protocol
+
+from onym.errors import ProvenanceError
+
+__all__ = ["MemoryReplays", "ReplayFile", "Replays"]
+
+#: ids kept at one time
+MOST: Final = 100_000
+_LONGEST: Final = 1_024
+_BUSY_SECONDS: Final = 5.0
+_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS seen (id TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;"
+    "CREATE INDEX IF NOT EXISTS seen_until ON seen (until);"
+)
+
+
+class Replays(Protocol):
+    """Remembers ids until they are of no use any more. Threads may share one."""
+
+    def seen(self, identity: str, until: float, *, now: float) -> bool:
+        """Was this id there already? If not it is from now on, until `until` (seconds since the epoch).
+
+        One step: of two callers at the same time one gets False. Raises ProvenanceError
+        `aiip.unavailable` where no more can be kept.
+        """
+        ...
+
+
+class MemoryReplays:
+    """Ids of this process."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._known: set[str] = set()
+        self._ends: list[tuple[float, str]] = []
+        self._lock = threading.Lock()
+
+    def seen(self, identity: str, until: float, *, now: float) -> bool:
+        """As `Replays.seen`."""
+        _check(identity)
+        with self._lock:
+            while self._ends and self._ends[0][0] < now:
+                self._known.discard(heapq.heappop(self._ends)[1])
+            if identity in self._known:
+                return True
+            if len(self._known) >= self._most:
+                raise _full()
+            self._known.add(identity)
+            heapq.heappush(self._ends, (until, identity))
+        return False
+
+
+class ReplayFile:
+    """Ids in a SQLite file, which processes may share. A missing one is made, for its owner alone."""
+
+    def __init__(self, path: str | Path, most: int = MOST) -> None:
+        self._path = Path(path)
+        self._most = most
+        self._path.touch(mode=0o600)
+        with closing(self._open()) as database:
+            database.executescript(_TABLE)
+
+    def seen(self, identity: str, until: float, *, now: float) -> bool:
+        """As `Replays.seen`."""
+        _check(identity)
+        with closing(self._open()) as database:
+            database.execute("BEGIN IMMEDIATE")
+            with database:
+                database.execute("DELETE FROM seen WHERE until < ?", (now,))
+                known = database.execute("SELECT 1 FROM seen WHERE id = ?", (identity,)).fetchone()
+                if known:
+                    return True
+                if database.execute("SELECT count(*) FROM seen").fetchone()[0] >= self._most:
+                    raise _full()
+                database.execute("INSERT INTO seen VALUES (?, ?)", (identity, until))
+        return False
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
+
+
+def _check(identity: str) -> None:
+    if len(identity) > _LONGEST:
+        raise ProvenanceError("the id of the receipt is too long", clause="AIIP/HTTPS v1 3.8 step 6")
+
+
+def _full() -> ProvenanceError:
+    return ProvenanceError(
+        "no more receipts can be told apart just now",
+        code="aiip.unavailable",
+        clause="AIIP/HTTPS v1 3.10",
+        retryable=True,
+        hint="try again in some minutes, or allow more",
+    )

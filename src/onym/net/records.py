@@ -1,0 +1,215 @@
+"""Records of DNS other than addresses, and whether DNSSEC vouches for them (RFC 2782, 4033 to 4035).
+
+Whose word counts for "validated": that of a validating resolver on this machine (its AD bit; from anywhere
+else anybody on the way could set it), or our own reading of the signatures, for zones whose keys are pinned.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+
+from onym.errors import UsageError
+from onym.net._wire import drive
+from onym.net.addresses import LOOPBACK, classify, parse_address
+from onym.net.messages import Ask, Records
+
+if TYPE_CHECKING:
+    from dns.message import Message
+    from dns.name import Name
+
+    from onym.net._dnssec import Zone
+
+__all__ = ["RecordResolver", "Trust"]
+
+Trust: TypeAlias = Literal["loopback", "never", "always"]
+
+#: seconds for a whole question, and for one try of one server
+_PATIENCE: Final = 5.0
+_TRY: Final = 2.0
+#: how often each server is tried: datagrams get lost
+_ROUNDS: Final = 2
+#: octets that a datagram may have without being cut in pieces on the way (DNS flag day 2020)
+_DATAGRAM: Final = 1232
+
+
+class _Exchange(Protocol):
+    """Sends a query and takes the answer; raises what dnspython and sockets raise."""
+
+    async def __call__(self, query: Message, server: str, port: int, until: float) -> Message: ...
+
+
+class RecordResolver:
+    """Asks name servers for SRV, TXT and CNAME records, for blocking callers and for coroutines.
+
+    `nameservers` are IP addresses, `port` is theirs; without them, those of this machine. `trust` says whose
+    AD bit counts: "loopback" (of servers on this machine), "never", or "always", where the operator vouches
+    for the servers and for the way to them. `anchors` pins zones: their names, each with its keys as lines
+    of a zone file without owner and class ("DS 30909 15 2 E2D3...", "DNSKEY 257 3 15 ..."). What such a zone
+    says has to be signed by these keys, whoever brings it, absence too; a zone delegated below it is not
+    followed. Raises UsageError for what it cannot use, MissingExtraError for anchors without
+    `dnspython[dnssec]`.
+    """
+
+    def __init__(
+        self,
+        nameservers: Sequence[str] | None = None,
+        port: int = 53,
+        *,
+        trust: Trust = "loopback",
+        anchors: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        if trust not in ("loopback", "never", "always"):
+            raise UsageError('trust is one of "loopback", "never" and "always"', code="usage.dns")
+        if nameservers is not None and not all(map(parse_address, nameservers)):
+            raise UsageError("nameservers holds what is no IP address", code="usage.dns")
+        self._nameservers = None if nameservers is None else tuple(nameservers)
+        self._port = port
+        self._trust = trust
+        self._zones: tuple[Zone, ...] = ()
+        if anchors:
+            # the signatures' library takes a while to load
+            from onym.net._dnssec import read_anchors
+
+            self._zones = read_anchors(anchors)
+
+    def ask(self, ask: Ask) -> Records:
+        """Ask and wait. Whatever goes wrong is in the answer."""
+        return drive(self._answer(ask, _exchange))
+
+    async def aask(self, ask: Ask) -> Records:
+        """Ask as a coroutine."""
+        return await self._answer(ask, _aexchange)
+
+    async def _answer(self, ask: Ask, exchange: _Exchange) -> Records:
+        from dns.exception import DNSException
+
+        try:
+            name = _name(ask.name)
+            servers, port = self._servers()
+        except (DNSException, ValueError, OSError) as error:
+            return Records(status="failed", detail=f"DNS cannot be asked: {_said(error)}")
+        until = time.monotonic() + (_PATIENCE if ask.timeout is None else ask.timeout)
+        found = Records(status="failed", detail="no name server answered in time")
+        for server in servers * _ROUNDS:
+            now = time.monotonic()
+            if now >= until:
+                break
+            question = _Question(name, ask.kind, server, port, min(until, now + _TRY), exchange)
+            try:
+                found = await self._ask_one(question)
+            except (DNSException, OSError, EOFError, ValueError) as error:
+                found = Records(status="failed", detail=f"no usable answer came: {_said(error)}")
+            if found.status != "failed":
+                break
+        return found
+
+    async def _ask_one(self, question: _Question) -> Records:
+        """What this one server says."""
+        from dns import flags, rcode
+
+        from onym.net._answers import read_answer
+
+        zone = self._zone(question.name)
+        if zone is not None:
+            # its own judgement would only be in the way of ours
+            answer = await question.put(question.kind, checking=False)
+            keys = await question.put("DNSKEY", checking=False, name=zone.name)
+            return zone.judge(answer, keys, question.name, question.kind)
+        answer = await question.put(question.kind)
+        if answer.rcode() == rcode.SERVFAIL:
+            return await _bogus_or_broken(question)
+        validated = bool(answer.flags & flags.AD) and self._trusts(question.server)
+        return read_answer(answer, question.name, question.kind, validated=validated)
+
+    def _trusts(self, server: str) -> bool:
+        """Whether this server's AD bit counts."""
+        if self._trust != "loopback":
+            return self._trust == "always"
+        address = parse_address(server)
+        return address is not None and classify(address) == LOOPBACK
+
+    def _zone(self, name: Name) -> Zone | None:
+        """The pinned zone that the name is in, the one nearest to it."""
+        above = [zone for zone in self._zones if name.is_subdomain(zone.name)]
+        return max(above, key=lambda zone: len(zone.name), default=None)
+
+    def _servers(self) -> tuple[tuple[str, ...], int]:
+        if self._nameservers is not None:
+            return self._nameservers, self._port
+        from dns.resolver import Resolver
+
+        system = Resolver()
+        return tuple(str(server) for server in system.nameservers), system.port
+
+
+class _Question(NamedTuple):
+    """A question to one server, to be answered by a moment of the clock."""
+
+    name: Name
+    kind: str
+    server: str
+    port: int
+    until: float
+    exchange: _Exchange
+
+    async def put(self, kind: str, *, checking: bool = True, name: Name | None = None) -> Message:
+        """The answer to it, to another kind, or to another name; unchecked (CD) where `checking` is off."""
+        from dns import flags, message
+
+        query = message.make_query(name or self.name, kind, want_dnssec=True, payload=_DATAGRAM)
+        query.flags |= flags.AD if checking else flags.CD
+        return await self.exchange(query, self.server, self.port, self.until)
+
+
+async def _bogus_or_broken(question: _Question) -> Records:
+    """A server fails where signatures do not hold, and where it has no answer: unchecked, it has one then."""
+    from dns import rcode
+
+    answer = await question.put(question.kind, checking=False)
+    if answer.rcode() in (rcode.NOERROR, rcode.NXDOMAIN):
+        return Records(status="bogus", detail="DNSSEC shows that the answer is false")
+    return Records(status="failed", detail="the name server has no answer (SERVFAIL)")
+
+
+async def _exchange(query: Message, server: str, port: int, until: float) -> Message:
+    """One exchange that blocks. What comes from elsewhere, or is no answer to this, is not taken."""
+    from dns import query as net
+    from dns.message import Truncated
+
+    try:
+        return net.udp(query, server, _left(until), port, **_UDP)
+    except Truncated:
+        return net.tcp(query, server, _left(until), port)
+
+
+async def _aexchange(query: Message, server: str, port: int, until: float) -> Message:
+    """One exchange that waits."""
+    from dns import asyncquery as net
+    from dns.message import Truncated
+
+    try:
+        return await net.udp(query, server, _left(until), port, **_UDP)
+    except Truncated:
+        return await net.tcp(query, server, _left(until), port)
+
+
+_UDP: Final[dict[str, Any]] = {"ignore_unexpected": True, "ignore_errors": True, "raise_on_truncation": True}
+
+
+def _left(until: float) -> float:
+    return max(0.0, until - time.monotonic())
+
+
+def _name(text: str) -> Name:
+    from dns.name import from_text
+
+    if not text.isascii():
+        raise ValueError
+    return from_text(text)
+
+
+def _said(error: Exception) -> str:
+    """What went wrong, without the names and addresses that texts of others hold."""
+    return type(error).__name__

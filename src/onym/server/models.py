@@ -1,0 +1,118 @@
+"""A model of an `llm://` URI behind an `ai://` resource.
+
+    app.add("/model/helper", model(served_by("llm://openai/gpt-5-mini")), title="A helper")
+
+The URI, its key and the words of its provider stay on this side: callers get codes and neutral sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from onym import errors
+from onym.ai.endpoint.kinds.model import Completed, Options, Turn
+from onym.errors import AIIPError, OnymError
+from onym.llm.client import aconnect
+from onym.llm.types import Completion, Message, TextDelta
+
+if TYPE_CHECKING:
+    from onym.net.policy import Policy
+    from onym.uri.llm import LLMURI
+    from onym.uri.secret import Secret
+
+__all__ = ["ServedModel", "served_by"]
+
+#: what a caller is told of a failure, by its class; the first that fits
+_TOLD: Final[tuple[tuple[tuple[type[OnymError], ...], str, str], ...]] = (
+    ((errors.ContextLengthError,), "invalid-input", "the input is longer than the model takes"),
+    ((errors.ContentFilterError,), "policy-denied", "the model's provider does not answer this input"),
+    (
+        (errors.ParameterError, errors.UnsupportedError, errors.BadRequestError),
+        "invalid-input",
+        "the model does not take this input",
+    ),
+    ((errors.RateLimitError,), "too-many-requests", "the model is asked too often"),
+    ((errors.OverloadedError, errors.ServerError), "unavailable", "the model cannot answer now"),
+    ((errors.DeadlineExceeded,), "upstream-timeout", "the model did not answer in time"),
+    (
+        (errors.NetError, errors.MalformedResponseError),
+        "upstream-unreachable",
+        "the model cannot be reached",
+    ),
+)
+_OTHER: Final = ("internal", "the model cannot be used; the endpoint's operator finds the reason in the log")
+
+
+class ServedModel:
+    """A `Completer` of one `llm://` URI. Close it when the endpoint ends."""
+
+    def __init__(self, uri: str | Secret | LLMURI, **options: Any) -> None:
+        self._client = aconnect(uri, **options)
+
+    async def complete(self, turns: Sequence[Turn], options: Options) -> Completed:
+        """The completion. Raises AIIPError in words that tell nothing of the provider."""
+        with _told():
+            return _completed(await self._client.chat(_messages(turns), **_overrides(options)))
+
+    async def stream(self, turns: Sequence[Turn], options: Options) -> AsyncIterator[str | Completed]:
+        """Its text piece by piece, and the whole at the end. Leaving it ends the call at the provider too."""
+        with _told():
+            async with self._client.stream(_messages(turns), **_overrides(options)) as events:
+                async for each in events:
+                    if isinstance(each, TextDelta):
+                        yield each.text
+                yield _completed(await events.completion())
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def __repr__(self) -> str:
+        return f"ServedModel({self._client.endpoint.model!r})"
+
+
+def served_by(
+    uri: str | Secret | LLMURI,
+    *,
+    policy: Policy | None = None,
+    key: Secret | str | None = None,
+    **options: Any,
+) -> ServedModel:
+    """The model that an `llm://` URI stands for; `options` are those of `onym.aconnect`.
+
+    Nothing is sent yet. Raises what `aconnect` raises: the operator sees it, no caller does.
+    """
+    return ServedModel(uri, policy=policy, key=key, **options)
+
+
+def _messages(turns: Sequence[Turn]) -> list[Message]:
+    return [Message(role=each.role, content=each.text) for each in turns]
+
+
+def _overrides(options: Options) -> dict[str, Any]:
+    given = {"max_tokens": options.max_tokens, "temp": options.temperature}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _completed(found: Completion) -> Completed:
+    return Completed(
+        text=found.text,
+        model=found.model,
+        finish=found.finish_reason,
+        input_tokens=found.usage.input_tokens,
+        output_tokens=found.usage.output_tokens,
+    )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """A failure of the model as AIIP says it; the cause goes to the log alone."""
+    try:
+        yield
+    except OnymError as error:
+        code, message = next(((c, m) for kinds, c, m in _TOLD if isinstance(error, kinds)), _OTHER)
+        raise AIIPError(
+            message, code=f"aiip.{code}", retryable=code in {"too-many-requests", "unavailable"}
+        ) from error

@@ -1,0 +1,332 @@
+"""The audit log: a chain of hashes, kill -9, rotation, mending (AIIP/HTTPS v1 3.16)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onym.ai.gateway import audit, journal
+from onym.ai.gateway.audit import LONGEST_LINE, START, Chain, encode_line, hash_line, path_hash, verify_lines
+from onym.ai.gateway.journal import Journal, mend, retain, rotate, verify_file
+from onym.errors import ConfigError
+
+AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+def written(count: int) -> list[bytes]:
+    chain, lines = Chain(), []
+    for number in range(count):
+        lines.append(chain.line({"at": "2026-11-22T12:00:00Z", "id": str(number)}))
+        chain.keep(lines[-1])
+    return lines
+
+
+def filled(folder: Path, count: int = 5) -> Path:
+    path = folder / "audit.jsonl"
+    log = Journal(path)
+    for number in range(count):
+        log.append({"id": str(number), "code": None}, at=AT)
+    log.close()
+    return path
+
+
+@pytest.mark.requirement("ai-privacy-a")
+def test_a_log_that_nobody_touched_holds() -> None:
+    lines = written(5)
+    verdict = verify_lines(lines)
+    assert verdict.holds
+    assert (verdict.lines, verdict.begins, verdict.ends) == (5, START, hash_line(lines[-1]))
+    assert verdict.first == verdict.last == "2026-11-22T12:00:00Z"
+
+
+def test_an_empty_log_holds() -> None:
+    assert verify_lines([]).holds
+    assert verify_lines([]).ends == START
+    assert verify_lines([], previous="a" * 64).ends == "a" * 64
+
+
+@given(st.integers(2, 8), st.data())
+def test_no_line_can_be_taken_out_but_the_last(count: int, data: st.DataObject) -> None:
+    lines = written(count)
+    gone = data.draw(st.integers(0, count - 2))
+    verdict = verify_lines(lines[:gone] + lines[gone + 1 :])
+    assert not verdict.holds
+    assert verdict.faults[0].line == gone + 1
+
+
+@given(st.integers(2, 8), st.data())
+def test_no_line_can_be_changed_but_the_last(count: int, data: st.DataObject) -> None:
+    lines = written(count)
+    at = data.draw(st.integers(0, count - 2))
+    lines[at] = lines[at].replace(f'"id":"{at}"'.encode(), b'"id":"x"')
+    assert [each.line for each in verify_lines(lines).faults] == [at + 2]
+
+
+def test_a_changed_or_missing_last_line_shows_by_the_last_hash() -> None:
+    lines = written(3)
+    assert verify_lines(lines[:-1]).ends != hash_line(lines[-1])
+
+
+@given(st.permutations(range(4)))
+def test_lines_cannot_change_places(order: list[int]) -> None:
+    lines = written(4)
+    assert verify_lines([lines[each] for each in order]).holds is (order == [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"n":true,"prev":"","at":""}\n',
+        b'{"n":1,"prev":"short","at":"x"}\n',
+        b"\xff\n",
+        b"[" * 4000 + b"\n",
+        b'{"n":' + b"1" * LONGEST_LINE + b"}\n",
+    ],
+)
+def test_what_is_no_line_is_told(line: bytes) -> None:
+    verdict = verify_lines([line])
+    assert [each.line for each in verdict.faults] == [1]
+
+
+def test_a_hostile_log_gives_few_faults() -> None:
+    assert len(verify_lines([b"{}\n"] * 1000).faults) == 20
+
+
+def test_a_log_that_begins_in_the_middle_is_told() -> None:
+    lines = written(3)
+    assert "middle" in verify_lines(lines[1:]).faults[0].message
+    assert verify_lines(lines[1:], previous=hash_line(lines[0])).holds
+
+
+def test_a_line_is_never_too_long() -> None:
+    with pytest.raises(ValueError, match="too long"):
+        encode_line({"x": "a" * LONGEST_LINE})
+
+
+@pytest.mark.requirement("ai-privacy-c")
+def test_a_path_is_a_keyed_hash() -> None:
+    one, same, other = (path_hash(key, "ai://a.example/x") for key in (b"k", b"k", b"l"))
+    assert one == same != other
+    assert "example" not in one
+    assert path_hash(b"k", "ai://a.example/y") != one
+
+
+def test_a_file_goes_on_after_a_restart(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    log = Journal(path)
+    log.append({"id": "again"}, at=AT)
+    log.close()
+    log.close()
+    assert verify_file(path).holds
+    assert verify_file(path).lines == 6
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_two_writers_share_one_chain(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+
+    def work(name: str) -> None:
+        log = Journal(path)
+        for _ in range(50):
+            log.append({"id": name}, at=AT)
+        log.close()
+
+    threads = [threading.Thread(target=work, args=(str(each),)) for each in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    verdict = verify_file(path)
+    assert (verdict.holds, verdict.lines) == (True, 200)
+
+
+def test_a_torn_last_line_is_told_and_mended_on_request_alone(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"n":6,"prev":"')
+    verdict = verify_file(path)
+    assert not verdict.holds
+    assert (verdict.torn, verdict.lines, verdict.faults) == (15, 5, ())
+    with pytest.raises(ConfigError) as caught:
+        Journal(path)
+    assert caught.value.code == "audit.torn"
+    assert "onym ai audit mend" in str(caught.value.hint)
+    with pytest.raises(ConfigError):
+        rotate(path, at=AT)
+    assert path.read_bytes().startswith(whole + b'{"n":6')
+
+    assert mend(path, at=AT) == 15
+    assert verify_file(path).holds
+    last = msgspec.json.decode(path.read_bytes().splitlines()[-1])
+    assert (last["event"], last["octets"]) == ("mended", 15)
+    assert mend(path, at=AT) == 0
+    Journal(path).close()
+
+
+def test_a_log_whose_only_line_is_torn_is_mended(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(b'{"n"')
+    assert mend(path, at=AT) == 4
+    assert verify_file(path).holds
+
+
+WRITER = """
+import sys
+from datetime import UTC, datetime
+from onym.ai.gateway.journal import Journal
+log = Journal(sys.argv[1])
+print("ready", flush=True)
+while True:
+    log.append({"id": "x"}, at=datetime.now(UTC))
+"""
+
+
+def test_a_killed_writer_leaves_whole_lines_or_a_torn_one(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    child = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        while path.stat().st_size < 20_000:
+            pass
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+    verdict = verify_file(path)
+    assert verdict.faults == ()
+    mend(path, at=AT)
+    log = Journal(path)
+    log.append({"id": "after"}, at=AT)
+    log.close()
+    assert verify_file(path).holds
+
+
+def test_rotation_goes_on_with_the_chain_and_a_running_writer_follows(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = Journal(path)
+    log.append({"id": "before"}, at=AT)
+    kept = rotate(path, at=AT)
+    log.append({"id": "after"}, at=AT)
+    log.close()
+    old = verify_file(kept)
+    new = verify_file(path, previous=old.ends)
+    assert (old.holds, old.lines) == (True, 1)
+    assert (new.holds, new.lines) == (True, 2)
+    assert verify_file(path).holds  # alone too: its first line says that it goes on
+    assert b'"after"' in path.read_bytes()
+
+
+def test_a_log_that_was_moved_away_begins_again(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = Journal(path)
+    log.append({"id": "before"}, at=AT)
+    path.rename(tmp_path / "elsewhere")
+    log.append({"id": "after"}, at=AT)
+    log.close()
+    assert verify_file(path).lines == 1
+
+
+@pytest.mark.requirement("ai-privacy-b")
+def test_old_files_go_and_young_ones_stay(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    old = rotate(path, at=AT - timedelta(days=40))
+    young = rotate(path, at=AT - timedelta(days=10))
+    (tmp_path / "audit.jsonl.notoursZ").write_bytes(b"")
+    assert retain(path, days=30, at=AT) == (old,)
+    assert young.exists()
+    assert path.exists()
+    assert (tmp_path / "audit.jsonl.notoursZ").exists()
+
+
+def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    for work in (
+        lambda: Journal(tmp_path),
+        lambda: verify_file(tmp_path),
+        lambda: mend(tmp_path / "no", at=AT),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            work()
+        assert caught.value.code == "audit.unusable"
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(ConfigError):
+        Journal(tmp_path / "link")
+    with pytest.raises(ConfigError):
+        rotate(tmp_path / "none", at=AT)
+
+
+def test_rotation_does_not_overwrite(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    (tmp_path / "audit.jsonl.new").write_bytes(b"")
+    with pytest.raises(ConfigError):
+        rotate(path, at=AT)
+    assert verify_file(path).holds
+
+
+def test_a_last_line_of_another_kind_is_not_continued(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(b"hello\n")
+    with pytest.raises(ConfigError) as caught:
+        Journal(path)
+    assert caught.value.code == "audit.malformed"
+    path.write_bytes(b"x" * (4 * LONGEST_LINE) + b"\n")
+    with pytest.raises(ConfigError):
+        Journal(path)
+    path.write_bytes(b"x" * (4 * LONGEST_LINE))
+    with pytest.raises(ConfigError):
+        Journal(path)
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = filled(tmp_path)
+    log = Journal(path)
+    before = path.read_bytes()
+    write: Any = os.write
+
+    def full(file: int, data: bytes) -> int:
+        write(file, data[:7])
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(journal.os, "write", full)
+    with pytest.raises(OSError, match="no space"):
+        log.append({"id": "x"}, at=AT)
+    monkeypatch.setattr(journal.os, "write", lambda file, data: write(file, data[:3]))
+    with pytest.raises(OSError, match="whole"):
+        log.append({"id": "x"}, at=AT)
+    with pytest.raises(ConfigError):
+        rotate(path, at=AT)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    log.append({"id": "x"}, at=AT)
+    log.close()
+    assert verify_file(path).holds
+
+
+def test_mending_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = filled(tmp_path)
+    path.write_bytes(path.read_bytes() + b"{")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "broken disk")
+
+    monkeypatch.setattr(journal.os, "fsync", fail)
+    with pytest.raises(ConfigError, match="broken disk"):
+        mend(path, at=AT)
+
+
+def test_the_module_says_what_it_holds() -> None:
+    assert audit.split_tail(b"a\nb\nc") == audit.Tail(b"b\n", b"c")

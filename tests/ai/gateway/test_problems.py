@@ -1,0 +1,118 @@
+"""Errors as a gateway tells them: status, code, words, Proxy-Status (3.7; prov-120, prov-121)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onym import errors
+from onym.ai.codes import CODES
+from onym.ai.gateway.problems import document, proxy_status, refusal_of
+
+
+def invocation(status: int, **problem: Any) -> errors.InvocationError:
+    error = errors.InvocationError("it refused", status=status, target="ai://a.example/x")
+    error.problem = problem
+    return error
+
+
+CASES: list[tuple[errors.OnymError, int, str]] = [
+    (errors.AIURIError("x", code="ai.userinfo"), 400, "malformed-uri"),
+    (errors.AIURIError("x", code="ai.outside-prefix"), 400, "malformed-uri"),
+    (errors.URISyntaxError("x"), 400, "malformed-uri"),
+    (errors.AIURIError("x", code="ai.non-canonical", hint="ai://a.example/"), 400, "non-canonical-uri"),
+    (errors.DiscoveryError("x"), 404, "unknown-authority"),
+    (errors.DiscoveryError("x", code="aiip.discovery-conflict"), 502, "discovery-conflict"),
+    (errors.DiscoveryError("x", code="aiip.downgrade-detected"), 502, "downgrade-detected"),
+    (errors.DiscoveryError("x", code="aiip.unconfirmed-origin"), 403, "unconfirmed-origin"),
+    (errors.ProvenanceError("x"), 502, "provenance-invalid"),
+    (errors.SignatureError("x"), 502, "provenance-invalid"),
+    (errors.DeniedError("x"), 403, "policy-denied"),
+    (errors.DeniedError("x", code="aiip.approval-required"), 403, "approval-required"),
+    (errors.DeniedError("x", code="aiip.authentication-required"), 403, "authentication-required"),
+    (errors.DeniedError("x", code="aiip.sender-constraint"), 403, "sender-constraint"),
+    (errors.DeadlineExceeded("x"), 504, "upstream-timeout"),
+    (errors.PolicyError("x", reason="private"), 502, "blocked-address"),
+    (errors.ResolveError("x"), 502, "upstream-unreachable"),
+    (errors.ConnectionFailed("x"), 502, "upstream-unreachable"),
+    (errors.TLSError("x"), 502, "upstream-unreachable"),
+    (errors.ProtocolError("x"), 502, "upstream-unreachable"),
+    (errors.ResponseTooLarge("x"), 502, "too-large"),
+    (errors.RedirectRefused("x"), 502, "upstream-redirect"),
+    (errors.AIIPError("x", code="aiip.upstream-redirect"), 502, "upstream-redirect"),
+    (errors.AIIPError("x", code="aiip.too-large"), 413, "too-large"),
+    (errors.AIIPError("x", code="aiip.never-heard-of"), 500, "internal"),
+    (errors.UsageError("x"), 400, "bad-request"),
+    (errors.ConfigError("x"), 500, "internal"),
+    (errors.OnymError("x"), 500, "internal"),
+    (invocation(401, code="authentication-required"), 403, "authentication-required"),
+    (invocation(403), 403, "policy-denied"),
+    (invocation(422, code="invalid-input"), 422, "invalid-input"),
+    (invocation(404, code="endpoint-unknown"), 404, "endpoint-unknown"),
+    (invocation(429, code="too-many-requests"), 429, "too-many-requests"),
+    (invocation(501, code="receipt-unavailable"), 501, "receipt-unavailable"),
+    (invocation(500, code="internal"), 502, "internal"),
+    (invocation(418), 502, "invocation-failed"),
+    (invocation(407), 502, "invocation-failed"),
+    (errors.InvocationError("x"), 502, "invocation-failed"),
+]
+
+
+@pytest.mark.requirement("ai-gateway-k")
+@pytest.mark.parametrize(("error", "status", "code"), CASES, ids=lambda each: str(each)[:40])
+def test_each_error_has_its_status_and_code(error: errors.OnymError, status: int, code: str) -> None:
+    found = refusal_of(error)
+    assert (found.status, found.code) == (status, code)
+    assert proxy_status(found, "gw.example").startswith('"gw.example"; ')
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_of_the_binding_can_be_told(code: str) -> None:
+    found = refusal_of(errors.AIIPError("x", code=f"aiip.{code}"))
+    assert found.cause == f"aiip.{code}"
+    assert 400 <= found.status < 600
+    assert found.status != 401  # there is no way to sign in
+
+
+def test_no_answer_tells_which_check_of_a_receipt_failed() -> None:
+    told = {
+        str(document(refusal_of(error), base_url="https://gw.example", request_id="r"))
+        for error in (
+            errors.ProvenanceError("unknown kid abc", clause="3.8 step 4"),
+            errors.ProvenanceError("bad signature", hint="key k1"),
+            errors.ProvenanceError("expired", code="aiip.provenance-stale"),
+            errors.ProvenanceError("none", code="aiip.provenance-missing"),
+            errors.SignatureError("token eyJ0 is wrong", code="sign.unknown-key"),
+        )
+    }
+    assert len(told) == 1
+    assert "eyJ0" not in told.pop()
+
+
+def test_no_answer_tells_an_address() -> None:
+    error = errors.PolicyError("10.0.0.1 is private", reason="private", endpoint="https://x", hint="10.0.0.1")
+    assert "10.0.0.1" not in str(refusal_of(error).detail) + str(refusal_of(error).hint)
+
+
+def test_the_canonical_form_is_told() -> None:
+    found = refusal_of(errors.AIURIError("x", code="ai.non-canonical", hint="ai://a.example/"))
+    told = document(found, base_url="https://gw.example", request_id="r", trace="t")
+    assert (told["canonical"], told["trace"]) == ("ai://a.example/", "t")
+    assert told["type"] == "https://gw.example/problems/non-canonical-uri"
+    assert "hint" not in told
+
+
+def test_a_long_detail_of_an_endpoint_is_cut() -> None:
+    assert len(refusal_of(invocation(422, code="invalid-input", detail="x" * 10_000)).detail) == 500
+
+
+def test_proxy_status_tells_who_failed() -> None:
+    def field(error: errors.OnymError) -> str:
+        return proxy_status(refusal_of(error), "gw.example")
+
+    assert field(invocation(422)) == '"gw.example"; received-status=422'
+    assert "error=connection_timeout" in field(errors.DeadlineExceeded("x"))
+    assert "error=destination_ip_prohibited" in field(errors.PolicyError("x", reason="private"))
+    assert "error=http_request_denied" in field(errors.DeniedError("x"))
+    assert "error=http_request_error" in field(errors.AIURIError("x"))

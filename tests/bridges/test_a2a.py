@@ -1,0 +1,450 @@
+"""A2A, both ways: an agent as an `ai://` resource, and an `ai://` agent as an A2A agent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client.errors import A2AClientError, A2AClientTimeoutError
+from a2a.helpers import (
+    get_data_parts,
+    get_text_parts,
+    new_data_part,
+    new_message,
+    new_raw_part,
+    new_task_from_user_message,
+    new_text_message,
+    new_text_part,
+)
+from a2a.server.agent_execution import AgentExecutor
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
+from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, Role, SendMessageRequest
+from a2a.utils.errors import A2AError, InvalidParamsError, TaskNotFoundError
+from a2a.utils.signing import create_agent_card_signer
+from jwt import PyJWK
+from starlette.applications import Starlette
+
+from ai_support import serve_asgi
+from bridge_support import HandClient, peer
+from kinds_support import EVENTS, call, events, given, run
+from onym.ai.records import Description
+from onym.bridges.a2a import EXTENSION, a2a_agent, a2a_app
+from onym.errors import AIIPError, DeniedError, MissingExtraError, UsageError
+from onym.sign.keys import SigningKey
+
+PLANNER = "ai://factory.example/agent/planner"
+
+
+def card(url: str, *, streaming: bool = True, **more: Any) -> AgentCard:
+    return AgentCard(
+        name="Planner",
+        description="Plans",
+        version="1",
+        supported_interfaces=[AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")],
+        capabilities=AgentCapabilities(streaming=streaming),
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        skills=[AgentSkill(id="plan", name="Plan", description="Plans", tags=["x"])],
+        **more,
+    )
+
+
+class Scripted(AgentExecutor):
+    """An agent that does what its first word says."""
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+
+    async def execute(self, context: Any, event_queue: Any) -> None:
+        self.got.append(context.message)
+        text = context.get_user_input()
+        if text.startswith("say"):
+            parts = [
+                new_text_part(text),
+                new_data_part({"n": 1.5}),
+                new_raw_part(b"x", media_type="image/png"),
+            ]
+            await event_queue.enqueue_event(new_message(parts, context_id=context.context_id))
+            return
+        await event_queue.enqueue_event(new_task_from_user_message(context.message))
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        await updater.start_work(updater.new_agent_message([new_text_part("thinking")]))
+        if text.startswith("ask"):
+            await updater.requires_input(updater.new_agent_message([new_text_part("which one?")]))
+            return
+        await updater.add_artifact([new_text_part("pl")], artifact_id="a", name="plan", last_chunk=False)
+        await updater.add_artifact([new_text_part("an")], artifact_id="a", append=True, last_chunk=True)
+        await updater.complete()
+
+    async def cancel(self, context: Any, event_queue: Any) -> None:
+        raise NotImplementedError
+
+
+class Served:
+    """A real A2A agent, over HTTP."""
+
+    def __init__(self) -> None:
+        self.agent = Scripted()
+        self.card: Callable[[str], AgentCard] = card
+        self.app: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await self.app(scope, receive, send)
+
+    def build(self, url: str) -> None:
+        shown = self.card(url)
+        handler = DefaultRequestHandler(self.agent, InMemoryTaskStore(), shown)
+        self.app = Starlette(routes=[*create_agent_card_routes(shown), *create_jsonrpc_routes(handler, "/")])
+
+
+@pytest.fixture
+def served() -> Any:
+    found = Served()
+    with serve_asgi(found) as port:
+        found.url = f"http://127.0.0.1:{port}"
+        found.build(f"{found.url}/")
+        yield found
+
+
+def by(served: Any, work: Callable[[Any], Coroutine[Any, Any, Any]], **options: Any) -> Any:
+    async def whole() -> Any:
+        return await work(await a2a_agent(served.url, **options))
+
+    return run(whole())
+
+
+async def said(handler: Any, body: Any, **more: Any) -> Any:
+    found = await handler.invoke(call(body, **more))
+    return json.loads(found.body)
+
+
+def test_an_agent_is_asked_by_post_and_its_parts_are_text_and_data(served: Any) -> None:
+    found = by(served, lambda handler: said(handler, {"message": "say hi"}, idempotency_key="key-1"))
+    assert (found["text"], found["state"]) == ("say hi", "completed")
+    assert found["data"] == [{"n": 1.5}, {"raw": "eA==", "mediaType": "image/png"}]
+    assert served.agent.got[0].message_id == "key-1"
+
+
+def test_the_title_is_the_cards_unless_the_operator_has_one(served: Any) -> None:
+    assert run(a2a_agent(served.url)).describe()["title"] == "Planner"
+    assert run(a2a_agent(served.url, title="Mine")).describe()["title"] == "Mine"
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_a_task_is_followed_to_its_end_and_nothing_counts_twice(served: Any, streaming: bool) -> None:
+    served.card = lambda url: card(url, streaming=streaming)
+    served.build(f"{served.url}/")
+    found = by(served, lambda handler: said(handler, {"message": "plan"}))
+    assert found["state"] == "completed"
+    # without a stream the SDK's store keeps one artifact of two parts
+    assert found["text"].replace("\n", "") == "plan"
+    assert found["task"]
+    assert found["context"]
+
+
+def test_progress_comes_as_events(served: Any) -> None:
+    names = events(run(a2a_agent(served.url)), call({"message": "plan"}, accept=EVENTS))
+    assert ("update", {"note": "thinking", "state": "working"}) in names
+    assert names[-1][0] == "result"
+    assert names[-1][1]["text"] == "plan"
+
+
+def test_an_agent_that_asks_back_is_answered_in_the_same_task(served: Any) -> None:
+    handler = run(a2a_agent(served.url))
+    first = given(handler, call({"message": "ask"}))
+    assert (first["state"], first["text"]) == ("input-required", "which one?")
+    second = given(handler, call({"message": "plan", "context": first["context"], "task": first["task"]}))
+    assert (second["state"], second["task"]) == ("completed", first["task"])
+
+
+def test_data_is_a_part_of_its_own(served: Any) -> None:
+    given(run(a2a_agent(served.url)), call({"message": "say", "data": {"a": [1, "b"]}}))
+    assert get_data_parts(served.agent.got[0].parts) == [{"a": [1.0, "b"]}]
+
+
+def test_an_unknown_task_is_told(served: Any) -> None:
+    with pytest.raises(AIIPError) as found:
+        given(run(a2a_agent(served.url)), call({"message": "say", "task": "nope"}))
+    assert found.value.code == "aiip.task-not-found"
+
+
+def test_a_card_that_leads_to_another_origin_is_refused(served: Any) -> None:
+    for elsewhere in (
+        "https://evil.example/",
+        served.url.replace("127.0.0.1", "127.0.0.2"),
+        "grpc.example:443",
+    ):
+        served.build(elsewhere)
+        with pytest.raises(UsageError, match="another origin"):
+            run(a2a_agent(served.url))
+
+
+def test_a_card_that_cannot_be_had_is_said_at_once(served: Any) -> None:
+    for url in ("http://127.0.0.1:9", f"{served.url}/elsewhere"):
+        with pytest.raises(AIIPError) as found:
+            run(a2a_agent(url))
+        assert found.value.code == "aiip.upstream-unreachable"
+
+
+# signed cards
+
+
+def signed(url: str, key: SigningKey, *, algorithm: str = "ES256", jku: str | None = None) -> AgentCard:
+    jwk = json.loads(key.secret().reveal())
+    header: Any = {"kid": key.kid, "alg": algorithm, "jku": jku, "typ": "JOSE"}
+    return create_agent_card_signer(PyJWK({**jwk, "alg": algorithm}).key, header)(card(url))
+
+
+def jwks(*keys: SigningKey) -> bytes:
+    return json.dumps({"keys": [each.public() for each in keys]}).encode()
+
+
+def test_a_card_counts_by_the_keys_that_the_operator_knows(served: Any) -> None:
+    key, other = SigningKey.generate("ES256", kid="k"), SigningKey.generate("ES256", kid="o")
+    served.card = lambda url: signed(url, key, jku="http://127.0.0.1:9/jwks")
+    served.build(f"{served.url}/")
+    assert run(a2a_agent(served.url, keys=jwks(other, key)))
+    for wrong in (
+        jwks(other),
+        jwks(SigningKey.generate("ES256", kid="k")),
+        b'{"keys":[{"kty":"oct","k":"AA","kid":"k"}]}',
+    ):
+        with pytest.raises(AIIPError, match="no signature"):
+            run(a2a_agent(served.url, keys=wrong))
+
+
+def test_a_card_without_a_signature_is_refused_where_one_is_asked_for(served: Any) -> None:
+    with pytest.raises(AIIPError, match="no signature"):
+        run(a2a_agent(served.url, keys=jwks(SigningKey.generate("ES256", kid="k"))))
+
+
+def test_a_card_that_was_changed_is_refused(served: Any) -> None:
+    key = SigningKey.generate("ES256", kid="k")
+
+    def changed(url: str) -> AgentCard:
+        found = signed(url, key)
+        found.description = "Pays"
+        return found
+
+    served.card = changed
+    served.build(f"{served.url}/")
+    with pytest.raises(AIIPError, match="no signature"):
+        run(a2a_agent(served.url, keys=jwks(key)))
+
+
+class Failing(Client):
+    """An open client that fails."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    async def send_message(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        raise self.error
+        yield
+
+    async def close(self) -> None: ...
+
+
+Failing.__abstractmethods__ = frozenset()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (A2AClientTimeoutError("late"), "aiip.upstream-timeout"),
+        (A2AClientError("down"), "aiip.upstream-unreachable"),
+        (InvalidParamsError(), "aiip.invalid-input"),
+        (TaskNotFoundError(), "aiip.task-not-found"),
+        (A2AError("sk-secret"), "aiip.upstream-unreachable"),
+    ],
+)
+def test_the_sdks_errors_are_said_in_words_of_aiip(error: Exception, code: str) -> None:
+    with pytest.raises(AIIPError) as found:
+        given(run(a2a_agent(Failing(error))), call({"message": "x"}))
+    assert found.value.code == code
+    assert "sk-secret" not in str(found.value)
+
+
+# an ai:// agent as an A2A agent
+
+INPUT = {"type": "object", "properties": {"message": {}, "data": {}, "context": {}}}
+
+
+def planner(**more: Any) -> HandClient:
+    known = {"uri": PLANNER, "title": "Planner", "input": INPUT, **more.pop("description", {})}
+    return HandClient({PLANNER: Description(**known)}, **more)
+
+
+def ask(source: HandClient, *parts: Any, own: AgentCard | None = None, message_id: str = "m-1") -> Any:
+    async def work(url: str, app: Any) -> Any:
+        import httpx
+
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport) as http:
+            client = await ClientFactory(ClientConfig(httpx_client=http)).create_from_url(url)
+            message = new_message(list(parts) or [new_text_part("hi")], role=Role.ROLE_USER)
+            message.message_id = message_id
+            return [each async for each in client.send_message(SendMessageRequest(message=message))]
+
+    async def whole() -> Any:
+        app = await a2a_app(source, PLANNER, url="http://factory.example/", card=own)
+        return await work("http://factory.example", app)
+
+    return run(whole())
+
+
+def test_a_message_is_an_invocation_and_the_reply_has_the_receipt() -> None:
+    source = planner()
+    (reply,) = ask(source)
+    (asked,) = source.asked
+    assert asked[0] == PLANNER
+    assert asked[1]["message"] == "hi"
+    assert asked[1]["context"] == reply.message.context_id
+    assert asked[2] == "m-1"
+    assert get_text_parts(reply.message.parts) == ["yes"]
+    assert get_data_parts(reply.message.parts) == [{"text": "yes"}]
+    assert list(reply.message.extensions) == [EXTENSION]
+    assert dict(reply.message.metadata[EXTENSION]) == {
+        "aiip-receipt": "receipt.of.result",
+        "aiip-uri": PLANNER,
+    }
+
+
+@pytest.mark.parametrize(
+    ("schema", "parts", "arguments"),
+    [
+        ({"properties": {"prompt": {}}}, [new_text_part("a"), new_text_part("b")], {"prompt": "a\nb"}),
+        ({"properties": {"text": {}}}, [new_text_part("a")], {"text": "a"}),
+        (None, [new_text_part("a")], {"message": "a"}),
+        ({"properties": {"data": {}}}, [new_data_part({"x": "1"})], {"data": {"x": "1"}}),
+        ({"properties": {"data": {}}}, [new_data_part("a"), new_data_part("b")], {"data": ["a", "b"]}),
+        ({"properties": {"x": {}}}, [new_data_part({"x": "1"})], {"x": "1"}),
+        ({"properties": {"x": {}}}, [new_data_part("1")], {}),
+        ({"properties": 5}, [new_raw_part(b"x")], {}),
+    ],
+)
+def test_a_message_becomes_the_input_that_the_resource_describes(
+    schema: Any, parts: Any, arguments: Any
+) -> None:
+    source = planner(description={"input": schema})
+    ask(source, *parts)
+    assert source.asked[0][1] == arguments
+
+
+@pytest.mark.parametrize("message_id", ["x" * 300, "nachricht-ü", "a\nb"])
+def test_an_id_that_is_no_key_is_made_one(message_id: str) -> None:
+    source = planner()
+    ask(source, message_id=message_id)
+    assert len(source.asked[0][2] or "") == 64
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "texts", "data"),
+    [
+        ("text/plain", b"hi", ["hi"], []),
+        ("application/json", b'{"a":"b"}', [], [{"a": "b"}]),
+        ("application/json", b'["a"]', [], [["a"]]),
+        ("image/png", b"x", [], []),
+        (None, b"x", [], []),
+    ],
+)
+def test_every_media_type_has_a_part(kind: str | None, body: bytes, texts: Any, data: Any) -> None:
+    (reply,) = ask(planner(body=body, content_type=kind))
+    assert get_text_parts(reply.message.parts) == texts
+    assert get_data_parts(reply.message.parts) == data
+    assert len(reply.message.parts) == 1
+
+
+@pytest.mark.parametrize("code", ["aiip.invalid-input", "aiip.policy-denied"])
+def test_what_the_resource_refuses_is_an_error_with_its_code(code: str) -> None:
+    source = planner()
+    source.error = DeniedError("no", code=code)
+    with pytest.raises(A2AError) as found:
+        ask(source)
+    assert "no" in str(found.value)
+
+
+def test_a_card_of_your_own_is_served_as_it_is_with_its_signatures() -> None:
+    key = SigningKey.generate("ES256", kid="k")
+    own = signed("http://factory.example/", key)
+    octets = own.SerializeToString()
+
+    async def fetched() -> Any:
+        import httpx
+
+        app = await a2a_app(planner(), PLANNER, url="http://factory.example", card=own)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as http:
+            missing = await http.post("http://factory.example/elsewhere")
+            return missing.status_code, (
+                await http.get("http://factory.example/.well-known/agent-card.json")
+            ).json()
+
+    status, shown = run(fetched())
+    assert status == 404
+    assert own.SerializeToString() == octets
+    assert shown["signatures"][0]["signature"] == own.signatures[0].signature
+    assert shown["description"] == "Plans"
+
+
+def test_the_javascript_sdk_talks_to_an_ai_agent_and_sees_its_receipt() -> None:
+    class Later:
+        app: Any = None
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                await self.app(scope, receive, send)
+
+    later, source = Later(), planner()
+    with serve_asgi(later) as port:
+        url = f"http://127.0.0.1:{port}"
+        later.app = run(a2a_app(source, PLANNER, url=url))
+        found = peer("a2a_client.mjs", url=url, text="hello")
+    assert found["name"] == "Planner"
+    assert found["extensions"][0]["uri"] == EXTENSION
+    assert "receipt.of.result" in json.dumps(found["reply"])
+    assert source.asked[0][1]["message"] == "hello"
+
+
+def test_a_cancelled_message_is_no_task_that_could_be_cancelled() -> None:
+    from onym.bridges._a2a_app import _executor
+    from onym.uri.ai import AIURI
+
+    agent = _executor(planner(), AIURI.parse(PLANNER), Description(uri=PLANNER))
+    with pytest.raises(A2AError, match="ends with its request"):
+        run(agent.cancel(None, None))  # type: ignore[arg-type]
+
+
+def test_without_the_sdk_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    for name in [each for each in sys.modules if each == "a2a" or each.startswith("a2a.")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    for work in (a2a_agent("http://127.0.0.1:9"), a2a_app(planner(), PLANNER, url="http://x.example")):
+        with pytest.raises(MissingExtraError, match=r"onym\[a2a\]"):
+            asyncio.run(work)  # type: ignore[arg-type]
+
+
+def test_a_text_message_of_the_sdk_reads_as_it_was_written() -> None:
+    from onym.bridges.a2a import _said
+
+    assert _said(new_text_message("hi").parts) == ("hi", ())
+    assert _said([Part()]) == ("", ())
+
+
+def test_an_open_client_of_the_sdk_is_used_as_it_is(served: Any) -> None:
+    import httpx
+
+    async def work() -> Any:
+        async with httpx.AsyncClient() as http:
+            client = await ClientFactory(ClientConfig(httpx_client=http)).create_from_url(served.url)
+            return await said(await a2a_agent(client), {"message": "say hi"})
+
+    assert run(work())["text"] == "say hi"

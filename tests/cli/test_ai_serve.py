@@ -1,0 +1,146 @@
+"""`onym ai serve`: what it serves, with TLS, until it is told to end; and what it refuses to start."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ai_support import Line, authority_ca
+from onym.sign.keystore import KeyStore
+
+MODULE = '''
+from onym.ai import Endpoint
+
+app = Endpoint("factory.test", anchor="https://factory.test:{port}", keys=None)
+other = 5
+
+@app.resource("/tool/add", scopes=["sums"])
+def add(a: int, b: int) -> int:
+    """Adds"""
+    return a + b
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
+    (tmp_path / "served.py").write_text(MODULE.replace("{port}", "8443"))
+    (tmp_path / "needs.py").write_text("import module_that_nobody_has\n")
+    yield tmp_path
+    sys.modules.pop("served", None)
+
+
+def process(folder: Path, environment: dict[str, str], *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "onym", "ai", "serve", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=folder,
+    )
+
+
+@contextmanager
+def serving(folder: Path, environment: dict[str, str], *args: str) -> Iterator[subprocess.Popen[str]]:
+    child = process(folder, environment, *args)
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_functions_are_served_with_tls_until_interrupted(folder: Path, environment: dict[str, str]) -> None:
+    import socket
+
+    KeyStore(folder / "keys").new(at=time.time())
+    ca = authority_ca()
+    ca.issue_cert("factory.test").private_key_and_cert_chain_pem.write_to_path(str(folder / "tls.pem"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (folder / "served.py").write_text(MODULE.replace("{port}", str(port)))
+    args = ("served:app", "--keys", "keys", "--tls-cert", "tls.pem", "--port", str(port), "--json")
+    with serving(folder, environment, *args) as child:
+        assert child.stdout is not None
+        told = json.loads(child.stdout.readline())
+        with Line(f"factory.test:{port}", ca) as line:
+            target = "/.well-known/aiip/v1/factory.test/tool/add?a=1&b=2"
+            heard = line.ask("POST", target, service=False)
+        child.send_signal(signal.SIGINT)
+        child.wait(60)
+    assert told == {
+        "address": f"https://127.0.0.1:{port}",
+        "authority": "factory.test",
+        "anchor": f"https://factory.test:{port}",
+        "resources": [
+            {"uri": "ai://factory.test/tool/add", "effects": "read", "scopes": ["sums"], "title": "Adds"}
+        ],
+    }
+    assert (heard.status, heard.body) == (200, b"3")
+    assert heard.receipt
+
+
+def test_people_are_told_what_is_served(
+    folder: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onym.server import listen
+
+    KeyStore(folder / "keys").new(at=time.time())
+    asked: dict[str, Any] = {}
+
+    def stand_in(app: Any, *, ready: Callable[[int], object], **options: Any) -> None:
+        asked.update(options)
+        ready(8443)
+
+    monkeypatch.setattr(listen, "listen", stand_in)
+    done = run("ai", "serve", "served:app", "--keys", "keys", "--host", "::1")
+    assert done.code == 0, done.err
+    assert "http://[::1]:8443" in done.err
+    assert "ai://factory.test/tool/add  read, scopes sums" in done.err
+    assert asked == {"host": "::1", "port": 8443, "certificate": None, "key": None}
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["served"], "does not name an app"),
+        (["../served:app"], "does not name an app"),
+        (["served:"], "does not name an app"),
+        (["nothing_there:app"], "no module nothing_there"),
+        (["served:other"], "is no Endpoint"),
+        (["served:none"], "is no Endpoint"),
+        (["served:app"], "no key to sign with"),
+        (["served:app", "--keys", "empty"], "no key to sign with"),
+        (["served:app", "--tls-key", "k.pem"], "--tls-cert"),
+    ],
+)
+def test_what_cannot_be_served_is_told(
+    folder: Path, run: Callable[..., Any], args: list[str], says: str
+) -> None:
+    done = run("ai", "serve", *args)
+    assert done.code != 0
+    assert says in done.err
+
+
+def test_plain_http_is_not_served_to_others(folder: Path, run: Callable[..., Any]) -> None:
+    KeyStore(folder / "keys").new(at=time.time())
+    done = run("ai", "serve", "served:app", "--keys", "keys", "--host", "0.0.0.0")
+    assert done.code != 0
+    assert "plain HTTP is served on loopback only" in done.err
+    assert "--tls-cert" in done.err
+
+
+def test_a_module_that_the_app_needs_is_not_taken_for_the_app(folder: Path, run: Callable[..., Any]) -> None:
+    assert "needs the module module_that_nobody_has" in run("ai", "serve", "needs:app").err

@@ -1,0 +1,148 @@
+"""`onym gateway` and `onym ai audit`, as they are run."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gateway_support import ask
+from onym.ai.gateway.journal import Journal, verify_file
+from onym.cli._ai_audit import command as audit
+from onym.cli._output import Session
+from onym.cli.commands.gateway import command as gateway
+from onym.errors import ConfigError, OnymError
+
+AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+def log(folder: Path, count: int = 3) -> Path:
+    path = folder / "audit.jsonl"
+    journal = Journal(path)
+    for number in range(count):
+        journal.append({"id": str(number)}, at=AT)
+    journal.close()
+    return path
+
+
+def run(*arguments: str, as_json: bool = False) -> Any:
+    return CliRunner().invoke(audit, arguments, obj=Session(as_json=as_json))
+
+
+def test_a_log_that_holds_is_said_to_hold(tmp_path: Path) -> None:
+    path = log(tmp_path)
+    found = run("verify", str(path))
+    assert (found.exit_code, "holds: 3 lines" in found.output) == (0, True)
+    ends = verify_file(path).ends
+    assert f"last hash: {ends}" in found.output
+    assert run("verify", str(path), "--expect", ends.upper()).exit_code == 0
+
+
+def test_a_log_that_was_changed_or_cut_exits_with_1(tmp_path: Path) -> None:
+    path = log(tmp_path)
+    ends = verify_file(path).ends
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert run("verify", str(path)).exit_code == 0
+    cut = run("verify", str(path), "--expect", ends)
+    assert (cut.exit_code, "another was expected" in cut.output) == (1, True)
+    path.write_bytes(path.read_bytes().replace(b'"id":"0"', b'"id":"9"'))
+    changed = run("verify", str(path))
+    assert (changed.exit_code, "line 2" in changed.output) == (1, True)
+    told = json.loads(run("verify", str(path), "--json").output)
+    assert (told["holds"], told["faults"][0]["line"]) == (False, 2)
+
+
+def test_a_torn_log_is_mended_on_request(tmp_path: Path) -> None:
+    path = log(tmp_path)
+    path.write_bytes(path.read_bytes() + b"{")
+    told = run("verify", str(path))
+    assert (told.exit_code, "onym ai audit mend" in told.output) == (1, True)
+    assert "1 octets taken out" in run("mend", str(path)).output
+    assert "nothing to mend" in run("mend", str(path)).output
+    assert run("verify", str(path)).exit_code == 0
+
+
+@pytest.mark.requirement("ai-privacy-b")
+def test_a_log_is_rotated_and_its_files_hold_together(tmp_path: Path) -> None:
+    path = log(tmp_path)
+    kept = json.loads(run("rotate", str(path), "--json").output)["kept"]
+    assert run("verify", kept, str(path)).exit_code == 0
+    assert run("verify", str(path), kept).exit_code == 1
+    second = run("rotate", str(path), "--keep-days", "0")
+    assert "removed" in second.output
+    assert run("verify", str(path)).exit_code == 0
+
+
+def test_a_log_that_is_not_there_is_told(tmp_path: Path) -> None:
+    found = run("verify", str(tmp_path / "none"))
+    assert isinstance(found.exception, ConfigError)
+
+
+def test_the_gateway_serves_until_it_is_interrupted(tmp_path: Path) -> None:
+    code = (
+        "import sys; from onym.cli._output import Session; "
+        "from onym.cli.commands.gateway import command; "
+        "command.main(sys.argv[1:], obj=Session(as_json='--json' in sys.argv), standalone_mode=False)"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "--json",
+        "--port",
+        str(port),
+        "--audit",
+        str(tmp_path / "a.jsonl"),
+    ]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        told = json.loads(child.stdout.readline())
+        assert told == {"url": f"http://127.0.0.1:{port}/", "port": port}
+        assert ask(port, "GET", "/").status == 200
+        assert ask(port, "GET", "/gateway/bank/x").status == 404
+    finally:
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=30)
+    assert verify_file(tmp_path / "a.jsonl").lines == 1
+
+
+def serving(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Any, dict[str, Any]]:
+    """What the command says, and what it would listen with."""
+    given: dict[str, Any] = {}
+
+    def listen(app: Any, *, ready: Any, **more: Any) -> None:
+        given.update(more, app=app)
+        ready(8480)
+
+    monkeypatch.setattr("onym.server.listen.listen", listen)
+    found = CliRunner().invoke(gateway, arguments, obj=Session())
+    return found, given
+
+
+def test_what_does_not_last_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, given = serving(monkeypatch, "--local")
+    assert found.exit_code == 0
+    assert "http://127.0.0.1:8480/" in found.output
+    assert "--keys" in found.output
+    assert "--audit" in found.output
+    assert (given["host"], given["port"], given["certificate"]) == ("127.0.0.1", 8480, None)
+    found, given = serving(monkeypatch, "--base-url", "http://127.0.0.1:9999", "--port", "8481")
+    assert "http://127.0.0.1:9999/" in found.output
+
+
+def test_an_https_gateway_needs_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = serving(monkeypatch, "--base-url", "https://gw.example")
+    assert isinstance(found.exception, OnymError)
+    assert "onym ai keys new" in str(found.exception.hint)
