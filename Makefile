@@ -31,7 +31,7 @@ run: .venv/.run ## one prompt to the embedded model, through an llm:// URI (PROM
 test: .venv/.test ## every test, with coverage
 	@$(BIN)/onym models pull smollm2-135m-instruct
 	@$(BIN)/coverage erase
-	$(BIN)/python -X dev -m pytest -n auto --dist loadgroup --cov --cov-report= $(ARGS)
+	$(BIN)/python -X dev -m pytest -n auto --dist loadgroup --no-loadscope-reorder --cov --cov-report= $(ARGS)
 	@$(BIN)/python tools/coverage_floors.py
 
 demo-ai: .venv/.test ## an ai:// endpoint and a gateway: invoke, browse, verify, tamper

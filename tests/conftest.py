@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,11 @@ from hypothesis import HealthCheck, settings
 pytest.register_assert_rewrite("json_support", "stream_support", "contract.oracle")
 
 settings.register_profile(
-    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "default",
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
@@ -21,6 +27,23 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 # test starts and interrupts
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+#: tests of one module that go to a worker together
+_PARCEL = 20
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Parcels for the workers, the slowest first: xdist's work grows with the square of their number."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            module = item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group(f"{module} {seen[module] // _PARCEL}"))
+            seen[module] += 1
+    yield
+    items.sort(key=lambda item: "e2e" not in item.path.parts)
+
 
 _AMBIENT = ("_API_KEY", "_TOKEN", "_PROXY", "_proxy")
 

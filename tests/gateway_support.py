@@ -31,6 +31,8 @@ class Late:
 
     def __init__(self) -> None:
         self.app: Any = None
+        #: room for its keys
+        self.folder = Path()
         self.seen: list[dict[str, Any]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -190,6 +192,7 @@ def world(*, late: Late | None = None, **changes: Any) -> Iterator[World]:
         (folder / "gateway").mkdir()
         ca.cert_pem.write_to_path(str(folder / "ca.pem"))
         endpoint = late or Late()
+        endpoint.folder = folder / "authority"
         port = stack.enter_context(serve_asgi(endpoint, AUTHORITY, "other.test", ca=ca))
         if endpoint.app is None:
             endpoint.app = authority(AUTHORITY, port, folder / "authority")

@@ -12,7 +12,7 @@ from docgen.outputs import fresh, hand_written
 from docgen.paths import ROOT, pages
 
 #: languages whose blocks are code of ours, and what must stand before such a block
-BACKED = {"python": {"example"}, "py": {"example"}, "pycon": set(), "console": {"run"}}
+BACKED = {"python": {"example"}, "py": {"example"}, "pycon": set(), "console": {"run", "serve"}}
 #: what only a reader can run: it installs, starts servers, or needs a key or the network
 _READERS_OWN = re.compile(
     r"make|pip|uv|git|cd|export|ollama|llama-server|vllm|ssh|docker|#|\.venv/bin/python docs/tools"

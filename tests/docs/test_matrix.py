@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pytest
@@ -190,10 +191,14 @@ def test_every_family_of_a_provider_is_asked_but_those_of_all_other_models() -> 
     assert {each.family for each in profiles.BUILTIN if each.matches != ("*",)} == asked
 
 
+@cache
+def told_of_rows() -> dict[str, str]:
+    return {line.split("|")[1].strip(): line for line in matrix_page().splitlines() if line.startswith("| [")}
+
+
 @pytest.mark.parametrize("row", table_rows(), ids=lambda row: row.name)
 def test_the_key_and_the_label_are_in_the_headers_that_the_page_names(row: Provider) -> None:
-    page = {line.split("|")[1].strip(): line for line in matrix_page().splitlines() if line.startswith("| [")}
-    told = page[f"[{row.name}](providers.md#{row.name})"]
+    told = told_of_rows()[f"[{row.name}](providers.md#{row.name})"]
     if row.name != "embedded":  # it gets a key of its own when it starts
         headers = planned(at(row, None)).request.headers
         found = {name: value.reveal() if isinstance(value, Secret) else value for name, value in headers}

@@ -25,6 +25,7 @@ from onym.server.registry.api.operations import EXAMPLES, OPERATIONS
 from onym.server.registry.urls import API
 from onym.server.settings import Rate, Rates
 from registry_support import Service, registry_service
+from support import untraced
 
 pytest.importorskip("schemathesis")
 pytestmark = pytest.mark.xdist_group("registry-api")
@@ -114,7 +115,9 @@ def _run(service: Service, folder: Path, *options: str) -> Counter[tuple[str, in
         *("run", f"{service.url}/openapi.json", "--seed", "7395", "--generation-deterministic"),
         *("--continue-on-failure", "--no-color", "--report-har-path", "asked.har", *options),
     ]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=540, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=untraced(), capture_output=True, text=True, timeout=540, check=False
+    )
     assert done.returncode == 0, done.stdout[-12_000:] + done.stderr[-4_000:]
     log = json.loads((folder / "asked.har").read_text(encoding="utf-8"))["log"]["entries"]
     found: Counter[tuple[str, int]] = Counter()
@@ -137,7 +140,7 @@ def _answered(found: Counter[tuple[str, int]], least: int, most: int) -> set[str
 
 
 def test_the_api_is_as_described_for_whoever_has_not_signed_in(service: Service, tmp_path: Path) -> None:
-    found = _run(service, tmp_path, "--max-examples", "3", "--phases", "examples,coverage,fuzzing")
+    found = _run(service, tmp_path, "--phases", "examples,coverage")
     assert not _answered(found, 500, 599)
     names = {each.id for each in OPERATIONS}
     assert names - _answered(found, 200, 299) == NEEDS_ACCOUNT
@@ -146,7 +149,7 @@ def test_the_api_is_as_described_for_whoever_has_not_signed_in(service: Service,
 
 def test_the_api_is_as_described_for_somebody_who_may_do_everything(service: Service, tmp_path: Path) -> None:
     header = f"Authorization: Bearer {TOKEN.reveal()}"
-    found = _run(service, tmp_path, "--max-examples", "3", "-H", header)
+    found = _run(service, tmp_path, "--max-examples", "1", "-H", header)
     assert not _answered(found, 500, 599)
     # every operation did what it is for at least once: writes too
     assert {each.id for each in OPERATIONS} <= _answered(found, 200, 299)

@@ -395,7 +395,7 @@ def test_json_is_dropped_where_the_dialect_of_another_api_has_only_schemas(uri: 
 
 @pytest.mark.requirement("onym-map-b", "llm-9-a", "llm-6-b", "onym-call-a")
 @pytest.mark.parametrize("name", sorted(VALUES))
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_a_parameter_is_in_the_body_or_a_note_says_why_not(name: str, data: st.DataObject) -> None:
     spoken = data.draw(st.sampled_from(SPOKEN))
@@ -424,7 +424,7 @@ def test_a_parameter_is_in_the_body_or_a_note_says_why_not(name: str, data: st.D
 
 
 @pytest.mark.requirement("onym-map-b", "llm-9-a", "llm-6-b")
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(spoken=st.sampled_from(SPOKEN), values=st.fixed_dictionaries({}, optional=VALUES))
 def test_no_parameter_is_lost_beside_others(spoken: Spoken, values: dict[str, Any]) -> None:
     schema = {"schema": SCHEMA} if values.get("format") == "json_schema" else {}

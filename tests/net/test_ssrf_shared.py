@@ -12,7 +12,7 @@ from onym.net.hosts import read_host
 from onym.net.policy import Decision
 from onym.net.question import decide_question
 from onym.uri.llm import LLMURI
-from support import load_shared
+from support import about, load_shared
 
 DATA = load_shared("ssrf.json")
 CASES = DATA["cases"]
@@ -35,8 +35,13 @@ def by_id(case: dict[str, Any]) -> str:
 
 
 @pytest.mark.requirement("llm-10.5-a", "llm-10.5-b")
-@pytest.mark.parametrize("case", CASES, ids=by_id)
-def test_every_case_comes_out_as_recorded(case: dict[str, Any]) -> None:
+def test_every_case_comes_out_as_recorded() -> None:
+    for case in CASES:
+        with about(case):
+            comes_out_as_recorded(case)
+
+
+def comes_out_as_recorded(case: dict[str, Any]) -> None:
     if case["verdict"] != "depends-on-DNS":
         assert verdict(case["uri"], LENIENT) in case["accept"]
         return
@@ -49,20 +54,22 @@ def test_every_case_comes_out_as_recorded(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.requirement("llm-10.5-a")
-@pytest.mark.parametrize("case", [each for each in CASES if each["must_refuse"]], ids=by_id)
 @pytest.mark.parametrize("preset", ["trusted", "untrusted"])
-def test_what_must_be_refused_is_refused_whatever_a_lookup_would_say(
-    preset: str, case: dict[str, Any]
-) -> None:
+def test_what_must_be_refused_is_refused_whatever_a_lookup_would_say(preset: str) -> None:
     policy = {"preset": preset, "allow_ip_literals": True, "ports": None}
-    assert verdict(case["uri"], policy, {"answers": ["93.184.216.34"]}) != "allow"
+    for case in CASES:
+        if case["must_refuse"]:
+            assert verdict(case["uri"], policy, {"answers": ["93.184.216.34"]}) != "allow", case
 
 
 @pytest.mark.requirement("llm-10.5-c")
-@pytest.mark.parametrize("case", CASES, ids=by_id)
-def test_production_refuses_ip_literals_and_lets_names_be_decided_by_their_addresses(
-    case: dict[str, Any],
-) -> None:
+def test_production_refuses_ip_literals_and_lets_names_be_decided_by_their_addresses() -> None:
+    for case in CASES:
+        with about(case):
+            production_decides_by_addresses(case)
+
+
+def production_decides_by_addresses(case: dict[str, Any]) -> None:
     expected = case["verdict_production"]
     if expected == "depends-on-DNS":
         assert {verdict(case["uri"], PRODUCTION, dns) for dns in case["dns_cases"]} <= {

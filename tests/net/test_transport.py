@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -630,6 +631,17 @@ def test_a_small_body_that_would_become_a_huge_one_is_stopped(make_face: MakeFac
     face = make_face(limits=NetLimits(body=1_000_000))
     with Server(once(head + packed)) as server, pytest.raises(ResponseTooLarge):
         face.read_all(face.send(asking(local(server), stream=stream)))
+
+
+@pytest.mark.requirement("onym-net-e")
+@pytest.mark.parametrize("framed", [True, False], ids=["announced", "arriving"])
+def test_a_request_may_take_less_than_its_transport_does(make_face: MakeFace, framed: bool) -> None:
+    length = b"Content-Length: 11\r\n" if framed else b""
+    answer = b"HTTP/1.1 200 OK\r\n" + length + b"\r\n" + b"x" * 11
+    with Server(once(answer)) as server:
+        with pytest.raises(ResponseTooLarge):
+            make_face().send(replace(asking(local(server)), limit=10))
+        assert make_face().send(replace(asking(local(server)), limit=11)).body == b"x" * 11
 
 
 @pytest.mark.requirement("onym-net-e")

@@ -12,7 +12,7 @@ from onym.uri._rfc3986 import RULES, Parts
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
 from onym.uri.iri import convert, to_uri
-from support import load_shared
+from support import about, load_shared
 
 VALID: list[dict[str, Any]] = load_shared("uri_valid.json")["cases"]
 INVALID: list[dict[str, Any]] = load_shared("uri_invalid.json")["cases"]
@@ -26,29 +26,39 @@ def unbracketed(host: str | None) -> str | None:
     return host[1:-1] if host is not None and host[:1] == "[" else host
 
 
-@pytest.mark.parametrize("case", VALID + INVALID, ids=by_id)
-def test_each_rule_takes_or_refuses_the_text(case: dict[str, Any]) -> None:
-    for rule in RULES:
-        if case["rules"][rule]:
-            assert str(URI.parse(case["string"], rule)) == case["string"]
-        else:
-            with pytest.raises(URISyntaxError) as caught:
-                URI.parse(case["string"], rule)
-            assert caught.value.component is not None
-            assert caught.value.offset is not None
-            assert caught.value.clause is not None
+def test_each_rule_takes_or_refuses_the_text() -> None:
+    for case in VALID + INVALID:
+        for rule in RULES:
+            with about(case):
+                takes_or_refuses(rule, case)
 
 
-@pytest.mark.parametrize("case", VALID, ids=by_id)
-def test_the_parts_are_those_of_the_record(case: dict[str, Any]) -> None:
-    expected = dict.fromkeys(Parts._fields) | case["parts"]
-    expected["host"] = unbracketed(expected["host"])
-    uri = URI.parse(case["string"])
-    assert {name: getattr(uri, name) for name in Parts._fields} == expected
+def takes_or_refuses(rule: str, case: dict[str, Any]) -> None:
+    if case["rules"][rule]:
+        assert str(URI.parse(case["string"], rule)) == case["string"]
+        return
+    with pytest.raises(URISyntaxError) as caught:
+        URI.parse(case["string"], rule)
+    assert caught.value.component is not None
+    assert caught.value.offset is not None
+    assert caught.value.clause is not None
 
 
-@pytest.mark.parametrize("case", VALID + INVALID, ids=by_id)
-def test_an_iri_reference_becomes_a_uri_unless_its_host_is_no_name(case: dict[str, Any]) -> None:
+def test_the_parts_are_those_of_the_record() -> None:
+    for case in VALID:
+        expected = dict.fromkeys(Parts._fields) | case["parts"]
+        expected["host"] = unbracketed(expected["host"])
+        uri = URI.parse(case["string"])
+        assert {name: getattr(uri, name) for name in Parts._fields} == expected, case["id"]
+
+
+def test_an_iri_reference_becomes_a_uri_unless_its_host_is_no_name() -> None:
+    for case in VALID + INVALID:
+        with about(case):
+            becomes_a_uri(case)
+
+
+def becomes_a_uri(case: dict[str, Any]) -> None:
     rule = "URI" if case["rules"]["IRI"] else "URI-reference"
     if not case["rules"]["IRI-reference"]:
         with pytest.raises(URISyntaxError):
@@ -107,13 +117,13 @@ def test_two_texts_have_one_normal_form_or_two(case: dict[str, Any]) -> None:
     assert same is expected
 
 
-@pytest.mark.parametrize("case", load_shared("ipv6_literals.json")["ipv6"], ids=lambda case: case["literal"])
-def test_an_ipv6_literal_is_valid_or_not_and_has_its_value(case: dict[str, Any]) -> None:
-    value = parse_ipv6(case["literal"])
-    assert (value is not None) is case["valid_IPv6address"]
-    if value is not None:
-        assert value == int(case["value"], 16)
-        assert format_ipv6(value) == case["rfc5952"]
+def test_an_ipv6_literal_is_valid_or_not_and_has_its_value() -> None:
+    for case in load_shared("ipv6_literals.json")["ipv6"]:
+        value = parse_ipv6(case["literal"])
+        assert (value is not None) is case["valid_IPv6address"], case
+        if value is not None:
+            assert value == int(case["value"], 16), case
+            assert format_ipv6(value) == case["rfc5952"], case
 
 
 @pytest.mark.parametrize(

@@ -2,50 +2,65 @@
 
 A block is one shell session. Lines that begin with `$ ` are commands, `> ` continues one. Commands that
 would reach a server on this machine reach the provider of the tests instead; the page keeps its own port.
+
+The last command of a `serve` block is a server, which runs until the page ends: on a free port in the place
+of the page's own, everywhere on the page.
 """
 
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from docgen.examples import clean_environment
 from onym.testing.fake_provider import FakeProvider
 
-__all__ = ["Stage", "commands", "stage"]
+__all__ = ["Stage", "commands", "ports_of", "stage"]
 
 _MARK = "\x1e"
 #: begins the output of a command, and leaves $? as it is
 _MARKED = r"{ left=$?; printf '\036'; (exit $left); }"
-_LOCAL = re.compile(r"\b(localhost|127\.0\.0\.1):(\d+)")
+_LOCAL = re.compile(r"(?<![.\w-])(localhost|127\.0\.0\.1):(\d+)")
 _CALLS = re.compile(r"\bonym (?:chat|embed|models|ping)\b")
-_VARIES = re.compile(r"\b\d+(?:\.\d+)? ?m?s\b")
+_PORT = re.compile(r"--port (\d+)")
+#: durations, times, names of keys, ids of receipts: other ones each time
+_VARIES = re.compile(
+    r"\b\d+(?:\.\d+)? ?m?s\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\+00:00|Z)"
+    r"|(?<![\w-])[\w-]{43}(?![\w-])|(?<=receipt )[\w-]{22}(?![\w-])|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+)
+#: what a server of ours says when it listens, and the seconds that it has for it
+_LISTENS = "(Ctrl-C ends it)"
+_PATIENCE = 60
 
 
 class Stage:
     """One page's shell: a home of its own, an empty environment, a provider on loopback."""
 
-    def __init__(self, home: Path, fake: FakeProvider) -> None:
+    def __init__(
+        self, home: Path, fake: FakeProvider, servers: ExitStack, ports: Mapping[str, str] | None = None
+    ) -> None:
         self._home = home
         self._fake = fake
+        self._servers = servers
+        self._ports = ports or {}
         self._port = "11434"
 
     def write(self, name: str, body: str) -> None:
         """Put a file of the page into the home."""
-        (self._home / name).write_text(self._led_here(body), encoding="utf-8")
+        (self._home / name).write_text(_swapped(self._led_here(body), self._ports), encoding="utf-8")
 
     def run(self, body: str, answers: list[str]) -> str:
         """The block with its commands run and their output in place of the old one."""
         for answer in answers:
             self._fake.answer(answer)
         asked = commands(body)
-        script = "".join(f"{_MARKED}\n{each}\n" for each in asked).replace("\n> ", "\n")
-        if _CALLS.search(script):
-            script = self._led_here(script)
+        script = self._script(asked)
         done = subprocess.run(
             ["bash", "-c", script],
             cwd=self._home,
@@ -56,7 +71,34 @@ class Stage:
             timeout=120,
             check=False,
         )
-        said = done.stdout.decode().split(_MARK)[1:]
+        return self._filled(body, asked, done.stdout.decode())
+
+    def serve(self, body: str) -> str:
+        """The block with its commands run, the last of them left running."""
+        asked = commands(body)
+        log = self._home / f".server-{id(asked)}"
+        script = self._script([*asked[:-1], f"exec {asked[-1]}"])
+        with log.open("wb") as output:
+            server = subprocess.Popen(
+                ["bash", "-c", script],
+                cwd=self._home,
+                env=clean_environment(str(self._home)),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self._servers.callback(_end, server)
+        given = _PORT.findall(asked[-1])[0]
+        _await(server, log, int(self._ports[given]))
+        return self._filled(body, asked, log.read_text(encoding="utf-8"))
+
+    def _script(self, asked: Iterable[str]) -> str:
+        script = "".join(f"{_MARKED}\n{each}\n" for each in asked).replace("\n> ", "\n")
+        script = self._led_here(script) if _CALLS.search(script) or "=llm://" in script else script
+        return _swapped(script, self._ports)
+
+    def _filled(self, body: str, asked: Iterable[str], output: str) -> str:
+        said = output.split(_MARK)[1:]
         fresh = "".join(f"$ {each}\n{self._shown(out)}" for each, out in zip(asked, said, strict=True))
         return body if _VARIES.sub("#", fresh) == _VARIES.sub("#", body) else fresh
 
@@ -69,6 +111,7 @@ class Stage:
 
     def _shown(self, output: str) -> str:
         output = re.sub(rf"\b{self._fake.port}\b", self._port, output).replace(str(self._home), "~")
+        output = _swapped(output, {real: given for given, real in self._ports.items()})
         return output if output.endswith("\n") or not output else output + "\n"
 
 
@@ -83,8 +126,47 @@ def commands(body: str) -> list[str]:
     return found
 
 
+def ports_of(blocks: Iterable[str]) -> list[str]:
+    """The ports that the servers of a page listen on."""
+    return sorted({port for each in blocks for port in _PORT.findall(each)})
+
+
 @contextmanager
-def stage() -> Iterator[Stage]:
-    """A stage for one page."""
-    with tempfile.TemporaryDirectory(prefix="onym-docs-") as home, FakeProvider() as fake:
-        yield Stage(Path(home), fake)
+def stage(ports: Iterable[str] = ()) -> Iterator[Stage]:
+    """A stage for one page; `ports` are those that its servers listen on."""
+    with (
+        tempfile.TemporaryDirectory(prefix="onym-docs-") as home,
+        FakeProvider() as fake,
+        ExitStack() as servers,
+    ):
+        yield Stage(Path(home), fake, servers, {each: _free() for each in ports})
+
+
+def _swapped(text: str, ports: Mapping[str, str]) -> str:
+    for given, real in ports.items():
+        text = re.sub(rf"\b{given}\b", real, text)
+    return text
+
+
+def _free() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])
+
+
+def _await(server: subprocess.Popen[bytes], log: Path, port: int) -> None:
+    """Until it listens and has said all that it says of that."""
+    ends = time.monotonic() + _PATIENCE
+    while _LISTENS not in log.read_text(encoding="utf-8"):
+        if server.poll() is not None or time.monotonic() > ends:
+            raise RuntimeError(f"the server of a page does not run: {log.read_text(encoding='utf-8')}")
+        time.sleep(0.02)
+    # whoever answers has said what there was to say before
+    with socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE) as peer:
+        peer.sendall(b"no request\r\n\r\n")
+        peer.recv(1)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    server.wait(_PATIENCE)

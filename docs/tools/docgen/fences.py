@@ -6,6 +6,7 @@ A directive is an HTML comment on the line before the fence:
     <!-- output: docs_src/first_call.py -->     a ```text block that holds what the file prints
     <!-- run -->                                a ```console block, its commands run, its output filled in
     <!-- run: answer="Paris." -->               the same, with what the provider of the tests says
+    <!-- serve -->                              the same; its last command is a server, which runs to the page's end
     <!-- file: config.toml -->                  a block that is written to a file for the commands after it
 """
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 __all__ = ["Fence", "fences", "rewrite"]
 
 _FENCE = re.compile(
-    r"(?:^<!-- (?P<verb>example|output|run|file)(?:: (?P<argument>.+?))? -->\n\n?)?"
+    r"(?:^<!-- (?P<verb>example|output|run|serve|file)(?:: (?P<argument>.+?))? -->\n\n?)?"
     r"^```(?P<language>[\w.+-]*)[^\n]*\n(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )

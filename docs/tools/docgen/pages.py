@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
+from pathlib import Path
 
-from docgen.consoles import Stage, stage
+from docgen.consoles import Stage, ports_of, stage
 from docgen.examples import run_example
 from docgen.fences import Fence, fences, rewrite
 from docgen.paths import ROOT
@@ -16,19 +17,26 @@ __all__ = ["refreshed"]
 def refreshed(text: str) -> str:
     """`text` with its examples, their output and its console sessions as they are now."""
     with ExitStack() as stack:
-        on_stage = any(each.verb == "run" for each in fences(text))
-        scene = stack.enter_context(stage()) if on_stage else None
-        return rewrite(text, lambda fence: _body(fence, scene))
+        found = fences(text)
+        ports = ports_of(each.body for each in found if each.verb == "serve")
+        on_stage = any(each.verb in {"run", "serve"} for each in found)
+        scene = stack.enter_context(stage(ports)) if on_stage else None
+        return rewrite(text, lambda fence: _body(fence, scene, served=bool(ports)))
 
 
-def _body(fence: Fence, scene: Stage | None) -> str:
+def _body(fence: Fence, scene: Stage | None, *, served: bool) -> str:
     argument = fence.argument or ""
     if fence.verb == "example":
-        return (ROOT / argument).read_text(encoding="utf-8")
+        code = (ROOT / argument).read_text(encoding="utf-8")
+        if scene is not None and served:
+            scene.write(Path(argument).name, code)  # a server of the page, or a client of it
+        return code
     if fence.verb == "output":
         return run_example(ROOT / argument)
     if fence.verb == "file" and scene is not None:
         scene.write(argument, fence.body)
+    if fence.verb == "serve" and scene is not None:
+        return scene.serve(fence.body)
     if fence.verb == "run" and scene is not None:
         return scene.run(fence.body, re.findall(r'answer="([^"]*)"', argument))
     return fence.body

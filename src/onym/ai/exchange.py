@@ -195,7 +195,9 @@ class Question:
             token_hash=None if self.caller.token is None else access_token_hash(self.caller.token.reveal()),
         )
         try:
-            return verify_receipt(token, keys, expected, at=at, seen=seen)
+            return verify_receipt(
+                token, keys, expected, at=at, seen=seen, algorithms=self.resolution.document.algorithms
+            )
         except SignatureError as error:
             if error.code == "sign.unknown-key":
                 raise

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onym.net.messages import Flow
     from onym.sign.keys import AuthorityKeys
 
-__all__ = ["Opened", "begin", "describe", "exchange", "invoke", "open_stream", "settle"]
+__all__ = ["Opened", "begin", "describe", "exchange", "invoke", "open_stream", "read_description", "settle"]
 
 #: how often a request is sent again whose loss does no harm
 _RETRIES: Final = 1
@@ -53,7 +53,7 @@ def describe(session: Session, resolution: Resolution) -> Flow[tuple[Description
     result = yield from exchange(session, asked, replace(resolution, uri=uri))
     if result.status != 200:
         raise problem_of(result.status, result.content_type, result.body, str(uri), signed=True)
-    return _description(result, str(uri)), result
+    return read_description(result, str(uri)), result
 
 
 def invoke(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Result]:
@@ -157,7 +157,7 @@ def _sent(session: Session, question: Question, *, stream: bool) -> Flow[Reply]:
         return reply
 
 
-def _description(result: Result, uri: str) -> Description:
+def read_description(result: Result, uri: str) -> Description:
     """The description that a verified body is. Raises ProvenanceError for another resource's, or for none."""
     found = _members(result, uri)
     if found.get("uri") != uri:
@@ -190,11 +190,12 @@ class _Wire(msgspec.Struct, frozen=True, rename={"asynchronous": "async"}):
     """`application/aiip+json` as it is written."""
 
     uri: str
+    #: a resource that does not say what it does is not believed to do nothing
+    effects: Effects
     title: str | None = None
     methods: tuple[str, ...] = ("GET", "POST")
     input: dict[str, Any] | None = None
     output: dict[str, Any] | None = None
-    effects: Effects = Effects.READ
     scopes: tuple[str, ...] = ()
     idempotency: bool = False
     asynchronous: bool = False

@@ -6,7 +6,7 @@ that is not 443, as the canonical form has it ("bank.example", "bank.example:844
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onym.uri.ai import AIURI
 
 __all__ = [
+    "Allocated",
     "AnchorDocument",
     "Auth",
     "Description",
@@ -171,10 +172,24 @@ class Namespace:
     keys: tuple[str, ...] = ()
 
 
+class Allocated(Protocol):
+    """What a registry says of a label; `Namespace` is one."""
+
+    @property
+    def anchor(self) -> str:
+        """The https origin that speaks for it."""
+        ...
+
+    @property
+    def keys(self) -> Collection[str]:
+        """The thumbprints of its keys; none leaves the choice to the anchor."""
+        ...
+
+
 class Namespaces(Protocol):
     """Resolves one-label authorities ("bank"). `onym.registry.resolve.SignedNamespaces` is one."""
 
-    def find(self, label: str, at: float) -> Namespace | None:
+    def find(self, label: str, at: float) -> Allocated | None:
         """The namespace of that label, None for an unknown one. Raises DiscoveryError if it is not active."""
         ...
 

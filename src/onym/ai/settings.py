@@ -29,9 +29,9 @@ class ResolverSettings:
     `namespaces` speak for one-label authorities; the first that knows a label decides. `contexts` says who
     speaks for `ai:/path`, by path prefix ("/agent/"; "/" for all), the longest that fits first. `pins`
     remembers what authorities asked for, `cache` their documents. `floor` is the least that is asked of
-    callers (mtls, dpop, auth), whatever an authority says. Results are signed, unless the authority says that
-    they are not and `allow_unsigned` lets it. `dns` false leaves the DNS sources out. `timeout` is seconds
-    for one request of discovery, `clock` the time in seconds since the epoch.
+    callers (mtls, dpop, auth), whatever an authority says; results are always signed. `dns` false leaves the
+    DNS sources out. `timeout` is seconds for one request of discovery, `clock` the time in seconds since the
+    epoch.
     """
 
     namespaces: tuple[Namespaces, ...] = ()
@@ -39,7 +39,6 @@ class ResolverSettings:
     pins: Pins = field(default_factory=MemoryPins)
     cache: Cache = field(default_factory=MemoryCache)
     floor: Requirements = _FLOOR
-    allow_unsigned: bool = False
     dns: bool = True
     timeout: float = 10.0
     clock: Callable[[], float] = time.time
@@ -50,10 +49,13 @@ class ResolverSettings:
         return self.contexts[max(fitting, key=len)] if fitting else None
 
     def required(self, said: Requirements) -> Requirements:
-        """What holds where an authority asks for `said`: never less than the floor (3.3 rule 7, 3.2)."""
+        """What holds where an authority asks for `said`: never less than the floor (3.3 rule 7, 3.2).
+
+        Signed results among it: the draft's MUST is not the authority's to waive.
+        """
         floor = self.floor
         return Requirements(
-            signed_results=said.signed_results or not self.allow_unsigned,
+            signed_results=True,
             mtls=said.mtls or floor.mtls,
             dpop=max(said.dpop, floor.dpop, key=_LEVELS.index),
             auth=Auth.OAUTH2 if Auth.OAUTH2 in {said.auth, floor.auth} else Auth.NONE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
@@ -13,7 +14,7 @@ from onym.errors import UsageError
 
 if TYPE_CHECKING:
     from onym.ai.client import AIClient
-    from onym.ai.records import Resolution
+    from onym.ai.records import Namespaces, Resolution
     from onym.ai.settings import ResolverSettings
     from onym.net.transport import Transport
     from onym.uri.ai import AIURI
@@ -67,8 +68,9 @@ _OPTIONS = (
     ),
     click.option(
         "--registry-key",
-        metavar="KEY",
-        help="The key that signs it: a file with its public JWK or JWK set.",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="FILE",
+        help="The key that signs it: its public JWK or JWK set.",
     ),
     click.option("--dns/--no-dns", default=True, help="Ask DNS for SRV and TXT records too (default)."),
     click.option(
@@ -99,14 +101,27 @@ def resolver_settings(options: Options) -> ResolverSettings:
     from onym.ai.discovery.pins import PinFile
     from onym.ai.settings import ResolverSettings
 
-    namespaces: tuple[Any, ...] = ()
+    namespaces: tuple[Namespaces, ...] = ()
     if options["registry"] is not None:
         from onym.registry.resolve import SignedNamespaces
 
         if options["registry_key"] is None:
             raise UsageError("a registry file needs the key that signs it", hint="--registry-key FILE")
-        namespaces = (SignedNamespaces.load(options["registry"], key=options["registry_key"]),)
-    return ResolverSettings(namespaces=namespaces, pins=PinFile(), dns=options["dns"])
+        key = Path(options["registry_key"])
+        namespaces = (SignedNamespaces.load(options["registry"], key=key, state=_seen(key)),)
+    return ResolverSettings(
+        namespaces=namespaces, pins=PinFile(), dns=options["dns"], timeout=options["timeout"]
+    )
+
+
+def _seen(key: Path) -> Path:
+    """Where it is kept which issue of this registry's file was seen last, so that no older one is taken."""
+    from hashlib import sha256
+
+    from platformdirs import user_state_path
+
+    folder = user_state_path("onym", ensure_exists=True)
+    return folder / f"registry-{sha256(key.read_bytes()).hexdigest()[:16]}.seen"
 
 
 def transport(options: Options) -> Transport:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import click
@@ -53,7 +52,7 @@ def command(session: Session, /, name: str, **options: Unpack[Options]) -> None:
     from onym.uri.redact import install_logging_filter
 
     install_logging_filter()
-    settings = replace(resolver_settings(options), timeout=options["timeout"])
+    settings = resolver_settings(options)
     with transport(options) as wire:
         found = run(discover(name, settings), wire)
     _show(session, found)

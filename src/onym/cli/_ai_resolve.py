@@ -63,7 +63,7 @@ def _record(found: Resolution) -> dict[str, Any]:
 def _rows(found: Resolution) -> list[tuple[str, str]]:
     needs = found.document.requirements
     demands = [
-        "signed results" if needs.signed_results else "",
+        "signed results",
         "an access token (oauth2)" if needs.auth == "oauth2" else "no authentication",
         "a client certificate" if needs.mtls else "",
         "" if needs.dpop == "none" else f"DPoP {needs.dpop}",

@@ -76,7 +76,7 @@ class Core:
         key = (target.key, request.credential)
         try:
             connection = self.pool.take(key) or await self._connect(target, deadline)
-            incoming = Incoming(request.method, self.limits)
+            incoming = Incoming(request.method, self.limits, send.limit)
             try:
                 await connection.write(octets, deadline)
                 while incoming.head is None:

@@ -43,6 +43,7 @@ class Incoming:
         "_in_step",
         "_interim",
         "_keep",
+        "_limit",
         "_limits",
         "_method",
         "_parser",
@@ -53,9 +54,10 @@ class Incoming:
         "head",
     )
 
-    def __init__(self, method: str, limits: NetLimits) -> None:
+    def __init__(self, method: str, limits: NetLimits, limit: int | None = None) -> None:
         self._method = method
         self._limits = limits
+        self._limit = limits.body if limit is None else min(limit, limits.body)
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self._fields: list[tuple[str, str]] = []
         self._told: dict[str, list[str]] = {}
@@ -184,7 +186,7 @@ class Incoming:
         if coding is not None and (head.minor == 0 or [each.lower() for each in coding] != ["chunked"]):
             raise ProtocolError("the answer is framed in an ambiguous way", code="net.protocol.http")
         good = head.status < 300
-        cap = self._limits.body if good else self._limits.error_body
+        cap = self._limit if good else self._limits.error_body
         self._decoder = Decoder(head, cap, cut=not good)
         if good and self._method != "HEAD" and int(told.get("content-length", ["0"])[0]) > cap:
             raise too_large(cap)

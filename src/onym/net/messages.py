@@ -79,13 +79,15 @@ class Send:
     `timeout` bounds the whole exchange, look-up and body included; None leaves it unbounded. With
     `stream=True` a 2xx reply comes back with its body still open; every other body is read whole.
     `connect` says where to open the connection instead of the request's origin: the policy judges both,
-    while `Host` and TLS keep the origin's name. Its scheme is the origin's.
+    while `Host` and TLS keep the origin's name. Its scheme is the origin's. `limit` is the most octets that a
+    2xx body may have, where that is less than what the transport takes.
     """
 
     request: HTTPRequest
     timeout: float | None = None
     stream: bool = False
     connect: Origin | None = None
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

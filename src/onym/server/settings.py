@@ -6,15 +6,14 @@ One table names every setting once: where it stands in the file, which variable 
 from __future__ import annotations
 
 import os
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from onym.errors import ConfigError
 from onym.server import _reading as read
+from onym.server._tables import Rate, Reader, check_present, read_file, read_rate, read_rows
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
@@ -24,8 +23,11 @@ __all__ = ["PREFIX", "Issuer", "Rate", "Rates", "Settings", "Smtp", "load_settin
 
 #: what every variable begins with; `ONYM_REGISTRY_CONFIG` names the file
 PREFIX: Final = "ONYM_REGISTRY_"
-_LONGEST_FILE: Final = 256 * 1024
 _MOST_ISSUERS: Final = 16
+
+_READS: Final = Rate(burst=600, per_minute=1200)
+_WRITES: Final = Rate(burst=60, per_minute=60)
+_LOGINS: Final = Rate(burst=10, per_minute=5)
 
 Security: TypeAlias = Literal["starttls", "tls", "none"]
 
@@ -63,20 +65,12 @@ class Issuer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
-    """A token bucket: `burst` at once, `per_minute` in the long run."""
-
-    burst: int
-    per_minute: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """How much one visitor may ask for. `logins` counts tries by address and by login."""
 
-    reads: Rate = Rate(burst=600, per_minute=1200)
-    writes: Rate = Rate(burst=60, per_minute=60)
-    logins: Rate = Rate(burst=10, per_minute=5)
+    reads: Rate = _READS
+    writes: Rate = _WRITES
+    logins: Rate = _LOGINS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +129,6 @@ class Settings:
         return self.session_cookie + "-flow"
 
 
-Reader: TypeAlias = Callable[[str, object], object]
-
 #: setting -> how it is read; its variable is PREFIX and the name in capitals
 _TOP: Final[Mapping[str, Reader]] = {
     "base_url": read.origin,
@@ -174,7 +166,6 @@ _ISSUER: Final[Mapping[str, Reader]] = {
     "ca_file": read.text,
     "create": read.flag,
 }
-_RATE: Final[Mapping[str, Reader]] = {"burst": read.number(1, 1_000_000), "per_minute": read.rate}
 
 
 def load_settings(
@@ -187,9 +178,9 @@ def load_settings(
     """
     environ = os.environ if environ is None else environ
     named = path or environ.get(PREFIX + "CONFIG")
-    data = {} if not named else _file(Path(named))
+    data = {} if not named else read_file(Path(named))
     tables = {key: data.pop(key, None) for key in ("smtp", "oidc", "rates")}
-    values: dict[str, Any] = _rows("", data, _TOP)
+    values: dict[str, Any] = read_rows("", data, _TOP)
     values |= _variables(environ, "", _TOP)
     values |= {
         "smtp": _smtp(tables["smtp"], environ),
@@ -223,40 +214,6 @@ def _consistent(settings: Settings) -> Settings:
     return settings
 
 
-def _file(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            octets = file.read(_LONGEST_FILE + 1)
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read ({type(error).__name__})", code="config.unreadable"
-        ) from None
-    if len(octets) > _LONGEST_FILE:
-        raise ConfigError(f"{path}: longer than {_LONGEST_FILE} octets", code="config.too-long")
-    try:
-        return tomllib.loads(octets.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not UTF-8", code="config.syntax") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        # the message says where, and quotes no more than a character
-        raise ConfigError(f"{path}: {error}", code="config.syntax") from None
-
-
-def _rows(where: str, data: object, table: Mapping[str, Reader]) -> dict[str, Any]:
-    """The values of one TOML table, each read; raises for a key that the table does not have."""
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"{where.rstrip('.')} is a table", code="config.bad-setting")
-    for key in data:
-        if key not in table:
-            close = get_close_matches(str(key), list(table), n=1)
-            raise ConfigError(
-                f"there is no setting {where}{key}",
-                code="config.unknown-setting",
-                hint=f"did you mean {where}{close[0]}?" if close else f"one of {', '.join(table)}",
-            )
-    return {key: table[key](where + key, value) for key, value in data.items()}
-
-
 def _variables(environ: Mapping[str, str], infix: str, table: Mapping[str, Reader]) -> dict[str, Any]:
     found = {}
     for key, reader in table.items():
@@ -266,17 +223,11 @@ def _variables(environ: Mapping[str, str], infix: str, table: Mapping[str, Reade
     return found
 
 
-def _missing(where: str, values: Mapping[str, Any], *needed: str) -> None:
-    for key in needed:
-        if key not in values:
-            raise ConfigError(f"{where}{key} is missing", code="config.missing-setting")
-
-
 def _smtp(data: object, environ: Mapping[str, str]) -> Smtp | None:
-    values = _rows("smtp.", data or {}, _SMTP) | _variables(environ, "SMTP_", _SMTP)
+    values = read_rows("smtp.", data or {}, _SMTP) | _variables(environ, "SMTP_", _SMTP)
     if not values:
         return None
-    _missing("smtp.", values, "host", "sender")
+    check_present("smtp.", values, "host", "sender")
     if values.get("security") == "none" and "password" in values and not read.is_loopback(values["host"]):
         raise ConfigError(
             "smtp.password would cross the network in the clear",
@@ -295,8 +246,8 @@ def _issuers(data: object, environ: Mapping[str, str]) -> tuple[Issuer, ...]:
 
 
 def _issuer(where: str, data: object, environ: Mapping[str, str]) -> Issuer:
-    values = _rows(where, data, _ISSUER)
-    _missing(where, values, "id", "issuer", "client_id")
+    values = read_rows(where, data, _ISSUER)
+    check_present(where, values, "id", "issuer", "client_id")
     infix = f"OIDC_{cast('str', values['id']).upper().replace('-', '_')}_"
     secret = _variables(environ, infix, {"client_secret": read.secret})
     values.setdefault("title", values["id"])
@@ -310,11 +261,5 @@ def _issuer(where: str, data: object, environ: Mapping[str, str]) -> Issuer:
 
 
 def _rates(data: object) -> Rates:
-    tables = _rows("rates.", data or {}, dict.fromkeys(("reads", "writes", "logins"), _rate))
+    tables = read_rows("rates.", data or {}, dict.fromkeys(("reads", "writes", "logins"), read_rate))
     return Rates(**tables)
-
-
-def _rate(where: str, data: object) -> Rate:
-    values = _rows(where + ".", data, _RATE)
-    _missing(where + ".", values, "burst", "per_minute")
-    return Rate(**values)

@@ -34,6 +34,7 @@ ALGORITHMS: Final[Mapping[str, Kind]] = MappingProxyType(
         "EdDSA": ("OKP", "Ed25519"),
         "ES256": ("EC", "P-256"),
         "RS256": ("RSA", None),
+        "PS256": ("RSA", None),
     }
 )
 #: the same for receipts (AIIP/HTTPS v1 3.9): no RS256, and two more that are optional

@@ -508,11 +508,10 @@ def test_a_path_without_authority_needs_a_context(world: World) -> None:
     assert of(found, "context").verdict is Verdict.WON
 
 
-def test_where_results_need_no_signature_no_key_is_needed(world: World) -> None:
-    world.settings = replace(world.settings, allow_unsigned=True)
+def test_an_authority_without_keys_is_refused_whatever_it_says_of_signatures(world: World) -> None:
     world.bank.publish(policy={"requireSignedResults": False})
     world.bank.put(KEYS, json.dumps({"keys": []}), "application/json")
-    assert world.discover().require().kids == ()
+    refused(world, "aiip.discovery-conflict")
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,10 @@ def test_what_is_configured_is_never_weakened() -> None:
     # prov-101
     weak = Requirements(signed_results=False, mtls=False, dpop=Level.NONE, auth=Auth.NONE)
     strong = Requirements(signed_results=True, mtls=True, dpop=Level.REQUIRED, auth=Auth.OAUTH2)
-    assert ResolverSettings(floor=strong, allow_unsigned=False).required(weak) == strong
+    assert ResolverSettings(floor=strong).required(weak) == strong
     assert ResolverSettings().required(weak).signed_results
     assert ResolverSettings().required(strong) == strong
-    assert not ResolverSettings(allow_unsigned=True).required(weak).signed_results
-    assert ResolverSettings(allow_unsigned=True).required(strong).signed_results
+    assert ResolverSettings(floor=weak).required(weak).signed_results
     supported = Requirements(dpop=Level.SUPPORTED)
     assert ResolverSettings(floor=supported).required(weak).dpop is Level.SUPPORTED
     assert ResolverSettings(floor=supported).required(strong).dpop is Level.REQUIRED

@@ -74,7 +74,7 @@ def test_the_scheme_is_read_in_any_case(server: HandIssuer) -> None:
     assert ask(server, Headers([("authorization", f"bEARER {server.token()}")])).subject == "user-7"
 
 
-@pytest.mark.parametrize("algorithm", ["Ed25519", "ES256", "RS256"])
+@pytest.mark.parametrize("algorithm", ["Ed25519", "ES256", "PS256", "RS256"])
 def test_every_signature_of_the_list_is_taken(server: HandIssuer, algorithm: str) -> None:
     key = SigningKey.generate(algorithm, kid=f"own-{algorithm}")
     server.published.append(key.public())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from onym.registry.abnf import (
 )
 from onym.registry.abnf._parse import MAX_DEPTH
 from onym.registry.abnf._read import MAX_RULES, MAX_TEXT
-from support import linear_enough
+from support import linear_enough, untraced
 
 CHAIN = "\n".join(f"r{at} = r{at + 1} r{at + 1}" for at in range(60))
 FAN = "\n".join(f'r{at} = r{at + 1} / "x" r{at + 1} / "y" r{at + 1}' for at in range(60))
@@ -74,7 +73,6 @@ print(json.dumps([found.outcome, took, int(peak) / 1024]))
 
 def measured(program: str, text: str) -> list[Any]:
     """What a process of its own says, not slowed by the measurement of coverage."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     done = subprocess.run(
         [sys.executable, "-c", program],
         input=text,
@@ -82,7 +80,7 @@ def measured(program: str, text: str) -> list[Any]:
         text=True,
         check=True,
         timeout=60,
-        env=plain,
+        env=untraced(),
     )
     found: list[Any] = json.loads(done.stdout)
     return found

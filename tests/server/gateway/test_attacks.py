@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -342,16 +343,14 @@ def lying(forge: Any) -> tuple[Any, Liar]:
 
         def __init__(self) -> None:
             self.app: Any = None
+            self.folder = Path()
 
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "lifespan":
                 await liar.late(scope, receive, send)
                 return
             if liar.late.app is None:
-                from pathlib import Path
-                from tempfile import mkdtemp
-
-                liar.late.app = authority(AUTHORITY, scope["server"][1], Path(mkdtemp()))
+                liar.late.app = authority(AUTHORITY, scope["server"][1], self.folder)
             late.seen.append(scope)
             await liar(scope, receive, send)
 
@@ -502,7 +501,7 @@ def test_an_authority_that_is_not_there() -> None:
 
 
 @pytest.mark.requirement("ai-gateway-j")
-def test_an_authority_with_old_tls_or_a_strange_certificate_is_refused() -> None:
+def test_an_authority_with_a_certificate_of_a_stranger_is_refused() -> None:
     """115."""
     with world(ca_files=()) as found:
         answer = found.ask("GET", "/tool/add")

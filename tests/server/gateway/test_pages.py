@@ -62,6 +62,7 @@ def test_the_front_page_shows_both_forms_before_anything_is_asked(person: Browse
     assert "ai://bücher.example/straße" in text(found)
     mixed = person.get("/?uri=" + quote_plus("ai://b\u0430nk.example/"))
     assert 'role="alert"' in mixed.body.decode()
+    assert "TypedWarning" not in mixed.body.decode()
     assert len(person.site.endpoint.seen) == before
 
 

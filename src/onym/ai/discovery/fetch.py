@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from onym._version import __version__
-from onym.ai.anchor import WELL_KNOWN, anchor_of, read_anchor
+from onym.ai.anchor import MAX_OCTETS, WELL_KNOWN, anchor_of, read_anchor
 from onym.ai.discovery.cache import LONGEST_LIFE, NEGATIVE_LIFE, SHORTEST_LIFE, Cached, lifetime
 from onym.ai.records import AnchorDocument, Namespace
 from onym.errors import (
@@ -58,7 +58,7 @@ def find_namespace(authority: str, settings: ResolverSettings) -> Namespace:
     for each in settings.namespaces:
         found = each.find(authority, settings.clock())
         if found is not None:
-            return found
+            return Namespace(label=authority, anchor=found.anchor, keys=tuple(found.keys))
     raise DiscoveryError(
         f"nobody is known who speaks for {authority}",
         code="aiip.unknown-authority",
@@ -164,7 +164,8 @@ def _cached(
     if kept is not None and not renew and 0 < kept.expires - now <= LONGEST_LIFE:
         return kept.value
     etag = kept.etag if kept is not None and kept.value is not None else None
-    reply = yield from get(url, settings, accept=", ".join(sorted(types)), etag=etag)
+    accept = ", ".join(sorted(types))
+    reply = yield from get(url, settings, accept=accept, limit=MAX_OCTETS, etag=etag)
     now = settings.clock()
     refetched = kept.refetched if kept is not None else float("-inf")
     if reply.status == 304 and kept is not None and etag is not None:
@@ -188,9 +189,18 @@ def _kept(key: str, entry: Cached, reply: Reply, settings: ResolverSettings) -> 
 
 
 def get(
-    url: str, settings: ResolverSettings, *, accept: str, etag: str | None = None, target: str | None = None
+    url: str,
+    settings: ResolverSettings,
+    *,
+    accept: str,
+    limit: int,
+    etag: str | None = None,
+    target: str | None = None,
 ) -> Flow[Reply]:
-    """The answer to GET. Raises DiscoveryError for what went wrong on the way; a redirect is not followed."""
+    """The answer to GET, of at most `limit` octets; a redirect is not followed.
+
+    Raises DiscoveryError for what went wrong on the way.
+    """
     origin = origin_of(url)
     headers = [
         ("Accept", accept),
@@ -202,7 +212,7 @@ def get(
         method="GET", origin=origin, target=target or URI.parse(url).path or "/", headers=tuple(headers)
     )
     try:
-        reply = yield Send(request, settings.timeout)
+        reply = yield Send(request, settings.timeout, limit=limit)
     except NetError as error:
         raise unreachable(error, url) from error
     assert isinstance(reply, Reply)  # noqa: S101 - drivers answer Send with Reply

@@ -31,6 +31,8 @@ __all__ = ["Discovery", "discover", "fetch_anchor", "fetch_connect", "fetch_keys
 
 #: authorities that a page or DNS points at and that are asked whether they know of it
 _MOST_NAMED: Final = 4
+#: octets of a page, of which the first part is read: many are long, and their head is not
+_LONGEST_PAGE: Final = 8 * 1024 * 1024
 _UNKNOWN: Final = "aiip.unknown-authority"
 _UNSIGNED: Final = "nobody vouches for it (no DNSSEC), so connections go to the service's own host"
 _RANDOM: Final = SystemRandom()
@@ -179,7 +181,7 @@ def _anchored(
         spoken = replace(spoken, authority=document.authority, document=document)
         source = replace(source, said=listed(document))
         keys = yield from fetch_keys(document, settings, only=found.keys)
-        if not keys.kids and settings.required(document.requirements).signed_results:
+        if not keys.kids:
             raise DiscoveryError(
                 f"{document.authority} publishes no key that can verify its results",
                 code="aiip.discovery-conflict",
@@ -197,12 +199,12 @@ def _anchored(
 def _whose(octets: bytes, asked: Asked, anchor: str, settings: ResolverSettings) -> str:
     """Whom the anchor speaks for: where a host was asked about, a registry may name another authority."""
     claimed = claimed_authority(octets)
-    if asked.uri is not None or asked.origin is None or claimed in {None, asked.authority}:
+    if asked.uri is not None or asked.origin is None or claimed is None or claimed == asked.authority:
         return asked.authority
     for each in settings.namespaces:
-        found = each.find(claimed or "", settings.clock())
+        found = each.find(claimed, settings.clock())
         if found is not None and found.anchor == anchor:
-            return found.label
+            return claimed
     return asked.authority
 
 
@@ -234,7 +236,9 @@ def _page_sources(origin: str, target: str, settings: ResolverSettings) -> Flow[
     url = origin + target.partition("?")[0]
     blank = Source(name="link", rank=1, location=url, verdict=Verdict.ABSENT)
     try:
-        reply = yield from get(url, settings, accept="text/html", target=target)
+        reply = yield from get(
+            url, settings, accept="text/html", limit=_LONGEST_PAGE, target=target
+        )
     except DiscoveryError as error:
         return [replace(blank, verdict=Verdict.FAILED, why=error.message)]
     if not 200 <= reply.status < 300:

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 #: signatures that count; "EdDSA" is the older name of Ed25519 (RFC 9864)
-TOKEN_ALGORITHMS: Final = ("Ed25519", "EdDSA", "ES256", "RS256")
+TOKEN_ALGORITHMS: Final = ("Ed25519", "EdDSA", "ES256", "PS256", "RS256")
 #: octets of a token
 MAX_ACCESS_TOKEN: Final = 16 * 1024
 #: seconds that two clocks may be apart

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Endpoint"]
 
+_LOG: Final = logging.getLogger("onym.ai.endpoint")
 F = TypeVar("F", bound=Callable[..., Any])
-_ALGORITHMS: Final = ("Ed25519", "ES256")
 
 
 class Endpoint:
@@ -77,12 +78,12 @@ class Endpoint:
         self._store = None if store is None else Path(store)
         self._hosts = _hosts(self.anchor)
         self._clock = clock
+        self._authorization = authorization
         self._site = Site(
             anchor=self.anchor,
             authority=authority,
             protected=None if authorization is None else dict(authorization.metadata()),
             origins=tuple(origins),
-            algorithms=_ALGORITHMS,
             pin_max_age=pin_max_age,
         )
         self._exchanges = Exchanges(
@@ -233,7 +234,7 @@ class Endpoint:
             return
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        self.close()
+        await self.aclose()
         await send({"type": "lifespan.shutdown.complete"})
 
     def _open(self) -> None:
@@ -244,6 +245,18 @@ class Endpoint:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.limits.threads, thread_name_prefix="onym-resource")
         return self._threads
+
+    async def aclose(self) -> None:
+        """`close`, and the end of the handlers and the authorization that have a coroutine `close` too."""
+        held = [self._authorization, *(each.handler for each in self.resources)]
+        for each in {id(each): each for each in held}.values():
+            end: Any = getattr(each, "close", None)
+            if end is not None:
+                try:
+                    await end()
+                except Exception as error:  # noqa: BLE001 - the others are closed all the same
+                    _LOG.warning("%s could not be closed: %s", type(each).__name__, type(error).__name__)
+        self.close()
 
     def close(self) -> None:
         """Let go of threads and store; what is asked next opens them again."""

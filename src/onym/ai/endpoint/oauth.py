@@ -43,7 +43,7 @@ class JWTAuthorization:
 
     `resource` is the identifier of RFC 9728, which a token must have as its only audience: the service's URL
     or what it begins with. `scopes` are those that the metadata names. `algorithms` are signatures that count
-    (default: Ed25519, ES256, RS256). The server is asked through a transport of its own, by `policy`,
+    (default: Ed25519, ES256, PS256, RS256). The server is asked through a transport of its own, by `policy`,
     `tls` and `resolver`; `clock` gives seconds since the epoch, `monotonic` seconds that only grow.
 
     Raises UsageError for an issuer or a resource that is no https URL; http is for this machine alone, which
@@ -109,7 +109,7 @@ class JWTAuthorization:
                 code="aiip.sender-constraint",
             )
         if not scopes <= found.scopes:
-            raise self._short(scopes)
+            raise self._short(scopes, _caller(found, token))
         return _caller(found, token)
 
     async def close(self) -> None:
@@ -164,7 +164,7 @@ class JWTAuthorization:
         refusal.challenge = self._challenge(scopes, error, why)
         return refusal
 
-    def _short(self, scopes: frozenset[str]) -> AIIPError:
+    def _short(self, scopes: frozenset[str], caller: Caller) -> AIIPError:
         # all of them at once, so that one more round trip is enough
         wanted = " ".join(sorted(scopes))
         refusal = AIIPError(
@@ -175,6 +175,7 @@ class JWTAuthorization:
             hint=f"get a token with scope: {wanted}",
         )
         refusal.challenge = self._challenge(scopes, "insufficient_scope", "a scope is missing")
+        refusal.caller = caller  # who it is is known, so the refusal is signed (3.7)
         return refusal
 
     def _challenge(self, scopes: frozenset[str], error: str | None, why: str) -> str:

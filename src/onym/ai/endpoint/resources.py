@@ -12,12 +12,14 @@ from onym.ai.anchor import read_anchor, write_anchor
 from onym.ai.codes import CODES
 from onym.ai.endpoint.context import JSON, Answer
 from onym.ai.endpoint.problems import TYPES
+from onym.ai.endpoint.signing import ALGORITHMS
 from onym.ai.records import AnchorDocument, Auth, Effects, EndpointEntry, Requirements
 from onym.errors import OnymError, UsageError
 from onym.uri.ai import AIURI
 
 if TYPE_CHECKING:
     from onym.ai.endpoint.context import ResourceHandler
+    from onym.ai.endpoint.signing import Signing
 
 __all__ = ["ANCHOR", "DESCRIPTION", "JWKS", "PREFIX", "Resource", "Site", "resource_uri"]
 
@@ -95,33 +97,33 @@ class Site:
     authority: str
     protected: Mapping[str, Any] | None
     origins: tuple[str, ...]
-    algorithms: tuple[str, ...]
     pin_max_age: int
     keys_age: int = _KEYS_AGE
     resources: dict[str, Resource] = field(default_factory=dict)
-    _written: bytes | None = field(default=None, init=False)
+    _written: dict[tuple[str, ...], bytes] = field(default_factory=dict, init=False)
 
     def add(self, resource: Resource) -> None:
         """One more. Raises UsageError for a second one of its name, and where the document cannot hold it."""
         if resource.uri in self.resources:
             raise UsageError(f"there is a resource {resource.uri} already")
         self.resources[resource.uri] = resource
-        self._written = None
+        self._written.clear()
         try:
             # what nobody could read is not published
             read_anchor(self.document(), anchor=self.anchor, authority=self.authority)
         except OnymError as error:
             del self.resources[resource.uri]
-            self._written = None
+            self._written.clear()
             raise UsageError(f"the anchor document cannot list {resource.uri}: {error.message}") from error
 
-    def document(self) -> bytes:
-        """The anchor document."""
-        if self._written is None:
-            self._written = write_anchor(self._document())
-        return self._written
+    def document(self, algorithms: tuple[str, ...] = ALGORITHMS) -> bytes:
+        """The anchor document. `algorithms` are those of receipts."""
+        written = self._written.get(algorithms)
+        if written is None:
+            written = self._written[algorithms] = write_anchor(self._document(algorithms))
+        return written
 
-    def _document(self) -> AnchorDocument:
+    def _document(self, algorithms: tuple[str, ...]) -> AnchorDocument:
         rows = tuple(each.entry for each in self.resources.values())
         protected = self.protected or {}
         return AnchorDocument(
@@ -134,12 +136,12 @@ class Site:
             requirements=Requirements(auth=Auth.OAUTH2 if self.protected is not None else Auth.NONE),
             authorization_servers=tuple(protected.get("authorization_servers", ())),
             resource=protected.get("resource"),
-            algorithms=self.algorithms,
+            algorithms=algorithms,
             origins=self.origins,
             pin_max_age=self.pin_max_age,
         )
 
-    def find(self, path: str, query: str, keys: Any) -> Answer | None:
+    def find(self, path: str, query: str, keys: Signing) -> Answer | None:
         """The document at this path; None where there is none. `keys` publishes the key sets."""
         if path == JWKS and query in {"", "history"}:
             body = keys.history() if query else keys.jwks()
@@ -147,7 +149,7 @@ class Site:
         if query:
             return None
         if path == ANCHOR:
-            return _public(self.document(), JSON, _ANCHOR_AGE)
+            return _public(self.document(keys.algorithms()), JSON, _ANCHOR_AGE)
         if self.protected is not None and path == self._protected_path():
             return _public(msgspec.json.encode(self.protected), JSON, _ANCHOR_AGE)
         row = CODES.get(path.removeprefix(TYPES)) if path.startswith(TYPES) else None

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from onym.sign.keys import Signer
     from onym.sign.keystore import KeyStore
 
-__all__ = ["LIFE", "Asked", "Signing"]
+__all__ = ["ALGORITHMS", "LIFE", "Asked", "Signing"]
 
+#: what receipts are signed with, where no key is of another algorithm (3.8)
+ALGORITHMS: Final = ("Ed25519", "ES256")
 #: seconds for which a receipt counts as fresh
 LIFE: Final = 120
 _CLAIMED: Final = re.compile(r"sha-256=:[A-Za-z0-9+/]{43}=:")
@@ -106,6 +108,13 @@ class Signing:
             return sign_receipt(receipt, self.signer())
         except (SignatureError, CredentialError) as error:
             raise _unavailable() from error
+
+    def algorithms(self) -> tuple[str, ...]:
+        """The algorithms that callers must expect: the usual ones, and those of keys that are published."""
+        if self.keys is None:
+            return ALGORITHMS
+        published = msgspec.json.decode(self.jwks())["keys"]
+        return tuple(dict.fromkeys([*ALGORITHMS, *(each["alg"] for each in published)]))
 
     def jwks(self) -> bytes:
         """The key set to publish."""

@@ -17,6 +17,7 @@ from onym.ai.codes import CODES, Code, code_of
 __all__ = ["Refusal", "document", "proxy_status", "refusal_of"]
 
 _INTERNAL: Final = CODES["internal"]
+_OURS: Final = "Something went wrong at the gateway"
 #: classes without a code of the binding, most specific first
 _CLASSES: Final[tuple[tuple[type[errors.OnymError], str], ...]] = (
     (errors.DeadlineExceeded, "upstream-timeout"),
@@ -99,7 +100,7 @@ def refusal_of(error: errors.OnymError) -> Refusal:
     return Refusal(
         code=row.name,
         status=_status(error, row),
-        title=row.title,
+        title=_OURS if row is _INTERNAL else row.title,
         detail=words or error.message,
         cause=error.code,
         target=getattr(error, "target", None),

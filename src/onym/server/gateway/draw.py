@@ -17,8 +17,8 @@ __all__ = ["STATIC", "asset", "draw"]
 
 #: what is served under /static/: name -> (file, media type)
 STATIC: Final = {
-    "onym.css": (Path(__file__).parent.parent / "registry" / "static" / "onym.css", "text/css"),
-    "icon.svg": (Path(__file__).parent.parent / "registry" / "static" / "icon.svg", "image/svg+xml"),
+    "onym.css": (Path(__file__).parent.parent / "static" / "onym.css", "text/css"),
+    "icon.svg": (Path(__file__).parent.parent / "static" / "icon.svg", "image/svg+xml"),
 }
 
 

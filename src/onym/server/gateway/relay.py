@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from onym.ai.flow import _description
+from onym.ai.flow import read_description
 from onym.ai.gateway import doors, fields
 from onym.ai.gateway.audit import path_hash
 from onym.ai.gateway.guard import values
@@ -66,7 +66,7 @@ class Relay:
         result = await self._parts.upstream.exchange(asked, resolution)
         if result.status != 200:
             raise self.refused(result)
-        description = _description(result, str(resolution.uri.without_query))
+        description = read_description(result, str(resolution.uri.without_query))
         self._believe(resolution.uri, description)
         return description, result
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from onym.errors import ConfigError
 from onym.server import _reading as read
-from onym.server.settings import Rate, Reader, _file, _missing, _rate, _rows
+from onym.server._tables import Rate, Reader, check_present, read_file, read_rate, read_rows
 from onym.uri.generic import URI
 from onym.uri.secret import Secret
 
@@ -195,15 +195,17 @@ def load_gateway_settings(
     """
     environ = os.environ if environ is None else environ
     named = path or environ.get(PREFIX + "CONFIG")
-    data = {} if not named else _file(Path(named))
+    data = {} if not named else read_file(Path(named))
     tables = {name: data.pop(name, None) for name in ("rates", "namespaces", "contexts")}
-    values: dict[str, Any] = _rows("", data, _TOP)
+    values: dict[str, Any] = read_rows("", data, _TOP)
     for name, reader in _TOP.items():
         variable = PREFIX + name.upper()
         if environ.get(variable):
             values[name] = reader(variable, environ[variable])
     values |= {
-        "rates": GatewayRates(**_rows("rates.", tables["rates"] or {}, {"reads": _rate, "writes": _rate})),
+        "rates": GatewayRates(
+            **read_rows("rates.", tables["rates"] or {}, {"reads": read_rate, "writes": read_rate})
+        ),
         "namespaces": tuple(
             Namespaces(**each) for each in _list("namespaces", tables["namespaces"], _NAMESPACES, "keys")
         ),
@@ -229,8 +231,8 @@ def _list(name: str, data: object, table: Mapping[str, Reader], needed: str) -> 
     found = []
     for index, each in enumerate(data):
         where = f"{name}[{index}]."
-        values = _rows(where, each, table)
-        _missing(where, values, next(iter(table)), needed)
+        values = read_rows(where, each, table)
+        check_present(where, values, next(iter(table)), needed)
         found.append(values)
     return found
 

@@ -63,7 +63,7 @@ class Site:
             typed=text,
             uri=str(uri),
             shown=typed.unicode,
-            warnings=tuple(str(each) for each in typed.warnings),
+            warnings=tuple(each.message for each in typed.warnings),
             href=gateway_address(self._parts.settings, uri),
         )
         return view, text == str(uri) and not typed.warnings

@@ -252,7 +252,7 @@ def answered_by(resolution: Resolution) -> AuthorityView:
     document = resolution.document
     asks = document.requirements
     words = [
-        "signed results" if asks.signed_results else "results need not be signed",
+        "signed results",
         "no sign-in" if asks.auth == "none" else "an access token",
     ]
     words += ["client certificates"] if asks.mtls else []
@@ -278,8 +278,7 @@ def control_views(fields: tuple[Field, ...], typed: dict[str, str] | None = None
             id=f"in{index}",
             field=each,
             value=(typed or {}).get(each.name, "") if typed is not None else each.value,
-            ticked=each.kind == "flag"
-            and ((typed.get(each.name) or "false") if typed else each.value) != "false",
+            ticked=each.kind == "flag" and (typed.get(each.name) if typed else each.value) == "true",
         )
         for index, each in enumerate(fields)
     )

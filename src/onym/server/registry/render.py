@@ -42,7 +42,7 @@ __all__ = [
 
 _HERE: Final = Path(__file__).parent
 #: the folder of style, script and icon
-STATIC: Final = _HERE / "static"
+STATIC: Final = _HERE.parent / "static"
 #: queues, by the role that works at them
 _QUEUES: Final = ((Role.EXPERT, "Review queue"), (Role.IANA, "IANA queue"), (Role.IESG, "IESG queue"))
 

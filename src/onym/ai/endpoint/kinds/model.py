@@ -147,6 +147,12 @@ class ModelHandler:
             return self._events(turns, options)
         return result(self._output(await self._completer.complete(turns, options)))
 
+    async def close(self) -> None:
+        """Close the completer, where it can be closed."""
+        end: Any = getattr(self._completer, "close", None)
+        if end is not None:
+            await end()
+
     async def _events(self, turns: Sequence[Turn], options: Options) -> AsyncIterator[StreamEvent]:
         async for each in self._completer.stream(turns, options):
             if isinstance(each, Completed):
