@@ -469,7 +469,7 @@ def test_json_and_yaml_are_read():
         "&a [*a]",
         "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
         + "".join(f"{chr(c + 1)}: &{chr(c + 1)} [{','.join([f'*{chr(c)}'] * 10)}]\n" for c in range(97, 104)),
-        "[" * 1000,
+        "[" * 2000,
         "x" * (4 * 1024 * 1024 + 1),
         "\x00",
     ],

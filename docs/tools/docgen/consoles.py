@@ -21,21 +21,21 @@ from pathlib import Path
 from docgen.examples import clean_environment
 from onym.testing.fake_provider import FakeProvider
 
-__all__ = ["Stage", "commands", "ports_of", "stage"]
+__all__ = ["Stage", "commands", "port_of", "stage"]
 
 _MARK = "\x1e"
 #: begins the output of a command, and leaves $? as it is
 _MARKED = r"{ left=$?; printf '\036'; (exit $left); }"
 _LOCAL = re.compile(r"(?<![.\w-])(localhost|127\.0\.0\.1):(\d+)")
 _CALLS = re.compile(r"\bonym (?:chat|embed|models|ping)\b")
-_PORT = re.compile(r"--port (\d+)")
+_PORT = re.compile(r"(?:--port |port=)(\d+)")
 #: durations, times, names of keys, ids of receipts: other ones each time
 _VARIES = re.compile(
     r"\b\d+(?:\.\d+)? ?m?s\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\+00:00|Z)"
-    r"|(?<![\w-])[\w-]{43}(?![\w-])|(?<=receipt )[\w-]{22}(?![\w-])|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    r"|(?<![\w-])[\w-]{43}(?![\w-])|(?<=receipt )[\w-]{22}(?![\w-])"
+    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
 )
-#: what a server of ours says when it listens, and the seconds that it has for it
-_LISTENS = "(Ctrl-C ends it)"
+#: seconds for a server to listen
 _PATIENCE = 60
 
 
@@ -73,10 +73,10 @@ class Stage:
         )
         return self._filled(body, asked, done.stdout.decode())
 
-    def serve(self, body: str) -> str:
-        """The block with its commands run, the last of them left running."""
+    def serve(self, body: str, port: str) -> str:
+        """The block with its commands run, the last of them left running; it listens on the page's `port`."""
         asked = commands(body)
-        log = self._home / f".server-{id(asked)}"
+        log = self._home / f".server-{port}"
         script = self._script([*asked[:-1], f"exec {asked[-1]}"])
         with log.open("wb") as output:
             server = subprocess.Popen(
@@ -88,8 +88,7 @@ class Stage:
                 stderr=subprocess.STDOUT,
             )
         self._servers.callback(_end, server)
-        given = _PORT.findall(asked[-1])[0]
-        _await(server, log, int(self._ports[given]))
+        _await(server, log, int(self._ports[port]))
         return self._filled(body, asked, log.read_text(encoding="utf-8"))
 
     def _script(self, asked: Iterable[str]) -> str:
@@ -104,6 +103,8 @@ class Stage:
 
     def _led_here(self, text: str) -> str:
         def here(match: re.Match[str]) -> str:
+            if match[2] in self._ports:
+                return match[0]
             self._port = match[2]
             return f"{match[1]}:{self._fake.port}"
 
@@ -126,9 +127,9 @@ def commands(body: str) -> list[str]:
     return found
 
 
-def ports_of(blocks: Iterable[str]) -> list[str]:
-    """The ports that the servers of a page listen on."""
-    return sorted({port for each in blocks for port in _PORT.findall(each)})
+def port_of(text: str) -> str:
+    """The port that a server listens on, by its command or by the block's directive (`port=9000`)."""
+    return str(_PORT.findall(text)[-1])
 
 
 @contextmanager
@@ -155,15 +156,18 @@ def _free() -> str:
 
 
 def _await(server: subprocess.Popen[bytes], log: Path, port: int) -> None:
-    """Until it listens and has said all that it says of that."""
+    """Until it listens, and has said what there is to say of that."""
     ends = time.monotonic() + _PATIENCE
-    while _LISTENS not in log.read_text(encoding="utf-8"):
-        if server.poll() is not None or time.monotonic() > ends:
-            raise RuntimeError(f"the server of a page does not run: {log.read_text(encoding='utf-8')}")
-        time.sleep(0.02)
-    # whoever answers has said what there was to say before
-    with socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE) as peer:
-        peer.sendall(b"no request\r\n\r\n")
+    while True:
+        try:
+            peer = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE)
+            break
+        except ConnectionRefusedError:
+            if server.poll() is not None or time.monotonic() > ends:
+                raise RuntimeError(f"a server does not run: {log.read_text(encoding='utf-8')}") from None
+            time.sleep(0.02)
+    with peer:  # whoever answers has said all that it says before
+        peer.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         peer.recv(1)
 
 

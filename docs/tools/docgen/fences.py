@@ -6,7 +6,8 @@ A directive is an HTML comment on the line before the fence:
     <!-- output: docs_src/first_call.py -->     a ```text block that holds what the file prints
     <!-- run -->                                a ```console block, its commands run, its output filled in
     <!-- run: answer="Paris." -->               the same, with what the provider of the tests says
-    <!-- serve -->                              the same; its last command is a server, which runs to the page's end
+    <!-- serve -->                              the same; its last command is a server (on `--port`), which
+    <!-- serve: port=9000 -->                   runs until the page ends
     <!-- file: config.toml -->                  a block that is written to a file for the commands after it
 """
 

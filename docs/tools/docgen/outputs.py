@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from docgen.ai_picture import ai_picture
 from docgen.conformance import conformance_page
 from docgen.drafts_checked import PAGE as DRAFTS_CHECKED
 from docgen.drafts_checked import drafts_checked_page
 from docgen.pages import refreshed
 from docgen.paths import DOCS, ROOT, pages
 from docgen.picture import uri_picture
+from docgen.reference_ai import ai_page
+from docgen.reference_aiip import aiip_page
 from docgen.reference_api import api_page
 from docgen.reference_cli import cli_page
 from docgen.reference_config import config_page
@@ -26,8 +29,11 @@ __all__ = ["GENERATED_FILES", "fresh", "hand_written", "stale", "write_all"]
 
 #: path -> what writes the whole file
 GENERATED_FILES: Mapping[Path, Callable[[], str]] = {
+    DOCS / "assets" / "ai-name.svg": ai_picture,
     DOCS / "assets" / "llm-uri.svg": uri_picture,
     DOCS / "assets" / "one-string.svg": requests_picture,
+    DOCS / "reference" / "ai-python.md": ai_page,
+    DOCS / "reference" / "aiip.md": aiip_page,
     DOCS / "reference" / "api.md": api_page,
     DOCS / "reference" / "cli.md": cli_page,
     DOCS / "reference" / "config.md": config_page,

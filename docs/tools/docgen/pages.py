@@ -6,7 +6,7 @@ import re
 from contextlib import ExitStack
 from pathlib import Path
 
-from docgen.consoles import Stage, ports_of, stage
+from docgen.consoles import Stage, port_of, stage
 from docgen.examples import run_example
 from docgen.fences import Fence, fences, rewrite
 from docgen.paths import ROOT
@@ -18,7 +18,7 @@ def refreshed(text: str) -> str:
     """`text` with its examples, their output and its console sessions as they are now."""
     with ExitStack() as stack:
         found = fences(text)
-        ports = ports_of(each.body for each in found if each.verb == "serve")
+        ports = [_port(each) for each in found if each.verb == "serve"]
         on_stage = any(each.verb in {"run", "serve"} for each in found)
         scene = stack.enter_context(stage(ports)) if on_stage else None
         return rewrite(text, lambda fence: _body(fence, scene, served=bool(ports)))
@@ -36,7 +36,11 @@ def _body(fence: Fence, scene: Stage | None, *, served: bool) -> str:
     if fence.verb == "file" and scene is not None:
         scene.write(argument, fence.body)
     if fence.verb == "serve" and scene is not None:
-        return scene.serve(fence.body)
+        return scene.serve(fence.body, _port(fence))
     if fence.verb == "run" and scene is not None:
         return scene.run(fence.body, re.findall(r'answer="([^"]*)"', argument))
     return fence.body
+
+
+def _port(fence: Fence) -> str:
+    return port_of(fence.body + (fence.argument or ""))

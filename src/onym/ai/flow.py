@@ -26,6 +26,8 @@ __all__ = ["Opened", "begin", "describe", "exchange", "invoke", "open_stream", "
 #: how often a request is sent again whose loss does no harm
 _RETRIES: Final = 1
 _RETRY_SECONDS: Final = 0.2
+#: octets of a description: its schemas are drawn as forms, and told to other protocols
+_LONGEST_DESCRIPTION: Final = 256 * 1024
 _CLAUSE: Final = "AIIP/HTTPS v1 3.6"
 
 
@@ -159,6 +161,10 @@ def _sent(session: Session, question: Question, *, stream: bool) -> Flow[Reply]:
 
 def read_description(result: Result, uri: str) -> Description:
     """The description that a verified body is. Raises ProvenanceError for another resource's, or for none."""
+    if len(result.body) > _LONGEST_DESCRIPTION:
+        raise ProvenanceError(
+            f"the description is longer than {_LONGEST_DESCRIPTION} octets", target=uri, clause=_CLAUSE
+        )
     found = _members(result, uri)
     if found.get("uri") != uri:
         raise ProvenanceError(

@@ -107,6 +107,11 @@ class AnchorDocument:
     versions: tuple[str, ...] = ("1",)
     pin_max_age: int = 0
 
+    @property
+    def speaker(self) -> str:
+        """Whose promises these are: the authority's, or the anchor's where there is none (`ai:/path`)."""
+        return self.anchor if self.authority == "_" else self.authority
+
 
 class Verdict(StrEnum):
     """What became of a source's word."""
@@ -238,14 +243,13 @@ class Result:
     replayed: bool = False
 
     def json(self) -> Any:
-        """The body read as JSON. Raises ProvenanceError where it is none."""
-        import msgspec
-
-        from onym.errors import ProvenanceError
+        """The body read as JSON, which has one reading. Raises ProvenanceError where it is none."""
+        from onym.errors import ProvenanceError, SignatureError
+        from onym.sign._strict import read_value
 
         try:
-            return msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return read_value(self.body, "result")
+        except SignatureError:
             raise ProvenanceError(
                 "the result is signed, and is no JSON", target=self.receipt.subject
             ) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import sqlite3
 import threading
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,8 +17,9 @@ from onym.errors import ProvenanceError
 
 __all__ = ["MemoryReplays", "ReplayFile", "Replays"]
 
-#: ids kept at one time
+#: ids kept at one time, and the share of them that one authority may take: it must not lock out the others
 MOST: Final = 100_000
+_SHARE: Final = 4
 _LONGEST: Final = 1_024
 _BUSY_SECONDS: Final = 5.0
 _TABLE: Final = (
@@ -27,7 +29,10 @@ _TABLE: Final = (
 
 
 class Replays(Protocol):
-    """Remembers ids until they are of no use any more. Threads may share one."""
+    """Remembers ids until they are of no use any more. Threads may share one.
+
+    An id may begin with whose it is and a line end: each of these may take a share of the room, and not all.
+    """
 
     def seen(self, identity: str, until: float, *, now: float) -> bool:
         """Was this id there already? If not it is from now on, until `until` (seconds since the epoch).
@@ -44,22 +49,33 @@ class MemoryReplays:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._known: set[str] = set()
+        self._owners: Counter[str] = Counter()
         self._ends: list[tuple[float, str]] = []
         self._lock = threading.Lock()
 
     def seen(self, identity: str, until: float, *, now: float) -> bool:
         """As `Replays.seen`."""
         _check(identity)
+        owner = _owner(identity)
         with self._lock:
-            while self._ends and self._ends[0][0] < now:
-                self._known.discard(heapq.heappop(self._ends)[1])
+            self._forget(now)
             if identity in self._known:
                 return True
-            if len(self._known) >= self._most:
+            if len(self._known) >= self._most or self._owners[owner] >= _share(self._most):
                 raise _full()
             self._known.add(identity)
+            self._owners[owner] += 1
             heapq.heappush(self._ends, (until, identity))
         return False
+
+    def _forget(self, now: float) -> None:
+        while self._ends and self._ends[0][0] < now:
+            _, identity = heapq.heappop(self._ends)
+            self._known.discard(identity)
+            owner = _owner(identity)
+            self._owners[owner] -= 1
+            if not self._owners[owner]:
+                del self._owners[owner]
 
 
 class ReplayFile:
@@ -69,6 +85,7 @@ class ReplayFile:
         self._path = Path(path)
         self._most = most
         self._path.touch(mode=0o600)
+        self._path.chmod(0o600)  # whoever takes an id out makes its receipt count again
         with closing(self._open()) as database:
             database.executescript(_TABLE)
 
@@ -82,10 +99,19 @@ class ReplayFile:
                 known = database.execute("SELECT 1 FROM seen WHERE id = ?", (identity,)).fetchone()
                 if known:
                     return True
-                if database.execute("SELECT count(*) FROM seen").fetchone()[0] >= self._most:
+                if self._is_full(database, _owner(identity)):
                     raise _full()
                 database.execute("INSERT INTO seen VALUES (?, ?)", (identity, until))
         return False
+
+    def _is_full(self, database: sqlite3.Connection, owner: str) -> bool:
+        (total,) = database.execute("SELECT count(*) FROM seen").fetchone()
+        if total < _share(self._most):
+            return False
+        (own,) = database.execute(
+            "SELECT count(*) FROM seen WHERE id BETWEEN ? AND ?", (f"{owner}\n", f"{owner}\n\U0010ffff")
+        ).fetchone()
+        return total >= self._most or own >= _share(self._most)
 
     def _open(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
@@ -94,6 +120,15 @@ class ReplayFile:
 def _check(identity: str) -> None:
     if len(identity) > _LONGEST:
         raise ProvenanceError("the id of the receipt is too long", clause="AIIP/HTTPS v1 3.8 step 6")
+
+
+def _owner(identity: str) -> str:
+    """The anchor that an id begins with, on a line of its own; "" where there is none."""
+    return identity.rpartition("\n")[0]
+
+
+def _share(most: int) -> int:
+    return max(1, most // _SHARE)
 
 
 def _full() -> ProvenanceError:

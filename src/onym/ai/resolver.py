@@ -29,7 +29,7 @@ def resolve(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
     document = yield from fetch_anchor(speaker.label, settings, anchor=speaker.anchor)
     keys = yield from fetch_keys(document, settings, only=speaker.keys)
     _check_keys(document, keys)
-    settings.pins.check(document.authority, document, keys.kids, settings.clock())
+    settings.pins.check(document.speaker, document, keys.kids, settings.clock())
     connect, sources = yield from fetch_connect(document, settings)
     return Resolution(
         uri=target,
@@ -47,7 +47,7 @@ def renew_keys(resolution: Resolution, settings: ResolverSettings) -> Flow[Autho
     document = resolution.document
     only = _speaker(resolution.uri, settings).keys
     keys = yield from fetch_keys(document, settings, only=only, renew=True)
-    settings.pins.check(document.authority, document, keys.kids, settings.clock())
+    settings.pins.check(document.speaker, document, keys.kids, settings.clock())
     return keys
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from onym.errors import ProvenanceError
+from onym.errors import ProvenanceError, ResponseTooLarge
 from onym.net.sse import SSEDecoder, SSEEvent
 from onym.sign.chain import StreamChain
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from onym.sign.keys import AuthorityKeys
     from onym.sign.receipt import Receipt
 
-__all__ = ["MAX_EVENT", "RECEIPT_EVENT", "StreamReader"]
+__all__ = ["MAX_EVENT", "MAX_EVENTS", "RECEIPT_EVENT", "StreamReader"]
 
 #: the type of a stream's last event; its data is the receipt in its compact form
 RECEIPT_EVENT: Final = "receipt"
 #: characters of one event
 MAX_EVENT: Final = 1024 * 1024
+#: events of one stream; each costs two hashes, and a body of some megabytes can hold a million
+MAX_EVENTS: Final = 100_000
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8, streams"
 
 
@@ -34,6 +36,7 @@ class StreamReader:
         self._decoder = SSEDecoder(MAX_EVENT)
         self._chain = StreamChain(question.request_hash)
         self._token: str | None = None
+        self._count = 0
 
     @property
     def token(self) -> str | None:
@@ -53,6 +56,13 @@ class StreamReader:
             self._token = event.data
             return False
         self._chain.add(event.id, event.event, event.data)
+        self._count += 1
+        if self._count > MAX_EVENTS:
+            raise ResponseTooLarge(
+                f"the stream has more than {MAX_EVENTS} events",
+                code="net.too-large.event",
+                endpoint=self._question.target,
+            )
         return True
 
     def end(self, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]) -> Receipt:

@@ -9,6 +9,7 @@ import click
 
 from onym.cli._options import json_option
 from onym.cli._output import Session
+from onym.cli._text import printable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -74,7 +75,8 @@ def _tell(session: Session, file: str, verdict: Verdict) -> None:
             "faults": [{"line": each.line, "message": each.message} for each in verdict.faults],
         }
     )
-    span = f", {verdict.first} to {verdict.last}" if verdict.first else ""
+    # the times are a file's, which says what it likes
+    span = printable(f", {verdict.first} to {verdict.last}") if verdict.first else ""
     word = (
         session.paint("holds", "good", sys.stdout)
         if verdict.holds

@@ -27,7 +27,7 @@ _folder = click.argument("folder", metavar="DIR", type=click.Path(file_okay=Fals
 
 @click.group("keys")
 def command() -> None:
-    """Make and change the keys that an ai:// authority signs its answers with.
+    """Make and change the keys that an ai:// authority signs its answers with. Each takes --json.
 
     DIR is a folder that you alone can read; `onym ai serve --keys DIR` signs with it and publishes its set.
 

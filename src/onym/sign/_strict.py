@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 from onym.errors import SignatureError
 
-__all__ = ["decode", "encode", "read_object"]
+__all__ = ["decode", "encode", "read_object", "read_value"]
 
 _ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]*\Z")
 _DEEPEST: Final = 16
@@ -32,22 +32,28 @@ def decode(text: str, what: str) -> bytes:
 
 def read_object(octets: bytes, what: str) -> dict[str, Any]:
     """A JSON object in UTF-8 without duplicate members, NaN or deep nesting. Raises SignatureError."""
+    found = read_value(octets, what)
+    if not isinstance(found, dict) or not _shallow(found):
+        raise _not_json(f"the {what} is not a JSON object with each member once")
+    return found
+
+
+def read_value(octets: bytes, what: str) -> Any:
+    """A JSON value in UTF-8 without duplicate members and NaN. Raises SignatureError."""
     try:
-        found = json.loads(
+        return json.loads(
             octets.decode("utf-8"),
             object_pairs_hook=_once,
             parse_constant=_no_constant,
             parse_float=_finite,
         )
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not _shallow(found):
-        raise SignatureError(
-            f"the {what} is not a JSON object with each member once",
-            code="sign.malformed",
-            hint="whoever made it must not repeat a member or nest deeply",
-        )
-    return found
+        raise _not_json(f"the {what} is not JSON with each member once") from None
+
+
+def _not_json(message: str) -> SignatureError:
+    hint = "whoever made it must not repeat a member or nest deeply"
+    return SignatureError(message, code="sign.malformed", hint=hint)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from onym.ai.gateway.form import fields_of
 from onym.errors import AIIPError, ConfigError, CredentialError
 from onym.server.gateway import GatewaySettings, create_gateway, load_gateway_settings
 from onym.server.gateway.shelf import KEPT_SECONDS, Shelf
 from onym.server.gateway.slots import Slots
+from onym.server.gateway.views import control_views
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -158,3 +160,14 @@ def test_what_a_gateway_needs_is_missed_at_its_start(tmp_path: Path) -> None:
     namespaces = (Namespaces(file=str(tmp_path / "no"), keys=str(tmp_path / "no")),)
     with pytest.raises(ConfigError):
         create_gateway(GatewaySettings(namespaces=namespaces))
+
+
+def test_a_box_is_ticked_by_its_default_or_by_what_was_typed_alone() -> None:
+    fields = fields_of(
+        {
+            "type": "object",
+            "properties": {"plain": {"type": "boolean"}, "on": {"type": "boolean", "default": True}},
+        }
+    )
+    assert [each.ticked for each in control_views(fields)] == [False, True]
+    assert [each.ticked for each in control_views(fields, {"plain": "true"})] == [True, False]

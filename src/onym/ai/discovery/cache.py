@@ -41,13 +41,15 @@ class Cached:
     """What an address answered: `value` as it was read, None for "there is none".
 
     `expires` is when it must be asked for again, `etag` what to ask with; `refetched` is when it was last
-    asked for before its time (an unknown key). Seconds since the epoch.
+    asked for before its time (an unknown key), `asking` whether that has no answer yet. Seconds since the
+    epoch.
     """
 
     value: Any
     expires: float
     etag: str | None = None
     refetched: float = float("-inf")
+    asking: bool = False
 
 
 class Cache(Protocol):

@@ -6,6 +6,7 @@ is used instead (AIIP/HTTPS v1, 3.2, 3.9).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +24,7 @@ from onym.errors import (
     ResponseTooLarge,
     SignatureError,
 )
-from onym.net.messages import HTTPRequest, Origin, Reply, Send
+from onym.net.messages import HTTPRequest, Origin, Reply, Send, Wait
 from onym.uri.generic import URI
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ __all__ = ["fetch_anchor", "fetch_keys", "find_namespace", "get", "origin_of", "
 _JSON: Final = frozenset({"application/json"})
 _KEYS: Final = frozenset({"application/jwk-set+json", "application/json"})
 _CLAUSE: Final = "AIIP/HTTPS v1 3.2"
+#: one look at a time at whether a set is being asked for, and seconds between two of those who wait for it
+_RENEWING: Final = threading.Lock()
+_LOOK: Final = 0.05
 _KEYS_CLAUSE: Final = "AIIP/HTTPS v1 3.9"
 #: what went wrong on the way -> the code, the first class that fits
 _CODES: Final = (
@@ -112,6 +116,7 @@ def fetch_keys(
     allowed = ",".join(sorted(only))
     key = f"keys {document.authority} {document.jwks} {allowed}"
     if renew and not _renewable(key, settings):
+        yield from _asked(key, settings)
         renew = False
 
     def checked(octets: bytes) -> AuthorityKeys:
@@ -127,7 +132,11 @@ def fetch_keys(
                 hint=error.hint,
             ) from error
 
-    found = yield from _cached(key, document.jwks, _KEYS, checked, settings, renew=renew)
+    try:
+        found = yield from _cached(key, document.jwks, _KEYS, checked, settings, renew=renew)
+    finally:
+        if renew:
+            _answered(key, settings)
     if found is None:
         raise DiscoveryError(
             f"{document.authority} publishes no key set at the address that it names",
@@ -138,14 +147,32 @@ def fetch_keys(
 
 
 def _renewable(key: str, settings: ResolverSettings) -> bool:
-    """May the set be asked for before its time? Notes that it is."""
-    now, kept = settings.clock(), settings.cache.get(key)
-    if kept is None:
-        return True
-    if 0 <= now - kept.refetched < SHORTEST_LIFE:
-        return False
-    settings.cache.put(key, replace(kept, refetched=now))
+    """May the set be asked for before its time? Notes that it is: of many at once, one asks."""
+    with _RENEWING:
+        now, kept = settings.clock(), settings.cache.get(key)
+        if kept is None:
+            return True
+        if 0 <= now - kept.refetched < SHORTEST_LIFE:
+            return False
+        settings.cache.put(key, replace(kept, refetched=now, asking=True))
     return True
+
+
+def _asked(key: str, settings: ResolverSettings) -> Flow[None]:
+    """Wait for the answer that somebody else asks for at this moment, where somebody does."""
+    for _ in range(int(settings.timeout / _LOOK) + 1):
+        kept = settings.cache.get(key)
+        if kept is None or not kept.asking:
+            return
+        yield Wait(_LOOK)
+
+
+def _answered(key: str, settings: ResolverSettings) -> None:
+    """What was asked for before its time has come, or will not."""
+    with _RENEWING:
+        kept = settings.cache.get(key)
+        if kept is not None and kept.asking:
+            settings.cache.put(key, replace(kept, asking=False))
 
 
 def _cached(

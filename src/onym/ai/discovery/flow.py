@@ -187,7 +187,7 @@ def _anchored(
                 code="aiip.discovery-conflict",
                 clause="AIIP/HTTPS v1 3.9",
             )
-        settings.pins.check(document.authority, document, keys.kids, settings.clock())
+        settings.pins.check(document.speaker, document, keys.kids, settings.clock())
     except DiscoveryError as error:
         verdict = Verdict.ABSENT if error.code == _UNKNOWN else Verdict.FAILED
         failed = replace(source, verdict=verdict, why=error.message)

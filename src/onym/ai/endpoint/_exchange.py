@@ -12,17 +12,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from onym.ai.endpoint._http import ALLOWED, Receive, Send, read_body, send_answer
 from onym.ai.endpoint._run import Runner, Streaming
 from onym.ai.endpoint.context import ANONYMOUS, JSON, Answer, Call, Caller
 from onym.ai.endpoint.guard import bad_request, check_depth, check_digest
+from onym.ai.endpoint.idempotency import ANONYMOUS as ANONYMOUS_CLIENT
 from onym.ai.endpoint.idempotency import Idempotency, Scope
 from onym.ai.endpoint.problems import problem
 from onym.ai.endpoint.resources import DESCRIPTION, PREFIX
 from onym.ai.endpoint.signing import Asked, Signing
-from onym.errors import AIIPError, OnymError
+from onym.errors import AIIPError, OnymError, SignatureError
+from onym.sign._strict import read_value
 from onym.uri.ai_map import from_target
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Exchanges:
     async def _refuse(self, head: Head, error: Exception, send: Send) -> None:
         """A refusal of somebody unknown, or of somebody known whose token does not reach so far."""
         caller = getattr(error, "caller", None)
-        answer = self.problem(error, getattr(error, "target", None))
+        answer = self.problem(error, getattr(error, "target", None), head.trace)
         if isinstance(caller, Caller):
             await self._finish(head, self._asked(head, self._uri(head), caller), answer, send)
         else:
@@ -107,9 +107,9 @@ class Exchanges:
                     return  # nobody is there to be answered
                 found = await self._invoke(head, asked, uri, resource, body)
             else:
-                found = self._described(head, resource)
+                found = self._described(head, asked, resource)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-            found = self.problem(error, asked.subject)
+            found = self.problem(error, asked.subject, head.trace)
         if isinstance(found, Streaming):
             await self._runner.send(found, asked, receive, send)
         else:
@@ -121,7 +121,7 @@ class Exchanges:
         try:
             receipt = self.signing.whole(asked, answer, b"" if no_body else answer.body)
         except OnymError as error:
-            await send_answer(send, self.problem(error, asked.subject), head=no_body)
+            await send_answer(send, self.problem(error, asked.subject, head.trace), head=no_body)
             return
         await send_answer(send, answer, receipt=receipt, head=no_body)
 
@@ -152,9 +152,12 @@ class Exchanges:
         asked.claimed(head.digest)
         return asked
 
-    def _described(self, head: Head, resource: Resource) -> Answer:
+    def _described(self, head: Head, asked: Asked, resource: Resource) -> Answer:
         if head.length or "transfer-encoding" in head.headers:
             raise bad_request(f"{head.method} has no body here")
+        if head.digest is not None:
+            check_digest(head.digest, b"")
+        asked.read(b"")
         if head.method == "OPTIONS":
             headers = (("Allow", ALLOWED), ("Accept-Post", resource.accepts))
             return Answer(status=204, content_type=None, headers=headers)
@@ -191,7 +194,7 @@ class Exchanges:
                 clause="AIIP/HTTPS v1 3.11",
                 hint='Idempotency-Key: "8e03978e-40d5", another one for each request',
             )
-        self._policies.check(call, resource.effects, data)
+        self._policies.check(call, resource.effects, _judged(resource.handler, call, data))
         if not resource.idempotency or self.store is None:
             return await self._runner.run(resource, call)
         check = getattr(resource.handler, "check", None)
@@ -201,7 +204,10 @@ class Exchanges:
         return await self._runner.once(resource, call, self.store, scope)
 
     def _read(self, head: Head, asked: Asked, body: bytes) -> Any:
-        """The body as JSON where it says to be, checked in depth and by its digest; None for others."""
+        """The body as JSON where it says to be, each member once, within its depth; None for others.
+
+        Its digest is checked whatever it is.
+        """
         if head.digest is not None:
             check_digest(head.digest, body)
         asked.read(body)
@@ -209,25 +215,35 @@ class Exchanges:
         if not body or not (kind == JSON or kind.endswith("+json")):
             return None
         check_depth(body, self._limits.depth)
-        if not self._policies.needs_input:
-            return None
         try:
-            return msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise AIIPError("the body is not JSON", code="aiip.invalid-input") from None
+            # policy, function and whoever looks on must see one and the same value
+            return read_value(body, "body")
+        except SignatureError as error:
+            raise AIIPError(
+                error.message, code="aiip.invalid-input", clause="RFC 8259 4", hint="name each member once"
+            ) from None
 
-    def problem(self, error: BaseException, target: str | None) -> Answer:
+    def problem(self, error: BaseException, target: str | None, trace: str | None = None) -> Answer:
         """The answer that tells of an error; what is our fault goes to the log with the answer's instance."""
         instance = str(uuid.uuid4())
-        answer = problem(error, anchor=self._site.anchor, target=target, instance=instance)
+        answer = problem(error, anchor=self._site.anchor, target=target, instance=instance, trace=trace)
         if answer.status >= 500:
             _LOG.error("request %s failed: %s", instance, type(error).__name__, exc_info=error)
         return answer
+
+
+def _judged(handler: Any, call: Call, data: Any) -> Any:
+    """What policies judge as input: all that the handler will be given, be it of the body or of the query."""
+    if not call.parameters:
+        return data
+    typed = getattr(handler, "typed", None)
+    given = dict(call.parameters) if typed is None else typed(call)
+    return {**given, **data} if isinstance(data, dict) else given
 
 
 def _scope(asked: Asked, key: str) -> Scope:
     """Whose key it is. What a caller says of itself never meets what a token says."""
     caller = asked.caller
     known = caller.client_id is not None
-    client = f"client {caller.client_id}" if known else f"anonymous {caller.audience}"
+    client = f"client {caller.client_id}" if known else ANONYMOUS_CLIENT + caller.audience
     return Scope(client=client, principal=caller.subject or "", target=asked.subject, key=key)

@@ -79,11 +79,17 @@ class Runner:
 
     async def run(self, resource: Resource, call: Call) -> Answer | Streaming:
         """The handler's answer. Raises what it raises, `aiip.unavailable` and `aiip.upstream-timeout`."""
+        self._enter()
+        return await self._entered(resource, call)
+
+    def _enter(self) -> None:
         if self._running >= self._limits.concurrent:
             raise AIIPError(
                 "too many invocations run at this moment", code="aiip.unavailable", retryable=True
             )
         self._running += 1
+
+    async def _entered(self, resource: Resource, call: Call) -> Answer | Streaming:
         try:
             found: Answer | Streaming = await self._within(self._limits.seconds, self._begin(resource, call))
         except BaseException:
@@ -125,8 +131,14 @@ class Runner:
         self, resource: Resource, call: Call, store: Idempotency, scope: Scope
     ) -> Answer | Streaming:
         """The answer under a key: given again, or made now and kept, whoever goes away meanwhile."""
-        stored = await self._keep(store.begin, scope, call.request_hash, self._clock())
+        self._enter()  # first: "come again later" must not become what the key is answered with
+        try:
+            stored = await self._keep(store.begin, scope, call.request_hash, self._clock())
+        except BaseException:
+            self._released()
+            raise
         if stored.answer is not None:
+            self._released()
             return _again(_UNPACK.decode(stored.answer), self._limits)
         task = asyncio.create_task(self._first(resource, call, store, scope))
         self._tasks.add(task)
@@ -137,7 +149,7 @@ class Runner:
         self, resource: Resource, call: Call, store: Idempotency, scope: Scope
     ) -> Answer | Streaming:
         try:
-            found = await self.run(resource, call)
+            found = await self._entered(resource, call)
         except Exception as error:  # noqa: BLE001 - the refusal is the answer that this key has
             found = self._tell(error, scope.target)
         except BaseException:

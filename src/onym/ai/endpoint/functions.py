@@ -60,6 +60,13 @@ class FunctionHandler:
         """Raises AIIPError `aiip.invalid-input`, `aiip.unsupported-media-type` where input does not fit."""
         self._input(call)
 
+    def typed(self, call: Call) -> dict[str, Any]:
+        """The parameters of the query as the function is given them, for policies. Raises as `check`."""
+        try:
+            return self._parameters(call)
+        except msgspec.ValidationError as error:
+            raise _invalid(call, str(error)) from None
+
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
         """Call the function."""
         given = self._input(call)
@@ -89,15 +96,20 @@ class FunctionHandler:
         members = msgspec.json.decode(_json(call) or b"{}")
         if not isinstance(members, dict):
             raise _invalid(call, "Expected `object`")
+        values = self._parameters(call)
+        twice = next((name for name in values if name in members), None)
+        if twice is not None:
+            raise _invalid(call, f"query and body both have it - at `$.{twice}`")
+        found: msgspec.Struct = msgspec.convert(members | values, self._signature.input)
+        return found
+
+    def _parameters(self, call: Call) -> dict[str, Any]:
         values = {}
         for name, text in call.parameters:
-            if name in members:
-                raise _invalid(call, f"query and body both have it - at `$.{name}`")
             if name not in self._signature.members:
                 raise _invalid(call, f"Object contains unknown field `{name}`")
             values[name] = _scalar(name, text, self._signature.members[name])
-        found: msgspec.Struct = msgspec.convert(members | values, self._signature.input)
-        return found
+        return values
 
     def _answer(self, result: Any) -> Answer:
         if isinstance(result, Answer):

@@ -30,8 +30,12 @@ _KEY: Final = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"')
 #: a serialised origin (RFC 6454 6.2)
 _ORIGIN: Final = re.compile(r"null|[a-z][a-z0-9+.-]{0,30}://[a-z0-9.:\[\]_-]{1,260}")
 _TYPE: Final = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
+#: W3C Trace Context 3.2.1
+_TRACE: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.{0,64}")
 _VISIBLE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
-_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+#: a string without an end goes to the end of the body: begun again at each of its quotes, the work would be
+#: quadratic
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,12 @@ class Head:
     content_type: str | None = None
     digest: str | None = None
     length: int | None = None
+
+    @property
+    def trace(self) -> str | None:
+        """The id of the caller's trace (W3C Trace Context 3.2.2), where it gives one."""
+        found = _TRACE.fullmatch(self.headers.get("traceparent") or "")
+        return None if found is None else found[1]
 
 
 def read_head(scope: Any, hosts: Collection[bytes]) -> Head:

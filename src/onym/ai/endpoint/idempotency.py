@@ -19,8 +19,10 @@ from typing import Final
 
 from onym.errors import AIIPError, ConfigError
 
-__all__ = ["KEPT", "Idempotency", "Scope", "Stored"]
+__all__ = ["ANONYMOUS", "KEPT", "Idempotency", "Scope", "Stored"]
 
+#: what the clients begin with that nobody vouches for
+ANONYMOUS: Final = "anonymous "
 #: seconds that an answer is kept
 KEPT: Final = 24 * 3600.0
 #: seconds between two sweeps, and that one waits for another process
@@ -41,12 +43,20 @@ CREATE INDEX IF NOT EXISTS keys_client ON keys (client, created);
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a key belongs to. `client` and `principal` say who; `target` has no query."""
+    """What a key belongs to. `client` and `principal` say who; `target` has no query.
+
+    A client that begins with `ANONYMOUS` is one that showed no token.
+    """
 
     client: str
     principal: str
     target: str
     key: str = field(repr=False)
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Is the client one that nobody vouches for?"""
+        return self.client.startswith(ANONYMOUS)
 
     @property
     def row(self) -> tuple[str, str, str, str]:
@@ -147,6 +157,9 @@ class Idempotency:
         return base
 
     def _connect(self, where: str) -> sqlite3.Connection:
+        if self._path is not None:
+            # nobody else may open it before its mode is set, and keep it open
+            Path(where).touch(mode=0o600)
         return sqlite3.connect(where, timeout=_BUSY, isolation_level=None, check_same_thread=False)
 
     @contextlib.contextmanager
@@ -217,8 +230,12 @@ class Idempotency:
         return False
 
     def _check_room(self, base: sqlite3.Connection, scope: Scope, at: float) -> None:
+        # who shows no token is called what it likes: all of them share one allowance
+        first, last = scope.client, scope.client
+        if scope.is_anonymous:
+            first, last = ANONYMOUS, ANONYMOUS + "\U0010ffff"
         (count,) = base.execute(
-            "SELECT count(*) FROM keys WHERE client = ? AND created > ?", (scope.client, at - KEPT)
+            "SELECT count(*) FROM keys WHERE client BETWEEN ? AND ? AND created > ?", (first, last, at - KEPT)
         ).fetchone()
         if count >= self._most:
             # none is given up early: that would let its request run twice

@@ -8,8 +8,9 @@ it, and a skipped `forbid` is a hole.
                 Anonymous::"origin" for a caller without a token (its origin is what it says itself)
     action      Action::"read", "write", "financial" or "physical": the resource's effects
     resource    Resource::"ai://factory.example/agent/x" in Authority::"factory.example"
-    context     effects, scopes (of the caller), authority, parameters (the query's, as texts), input (members
-                of a JSON body; numbers that are no 64-bit integers are texts, null is left out)
+    context     effects, scopes (of the caller), authority, parameters (the query's, as texts), input (what
+                the resource is given: members of a JSON body and parameters of the query, these of the type
+                that it reads them as; numbers that are no 64-bit integers are texts, null is left out)
 """
 
 from __future__ import annotations
@@ -41,13 +42,8 @@ class Policies:
         self._authority = authority
         self._native = native
 
-    @property
-    def needs_input(self) -> bool:
-        """Do policies look at the JSON of a body?"""
-        return self._native is not None
-
     def check(self, call: Call, effects: Effects, body: Any = None) -> None:
-        """Raises DeniedError `aiip.policy-denied` unless this call may happen. `body` is its JSON, read."""
+        """Raises DeniedError `aiip.policy-denied` unless this call may happen. `body` is its input, read."""
         if self._native is None:
             if effects in _CLOSED:
                 raise _denied(call, f"{effects.value} effects need a policy that permits them")

@@ -40,11 +40,16 @@ _FAMILIES: Final[tuple[tuple[type[OnymError], str], ...]] = (
 _SPELLING: Final = frozenset({"ai.non-canonical"})
 
 
-def problem(error: BaseException, *, anchor: str, target: str | None, instance: str) -> Answer:
-    """The answer that tells of this error. `target` is the canonical URI without its query."""
+def problem(
+    error: BaseException, *, anchor: str, target: str | None, instance: str, trace: str | None = None
+) -> Answer:
+    """The answer that tells of this error. `target` is the canonical URI without its query.
+
+    `trace` is the id of the caller's trace (W3C Trace Context), where there is one.
+    """
     row = _row(error)
     # what another server or library said is not for strangers
-    known = error if isinstance(error, AIIPError | URIError) and not is_ours(row) else None
+    known = error if isinstance(error, AIIPError | URIError) and not (is_ours(row) or _proof(row)) else None
     body: dict[str, Any] = {
         "type": anchor + TYPES + row.name,
         "title": row.title,
@@ -54,7 +59,7 @@ def problem(error: BaseException, *, anchor: str, target: str | None, instance: 
         "code": row.name,
         "retryable": getattr(known, "retryable", False) or row.retryable,
     }
-    body |= _members(known, target)
+    body |= _members(known, target) | ({} if trace is None else {"trace": trace})
     headers = _RETRY if row.retryable else ()
     challenge = getattr(known, "challenge", None)
     if isinstance(challenge, str):
@@ -67,6 +72,10 @@ def is_ours(row: Code) -> bool:
     return row.name == "internal"
 
 
+def _proof(row: Code) -> bool:
+    return row.name.startswith("provenance-")
+
+
 def _row(error: BaseException) -> Code:
     if not isinstance(error, OnymError):
         return CODES["internal"]
@@ -74,7 +83,8 @@ def _row(error: BaseException) -> Code:
         return CODES["non-canonical-uri"]
     found = code_of(error.code) if error.code.startswith("aiip.") else None
     if found is not None:
-        return found
+        # a handler that asked elsewhere: which check failed there is no stranger's business (3.8)
+        return CODES["provenance-invalid"] if _proof(found) else found
     name = next((name for kind, name in _FAMILIES if isinstance(error, kind)), "internal")
     return CODES[name]
 

@@ -109,7 +109,9 @@ def _choices(schema: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     given = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(given, list) or not 0 < len(given) <= _MOST_CHOICES:
         return ()
-    return tuple((_json(each), each if isinstance(each, str) else _json(each)) for each in given)
+    found = tuple((_json(each), each if isinstance(each, str) else _json(each)) for each in given)
+    # definitions can be referred to many times over: a page must not grow with their product
+    return found if all(len(text) <= _LONGEST for text, _ in found) else ()
 
 
 def _shown(default: Any, kind: Kind) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Journal", "mend", "retain", "rotate", "verify_file"]
 
 _MODE: Final = 0o600
+_OTHERS_WRITE: Final = 0o022
 _STAMP: Final = "%Y%m%dT%H%M%S%fZ"
 
 
@@ -168,9 +169,17 @@ def _stamp(at: datetime) -> str:
 def _open(path: Path, *, create: bool = True) -> int:
     flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     try:
-        return os.open(path, flags, _MODE)
+        file = os.open(path, flags, _MODE)
     except OSError as error:
         raise _unusable(path, error) from None
+    if os.fstat(file).st_mode & _OTHERS_WRITE:
+        os.close(file)
+        raise ConfigError(
+            f"{path}: others may write to it, and so make up a log",
+            code="audit.unusable",
+            hint=f"chmod go-w {path}",
+        )
+    return file
 
 
 def _same(file: int, path: Path) -> bool:

@@ -12,7 +12,7 @@ from onym.ai.endpoint.context import JSON, Answer, Call, StreamEvent
 from onym.errors import AIIPError, SignatureError
 from onym.sign._strict import read_object
 
-__all__ = ["EVENTS", "arguments", "convert", "event", "refused", "result", "schema", "wants_events"]
+__all__ = ["EVENTS", "arguments", "convert", "event", "refused", "result", "schema", "typed", "wants_events"]
 
 T = TypeVar("T")
 
@@ -47,6 +47,12 @@ def convert(found: Mapping[str, Any], kind: type[T], *, texts: bool = False) -> 
         return msgspec.convert(found, kind, strict=not texts)
     except msgspec.ValidationError as error:
         raise refused(str(error)) from None
+
+
+def typed(call: Call, kind: Any) -> dict[str, Any]:
+    """The parameters of the query as `kind` reads them, for policies. Raises as `convert`."""
+    found = msgspec.to_builtins(convert(arguments(call), kind, texts=not call.body))
+    return {name: found[name] for name, _ in call.parameters if name in found}
 
 
 def wants_events(call: Call) -> bool:

@@ -21,6 +21,7 @@ from onym.ai.endpoint.kinds._exchange import (
     refused,
     result,
     schema,
+    typed,
     wants_events,
 )
 from onym.errors import UsageError
@@ -134,6 +135,10 @@ class ModelHandler:
         one_of = [{"required": ["prompt"]}, {"required": ["messages"]}]
         title = {} if self._title is None else {"title": self._title}
         return {**title, "input": {**schema(ModelInput), "oneOf": one_of}, "output": schema(ModelOutput)}
+
+    def typed(self, call: Call) -> dict[str, Any]:
+        """The parameters of the query as they are read, for policies. Raises as `invoke`."""
+        return typed(call, ModelInput)
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
         """The completion as JSON; as events where the input says `stream`, or Accept prefers them.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
 from onym.ai.endpoint.context import Answer, Call, StreamEvent
-from onym.ai.endpoint.kinds._exchange import arguments, convert, event, result, schema, wants_events
+from onym.ai.endpoint.kinds._exchange import arguments, convert, event, result, schema, typed, wants_events
 from onym.errors import AIIPError
 
 __all__ = ["Progress", "TaskHandler", "task"]
@@ -51,6 +51,10 @@ class TaskHandler:
         title = {} if self._title is None else {"title": self._title}
         output = {} if self._output is None else {"output": schema(self._output)}
         return {**title, "input": schema(self._kind), **output}
+
+    def typed(self, call: Call) -> dict[str, Any]:
+        """The parameters of the query as they are read, for policies. Raises as `invoke`."""
+        return typed(call, self._kind)
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
         """The result as JSON; where Accept prefers events, `progress` events and then one `result`."""

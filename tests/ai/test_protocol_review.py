@@ -1,0 +1,465 @@
+"""The binding read line by line against what is served: numbers, order, and what the rooms do together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from ai_factory import NAME, Factory, resources
+from ai_support import Line, authority_ca, key_store, serve_authority
+from discovery_support import KEYS, Clock, by_hand, srv
+from oauth_support import RESOURCE, authorization, hand_issuer
+from onym.ai import AIClient, ResolverSettings
+from onym.ai.anchor import MAX_OCTETS
+from onym.ai.codes import CODES
+from onym.ai.discovery import _pin_rules, cache, html, link
+from onym.ai.discovery.pins import MemoryPins
+from onym.ai.endpoint import Answer, Call, Endpoint, StreamEvent
+from onym.ai.endpoint.idempotency import KEPT
+from onym.ai.endpoint.kinds.model import Completed, model
+from onym.ai.endpoint.signing import LIFE
+from onym.ai.records import Namespace, Requirements
+from onym.ai.resolver import resolve
+from onym.ai.settings import CONTEXT
+from onym.errors import AIIPError, ProvenanceError
+from onym.sign import authority as key_sets
+from onym.sign import receipt as receipts
+from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey
+from onym.uri._ai_canonical import MAX_LENGTH
+from onym.uri.ai import AIURI
+
+Fill = Callable[[Endpoint], object]
+
+
+@contextmanager
+def factory_of(folder: Path, fill: Fill, *, keys: Any = None, **options: Any) -> Iterator[Factory]:
+    """An authority of its own for one test."""
+    ca, store = authority_ca(), keys or key_store(folder)
+
+    def make(authority: str) -> Endpoint:
+        app = Endpoint(authority, keys=store, store=folder / "keys.sqlite", **options)
+        fill(app)
+        return app
+
+    with serve_authority(make, NAME, ca=ca) as (app, authority):
+        yield Factory(app, authority, store, folder, ca)
+
+
+def plain(app: Endpoint) -> None:
+    resources(app, [])
+
+
+def line(factory: Factory) -> Line:
+    return Line(factory.authority, factory.ca)
+
+
+# the numbers
+
+
+NUMBERS: dict[str, tuple[Any, Any]] = {
+    "3.2 anchor document": (MAX_OCTETS, 64 * 1024),
+    "3.2, 3.9 lifetimes": ((cache.SHORTEST_LIFE, cache.LONGEST_LIFE), (60, 24 * 3600)),
+    "3.2 negative answers": (cache.NEGATIVE_LIFE, 60),
+    "3.3 rule 4": ((link.MAX_LINKS, link.MAX_OCTETS), (64, 16 * 1024)),
+    "3.3 rule 5": (html.MAX_OCTETS, 512 * 1024),
+    "3.4 length": (MAX_LENGTH, 2048),
+    "3.5 no authority": (CONTEXT, "_"),
+    "3.8 step 1": (receipts.MAX_RECEIPT, 4 * 1024),
+    "3.8 step 3": (receipts.DEFAULT_ALGORITHMS, ("Ed25519", "ES256")),
+    "3.8 exp - iat": (receipts.MAX_LIFE, 300),
+    "3.8 iat": (key_sets.LEEWAY, 60),
+    "3.8 types": ((receipts.RECEIPT, receipts.GATEWAY), ("aiip-receipt+jwt", "aiip-gateway+jwt")),
+    "3.9 set": ((key_sets.MAX_KEY_SET, key_sets.MAX_KEYS), (64 * 1024, 20)),
+    "3.9 default lifetime": (cache.DEFAULT_LIFE, 600),
+    "3.9 algorithms": (set(RECEIPT_ALGORITHMS), {"Ed25519", "ES256", "PS256", "ES384"}),
+    "3.11 kept": (KEPT, 24 * 3600),
+}
+
+
+@pytest.mark.parametrize("clause", NUMBERS)
+def test_a_number_is_that_of_the_binding(clause: str) -> None:
+    ours, said = NUMBERS[clause]
+    assert ours == said
+
+
+def test_a_receipt_is_signed_for_less_than_the_longest_life_and_a_pin_ends() -> None:
+    assert 0 < LIFE < receipts.MAX_LIFE
+    assert _pin_rules.LONGEST_PIN > 0
+
+
+#: 3.7: the codes of the binding, with the status that it names for some
+STATUSES = {
+    "malformed-uri": 400, "non-canonical-uri": 400, "unknown-authority": 404, "discovery-conflict": None,
+    "downgrade-detected": None, "unconfirmed-origin": None, "endpoint-unknown": 404,
+    "provenance-missing": 502, "provenance-invalid": 502, "provenance-stale": 502,
+    "receipt-unavailable": 501, "policy-denied": 403, "approval-required": 403, "approval-mismatch": 403,
+    "insufficient-scope": 403, "step-up-required": 403, "sender-constraint": None,
+    "idempotency-required": 400, "idempotency-in-progress": 409, "idempotency-mismatch": 422,
+    "task-not-found": 404, "task-not-cancelable": None, "upstream-timeout": 504,
+    "upstream-unreachable": 502, "blocked-address": 502, "too-large": 413,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_every_code_of_the_binding_is_there(name: str) -> None:
+    assert STATUSES[name] in {None, CODES[name].status}
+
+
+# one body, one reading
+
+
+TWICE = [
+    b'{"amount": 1, "amount": 1000}',
+    b'{"amount": 1000, "amount": 1}',
+    b'{"amount": 1, "\\u0061mount": 1000}',
+    b'{"amount": 1, "more": {"a": 1, "a": 2}}',
+    b'{"amount": NaN}',
+]
+
+
+@pytest.mark.parametrize("body", TWICE)
+def test_a_body_with_a_member_twice_reaches_neither_policy_nor_function(tmp_path: Path, body: bytes) -> None:
+    done: list[int] = []
+
+    def fill(app: Endpoint) -> None:
+        @app.resource("/pay", effects="financial")
+        def pay(amount: int) -> int:
+            done.append(amount)
+            return amount
+
+    few = 'permit(principal, action == Action::"financial", resource) when { context.input.amount <= 100 };'
+    with factory_of(tmp_path, fill, policy=few) as factory, line(factory) as wire:
+        fields = (("Content-Type", "application/json"), ("Idempotency-Key", '"k-1"'))
+        heard = wire.ask("POST", "/pay", body, *fields)
+        assert (heard.status, heard.json()["code"]) == (422, "invalid-input")
+        assert heard.receipt is not None
+        assert not done
+        # and the key is free
+        assert wire.ask("POST", "/pay", b'{"amount": 1}', *fields).body == b"1"
+    assert done == [1]
+
+
+def test_a_signed_result_with_a_member_twice_is_not_read(tmp_path: Path) -> None:
+    def fill(app: Endpoint) -> None:
+        @app.resource("/twice")
+        def twice() -> Answer:
+            return Answer(body=b'{"to":"alice","to":"mallory"}')
+
+    with factory_of(tmp_path, fill) as factory, factory.client() as client:
+        result = client.invoke(factory.uri("/twice"))
+        assert result.body == b'{"to":"alice","to":"mallory"}'
+        with pytest.raises(ProvenanceError):
+            result.json()
+
+
+# requests
+
+
+def test_a_digest_must_hold_where_there_is_no_body_too(tmp_path: Path) -> None:
+    empty, other = receipts.content_digest(b""), receipts.content_digest(b"x")
+    with factory_of(tmp_path, plain) as factory, line(factory) as wire:
+        for method in ("GET", "HEAD", "OPTIONS"):
+            assert wire.ask(method, "/tool/add", b"", ("Content-Digest", other)).status == 400
+            heard = wire.ask(method, "/tool/add", b"", ("Content-Digest", empty))
+            assert heard.status in {200, 204}
+            assert heard.receipt is not None
+
+
+def test_a_refusal_names_the_trace_of_the_caller(tmp_path: Path) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    with factory_of(tmp_path, plain) as factory, line(factory) as wire:
+
+        def told(value: str, path: str = "/none") -> Any:
+            return wire.ask("POST", path, b"", ("traceparent", value)).json().get("trace")
+
+        assert told(f"00-{trace}-00f067aa0ba902b7-01") == trace
+        assert told(f"00-{trace}-00f067aa0ba902b7-01", "/tool/%61dd") == trace
+        for odd in ("", "x", f"00-{'0' * 32}-00f067aa0ba902b7-01", f"00-{trace}<script>"):
+            assert told(odd) is None
+
+
+# receipts
+
+
+@pytest.mark.parametrize("algorithm", ["ES384", "PS256"])
+def test_an_authority_may_sign_with_the_optional_algorithms_if_it_says_so(
+    tmp_path: Path, algorithm: str
+) -> None:
+    keys = key_store(tmp_path, algorithm=algorithm)
+    with factory_of(tmp_path, plain, keys=keys) as factory, factory.client() as client:
+        assert client.invoke(factory.uri("/tool/add"), {"a": 1, "b": 2}).json() == 3
+        with line(factory) as wire:
+            said = wire.ask("GET", "/.well-known/aiip", service=False).json()
+    assert said["receipt_alg_values_supported"] == ["Ed25519", "ES256", algorithm]
+
+
+def test_what_an_endpoint_says_of_algorithms_follows_its_keys(tmp_path: Path) -> None:
+    with factory_of(tmp_path, plain) as factory, line(factory) as wire:
+
+        def said() -> Any:
+            document = wire.ask("GET", "/.well-known/aiip", service=False).json()
+            return document["receipt_alg_values_supported"]
+
+        assert said() == ["Ed25519", "ES256"]
+        factory.keys.rotate(time.time(), algorithm="ES384")
+        assert said() == ["Ed25519", "ES256", "ES384"]
+        factory.app.sign_with(SigningKey.generate("PS256").with_thumbprint())
+        assert said() == ["Ed25519", "ES256", "PS256"]
+
+
+class Narrow:
+    """An endpoint whose anchor document says that receipts are of one algorithm."""
+
+    def __init__(self, app: Endpoint) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["raw_path"] != b"/.well-known/aiip":
+            await self.app(scope, receive, send)
+            return
+        document = json.loads(self.app._site.document()) | {"receipt_alg_values_supported": ["ES256"]}
+        fields = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": fields})
+        await send({"type": "http.response.body", "body": json.dumps(document).encode()})
+
+
+def test_a_receipt_of_an_algorithm_that_the_document_does_not_name_is_refused(tmp_path: Path) -> None:
+    """12: who had a key of another kind in the set could else go on with it."""
+    keys, ca = key_store(tmp_path), authority_ca()
+
+    def make(authority: str) -> Narrow:
+        app = Endpoint(authority, keys=keys, store=tmp_path / "keys.sqlite")
+        resources(app, [])
+        return Narrow(app)
+
+    with serve_authority(make, NAME, ca=ca) as (narrow, authority):
+        factory = Factory(narrow.app, authority, keys, tmp_path, ca)
+        with factory.client() as client, pytest.raises(ProvenanceError):
+            client.invoke(factory.uri("/tool/add"), {"a": 1, "b": 2})
+
+
+@pytest.mark.parametrize(
+    ("ahead", "holds"), [(-180, False), (-62, False), (-58, True), (58, True), (62, False), (3600, False)]
+)
+def test_a_clock_of_the_endpoint_may_be_off_by_a_minute(tmp_path: Path, ahead: int, holds: bool) -> None:
+    """40: by more than that nothing it signs counts, in either direction."""
+    at = time.time()
+    with (
+        factory_of(
+            tmp_path, plain, keys=key_store(tmp_path, at=at - 7200), clock=lambda: at + ahead
+        ) as factory,
+        factory.client(ResolverSettings(dns=False, clock=Clock(at))) as client,
+    ):
+        if holds:
+            assert client.invoke(factory.uri("/tool/add"), {"a": 1, "b": 2}).json() == 3
+        else:
+            with pytest.raises(ProvenanceError) as caught:
+                client.invoke(factory.uri("/tool/add"), {"a": 1, "b": 2})
+            assert caught.value.code == "aiip.provenance-stale"
+
+
+@pytest.mark.parametrize(("behind", "holds"), [(58, True), (62, False), (-58, True), (-62, False)])
+def test_a_clock_of_the_client_may_be_off_by_a_minute(tmp_path: Path, behind: int, holds: bool) -> None:
+    at = time.time()
+    with factory_of(tmp_path, plain, keys=key_store(tmp_path, at=at - 7200), clock=lambda: at) as factory:
+        skewed = ResolverSettings(dns=False, clock=Clock(at - behind))
+        with factory.client(skewed) as client:
+            if holds:
+                assert client.invoke(factory.uri("/tool/add"), {"a": 1, "b": 2}).json() == 3
+            else:
+                with pytest.raises(ProvenanceError):
+                    client.invoke(factory.uri("/tool/add"), {"a": 1, "b": 2})
+
+
+def test_a_clock_that_jumps_back_brings_no_receipt_back(tmp_path: Path) -> None:
+    """prov-067: an id that was seen is known, whatever the clock says since."""
+    clock = Clock(time.time())
+    with (
+        factory_of(tmp_path, plain, keys=key_store(tmp_path, at=clock.at - 60), clock=clock) as factory,
+        factory.client(ResolverSettings(dns=False, clock=clock)) as client,
+    ):
+        result = client.invoke(factory.uri("/tool/add"), {"a": 1, "b": 2})
+        seen = client.session.seen(result.resolution)
+        identity = f"{receipts.kid_of(result.token)}.{result.receipt.id}"
+        clock.at -= 30
+        assert seen(identity, result.receipt.expires + 60)
+
+
+# keys
+
+
+@pytest.mark.requirement("ai-provenance-e")
+def test_of_many_who_meet_a_new_key_one_asks_and_all_go_on(tmp_path: Path) -> None:
+    """The old key is revoked while 16 requests are under way: none of them fails, and one look is enough."""
+    ca, keys = authority_ca(), key_store(tmp_path)
+    looks: list[str] = []
+
+    def make(authority: str) -> Any:
+        app = Endpoint(authority, keys=keys, store=tmp_path / "keys.sqlite")
+        resources(app, [])
+
+        async def counted(scope: Any, receive: Any, send: Any) -> None:
+            looks.extend(["key set"] if scope.get("path") == KEYS else [])
+            await app(scope, receive, send)
+
+        return counted
+
+    async def many(factory: Factory) -> list[Any]:
+        async with factory.aclient() as client:
+            await client.invoke(factory.uri("/tool/add"), {"a": 0, "b": 0})
+            keys.revoke(keys.signer(time.time()).kid, time.time())
+            return await asyncio.gather(
+                *(client.invoke(factory.uri("/tool/add"), {"a": n, "b": n}) for n in range(16))
+            )
+
+    with serve_authority(make, NAME, ca=ca) as (_, authority):
+        found = asyncio.run(many(Factory(None, authority, keys, tmp_path, ca)))  # type: ignore[arg-type]
+    assert [each.json() for each in found] == [2 * n for n in range(16)]
+    assert len(looks) == 2
+
+
+def test_two_contexts_are_not_held_to_each_others_keys() -> None:
+    """`ai:/path` has no authority, so what is pinned is what the anchor promised."""
+    ones = {name: SigningKey.generate("Ed25519").with_thumbprint() for name in ("one", "two")}
+    contexts = {f"/{name}": Namespace(label=name, anchor=f"https://{name}.test") for name in ones}
+    settings = ResolverSettings(contexts=contexts, pins=MemoryPins(), dns=False)
+    for name, key in ones.items():
+        document = {"jwks": f"https://{name}.test{KEYS}", "pin_max_age": 3600}
+        bodies = {
+            "/.well-known/aiip": json.dumps(document).encode(),
+            KEYS: json.dumps({"keys": [key.public()]}).encode(),
+        }
+        found = by_hand(resolve(AIURI.parse(f"ai:/{name}/x"), settings), bodies, {})
+        assert found.keys.kids == {key.kid}
+
+
+@pytest.mark.parametrize(
+    ("service", "leads"), [("https://bank.test/v1", True), ("https://elsewhere.test/v1", False)]
+)
+def test_dns_leads_to_the_service_of_the_anchors_own_host_alone(service: str, leads: bool) -> None:
+    key = SigningKey.generate("Ed25519").with_thumbprint()
+    bodies = {
+        "/.well-known/aiip": json.dumps({"jwks": f"https://bank.test{KEYS}", "service": service}).encode(),
+        KEYS: json.dumps({"keys": [key.public()]}).encode(),
+    }
+    table = {("_aiip._tcp.bank.test", "SRV"): srv(8443, "aiip.bank.test")}
+    found = by_hand(resolve(AIURI.parse("ai://bank.test/x"), ResolverSettings()), bodies, table)
+    assert (found.connect is not None) is leads
+
+
+def test_results_are_signed_whatever_an_authority_says() -> None:
+    said = Requirements(signed_results=False)
+    assert ResolverSettings(floor=said).required(said).signed_results
+
+
+# what ends with an endpoint
+
+
+class Held:
+    """A handler, an authorization and a model that want to be closed."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.closed = 0
+        self.fails = fails
+
+    def metadata(self) -> dict[str, Any]:
+        return {"resource": RESOURCE}
+
+    async def authorize(self, headers: Any, scopes: Any) -> Any:
+        raise AIIPError("no", code="aiip.authentication-required")
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
+        return Answer(body=b"1")
+
+    async def complete(self, turns: Any, options: Any) -> Completed:
+        return Completed(text="", model="m")
+
+    def stream(self, turns: Any, options: Any) -> Any:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        self.closed += 1
+        if self.fails:
+            raise RuntimeError("it would not")
+
+
+def test_what_an_endpoint_holds_is_closed_with_it(tmp_path: Path, ca: trustme.CA) -> None:
+    broken, shared, completer, door = Held(fails=True), Held(), Held(), Held()
+
+    def make(authority: str) -> Endpoint:
+        app = Endpoint(authority, keys=key_store(tmp_path), authorization=door, anchor="https://bank.example")
+        app.add("/broken", broken)
+        app.add("/one", shared)
+        app.add("/two", shared)
+        app.add("/model", model(completer))
+        app.add("/plain", model(Plain()))
+        return app
+
+    with serve_authority(make, NAME, ca=ca):
+        assert not any(each.closed for each in (broken, shared, completer, door))
+    assert [each.closed for each in (broken, shared, completer, door)] == [1, 1, 1, 1]
+
+
+class Plain:
+    """A completer that has nothing to close."""
+
+    async def complete(self, turns: Any, options: Any) -> Completed:
+        return Completed(text="", model="m")
+
+    def stream(self, turns: Any, options: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def ca() -> trustme.CA:
+    return authority_ca()
+
+
+# tokens
+
+
+class Door:
+    """An authorization whose server is on plain HTTP here, and is not told of in the anchor document."""
+
+    def __init__(self, inner: Any) -> None:
+        self.authorize, self.close = inner.authorize, inner.close
+
+    def metadata(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.requirement("ai-provenance-a")
+def test_a_token_with_too_few_scopes_is_refused_in_a_signed_answer(tmp_path: Path) -> None:
+    """3.7: behind authentication everything is signed; the caller is known, and its receipt is made out."""
+
+    def fill(app: Endpoint) -> None:
+        @app.resource("/own", scopes=["agents:admin"])
+        def own() -> str:
+            return "mine"
+
+    with hand_issuer() as issuer:
+        door = Door(authorization(issuer))
+        with factory_of(tmp_path, fill, authorization=door) as factory, line(factory) as wire:
+            token = ("Authorization", f"Bearer {issuer.token()}")
+            heard = wire.ask("POST", "/own", b"", token)
+            assert (heard.status, heard.json()["code"]) == (403, "insufficient-scope")
+            assert heard.receipt is not None
+            assert 'scope="agents:admin"' in str(heard.get("www-authenticate"))
+            # who is not known gets no signature
+            assert wire.ask("POST", "/own").receipt is None
+
+
+def test_a_client_is_made_for_tls_1_3() -> None:
+    with AIClient() as client:
+        assert client._transport._core._tls.minimum == "1.3"

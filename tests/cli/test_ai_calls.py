@@ -1,0 +1,188 @@
+"""`onym ai resolve`, `describe` and `invoke` against a real endpoint on this machine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ai_factory import Factory, resources
+from ai_support import authority_ca, key_store, serve_authority, trust
+from onym.ai.endpoint import Endpoint
+from onym.cli import _ai_invoke, exit_codes
+from onym.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Factory]:
+    folder = tmp_path_factory.mktemp("factory")
+    keys, ca, calls = key_store(folder), authority_ca(), list[str]()
+
+    def make(authority: str) -> Endpoint:
+        policy = 'permit(principal, action == Action::"financial", resource);'
+        app = Endpoint(authority, keys=keys, store=folder / "seen.sqlite", policy=policy)
+        resources(app, calls)
+
+        @app.resource("/tool/picture", media_type="image/png")
+        def picture() -> bytes:
+            return b"\x89PNG\x1b[31m"
+
+        return app
+
+    with serve_authority(make, "factory.localhost", ca=ca) as (app, authority):
+        trust(ca, folder)
+        yield Factory(app, authority, keys, folder, ca, calls)
+
+
+@pytest.fixture
+def ai(factory: Factory, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    ca = str(factory.folder / "authority.pem")
+
+    def call(command: str, path: str, *args: str, **given: Any) -> Any:
+        return run("ai", command, factory.uri(path), "--ca", ca, "--no-dns", *args, **given)
+
+    return call
+
+
+def test_resolve_says_where_a_name_leads(factory: Factory, ai: Any) -> None:
+    ran = ai("resolve", "/agent/pay")
+    assert ran.code == 0
+    told = dict(line.split(None, 1) for line in ran.out.splitlines())
+    assert told["anchor"] == f"https://{factory.authority}"
+    assert told["requires"] == "signed results, no authentication"
+    assert told["resource"].endswith("effects financial")
+    found = ai("resolve", "/agent/pay", "--json").json
+    assert found["resource"]["effects"] == "financial"
+    assert found["connect"] is None
+    assert len(found["keys"]) == 1
+
+
+def test_resolve_of_what_the_authority_does_not_list_leaves_the_resource_out(ai: Any) -> None:
+    assert ai("resolve", "/elsewhere", "--json").json["resource"] is None
+    assert "resource" not in ai("resolve", "/elsewhere").out
+
+
+def test_describe_shows_input_and_output(ai: Any) -> None:
+    ran = ai("describe", "/tool/add")
+    assert ran.code == 0
+    assert "\ninput\n{" in ran.out
+    assert '"integer"' in ran.out
+    found = ai("describe", "/tool/add", "--json").json
+    assert (found["effects"], found["methods"], found["approval"]) == ("read", ["GET", "POST"], False)
+
+
+def test_invoke_prints_the_verified_result_and_says_who_signed(factory: Factory, ai: Any) -> None:
+    ran = ai("invoke", "/tool/add", "-d", '{"a": 2, "b": 3}')
+    assert (ran.code, ran.out) == (0, "5\n")
+    assert f"signed by https://{factory.authority} for anonymous" in ran.err
+
+
+def test_invoke_tells_programs_the_receipt_too(ai: Any) -> None:
+    found = ai("invoke", "/tool/add", "-d", "-", "--json", stdin='{"a": 2, "b": 3}').json
+    assert found["body"] == "5"
+    assert found["receipt"]["token"].count(".") == 2
+    assert "signature" in found["checks"]
+
+
+def test_what_was_saved_is_verified_offline(factory: Factory, ai: Any, run: Any, tmp_path: Path) -> None:
+    saved, keys = tmp_path / "out", tmp_path / "keys.json"
+    assert ai("invoke", "/tool/add", "-d", '{"a": 2, "b": 3}', "--save", str(saved)).code == 0
+    keys.write_bytes(factory.keys.history(time.time()))
+    verify = ("ai", "verify", str(saved / "receipt.jwt"), "--history", str(keys), "--body")
+    assert run(*verify, str(saved / "body")).code == 0
+    (saved / "body").write_bytes(b"6")
+    assert run(*verify, str(saved / "body")).code == exit_codes.SIGNATURE
+
+
+def test_events_are_shown_as_they_come(ai: Any) -> None:
+    ran = ai("invoke", "/agent/count", "-d", '{"to": 2}', "--stream")
+    assert ran.out.splitlines() == ['{"number":0}', '{"number":1}']
+    *events, last = ai("invoke", "/agent/count?to=2", "--stream", "--json").out.splitlines()
+    assert [json.loads(each)["provisional"] for each in events] == [True, True]
+    assert json.loads(last)["status"] == 200
+
+
+def test_money_moves_only_if_allowed(factory: Factory, ai: Any) -> None:
+    ran = ai("invoke", "/agent/pay", "-d", '{"amount": 5}')
+    assert ran.code == exit_codes.REFUSED
+    assert "--allow financial" in ran.err
+    assert ai("invoke", "/agent/pay", "-d", '{"amount": 5}', "--allow", "financial").code == 0
+
+
+def test_the_same_key_does_it_once_and_says_so(ai: Any) -> None:
+    words = ("invoke", "/agent/note", "-d", '{"text": "cli"}', "--idempotency-key", "cli-1")
+    ai(*words)
+    again = ai(*words)
+    assert "given again" in again.err
+    assert ai(*words, "--json").json["replayed"] is True
+
+
+def test_a_file_is_sent_as_it_is(ai: Any, tmp_path: Path) -> None:
+    path = tmp_path / "body.json"
+    path.write_text('{"a": 1, "b": 1}')
+    ran = ai("invoke", "/tool/add", "--body", str(path), "--type", "application/json")
+    assert ran.out == "2\n"
+    untyped = ai("invoke", "/tool/add", "--body", str(path))
+    assert untyped.code == exit_codes.USAGE
+    assert "--type" in untyped.err
+    assert ai("invoke", "/tool/add", "--body", str(path), "-d", "{}").code == exit_codes.USAGE
+
+
+def test_octets_go_to_a_pipe_and_not_to_a_terminal(ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert b"PNG" in ai("invoke", "/tool/picture").out.encode("utf-8", "surrogateescape")
+    monkeypatch.setattr(_ai_invoke, "is_terminal", lambda stream: True)
+    with pytest.raises(UsageError):
+        _ai_invoke._write(_Picture())
+
+
+class _Picture:
+    content_type = "image/png"
+    body = b"\x89PNG"
+
+
+def test_a_token_comes_from_a_variable_and_with_its_client(ai: Any) -> None:
+    words = ("invoke", "/tool/add?a=1&b=1", "--token-env", "MADE_UP_TOKEN")
+    unset = ai(*words, "--client-id", "me")
+    assert unset.code == exit_codes.USAGE
+    assert "MADE_UP_TOKEN" in unset.err
+    nobody = ai(*words, env={"MADE_UP_TOKEN": "made-up"})
+    assert nobody.code == exit_codes.USAGE
+    assert "--client-id" in nobody.err
+    assert "made-up" not in nobody.err
+
+
+@pytest.mark.parametrize(
+    ("uri", "code"),
+    [
+        ("ai://bank/service", exit_codes.AIIP),
+        ("ai://h.example/a/../b", exit_codes.BAD_URI),
+        ("https://h.example/", exit_codes.BAD_URI),
+        ("ai://nowhere.localhost:1/x", exit_codes.AIIP),
+    ],
+)
+def test_what_cannot_be_resolved_ends_with_its_own_code(
+    run: Any, uri: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    ran = run("ai", "invoke", uri, "--no-dns", "--timeout", "5")
+    assert ran.code == code, ran.err
+    assert "error" in ran.err
+
+
+@pytest.mark.parametrize("server", ["127.0.0.1:x", "127.0.0.1:0", ":53", "1.2.3.4:99999"])
+def test_a_name_server_is_an_address_with_a_port(run: Any, server: str) -> None:
+    ran = run("ai", "resolve", "ai://h.example/", "--resolver", server)
+    assert ran.code == exit_codes.USAGE
+
+
+def test_a_registry_file_needs_its_key(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "names.jws"
+    path.write_text("x")
+    ran = run("ai", "resolve", "ai://bank/x", "--registry", str(path))
+    assert ran.code == exit_codes.USAGE
+    assert "--registry-key" in ran.err
