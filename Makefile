@@ -64,6 +64,7 @@ bench: .venv/.test ## parse and client beside their peers, as ratios
 fuzz: .venv/.test ## coverage-guided fuzzing of the parsers (nightly; FUZZ_SECONDS=300)
 	@$(UV) sync --quiet --locked --inexact --all-extras --group fuzz
 	$(BIN)/python fuzz/fuzz_llm_uri.py -max_total_time=$(or $(FUZZ_SECONDS),300)
+	$(BIN)/python fuzz/fuzz_ai.py -max_total_time=$(or $(FUZZ_SECONDS),300)
 
 lock: ## renew uv.lock
 	$(UV) lock

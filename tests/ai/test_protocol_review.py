@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from ai_factory import NAME, Factory, resources
-from ai_support import Line, authority_ca, key_store, serve_authority
+from ai_support import PATIENCE, Line, authority_ca, key_store, serve_authority
 from discovery_support import KEYS, Clock, by_hand, srv
 from oauth_support import RESOURCE, authorization, hand_issuer
 from onym.ai import AIClient, ResolverSettings
@@ -55,6 +55,11 @@ def factory_of(folder: Path, fill: Fill, *, keys: Any = None, **options: Any) ->
 
 def plain(app: Endpoint) -> None:
     resources(app, [])
+
+
+def old_keys(folder: Path) -> Any:
+    """Keys that were there before any of these clocks."""
+    return key_store(folder, at=time.time() - 7200)
 
 
 def line(factory: Factory) -> Line:
@@ -253,9 +258,7 @@ def test_a_clock_of_the_endpoint_may_be_off_by_a_minute(tmp_path: Path, ahead: i
     """40: by more than that nothing it signs counts, in either direction."""
     at = time.time()
     with (
-        factory_of(
-            tmp_path, plain, keys=key_store(tmp_path, at=at - 7200), clock=lambda: at + ahead
-        ) as factory,
+        factory_of(tmp_path, plain, keys=old_keys(tmp_path), clock=lambda: at + ahead) as factory,
         factory.client(ResolverSettings(dns=False, clock=Clock(at))) as client,
     ):
         if holds:
@@ -269,7 +272,7 @@ def test_a_clock_of_the_endpoint_may_be_off_by_a_minute(tmp_path: Path, ahead: i
 @pytest.mark.parametrize(("behind", "holds"), [(58, True), (62, False), (-58, True), (-62, False)])
 def test_a_clock_of_the_client_may_be_off_by_a_minute(tmp_path: Path, behind: int, holds: bool) -> None:
     at = time.time()
-    with factory_of(tmp_path, plain, keys=key_store(tmp_path, at=at - 7200), clock=lambda: at) as factory:
+    with factory_of(tmp_path, plain, keys=old_keys(tmp_path), clock=lambda: at) as factory:
         skewed = ResolverSettings(dns=False, clock=Clock(at - behind))
         with factory.client(skewed) as client:
             if holds:
@@ -283,7 +286,7 @@ def test_a_clock_that_jumps_back_brings_no_receipt_back(tmp_path: Path) -> None:
     """prov-067: an id that was seen is known, whatever the clock says since."""
     clock = Clock(time.time())
     with (
-        factory_of(tmp_path, plain, keys=key_store(tmp_path, at=clock.at - 60), clock=clock) as factory,
+        factory_of(tmp_path, plain, keys=old_keys(tmp_path), clock=clock) as factory,
         factory.client(ResolverSettings(dns=False, clock=clock)) as client,
     ):
         result = client.invoke(factory.uri("/tool/add"), {"a": 1, "b": 2})
@@ -301,21 +304,30 @@ def test_of_many_who_meet_a_new_key_one_asks_and_all_go_on(tmp_path: Path) -> No
     """The old key is revoked while 16 requests are under way: none of them fails, and one look is enough."""
     ca, keys = authority_ca(), key_store(tmp_path)
     looks: list[str] = []
+    posts: list[str] = []
+    answered = asyncio.Semaphore(0)
 
     def make(authority: str) -> Any:
         app = Endpoint(authority, keys=keys, store=tmp_path / "keys.sqlite")
         resources(app, [])
 
         async def counted(scope: Any, receive: Any, send: Any) -> None:
-            looks.extend(["key set"] if scope.get("path") == KEYS else [])
+            path = scope.get("path")
+            if path == KEYS:
+                looks.append(path)
+                # the second look is answered once everybody has met the new key
+                await asyncio.wait_for(answered.acquire(), PATIENCE) if len(looks) == 2 else None
             await app(scope, receive, send)
+            posts.extend([path] if scope.get("method") == "POST" else [])
+            if len(posts) == 17:
+                answered.release()
 
         return counted
 
     async def many(factory: Factory) -> list[Any]:
         async with factory.aclient() as client:
             await client.invoke(factory.uri("/tool/add"), {"a": 0, "b": 0})
-            keys.revoke(keys.signer(time.time()).kid, time.time())
+            keys.revoke(str(keys.signer(time.time()).kid), time.time())
             return await asyncio.gather(
                 *(client.invoke(factory.uri("/tool/add"), {"a": n, "b": n}) for n in range(16))
             )

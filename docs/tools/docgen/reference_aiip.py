@@ -1,4 +1,4 @@
-"""docs/reference/aiip.md: the binding as it is spoken, its tables and values computed by the code that runs."""
+"""docs/reference/aiip.md: the binding as it is spoken, tables and values computed by the code itself."""
 
 from __future__ import annotations
 

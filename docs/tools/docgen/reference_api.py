@@ -12,6 +12,7 @@ from typing import Any, get_origin
 import onym
 from docgen.text import GENERATED, paragraphs
 from onym import testing
+from onym.ai._stream import AIStream, AsyncAIStream
 from onym.llm._stream import AsyncStream, Stream
 from onym.testing.fake_provider import FakeProvider
 
@@ -69,6 +70,8 @@ _MADE_ELSEWHERE = (
     onym.Plan,
     onym.Report,
     onym.URI,
+    AIStream,
+    AsyncAIStream,
     AsyncStream,
     Stream,
 )  # fmt: skip

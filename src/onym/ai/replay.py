@@ -18,8 +18,8 @@ from onym.errors import ProvenanceError
 __all__ = ["MemoryReplays", "ReplayFile", "Replays"]
 
 #: ids kept at one time, and the share of them that one authority may take: it must not lock out the others
-MOST: Final = 100_000
-_SHARE: Final = 4
+MOST: Final = 200_000
+_SHARE: Final = 2
 _LONGEST: Final = 1_024
 _BUSY_SECONDS: Final = 5.0
 _TABLE: Final = (
@@ -61,7 +61,7 @@ class MemoryReplays:
             self._forget(now)
             if identity in self._known:
                 return True
-            if len(self._known) >= self._most or self._owners[owner] >= _share(self._most):
+            if len(self._known) >= self._most or (owner and self._owners[owner] >= _share(self._most)):
                 raise _full()
             self._known.add(identity)
             self._owners[owner] += 1
@@ -105,13 +105,13 @@ class ReplayFile:
         return False
 
     def _is_full(self, database: sqlite3.Connection, owner: str) -> bool:
-        (total,) = database.execute("SELECT count(*) FROM seen").fetchone()
-        if total < _share(self._most):
-            return False
+        total = int(database.execute("SELECT count(*) FROM seen").fetchone()[0])
+        if not owner or total < _share(self._most):
+            return total >= self._most
         (own,) = database.execute(
             "SELECT count(*) FROM seen WHERE id BETWEEN ? AND ?", (f"{owner}\n", f"{owner}\n\U0010ffff")
         ).fetchone()
-        return total >= self._most or own >= _share(self._most)
+        return total >= self._most or int(own) >= _share(self._most)
 
     def _open(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)

@@ -200,6 +200,7 @@ def test_a_digest_and_a_key_of_the_caller_must_be_right(site: World) -> None:
     assert site.ask("POST", "/tool/add", body, Content_Digest=good, Idempotency_Key='"k1"').status == 200
     for headers in (
         {"Content_Digest": content_digest(b"other")},
+        {"Content_Digest": f"sha-512=:{'A' * 86}==:"},
         {"Idempotency_Key": "bare"},
         {"Idempotency_Key": '""'},
         {"AIIP_Nonce": "short"},
