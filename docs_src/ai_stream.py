@@ -10,4 +10,4 @@ with trial, AIClient(transport=trial) as client:
     with client.stream("ai://factory.localhost:8443/model/helper", question) as stream:
         for event in stream:
             print(event.event, event.data)
-    print("proved:", stream.result.receipt.stream, "by", stream.result.receipt.issuer)
+    print("proved by", stream.result.receipt.issuer, "for", stream.result.receipt.audience)

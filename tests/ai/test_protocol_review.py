@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +18,23 @@ import pytest
 import trustme
 
 from ai_factory import NAME, Factory, resources
-from ai_support import PATIENCE, Line, authority_ca, key_store, serve_authority
-from discovery_support import KEYS, Clock, by_hand, srv
+from ai_support import (
+    PATIENCE,
+    Line,
+    ai_policy,
+    authority_ca,
+    key_store,
+    names_resolver,
+    serve_authority,
+    trust,
+)
+from discovery_support import KEYS, Clock, World, by_hand, srv, world_of
+from gateway_support import world
+from net_support import Authority, Server, answering
 from oauth_support import RESOURCE, authorization, hand_issuer
-from onym.ai import AIClient, ResolverSettings
-from onym.ai.anchor import MAX_OCTETS
+from onym.ai import AIClient, ResolverSettings, flow
+from onym.ai.anchor import MAX_OCTETS, read_anchor
+from onym.ai.client import TLS
 from onym.ai.codes import CODES
 from onym.ai.discovery import _pin_rules, cache, html, link
 from onym.ai.discovery.pins import MemoryPins
@@ -29,9 +45,12 @@ from onym.ai.endpoint.signing import LIFE
 from onym.ai.records import Namespace, Requirements
 from onym.ai.resolver import resolve
 from onym.ai.settings import CONTEXT
-from onym.errors import AIIPError, ProvenanceError
+from onym.errors import AIIPError, DeniedError, DiscoveryError, ProvenanceError
+from onym.net.policy import Policy
+from onym.net.transport import Transport, run
 from onym.sign import authority as key_sets
 from onym.sign import receipt as receipts
+from onym.sign._strict import decode
 from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey
 from onym.uri._ai_canonical import MAX_LENGTH
 from onym.uri.ai import AIURI
@@ -191,6 +210,102 @@ def test_a_refusal_names_the_trace_of_the_caller(tmp_path: Path) -> None:
             assert told(odd) is None
 
 
+def test_a_resource_that_only_reads_may_ask_for_a_key_and_gets_one(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def fill(app: Endpoint) -> None:
+        @app.resource("/keyed", idempotency=True)
+        def keyed(a: int) -> int:
+            calls.append(a)
+            return a
+
+    with factory_of(tmp_path, fill) as factory, factory.client() as client:
+        assert client.invoke(factory.uri("/keyed?a=1")).json() == 1
+        again = [client.invoke(factory.uri("/keyed?a=2"), idempotency_key="k-1") for _ in range(2)]
+        assert [each.replayed for each in again] == [False, True]
+    assert calls == [1, 2]
+
+
+class Edited:
+    """An endpoint whose anchor document has other members instead."""
+
+    def __init__(self, app: Endpoint, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self.app = app
+        self.edit = edit
+        self.posts = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.posts += scope.get("method") == "POST"
+        if scope.get("raw_path") != b"/.well-known/aiip":
+            await self.app(scope, receive, send)
+            return
+        document = self.edit(json.loads(self.app._site.document()))
+        fields = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": fields})
+        await send({"type": "http.response.body", "body": json.dumps(document).encode()})
+
+
+def test_what_wants_an_approval_is_refused_before_it_is_asked(tmp_path: Path) -> None:
+    """3.13: the member is read, and there is nobody yet who could approve."""
+    keys, ca = key_store(tmp_path), authority_ca()
+
+    def approve(document: dict[str, Any]) -> dict[str, Any]:
+        return document | {"endpoints": [each | {"approval": True} for each in document["endpoints"]]}
+
+    def make(authority: str) -> Edited:
+        app = Endpoint(authority, keys=keys)
+        app.resource("/who")(one)
+        return Edited(app, approve)
+
+    with serve_authority(make, NAME, ca=ca) as (edited, authority):
+        factory = Factory(edited.app, authority, keys, tmp_path, ca)
+        with factory.client() as client, pytest.raises(DeniedError) as caught:
+            client.invoke(factory.uri("/who"))
+    assert caught.value.code == "aiip.approval-required"
+    assert edited.posts == 0
+
+
+def test_a_description_of_another_media_type_is_none(tmp_path: Path) -> None:
+    """3.8 step 8: what is signed as something else is not read as a description."""
+
+    class Odd(Held):
+        async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
+            return Answer(body=b"{}")
+
+    with factory_of(tmp_path, lambda app: app.add("/odd", Odd())) as factory, factory.client() as client:
+        found = client.resolve(factory.uri("/odd"))
+        description, result = run(flow.describe(client.session, found), client._transport)
+        assert description.uri == factory.uri("/odd")
+        with pytest.raises(ProvenanceError):
+            flow.read_description(replace(result, content_type="application/json"), description.uri)
+
+
+def test_a_key_set_is_where_its_url_says_to_the_last_slash() -> None:
+    octets = json.dumps({"jwks": "https://bank.test/keys/"}).encode()
+    assert read_anchor(octets, anchor="https://bank.test", authority="bank.test").jwks.endswith("/keys/")
+
+
+@pytest.mark.parametrize(("status", "code"), [(304, None), (302, "aiip.upstream-redirect")])
+def test_what_has_not_changed_is_a_signed_answer_and_no_redirect(
+    tmp_path: Path, status: int, code: str | None
+) -> None:
+    """3.14 lets If-None-Match through, so its answer has to come back."""
+
+    def fill(app: Endpoint) -> None:
+        @app.resource("/kept")
+        def kept() -> Answer:
+            return Answer(status=status, content_type=None, headers=(("ETag", '"v1"'),))
+
+    with factory_of(tmp_path, fill) as factory, factory.client() as client:
+        if code is None:
+            result = client.invoke(factory.uri("/kept"))
+            assert (result.status, result.body, result.receipt.status) == (304, b"", 304)
+        else:
+            with pytest.raises(AIIPError) as caught:
+                client.invoke(factory.uri("/kept"))
+            assert caught.value.code == code
+
+
 # receipts
 
 
@@ -220,33 +335,17 @@ def test_what_an_endpoint_says_of_algorithms_follows_its_keys(tmp_path: Path) ->
         assert said() == ["Ed25519", "ES256", "PS256"]
 
 
-class Narrow:
-    """An endpoint whose anchor document says that receipts are of one algorithm."""
-
-    def __init__(self, app: Endpoint) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["raw_path"] != b"/.well-known/aiip":
-            await self.app(scope, receive, send)
-            return
-        document = json.loads(self.app._site.document()) | {"receipt_alg_values_supported": ["ES256"]}
-        fields = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 200, "headers": fields})
-        await send({"type": "http.response.body", "body": json.dumps(document).encode()})
-
-
 def test_a_receipt_of_an_algorithm_that_the_document_does_not_name_is_refused(tmp_path: Path) -> None:
     """12: who had a key of another kind in the set could else go on with it."""
     keys, ca = key_store(tmp_path), authority_ca()
 
-    def make(authority: str) -> Narrow:
+    def make(authority: str) -> Edited:
         app = Endpoint(authority, keys=keys, store=tmp_path / "keys.sqlite")
         resources(app, [])
-        return Narrow(app)
+        return Edited(app, lambda document: document | {"receipt_alg_values_supported": ["ES256"]})
 
-    with serve_authority(make, NAME, ca=ca) as (narrow, authority):
-        factory = Factory(narrow.app, authority, keys, tmp_path, ca)
+    with serve_authority(make, NAME, ca=ca) as (edited, authority):
+        factory = Factory(edited.app, authority, keys, tmp_path, ca)
         with factory.client() as client, pytest.raises(ProvenanceError):
             client.invoke(factory.uri("/tool/add"), {"a": 1, "b": 2})
 
@@ -313,10 +412,10 @@ def test_of_many_who_meet_a_new_key_one_asks_and_all_go_on(tmp_path: Path) -> No
 
         async def counted(scope: Any, receive: Any, send: Any) -> None:
             path = scope.get("path")
-            if path == KEYS:
-                looks.append(path)
-                # the second look is answered once everybody has met the new key
-                await asyncio.wait_for(answered.acquire(), PATIENCE) if len(looks) == 2 else None
+            looks.extend([path] if path == KEYS else [])
+            if path == KEYS and len(looks) == 2:
+                # this look is answered once everybody has met the new key
+                await asyncio.wait_for(answered.acquire(), PATIENCE)
             await app(scope, receive, send)
             posts.extend([path] if scope.get("method") == "POST" else [])
             if len(posts) == 17:
@@ -336,6 +435,155 @@ def test_of_many_who_meet_a_new_key_one_asks_and_all_go_on(tmp_path: Path) -> No
         found = asyncio.run(many(Factory(None, authority, keys, tmp_path, ca)))  # type: ignore[arg-type]
     assert [each.json() for each in found] == [2 * n for n in range(16)]
     assert len(looks) == 2
+
+
+@contextmanager
+def sites(folder: Path) -> Iterator[World]:
+    with world_of(folder, "bank.test", "evil.test") as world:
+        world.settings = ResolverSettings(clock=world.clock, dns=False)
+        yield world
+
+
+def test_a_redirect_of_a_key_set_is_not_followed(tmp_path: Path) -> None:
+    """prov-070."""
+    with sites(tmp_path) as world:
+        evil = world.sites["evil.test"]
+        for place in (evil.origin + KEYS, f"http://{world.bank.authority}{KEYS}", "/elsewhere"):
+            world.bank.put(KEYS, "", status=302, location=place)
+            with pytest.raises(DiscoveryError) as caught:
+                world.run(resolve(AIURI.parse(world.bank.uri), world.settings))
+            assert caught.value.code == "aiip.upstream-redirect"
+        assert evil.asked == []
+        assert not any(path == "/elsewhere" for path, _ in world.bank.asked)
+
+
+def test_old_keys_are_not_used_where_new_ones_cannot_be_had(tmp_path: Path) -> None:
+    """prov-075: a key that was revoked while the set cannot be read does not live on."""
+    with sites(tmp_path) as world:
+        asked = AIURI.parse(world.bank.uri)
+        world.bank.publish(cache_control="max-age=86400")
+        world.bank.publish_keys(world.bank.key, cache_control="max-age=999999999")
+        world.run(resolve(asked, world.settings))
+        for status in (500, 503, 404):
+            world.bank.put(KEYS, "", status=status)
+            world.clock.at += 24 * 3600 - 1
+            if status == 500:
+                world.run(resolve(asked, world.settings))
+            world.clock.at += 2
+            with pytest.raises(DiscoveryError):
+                world.run(resolve(asked, world.settings))
+
+
+def test_two_ports_of_one_host_are_two_authorities(tmp_path: Path) -> None:
+    """prov-076: what one of them says of itself is never taken for the other's word."""
+    with contextlib.ExitStack() as stack:
+        ca, made = authority_ca(), []
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            keys = key_store(tmp_path / name)
+
+            def make(authority: str, keys: Any = keys, name: str = name) -> Endpoint:
+                app = Endpoint(authority, keys=keys)
+                app.resource("/who")(FUNCTIONS[name])
+                return app
+
+            made.append((*stack.enter_context(serve_authority(make, NAME, ca=ca)), keys))
+        policy = ai_policy(int(authority.partition(":")[2]) for _, authority, _ in made)
+        wire = stack.enter_context(
+            Transport(policy, resolver=names_resolver({NAME: "127.0.0.1"}), tls=trust(ca, tmp_path))
+        )
+        client = stack.enter_context(AIClient(ResolverSettings(dns=False), transport=wire))
+        found = [client.invoke(f"ai://{authority}/who") for _, authority, _ in made]
+        assert [each.body for each in found] == [b"one", b"two"]
+        kids = [receipts.kid_of(each.token) for each in found]
+        assert kids == [keys.signer(time.time()).kid for _, _, keys in made]
+        # and where one signs with the other's key, under the cache that knows both, nothing comes out
+        made[0][0].sign_with(Mixed(*(keys for _, _, keys in made)))
+        with pytest.raises(ProvenanceError):
+            client.invoke(f"ai://{made[0][1]}/who")
+
+
+class Mixed:
+    """Publishes its own keys, and signs with another's."""
+
+    def __init__(self, own: Any, other: Any) -> None:
+        self.jwks = own.jwks
+        self.signer = other.signer
+
+
+def one() -> str:
+    return "one"
+
+
+def two() -> str:
+    return "two"
+
+
+FUNCTIONS = {"one": one, "two": two}
+
+
+def test_a_service_elsewhere_answers_with_the_anchors_keys_or_not_at_all(tmp_path: Path) -> None:
+    """14: an authority may name another host, and stays who vouches for what comes from there."""
+    with contextlib.ExitStack() as stack:
+        ca, elsewhere = authority_ca(), list[str]()
+        for name in ("bank", "evil"):
+            (tmp_path / name).mkdir()
+
+        def bank(authority: str) -> Edited:
+            app = Endpoint(authority, keys=key_store(tmp_path / "bank"))
+            app.resource("/who")(one)
+            return Edited(app, lambda document: document | {"service": elsewhere[0]})
+
+        _, authority = stack.enter_context(serve_authority(bank, NAME, ca=ca))
+
+        def evil(other: str) -> Endpoint:
+            app = Endpoint(authority, keys=key_store(tmp_path / "evil"), anchor=f"https://{other}")
+            app.resource("/who")(one)
+            return app
+
+        _, other = stack.enter_context(serve_authority(evil, "evil.test", ca=ca))
+        elsewhere.append(f"https://{other}/.well-known/aiip/v1")
+        policy = ai_policy(int(each.partition(":")[2]) for each in (authority, other))
+        names = names_resolver({NAME: "127.0.0.1", "evil.test": "127.0.0.1"})
+        wire = stack.enter_context(Transport(policy, resolver=names, tls=trust(ca, tmp_path)))
+        client = stack.enter_context(AIClient(ResolverSettings(dns=False), transport=wire))
+        with pytest.raises(ProvenanceError):
+            client.invoke(f"ai://{authority}/who")
+
+
+INSIDE = [
+    "127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
+    "224.0.0.1", "255.255.255.255", "192.0.0.8", "::1", "::", "fe80::1", "fd00:ec2::254", "ff02::1",
+    "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "3fff::1", "5f00::1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", INSIDE)
+def test_a_name_that_leads_inside_is_not_connected_to(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """16: whatever DNS says of the authority, the policy for strangers' names looks at the address."""
+
+    def connect(*_: object) -> None:
+        raise AssertionError("a connection was made")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(socket.socket, "connect_ex", connect)
+    with (
+        Transport(Policy.untrusted(), resolver=names_resolver({"bank.example": address})) as wire,
+        AIClient(ResolverSettings(dns=False), transport=wire) as client,
+        pytest.raises(DiscoveryError) as caught,
+    ):
+        client.invoke("ai://bank.example/x")
+    assert caught.value.code == "aiip.blocked-address"
+
+
+def test_variables_of_a_proxy_lead_no_request_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """42."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with factory_of(tmp_path, plain) as factory, factory.client() as client:
+        assert client.invoke(factory.uri("/tool/add"), {"a": 1, "b": 2}).json() == 3
 
 
 def test_two_contexts_are_not_held_to_each_others_keys() -> None:
@@ -472,6 +720,56 @@ def test_a_token_with_too_few_scopes_is_refused_in_a_signed_answer(tmp_path: Pat
             assert wire.ask("POST", "/own").receipt is None
 
 
-def test_a_client_is_made_for_tls_1_3() -> None:
-    with AIClient() as client:
-        assert client._transport._core._tls.minimum == "1.3"
+@pytest.mark.requirement("ai-privacy-d", "ai-privacy-e")
+def test_a_receipt_names_no_person_and_not_what_was_asked(tmp_path: Path) -> None:
+    """And the resource is content with its own scope, which is all that its challenge asks for."""
+
+    def fill(app: Endpoint) -> None:
+        app.resource("/other", scopes=["agents:admin"])(one)
+
+        @app.resource("/own", scopes=["agents:read"])
+        def own(word: str, more: str) -> str:
+            return "mine"
+
+    with hand_issuer() as issuer:
+        token = issuer.token(scope="agents:read")
+        door = Door(authorization(issuer))
+        with factory_of(tmp_path, fill, authorization=door) as factory, line(factory) as wire:
+            given = (("Authorization", f"Bearer {token}"), ("Content-Type", "application/json"))
+            heard = wire.ask("POST", "/own?word=in-the-query", b'{"more":"in-the-body"}', *given)
+            assert heard.status == 200
+            claims = decode(str(heard.receipt).split(".")[1], "claims").decode()
+            for secret in ("user-7", "in-the-query", "in-the-body", token, token.split(".")[1]):
+                assert secret not in claims
+            assert json.loads(claims)["ath"] == receipts.access_token_hash(token)
+            assert 'scope="agents:read"' in str(wire.ask("POST", "/own").get("www-authenticate"))
+
+
+# TLS
+
+
+NONE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.requirement("ai-gateway-j", "ai-security-e")
+@pytest.mark.parametrize(("newest", "reached"), [("TLSv1_3", True), ("TLSv1_2", False)])
+def test_an_authority_that_speaks_older_tls_is_not_asked(tmp_path: Path, newest: str, reached: bool) -> None:
+    """12, 115: by the client as it is made, and by the gateway; nothing of a request leaves."""
+    issuer = Authority()
+    context = issuer.server("other.test")
+    context.maximum_version = ssl.TLSVersion[newest]
+    ours = issuer.trust(tmp_path)
+    with Server(answering(NONE), tls=context) as server:
+        name, names = f"other.test:{server.port}", names_resolver({"other.test": "127.0.0.1"})
+        tls = replace(TLS, ca_files=ours.ca_files)
+        with (
+            Transport(ai_policy([server.port]), resolver=names, tls=tls) as wire,
+            AIClient(ResolverSettings(dns=False), transport=wire) as client,
+            pytest.raises(DiscoveryError) as caught,
+        ):
+            client.invoke(f"ai://{name}/x")
+        assert caught.value.code == ("aiip.unknown-authority" if reached else "aiip.upstream-unreachable")
+        with world(ca_files=ours.ca_files, ports=(server.port,)) as found:
+            answer = found.at("GET", f"/gateway/{name}/x")
+            assert answer.status == (404 if reached else 502)
+        assert bool(server.requests) is reached

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
@@ -27,6 +28,7 @@ from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, Role, SendMessageRequest
 from a2a.utils.errors import A2AError, InvalidParamsError, TaskNotFoundError
 from a2a.utils.signing import create_agent_card_signer
+from google.protobuf.json_format import MessageToJson
 from jwt import PyJWK
 from starlette.applications import Starlette
 
@@ -448,3 +450,48 @@ def test_an_open_client_of_the_sdk_is_used_as_it_is(served: Any) -> None:
             return await said(await a2a_agent(client), {"message": "say hi"})
 
     assert run(work())["text"] == "say hi"
+
+
+class Endless:
+    """An agent whose card is good, and whose answers are larger than they look."""
+
+    def __init__(self, *, coded: bool = False, card_too: bool = False) -> None:
+        self.coded, self.card_too, self.port, self.sent = coded, card_too, 0, 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            for kind in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{kind}.complete"})
+            return
+        headers = [(b"content-type", b"application/json")]
+        if scope["path"].endswith(".json") and not self.card_too:
+            shown = MessageToJson(card(f"http://127.0.0.1:{self.port}/", streaming=False)).encode()
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": shown})
+            return
+        if self.coded:
+            headers.append((b"content-encoding", b"gzip"))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        part = gzip.compress(b" " * 2**20) if self.coded else b" " * 2**20
+        for _ in range(20):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+            self.sent += 1
+        await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize("attack", [{}, {"coded": True}, {"card_too": True}])
+def test_an_agent_whose_answer_has_no_end_is_not_listened_to(
+    attack: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 600 KiB of gzip were 2.5 GB of memory
+    monkeypatch.setattr("onym.bridges.a2a.MOST_OCTETS", 2**20 + 10)
+    endless = Endless(**attack)
+
+    async def ask() -> None:
+        handler = await a2a_agent(f"http://127.0.0.1:{endless.port}")
+        await handler.invoke(call({"message": "hello"}))
+
+    with serve_asgi(endless) as endless.port, pytest.raises(AIIPError) as caught:
+        run(ask())
+    assert caught.value.code == "aiip.upstream-unreachable"

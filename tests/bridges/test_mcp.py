@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -93,6 +94,40 @@ def test_the_same_over_http(server: MCPServer) -> None:
     with serve_asgi(server.streamable_http_app(json_response=True, stateless_http=True)) as port:
         handler = run(mcp_tool(f"http://127.0.0.1:{port}/mcp", "add"))
         assert given(handler, call({"a": 2, "b": 2})) == {"sum": 4}
+
+
+@pytest.mark.parametrize("coded", [True, False])
+def test_a_server_whose_answer_has_no_end_is_not_listened_to(
+    server: MCPServer, coded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 600 KiB of gzip were 1.9 GB of memory
+    monkeypatch.setattr("onym.bridges.mcp.MOST_OCTETS", 2**20 + 10)
+    inner = server.streamable_http_app(json_response=True, stateless_http=True)
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        first = [await receive()] if scope["type"] == "http" else []
+        if not (first and b"tools/call" in first[0].get("body", b"")):
+            await inner(scope, _behind(first, receive), send)
+            return
+        headers = [(b"content-type", b"application/json"), *([(b"content-encoding", b"gzip")] * coded)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        part = gzip.compress(b" " * 2**20) if coded else b" " * 2**20
+        for _ in range(20):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    with serve_asgi(endless) as port:
+        handler = run(mcp_tool(f"http://127.0.0.1:{port}/mcp", "add"))
+        with pytest.raises(AIIPError) as caught:
+            run(handler.invoke(call({"a": 1, "b": 2})))  # type: ignore[arg-type]
+    assert caught.value.code == "aiip.upstream-unreachable"
+
+
+def _behind(first: list[Any], receive: Any) -> Any:
+    async def again() -> Any:
+        return first.pop() if first else await receive()
+
+    return again
 
 
 @pytest.mark.parametrize("name", ["erase", "burn"])

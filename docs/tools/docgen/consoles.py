@@ -31,7 +31,7 @@ _CALLS = re.compile(r"\bonym (?:chat|embed|models|ping)\b")
 _PORT = re.compile(r"(?:--port |port=)(\d+)")
 #: durations, times, names of keys, ids of receipts: other ones each time
 _VARIES = re.compile(
-    r"\b\d+(?:\.\d+)? ?m?s\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\+00:00|Z)"
+    r"\b\d+(?:\.\d+)? ?m?s\b|\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z)"
     r"|(?<![\w-])[\w-]{43}(?![\w-])|(?<=receipt )[\w-]{22}(?![\w-])"
     r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
 )
@@ -40,20 +40,23 @@ _PATIENCE = 60
 
 
 class Stage:
-    """One page's shell: a home of its own, an empty environment, a provider on loopback."""
+    """One page's shell: a home of its own, an empty environment, a provider on loopback.
+
+    `servers` ends what the page serves; `ports` are the page's ports and the real ones.
+    """
 
     def __init__(
         self, home: Path, fake: FakeProvider, servers: ExitStack, ports: Mapping[str, str] | None = None
     ) -> None:
-        self._home = home
+        self.home = home
         self._fake = fake
         self._servers = servers
-        self._ports = ports or {}
+        self.ports = ports or {}
         self._port = "11434"
 
     def write(self, name: str, body: str) -> None:
         """Put a file of the page into the home."""
-        (self._home / name).write_text(_swapped(self._led_here(body), self._ports), encoding="utf-8")
+        (self.home / name).write_text(_swapped(self._led_here(body), self.ports), encoding="utf-8")
 
     def run(self, body: str, answers: list[str]) -> str:
         """The block with its commands run and their output in place of the old one."""
@@ -63,8 +66,8 @@ class Stage:
         script = self._script(asked)
         done = subprocess.run(
             ["bash", "-c", script],
-            cwd=self._home,
-            env=clean_environment(str(self._home)),
+            cwd=self.home,
+            env=clean_environment(str(self.home)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -76,25 +79,25 @@ class Stage:
     def serve(self, body: str, port: str) -> str:
         """The block with its commands run, the last of them left running; it listens on the page's `port`."""
         asked = commands(body)
-        log = self._home / f".server-{port}"
+        log = self.home / f".server-{port}"
         script = self._script([*asked[:-1], f"exec {asked[-1]}"])
         with log.open("wb") as output:
             server = subprocess.Popen(
                 ["bash", "-c", script],
-                cwd=self._home,
-                env=clean_environment(str(self._home)),
+                cwd=self.home,
+                env=clean_environment(str(self.home)),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
         self._servers.callback(_end, server)
-        _await(server, log, int(self._ports[port]))
+        _await(server, log, int(self.ports[port]))
         return self._filled(body, asked, log.read_text(encoding="utf-8"))
 
     def _script(self, asked: Iterable[str]) -> str:
         script = "".join(f"{_MARKED}\n{each}\n" for each in asked).replace("\n> ", "\n")
         script = self._led_here(script) if _CALLS.search(script) or "=llm://" in script else script
-        return _swapped(script, self._ports)
+        return _swapped(script, self.ports)
 
     def _filled(self, body: str, asked: Iterable[str], output: str) -> str:
         said = output.split(_MARK)[1:]
@@ -103,7 +106,7 @@ class Stage:
 
     def _led_here(self, text: str) -> str:
         def here(match: re.Match[str]) -> str:
-            if match[2] in self._ports:
+            if match[2] in self.ports:
                 return match[0]
             self._port = match[2]
             return f"{match[1]}:{self._fake.port}"
@@ -111,8 +114,8 @@ class Stage:
         return _LOCAL.sub(here, text)
 
     def _shown(self, output: str) -> str:
-        output = re.sub(rf"\b{self._fake.port}\b", self._port, output).replace(str(self._home), "~")
-        output = _swapped(output, {real: given for given, real in self._ports.items()})
+        output = re.sub(rf"\b{self._fake.port}\b", self._port, output).replace(str(self.home), "~")
+        output = _swapped(output, {real: given for given, real in self.ports.items()})
         return output if output.endswith("\n") or not output else output + "\n"
 
 

@@ -81,7 +81,7 @@ def read_anchor(octets: bytes, *, anchor: str, authority: str) -> AnchorDocument
         anchor=anchor,
         authority=authority,
         service=service,
-        jwks=found.need("jwks", https_base),
+        jwks=found.need("jwks", _location),
         endpoint=found.get("endpoint", _ai_uri, None),
         endpoints=found.get("endpoints", _rows, _NO_ROWS),
         scopes=found.get("scopes", _scopes, ()),
@@ -242,6 +242,12 @@ def _ai_uri(value: Any, member: str) -> str:
     if uri.query is not None or uri.fragment is not None:
         refuse(member, "a resource has neither query nor fragment")
     return text
+
+
+def _location(value: Any, member: str) -> str:
+    """The URL of one thing: a slash at its end is part of it."""
+    base = https_base(value, member)
+    return f"{base}/" if str(value).endswith("/") else base
 
 
 def _resource(value: Any, member: str) -> str:

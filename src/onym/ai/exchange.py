@@ -158,7 +158,7 @@ class Question:
         Raises ProvenanceError where it does not, InvocationError for a refusal that the endpoint could not
         sign, SignatureError `sign.unknown-key` where the key set at hand may be too old.
         """
-        if 300 <= reply.status < 400:
+        if 300 <= reply.status < 400 and reply.status != 304:  # "not modified" leads nowhere
             raise self.redirected()
         content_type = reply.headers.get("content-type")
         token = self._token(reply)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onym.ai.exchange import DESCRIPTION, Question, is_events, problem_of
-from onym.ai.records import Description, Effects, Invocation, Resolution, Result
+from onym.ai.records import Description, Effects, EndpointEntry, Invocation, Resolution, Result
 from onym.ai.resolver import renew_keys
 from onym.ai.streams import StreamReader
 from onym.errors import NetError, ProvenanceError, RedirectRefused, SignatureError
@@ -72,13 +72,12 @@ def invoke(session: Session, invocation: Invocation, resolution: Resolution) -> 
 
 def _ready(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Invocation]:
     """The invocation with all that it needs, if it is allowed. Unknown effects are asked for first."""
-    effects = resolution.entry.effects if resolution.entry else None
-    if effects is None:
+    known: EndpointEntry | Description | None = resolution.entry
+    if known is None:
         session.admit(resolution, Effects.READ)
-        description, _ = yield from describe(session, resolution)
-        effects = description.effects
-    session.admit(resolution, effects)
-    return session.prepare(invocation, effects)
+        known, _ = yield from describe(session, resolution)
+    session.admit(resolution, known.effects, approval=known.approval)
+    return session.prepare(invocation, known.effects, keyed=known.idempotency)
 
 
 def open_stream(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Opened]:
@@ -165,11 +164,11 @@ def read_description(result: Result, uri: str) -> Description:
         raise ProvenanceError(
             f"the description is longer than {_LONGEST_DESCRIPTION} octets", target=uri, clause=_CLAUSE
         )
+    if (result.content_type or "").partition(";")[0].strip().lower() != DESCRIPTION:
+        raise ProvenanceError(f"the description is not {DESCRIPTION}", target=uri, clause=_CLAUSE)
     found = _members(result, uri)
     if found.get("uri") != uri:
-        raise ProvenanceError(
-            "the description is of another resource", target=uri, clause=_CLAUSE
-        )
+        raise ProvenanceError("the description is of another resource", target=uri, clause=_CLAUSE)
     try:
         read = msgspec.convert(found, _Wire)
     except msgspec.ValidationError as error:

@@ -50,8 +50,11 @@ class Session:
         """One attempt of this invocation, with a nonce of its own."""
         return Question(invocation, resolution, self._caller(resolution), self.timeout)
 
-    def admit(self, resolution: Resolution, effects: Effects) -> None:
-        """Raises DeniedError where the authority asks for what is not at hand, or the caller allows less."""
+    def admit(self, resolution: Resolution, effects: Effects, *, approval: bool = False) -> None:
+        """Raises DeniedError where the authority asks for what is not at hand, or the caller allows less.
+
+        `approval` says that somebody would have to agree first, which cannot be asked for yet.
+        """
         needs = resolution.document.requirements
         target = str(resolution.uri.without_query)
         if needs.mtls or needs.dpop is Level.REQUIRED:
@@ -69,6 +72,13 @@ class Session:
                 clause=_CLAUSE,
                 hint=f"get one from {', '.join(resolution.document.authorization_servers) or 'its issuer'}",
             )
+        if approval:
+            raise DeniedError(
+                "the resource wants somebody's approval, which is not supported yet",
+                code="aiip.approval-required",
+                target=target,
+                clause="AIIP/HTTPS v1 3.13",
+            )
         if effects not in self.allow_effects:
             raise DeniedError(
                 f"the resource has {effects} effects, which are not allowed here",
@@ -77,9 +87,13 @@ class Session:
                 hint=f"allow_effects names what may be done; --allow {effects} on the command line",
             )
 
-    def prepare(self, invocation: Invocation, effects: Effects) -> Invocation:
-        """With an idempotency key, where doing it twice would be more than doing it once (3.11)."""
-        if effects is Effects.READ or invocation.idempotency_key is not None:
+    def prepare(self, invocation: Invocation, effects: Effects, *, keyed: bool = False) -> Invocation:
+        """With an idempotency key, where doing it twice would be more than doing it once (3.11).
+
+        `keyed` says that the resource asks for one in any case.
+        """
+        needed = keyed or effects is not Effects.READ
+        if not needed or invocation.idempotency_key is not None:
             return invocation
         return replace(invocation, idempotency_key=secrets.token_urlsafe(24))
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from onym.ai.endpoint.kinds.agent import AgentHandler, Outgoing, State, Update, agent
 from onym.bridges._a2a_app import EXTENSION, a2a_app
 from onym.bridges._ai import plain
+from onym.bridges._bounded import MOST_OCTETS, bounds
 from onym.bridges._extra import needs
 from onym.errors import AIIPError, UsageError
 from onym.uri.generic import URI
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["EXTENSION", "a2a_agent", "a2a_app"]
 
 _TIMEOUT: Final = 60.0
-#: octets of one answer of an agent, and of its card
-_MOST_OCTETS: Final = 16 * 1024 * 1024
 #: signatures of agent cards that count, by the names of the SDK's JOSE library
 _CARD_ALGORITHMS: Final = ("ES256", "EdDSA", "RS256", "PS256")
 _PORTS: Final = {"https": "443", "http": "80"}
@@ -187,35 +186,8 @@ def _http(timeout: float) -> Any:
     """An HTTP client of the SDK's kind: no redirects, no environment, no answer without end."""
     import httpx
 
-    class Bounded(httpx.AsyncByteStream):
-        """A body that breaks where it is longer than an answer may be."""
-
-        def __init__(self, stream: Any) -> None:
-            self._stream = stream
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            taken = 0
-            async for part in self._stream:
-                taken += len(part)
-                if taken > _MOST_OCTETS:
-                    raise httpx.ReadError("the answer is too large")
-                yield part
-
-        async def aclose(self) -> None:
-            await self._stream.aclose()
-
-    async def bound(response: httpx.Response) -> None:
-        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            # a few octets could become any number of them
-            raise httpx.DecodingError("the answer is coded in a way that was not asked for")
-        response.stream = Bounded(response.stream)
-
     return httpx.AsyncClient(
-        timeout=timeout,
-        follow_redirects=False,
-        trust_env=False,
-        headers={"Accept-Encoding": "identity"},
-        event_hooks={"response": [bound]},
+        timeout=timeout, follow_redirects=False, trust_env=False, **bounds(httpx, MOST_OCTETS)
     )
 
 

@@ -17,6 +17,7 @@ from onym.ai.endpoint.context import Call
 from onym.ai.endpoint.kinds.tool import ToolHandler, tool
 from onym.ai.records import Effects
 from onym.bridges._ai import RECEIPT, URI, Invoker, is_json, named, plain
+from onym.bridges._bounded import MOST_OCTETS, bounds
 from onym.bridges._extra import needs
 from onym.errors import AIIPError, OnymError, UsageError
 
@@ -108,16 +109,34 @@ async def _session(server: Any, timeout: float) -> AsyncIterator[Any]:  # noqa: 
     """Something open that has tools; what goes wrong with it is said in words of AIIP."""
     import anyio
     from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
     from mcp.shared.exceptions import MCPError
 
     try:
         if hasattr(server, "call_tool") and hasattr(server, "list_tools") and not _is_server(server):
             yield server
+        elif isinstance(server, str):
+            async with (
+                _http(timeout) as http,
+                Client(
+                    streamable_http_client(server, http_client=http), read_timeout_seconds=timeout
+                ) as client,
+            ):
+                yield client
         else:
             async with Client(server, read_timeout_seconds=timeout) as client:
                 yield client
     except (TimeoutError, MCPError, OSError, anyio.ClosedResourceError, ExceptionGroup) as error:
         raise _broken(_inner(error)) from error
+
+
+def _http(timeout: float) -> Any:
+    """An HTTP client of the SDK's kind: no redirects, no environment, no answer without end."""
+    import httpx2
+
+    return httpx2.AsyncClient(
+        timeout=timeout, follow_redirects=False, trust_env=False, **bounds(httpx2, MOST_OCTETS)
+    )
 
 
 def _is_server(server: Any) -> bool:

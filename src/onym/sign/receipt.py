@@ -24,6 +24,7 @@ from onym.sign.authority import LEEWAY
 from onym.sign.chain import StreamEnd
 
 if TYPE_CHECKING:
+    from onym.sign._jwk import Key
     from onym.sign.authority import AuthorityKeys
     from onym.sign.keys import Signer
 
@@ -53,6 +54,7 @@ RECEIPT: Final = "aiip-receipt+jwt"
 GATEWAY: Final = "aiip-gateway+jwt"
 #: what is accepted where nobody says more; `EdDSA` goes with `Ed25519`, as its older name
 DEFAULT_ALGORITHMS: Final = ("Ed25519", "ES256")
+_READ_AGAIN: Final = "has the authority changed keys? Read its set again"
 _HEADER: Final = frozenset({"typ", "alg", "kid"})
 _REQUEST: Final = b"aiip-req-v1"
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
@@ -239,7 +241,7 @@ def _opened(
         step = 3
         algorithm, kid = _accepted(header, kind, algorithms)
         step = 4
-        key = keys.named(kid, algorithm) if at is None else keys.find(kid, algorithm, at)
+        key = keys.named(kid, algorithm) if at is None else _in_force(keys, kid, algorithm, at)
         step = 5
         if not key.holds(algorithm, signed, signature):
             raise SignatureError("the signature does not hold", code="sign.bad-signature")
@@ -252,6 +254,23 @@ def _opened(
             raise
         raise _refused(step) from error
     return receipt, kid
+
+
+def _in_force(keys: AuthorityKeys, kid: str, algorithm: str, at: float) -> Key:
+    """The key, which must be in force now by the copy of the set at hand.
+
+    A copy may be too old to tell: where a key is revoked, the next one signs before the time that was said.
+    """
+    try:
+        return keys.find(kid, algorithm, at)
+    except SignatureError as error:
+        if error.code != "sign.key-not-in-force":
+            raise
+        raise SignatureError(
+            "by the copy at hand of the authority's key set, the key is not in force now",
+            code="sign.unknown-key",
+            hint=_READ_AGAIN,
+        ) from error
 
 
 def _split(token: str) -> tuple[bytes, bytes, bytes, bytes]:

@@ -338,9 +338,20 @@ def test_a_service_that_is_signed_away_stops(world: World) -> None:
     assert caught.value.code == "aiip.discovery-conflict"
 
 
-def test_answers_that_fail_are_not_kept(world: World) -> None:
+def test_silence_is_kept_so_long_that_callers_do_not_wait_for_it_one_after_another(world: World) -> None:
     world.records.table["_aiip._tcp.bank.test", "SRV"] = Records(status="failed", detail="timed out")
     assert world.run(fetch_connect(known(world), world.settings))[0] is None
+    world.records.table["_aiip._tcp.bank.test", "SRV"] = srv(8443, "aiip.bank.test")
+    world.clock.at += 4
+    assert world.run(fetch_connect(known(world), world.settings))[0] is None
+    world.clock.at += 1
+    assert world.run(fetch_connect(known(world), world.settings))[0] is not None
+
+
+def test_a_bogus_answer_is_not_kept(world: World) -> None:
+    world.records.table["_aiip._tcp.bank.test", "SRV"] = Records(status="bogus", validated=False)
+    with pytest.raises(DiscoveryError):
+        world.run(fetch_connect(known(world), world.settings))
     world.records.table["_aiip._tcp.bank.test", "SRV"] = srv(8443, "aiip.bank.test")
     assert world.run(fetch_connect(known(world), world.settings))[0] is not None
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.html import MAX_OCTETS, charset_of, head_links, is_html
+from onym.ai.discovery.html import MAX_OCTETS, MAX_TAGS, charset_of, head_links, is_html
 from onym.ai.discovery.link import MAX_LINKS, Pointers
 from onym.net.messages import Headers
 
@@ -154,3 +156,24 @@ def test_any_heap_of_tags_gives_links_of_ours_or_none(parts: list[str]) -> None:
 @given(st.binary(max_size=400), st.sampled_from([None, "utf-8", "gb18030", "big5", "euc-kr"]))
 def test_any_octets_are_read_without_complaint(octets: bytes, charset: str | None) -> None:
     head_links(octets, charset)
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        b"<div>" * 100_000,
+        b"<p>" + b"".join(b"<b a%d>" % number for number in range(30_000)) + b"</p>" + b"<p>x</p>" * 20_000,
+    ],
+)
+def test_a_page_that_is_small_and_huge_to_a_parser_is_read_in_part(bomb: bytes) -> None:
+    # 46 seconds the one, tens of gigabytes the other
+    began = time.process_time()
+    page = b'<link rel=aiip href="ai://a.example/x">' + bomb
+    assert head_links(page).targets == ("ai://a.example/x",)
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(("before", "found"), [(MAX_TAGS - 1, True), (MAX_TAGS, False)])
+def test_as_many_tags_are_read_as_are_named(before: int, found: bool) -> None:
+    page = b"<meta>" * before + b'<link rel=aiip href="ai://a.example/x">'
+    assert bool(head_links(page).targets) is found

@@ -237,6 +237,7 @@ def test_a_token_in_another_field_or_in_the_query_is_never_read(server: HandIssu
     assert refused(server, headers).code == "aiip.authentication-required"
 
 
+@pytest.mark.requirement("ai-privacy-d")
 def test_missing_scopes_are_asked_for_all_at_once(server: HandIssuer) -> None:
     error = refused(server, bearer(server.token(scope="agents:read")), frozenset({"b", "a", "agents:read"}))
     assert (error.code, error.status) == ("aiip.insufficient-scope", 403)
@@ -246,6 +247,7 @@ def test_missing_scopes_are_asked_for_all_at_once(server: HandIssuer) -> None:
     )
 
 
+@pytest.mark.requirement("ai-privacy-d")
 def test_a_token_without_scopes_serves_a_resource_that_asks_for_none(server: HandIssuer) -> None:
     for scope in (None, ""):
         assert ask(server, bearer(server.token(scope=scope)), frozenset()).scopes == frozenset()

@@ -33,6 +33,8 @@ __all__ = ["Discovery", "discover", "fetch_anchor", "fetch_connect", "fetch_keys
 _MOST_NAMED: Final = 4
 #: octets of a page, of which the first part is read: many are long, and their head is not
 _LONGEST_PAGE: Final = 8 * 1024 * 1024
+#: seconds for which DNS that did not answer is not asked again: callers would wait for it one after another
+_SILENCE_LIFE: Final = 5.0
 _UNKNOWN: Final = "aiip.unknown-authority"
 _UNSIGNED: Final = "nobody vouches for it (no DNSSEC), so connections go to the service's own host"
 _RANDOM: Final = SystemRandom()
@@ -126,14 +128,22 @@ def fetch_connect(
         connect, sources = kept.value
     else:
         sources, connect = yield from _dns_sources(authority, settings)
-        if all(each.verdict is not Verdict.FAILED for each in sources):
-            entry = Cached(value=(connect, sources), expires=now + SHORTEST_LIFE)
-            settings.cache.put(key, entry)
+        life = _dns_life(sources)
+        if life:
+            settings.cache.put(key, Cached(value=(connect, sources), expires=settings.clock() + life))
     named = yield from _named([each for each in sources if each.validated], authority, settings)
     weighed = weigh(document.anchor, authority, document, sources, named)
     if weighed.refusal is not None:
         raise weighed.refusal
     return connect, weighed.sources
+
+
+def _dns_life(sources: Sequence[Source]) -> float:
+    """Seconds for which this answer is kept: shortly where none came, not at all where one was bogus."""
+    failed = [each for each in sources if each.verdict is Verdict.FAILED]
+    if any(each.code for each in failed):
+        return 0.0
+    return _SILENCE_LIFE if failed else SHORTEST_LIFE
 
 
 def _speaking(asked: Asked, settings: ResolverSettings) -> Flow[_Spoken]:

@@ -15,12 +15,13 @@ from onym.ai.discovery.link import MAX_LINKS, RELATION, Pointers
 if TYPE_CHECKING:
     from onym.net.messages import Headers
 
-__all__ = ["MAX_OCTETS", "charset_of", "head_links", "is_html"]
+__all__ = ["MAX_OCTETS", "MAX_TAGS", "charset_of", "head_links", "is_html"]
 
 #: octets of a page that are read
 MAX_OCTETS: Final = 512 * 1024
-#: nodes of a head that are looked at
-_MOST_CHILDREN: Final = 4096
+#: tags of a page that are read. The work and memory of an HTML5 parser grow with the square of their number:
+#: elements that format text are opened again in each paragraph
+MAX_TAGS: Final = 1024
 
 _SPACE: Final = " \t\n\f\r"
 _TYPE: Final = re.compile(r"\s*text/html\s*(?:;|\Z)", re.IGNORECASE)
@@ -63,7 +64,7 @@ def head_links(octets: bytes, charset: str | None = None, *, relation: str = REL
     text = _decoded(octets[:MAX_OCTETS], charset)
     if text is None:
         return Pointers(ignored=("a page in an encoding that is not read here",))
-    targets = list(dict.fromkeys(_hrefs(text, relation)))
+    targets = list(dict.fromkeys(_hrefs("<".join(text.split("<", MAX_TAGS + 1)[: MAX_TAGS + 1]), relation)))
     ignored = () if len(targets) <= MAX_LINKS else (f"what is beyond {MAX_LINKS} links",)
     return Pointers(targets=tuple(targets[:MAX_LINKS]), ignored=ignored)
 
@@ -74,9 +75,7 @@ def _hrefs(text: str, relation: str) -> list[str]:
     head = LexborHTMLParser(text).head
     found: list[str] = []
     node: Any = None if head is None else head.child
-    for _ in range(_MOST_CHILDREN):
-        if node is None:
-            break
+    while node is not None:
         if node.tag == "link":
             attributes = node.attributes
             relations = (attributes.get("rel") or "").translate(_LOWER).replace("\f", " ").split()

@@ -251,7 +251,8 @@ class Gateway:
                 raise
             if first is None and media_type(stream.result.content_type) != _EVENTS:
                 return self._whole(visit, stream.result)
-            visit.notes["later"] = True
+            # whoever leaves early has seen events all the same
+            visit.notes |= {"later": True, "decision": "provisional", "status": 200}
             return stream_answer(
                 self._parts, visit, Begun(stream, first, rest), self._after(visit, stack.pop_all())
             )

@@ -19,6 +19,7 @@ from onym.server.gateway.slots import Slots
 from onym.server.security.rates import Rates
 
 if TYPE_CHECKING:
+    from onym.net.records import RecordResolver
     from onym.net.resolve import Resolver
     from onym.server.gateway.parts import Upstream
     from onym.server.gateway.settings import GatewaySettings
@@ -123,7 +124,6 @@ def _client(settings: GatewaySettings, resolver: Resolver | None, clock: Callabl
     from onym.ai.replay import MemoryReplays, ReplayFile
     from onym.net.limits import NetLimits, TLSConfig
     from onym.net.policy import Policy
-    from onym.net.records import RecordResolver
     from onym.net.transport import AsyncTransport
 
     policy = Policy.untrusted().replace(
@@ -139,7 +139,7 @@ def _client(settings: GatewaySettings, resolver: Resolver | None, clock: Callabl
         resolver=resolver,
         limits=NetLimits(body=settings.answer_limit),
         tls=TLSConfig(ca_files=settings.ca_files, minimum="1.3"),
-        records=RecordResolver(settings.nameservers or None) if settings.dns else None,
+        records=_records(settings),
     )
     replays = MemoryReplays() if settings.replays is None else ReplayFile(settings.replays)
     client = AsyncAIClient(
@@ -150,6 +150,14 @@ def _client(settings: GatewaySettings, resolver: Resolver | None, clock: Callabl
         timeout=float(settings.timeout),
     )
     return _Client(client, transport)
+
+
+def _records(settings: GatewaySettings) -> RecordResolver | None:
+    if not settings.dns:
+        return None
+    from onym.net.records import RecordResolver
+
+    return RecordResolver(settings.nameservers or None, settings.nameserver_port)
 
 
 class _Client:

@@ -68,7 +68,7 @@ class GatewaySettings:
     where authorities may be: `public` addresses on port 443, or `local` ones too, for trials. `ports` are
     further ports, `networks` CIDR blocks that may be reached although they are not public. `ca_files` are
     trusted besides the system's. `dns` says whether SRV and TXT records are asked for, of `nameservers`
-    (addresses; the system's by default). Times are in seconds, sizes in octets.
+    (addresses, at `nameserver_port`; the system's by default). Times are in seconds, sizes in octets.
     """
 
     base_url: str = "http://127.0.0.1:8480"
@@ -87,6 +87,7 @@ class GatewaySettings:
     network: Literal["public", "local"] = "public"
     dns: bool = True
     nameservers: tuple[str, ...] = ()
+    nameserver_port: int = 53
     ports: tuple[int, ...] = ()
     networks: tuple[str, ...] = ()
     ca_files: tuple[str, ...] = ()
@@ -166,6 +167,7 @@ _TOP: Final[Mapping[str, Reader]] = MappingProxyType(
         "network": read.choice("public", "local"),
         "dns": read.flag,
         "nameservers": _texts,
+        "nameserver_port": read.number(1, 65535),
         "ports": _ports,
         "networks": read.networks,
         "ca_files": _texts,

@@ -1,13 +1,14 @@
 """Results that were asked for with a form, kept a while: to be looked at, and taken home with their receipts.
 
-They lie in memory, each for the browser that asked; the oldest goes when it is old, or when space runs out.
+They lie in memory, each for the browser that asked. One goes when it is old; when space runs out, the oldest
+of the client that takes up most of it, so that nobody can push out what others asked for.
 """
 
 from __future__ import annotations
 
 import hmac
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,8 @@ __all__ = ["Kept", "Shelf"]
 KEPT_SECONDS: Final = 15 * 60
 _MOST_OCTETS: Final = 64 * 1024 * 1024
 _MOST: Final = 1_000
+#: octets that a result takes up without its body
+_EACH: Final = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +35,14 @@ class Kept:
     result: Result
     witness: str = field(repr=False)
     owner: str = field(repr=False)
+    client: str = field(repr=False)
     at: datetime
     until: float
+
+    @property
+    def size(self) -> int:
+        """Octets that it takes up, about."""
+        return _EACH + len(self.result.body)
 
 
 class Shelf:
@@ -44,18 +53,20 @@ class Shelf:
         self._most_octets = octets
         self._most = most
         self._octets = 0
+        self._taken: Counter[str] = Counter()
         self._kept: OrderedDict[str, Kept] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def put(self, result: Result, witness: str, owner: str, at: datetime) -> str:
-        """Keep it, and return the name that nobody can guess."""
+    def put(self, result: Result, witness: str, owner: str, at: datetime, *, client: str = "") -> str:
+        """Keep it, and return the name that nobody can guess. `client` is whose address asked for it."""
         name = secrets.token_urlsafe(16)
-        self._kept[name] = Kept(
-            result=result, witness=witness, owner=owner, at=at, until=self._clock() + KEPT_SECONDS
-        )
+        until = self._clock() + KEPT_SECONDS
+        kept = Kept(result=result, witness=witness, owner=owner, client=client, at=at, until=until)
+        self._kept[name] = kept
         self._octets += len(result.body)
+        self._taken[client] += kept.size
         self._sweep()
         return name
 
@@ -69,10 +80,15 @@ class Shelf:
 
     def _sweep(self) -> None:
         now = self._clock()
-        while self._kept:
-            oldest = next(iter(self._kept.values()))
-            full = self._octets > self._most_octets or len(self._kept) > self._most
-            if oldest.until > now and not (full and len(self._kept) > 1):
-                return
-            self._octets -= len(oldest.result.body)
-            self._kept.popitem(last=False)
+        while self._kept and next(iter(self._kept.values())).until <= now:
+            self._drop(next(iter(self._kept)))
+        while len(self._kept) > 1 and (self._octets > self._most_octets or len(self._kept) > self._most):
+            greedy = max(self._taken, key=self._taken.__getitem__)
+            self._drop(next(name for name, each in self._kept.items() if each.client == greedy))
+
+    def _drop(self, name: str) -> None:
+        gone = self._kept.pop(name)
+        self._octets -= len(gone.result.body)
+        self._taken[gone.client] -= gone.size
+        if not self._taken[gone.client]:
+            del self._taken[gone.client]

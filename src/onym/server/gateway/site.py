@@ -137,7 +137,11 @@ class Site:
             result = await self._relay.invoke(invocation, resolution)
         owner = visit.form_key.reveal().reveal()
         name = self._parts.shelf.put(
-            result, witness_of(self._parts, visit, result), owner, self._parts.clock()
+            result,
+            witness_of(self._parts, visit, result),
+            owner,
+            self._parts.clock(),
+            client=visit.client,
         )
         return RedirectResponse(f"/results/{name}", 303)
 

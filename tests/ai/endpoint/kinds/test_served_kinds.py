@@ -86,6 +86,7 @@ def factory(tmp_path_factory: pytest.TempPathFactory, fake: FakeProvider) -> Ite
             assert client.invoke(made.uri("/tool/end")).json()
 
 
+@pytest.mark.requirement("ai-intro-a")
 def test_a_model_answers_with_a_signed_completion(factory: Factory, fake: FakeProvider) -> None:
     fake.answer("Hello")
     with factory.client() as client:
@@ -119,6 +120,7 @@ def test_what_the_provider_says_of_a_failure_stays_with_the_operator(
     assert "sk-proj" not in json.dumps(found.value.problem)
 
 
+@pytest.mark.requirement("ai-intro-a")
 def test_a_tool_of_an_mcp_server_is_a_resource_and_can_be_one_of_another_server(factory: Factory) -> None:
     async def work() -> Any:
         async with factory.aclient() as client:
@@ -131,6 +133,7 @@ def test_a_tool_of_an_mcp_server_is_a_resource_and_can_be_one_of_another_server(
     assert found.meta["aiip-receipt"].count(".") == 2
 
 
+@pytest.mark.requirement("ai-intro-a")
 def test_an_agent_says_its_words_and_is_an_a2a_agent_as_well(factory: Factory) -> None:
     import httpx
     from a2a.client import ClientConfig, ClientFactory
@@ -151,6 +154,7 @@ def test_an_agent_says_its_words_and_is_an_a2a_agent_as_well(factory: Factory) -
     assert get_text_parts(reply.message.parts) == ["hi"]
 
 
+@pytest.mark.requirement("ai-intro-a")
 def test_a_task_shows_its_progress_and_ends_with_its_result(factory: Factory) -> None:
     with factory.client() as client:
         assert client.invoke(factory.uri("/task/count"), {"to": 2}).json() == {"counted": 2}

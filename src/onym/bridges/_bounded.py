@@ -1,0 +1,43 @@
+"""What a foreign SDK's HTTP client must not do for a stranger: take an answer without end, or inflate one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+__all__ = ["MOST_OCTETS", "bounds"]
+
+#: octets of one answer
+MOST_OCTETS: Final = 16 * 1024 * 1024
+
+
+def bounds(http: Any, most: int = MOST_OCTETS) -> dict[str, Any]:
+    """Arguments for an `AsyncClient` of `http` (the module httpx, or httpx2).
+
+    An answer longer than `most` octets breaks off with its ReadError. A coded one is refused with its
+    DecodingError: none is asked for, and a few octets could become any number of them.
+    """
+
+    class Bounded(http.AsyncByteStream):  # type: ignore[misc]
+        """A body that breaks where it is too long."""
+
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            taken = 0
+            async for part in self._stream:
+                taken += len(part)
+                if taken > most:
+                    raise http.ReadError("the answer is too large")
+                yield part
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    async def bound(response: Any) -> None:
+        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise http.DecodingError("the answer is coded in a way that was not asked for")
+        response.stream = Bounded(response.stream)
+
+    return {"headers": {"Accept-Encoding": "identity"}, "event_hooks": {"response": [bound]}}

@@ -1,0 +1,337 @@
+"""Every attack of the binding (AIIP/HTTPS v1 3.15) and of the shared vectors, and the tests that refuse it.
+
+A test is named beside the ids that it holds: 1 to 42 are the rows of 3.15, the others those of
+`provenance_attacks.json`. What needs sign-in, DPoP, client certificates, exchanged tokens, approvals or tasks
+comes in the next round, and says what happens instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import load_shared
+
+TESTS = Path(__file__).resolve().parents[1]
+#: how many attacks and positive controls there are
+ROWS, ATTACKS, CONTROLS = 42, 121, 10
+
+#: file -> test -> ids, or ranges of them
+PROOFS: dict[str, dict[str, str]] = {
+    "ai/discovery/test_flow.py": {
+        "test_a_weaker_document_is_a_downgrade": "12",
+        "test_a_link_in_a_users_comment_points_nowhere": "13 prov-097",
+        "test_a_link_about_another_page_is_left_out": "13 prov-096",
+        "test_a_page_cannot_claim_what_another_authority_does_not_confirm": "13 prov-095",
+        "test_an_origin_that_the_authority_lists_may_point_at_it": "13",
+        "test_keys_of_another_origin_are_refused": "14 prov-069",
+        "test_a_redirect_of_the_anchor_is_not_followed": "14 prov-093",
+        "test_a_bogus_answer_stops": "15",
+        "test_a_new_key_is_found_by_one_more_look": "prov-073",
+        "test_a_document_that_claims_another_authority_is_refused": "prov-094",
+        "test_an_answer_that_is_no_success_points_nowhere": "prov-095",
+        "test_signed_dns_that_disagrees_stops_and_unsigned_dns_loses": "prov-098",
+        "test_two_values_of_a_page_stop": "prov-098",
+        "test_documents_that_are_no_plain_json_are_refused": "prov-103",
+        "test_a_document_without_max_age_is_asked_for_again": "prov-104",
+        "test_nothing_old_is_used_where_the_anchor_fails": "prov-104",
+    },
+    "ai/discovery/test_html.py": {
+        "test_nothing_but_the_head_points_anywhere": "13 prov-097",
+    },
+    "ai/discovery/test_link.py": {
+        "test_links_about_others_are_reported": "prov-096",
+    },
+    "ai/discovery/test_pins.py": {
+        "test_a_weaker_document_in_the_window_is_a_downgrade": "12",
+    },
+    "ai/discovery/test_question.py": {
+        "test_what_names_no_host_is_refused": "prov-093",
+        "test_what_is_configured_is_never_weakened": "prov-101",
+    },
+    "ai/discovery/test_rank.py": {
+        "test_weak_sources_that_disagree_are_dropped_and_reported": "prov-098",
+    },
+    "ai/endpoint/test_guard.py": {
+        "test_paths_and_queries_with_two_meanings_are_refused": "17 20 21",
+        "test_another_spelling_is_told_with_the_canonical_one": "18",
+        "test_the_prefix_and_the_authority_are_exact": "22",
+        "test_malformed_http_is_answered_once_and_runs_nothing": "23",
+        "test_a_head_that_can_be_read_in_two_ways_is_refused": "24 prov-088",
+        "test_a_body_with_a_coding_is_refused": "38",
+        "test_bodies_have_a_size": "38",
+        "test_deep_json_is_refused": "38",
+    },
+    "ai/endpoint/test_idempotency.py": {
+        "test_another_request_under_the_key_is_refused": "31",
+        "test_keys_of_two_callers_are_two_keys": "31",
+        "test_doubles_at_the_same_moment_run_once": "31",
+        "test_of_many_threads_with_stores_of_their_own_one_begins": "31",
+    },
+    "ai/endpoint/test_oauth_provider.py": {
+        "test_a_token_for_another_resource_of_the_same_server_is_refused": "26",
+    },
+    "ai/endpoint/test_oauth_server.py": {
+        "test_metadata_with": "27",
+        "test_nobody_gets_in_by": "27",
+        "test_a_new_key_is_found_at_once_and_random_ones_cost_one_question_a_minute": "30",
+        "test_keys_are_asked_for_once_by_many_callers_at_the_same_time": "30",
+    },
+    "ai/endpoint/test_oauth_tokens.py": {
+        "test_a_token_of_another_type_is_no_access_token": "5",
+        "test_a_receipt_of_the_endpoint_is_no_access_token_even_with_its_claims": "5",
+        "test_a_token_that_is_bound_to_its_sender_does_not_count_as_bearer": "12 prov-082",
+        "test_a_token_in_another_field_or_in_the_query_is_never_read": "26",
+        "test_a_token_with": "27",
+        "test_clocks_may_be_a_minute_apart": "40",
+        "test_another_scheme_is_as_good_as_nothing": "prov-082",
+        "test_what_the_issuer_did_not_sign_is_refused_in_one_and_the_same_way": "prov-121",
+    },
+    "ai/endpoint/test_resources.py": {
+        "test_a_failure_is_a_signed_problem_that_tells_no_secrets": "39",
+        "test_the_log_of_refusals_says_nothing_of_callers_faults": "39",
+        "test_keys_may_change_while_requests_are_under_way": "prov-074",
+        "test_an_independent_library_verifies_the_receipt": "prov-ok-04",
+    },
+    "ai/gateway/test_problems.py": {
+        "test_no_answer_tells_which_check_of_a_receipt_failed": "prov-121",
+    },
+    "ai/test_anchor.py": {
+        "test_a_member_that_cannot_be_what_it_should_refuses_the_document": "prov-068",
+        "test_what_is_no_plain_no_asks_for_the_strict_thing": "prov-102",
+        "test_missing_policy_members_ask_for_signed_results_alone": "prov-102",
+        "test_an_unknown_way_to_sign_in_is_refused": "prov-102",
+        "test_what_has_more_than_one_reading_is_refused": "prov-103",
+        "test_the_cap_is_exact": "prov-103",
+        "test_the_five_members_of_the_draft_are_a_document": "prov-ok-09",
+    },
+    "ai/test_client.py": {
+        "test_what_the_caller_asks_for_at_least_is_not_waived": "12 prov-101",
+        "test_keys_may_change_while_a_client_holds_the_old_set": "prov-ok-05 prov-074",
+    },
+    "ai/test_exchange.py": {
+        "test_a_token_goes_as_a_secret_and_the_receipt_is_made_out_to_its_client": "26",
+        "test_an_unsigned_refusal_is_a_failure_that_nobody_vouches_for": "prov-064",
+    },
+    "ai/test_hostile_endpoint.py": {
+        "test_a_forged_receipt_releases_nothing": (
+            "1 2 3 4 5 6 7 40 prov-ok-01 prov-001..006 prov-008..009 prov-011..012 prov-015 prov-023 "
+            "prov-030 prov-032 prov-041..042 prov-044..046 prov-048..052 prov-055..058 prov-077"
+        ),
+        "test_an_earlier_answer_given_again_is_refused": "7 prov-053 prov-059",
+        "test_a_changed_answer_releases_nothing": "8 11 prov-060 prov-062..063",
+        "test_a_stream_that_was_touched_has_no_result": "10 prov-065..066",
+        "test_the_events_of_another_stream_are_refused": "10",
+        "test_keys_come_from_the_anchor_alone": "14 prov-068..069",
+        "test_a_redirect_of_the_service_is_not_followed": "25",
+        "test_a_random_kid_makes_the_client_fetch_the_keys_once_more_and_not_each_time": "30 prov-073",
+        "test_a_key_set_that_no_authority_should_publish_stops_everything": "30 prov-007 prov-072",
+    },
+    "ai/test_protocol_review.py": {
+        "test_two_ports_of_one_host_are_two_authorities": "4 prov-076..077",
+        "test_a_body_with_a_member_twice_reaches_neither_policy_nor_function": "6",
+        "test_a_receipt_of_an_algorithm_that_the_document_does_not_name_is_refused": "12",
+        "test_an_authority_that_speaks_older_tls_is_not_asked": "12 prov-115",
+        "test_a_redirect_of_a_key_set_is_not_followed": "14 prov-070",
+        "test_a_service_elsewhere_answers_with_the_anchors_keys_or_not_at_all": "14",
+        "test_a_name_that_leads_inside_is_not_connected_to": "16 prov-071",
+        "test_of_many_who_meet_a_new_key_one_asks_and_all_go_on": "30 prov-ok-05 prov-074",
+        "test_a_clock_of_the_endpoint_may_be_off_by_a_minute": "40",
+        "test_a_clock_of_the_client_may_be_off_by_a_minute": "40 prov-ok-06",
+        "test_variables_of_a_proxy_lead_no_request_elsewhere": "42",
+        "test_a_signed_result_with_a_member_twice_is_not_read": "prov-061",
+        "test_a_clock_that_jumps_back_brings_no_receipt_back": "prov-067",
+        "test_old_keys_are_not_used_where_new_ones_cannot_be_had": "prov-075",
+        "test_results_are_signed_whatever_an_authority_says": "prov-101",
+        "test_an_authority_may_sign_with_the_optional_algorithms_if_it_says_so": "prov-ok-03",
+    },
+    "ai/test_replay.py": {
+        "test_a_full_store_refuses_and_forgets_nothing": "29 prov-054",
+        "test_of_many_at_once_one_is_the_first": "29",
+    },
+    "e2e/test_dns_discovery.py": {
+        "test_attack_15_a_forged_answer_loses_before_a_resolver_that_validates": "15",
+        "test_attack_15_a_forged_answer_loses_before_pinned_keys": "15",
+        "test_attack_15_servfail_stops": "15",
+        "test_attack_15_an_ad_bit_that_does_not_count_leads_nowhere": "15",
+        "test_an_absence_with_its_proof_is_an_absence": "15",
+        "test_a_signed_zone_that_contradicts_the_document_stops": "prov-098",
+        "test_prov_099_an_unsigned_pointer_is_a_hint_that_the_document_overrules": "prov-099",
+        "test_prov_100_a_place_inside_is_refused_and_nothing_is_connected_to": "prov-100",
+    },
+    "net/test_detour.py": {
+        "test_prov_100_a_place_that_the_policy_refuses_is_not_connected_to": "16 prov-100",
+    },
+    "net/test_guard.py": {
+        "test_a_name_is_looked_up_once_and_tls_and_host_keep_it": "16 prov-071",
+        "test_scn_016_proxy_variables_are_not_read": "42",
+    },
+    "net/test_records.py": {
+        "test_attack_15_a_lie_about_a_pinned_zone_is_bogus_whoever_brings_it": "15",
+    },
+    "net/test_ssrf_shared.py": {
+        "test_every_case_comes_out_as_recorded": "16",
+    },
+    "net/test_tls.py": {
+        "test_tls_1_2_is_refused_where_1_3_is_the_least": "12 prov-115",
+    },
+    "net/test_transport.py": {
+        "test_a_small_body_that_would_become_a_huge_one_is_stopped": "38",
+    },
+    "server/gateway/test_attacks.py": {
+        "test_what_does_not_prove_itself_is_not_released": "8 11 prov-062 prov-120",
+        "test_a_stream_without_its_end_is_seen_to_fail": "10",
+        "test_an_address_that_is_not_public_is_refused": "16",
+        "test_an_ambiguous_address_is_refused_and_nobody_is_asked": "17 18 19 20 21 prov-105..108 prov-110",
+        "test_a_trick_with_the_prefix_is_not_the_prefix": "22",
+        "test_a_request_that_two_servers_read_differently_is_refused": "23 prov-088 prov-109 prov-114",
+        "test_malformed_http_is_answered_with_400": "23",
+        "test_fields_of_the_caller_do_not_go_up_and_nothing_is_passed_through": (
+            "24 26 prov-111..112 prov-118"
+        ),
+        "test_a_redirect_is_not_followed_and_not_passed_on": "25",
+        "test_fields_of_a_lying_authority_do_not_come_down": "25 36 prov-116",
+        "test_another_sites_page_cannot_invoke": "34",
+        "test_a_get_never_has_effects": "34",
+        "test_a_form_without_its_token_does_nothing": "34",
+        "test_every_answer_is_private_and_inert": "35 37 prov-117",
+        "test_a_body_that_is_too_large_is_refused_by_its_word_and_by_its_size": "38",
+        "test_a_head_that_is_too_large_is_refused": "38",
+        "test_the_gateway_is_no_authority": "prov-114",
+        "test_an_authority_with_a_certificate_of_a_stranger_is_refused": "prov-115",
+        "test_a_post_whose_answer_is_lost_is_asked_for_once": "prov-119",
+    },
+    "server/gateway/test_browser.py": {
+        "test_a_page_of_the_gateway_can_fetch_nothing": "35",
+    },
+    "server/gateway/test_nginx.py": {
+        "test_the_target_is_not_touched_on_the_way": "22",
+        "test_smuggled_requests_do_not_come_through": "23",
+        "test_only_a_trusted_proxy_is_believed": "24 prov-111",
+    },
+    "server/gateway/test_relay.py": {
+        "test_the_audit_log_says_what_was_decided_and_nothing_that_was_said": "39",
+        "test_the_query_goes_on_octet_by_octet": "prov-109",
+    },
+    "server/test_listen.py": {
+        "test_a_path_in_the_access_log_has_no_query": "39",
+    },
+    "sign/test_provenance_attacks.py": {
+        "test_the_attack_is_refused_without_any_connection": (
+            "1 2 3 4 5 6 7 8 10 prov-001..067 prov-072 prov-074 prov-077"
+        ),
+        "test_ok_01_a_valid_es256_receipt_is_accepted": "prov-ok-01",
+        "test_ok_02_a_valid_eddsa_receipt_is_accepted_where_ed25519_is": "prov-ok-02",
+        "test_ok_03_ps256_with_2048_bits_is_accepted_where_it_is_allowed": "prov-ok-03",
+        "test_ok_04_content_beside_its_receipt_is_accepted_octet_by_octet": "prov-ok-04",
+        "test_ok_06_the_edges_of_time_are_inside": "prov-ok-06",
+        "test_ok_07_a_set_with_unknown_members_and_keys_is_accepted_and_they_are_left_out": "prov-ok-07",
+    },
+    "sign/test_receipt.py": {
+        "test_the_step_that_refuses_is_in_the_clause": "9",
+        "test_a_stream_of_another_request_or_task_is_refused": "9",
+        "test_a_receipt_that_was_seen_is_stale_and_its_id_is_kept_as_long_as_it_could_count": "29",
+    },
+    "uri/test_ai.py": {
+        "test_what_could_be_read_two_ways_has_no_canonical_form": "17 19 20 21",
+        "test_a_currency_sign_is_recognised_as_a_damaged_ampersand": "41",
+        "test_a_damaged_ampersand_is_recognised_encoded_too": "41 prov-109",
+    },
+    "uri/test_ai_map.py": {
+        "test_a_gateway_knows_itself_by_any_spelling_of_its_name": "18",
+        "test_an_attack_on_the_mapping_is_refused": "prov-105..108 prov-110",
+        "test_a_fragment_is_never_mapped": "prov-109",
+        "test_the_example_of_the_draft_is_mapped_byte_for_byte": "prov-ok-10",
+    },
+    "uri/test_ai_typed.py": {
+        "test_an_address_in_disguise_is_an_address": "19",
+        "test_a_warning_names_its_label_and_the_scripts_in_it": "19",
+        "test_an_unseen_character_in_a_name_is_warned_of_whichever_form_was_typed": "19",
+        "test_the_damaged_ampersand_of_the_draft_is_recognised": "41",
+    },
+    "uri/test_redact_log.py": {
+        "test_no_message_and_no_argument_shows_a_key": "39",
+    },
+}
+
+#: what is left for the next round: what happens now -> ids
+LATER: dict[str, str] = {
+    "DPoP proofs are not taken yet: a bound token is refused": (
+        "28 prov-ok-08 prov-078..081 prov-083..087 prov-089..090"
+    ),
+    "approvals are not given yet: what asks for one is refused": "32",
+    "long tasks are not made yet: no answer is 202": "33",
+    "client certificates are not asked for yet: a token that is bound to one is refused": "prov-091",
+    "tokens are not exchanged yet: the gateway sends none": "prov-092",
+    "the gateway has no users and no tokens yet": "prov-113",
+}
+
+_RANGE = re.compile(r"prov-(\d{3})\.\.(\d{3})")
+
+
+def ids(text: str) -> Iterator[str]:
+    """The ids that a text names, ranges written out."""
+    for word in text.split():
+        span = _RANGE.fullmatch(word)
+        if span is None:
+            yield word
+        else:
+            yield from (f"prov-{number:03}" for number in range(int(span[1]), int(span[2]) + 1))
+
+
+def proven() -> dict[str, list[str]]:
+    """Id -> the tests that hold it."""
+    found: dict[str, list[str]] = {}
+    for file, tests in PROOFS.items():
+        for test, text in tests.items():
+            for name in ids(text):
+                found.setdefault(name, []).append(f"{file}::{test}")
+    return found
+
+
+def every_id() -> set[str]:
+    return {
+        *(str(number) for number in range(1, ROWS + 1)),
+        *(f"prov-{number:03}" for number in range(1, ATTACKS + 1)),
+        *(f"prov-ok-{number:02}" for number in range(1, CONTROLS + 1)),
+    }
+
+
+def test_every_attack_has_a_test_or_a_reason_and_not_both() -> None:
+    held, left = set(proven()), {name for text in LATER.values() for name in ids(text)}
+    assert held | left == every_id()
+    assert not held & left
+
+
+def test_the_ids_are_those_of_the_shared_vectors() -> None:
+    vectors = load_shared("provenance_attacks.json")
+    shared = {each["id"] for kind in ("attacks", "positive_controls") for each in vectors[kind]}
+    assert shared == {name for name in every_id() if name.startswith("prov-")}
+
+
+def test_what_is_left_is_of_the_next_round() -> None:
+    """Only what its layer, or its row, puts there."""
+    vectors = load_shared("provenance_attacks.json")
+    layers = {each["id"]: each["layer"] for each in vectors["attacks"]}
+    left = {name for text in LATER.values() for name in ids(text)}
+    assert {layers.get(name) for name in left if name in layers} <= {"dpop", "authz", "gateway"}
+    assert {name for name in left if layers.get(name) == "gateway"} == {"prov-113"}
+    assert {name for name in left if name not in layers} == {"28", "32", "33", "prov-ok-08"}
+
+
+@pytest.mark.parametrize("file", PROOFS)
+def test_every_named_test_exists(file: str) -> None:
+    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+    there = {each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+    assert not set(PROOFS[file]) - there
+
+
+def test_no_row_is_held_by_a_test_twice() -> None:
+    for tests in PROOFS.values():
+        for text in tests.values():
+            found = list(ids(text))
+            assert len(found) == len(set(found))
