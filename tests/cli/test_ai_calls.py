@@ -99,6 +99,17 @@ def test_what_was_saved_is_verified_offline(factory: Factory, ai: Any, run: Any,
     assert run(*verify, str(saved / "body")).code == exit_codes.SIGNATURE
 
 
+def test_a_saved_stream_is_verified_offline_too(factory: Factory, ai: Any, run: Any, tmp_path: Path) -> None:
+    saved, keys = tmp_path / "out", tmp_path / "keys.json"
+    assert ai("invoke", "/agent/count?to=3", "--stream", "--save", str(saved)).code == 0
+    keys.write_bytes(factory.keys.history(time.time()))
+    verify = ("ai", "verify", str(saved / "receipt.jwt"), "--history", str(keys), "--body")
+    assert run(*verify, str(saved / "body")).code == 0
+    body = (saved / "body").read_bytes()
+    (saved / "body").write_bytes(body.replace(b"1}", b"7}"))
+    assert run(*verify, str(saved / "body")).code == exit_codes.SIGNATURE
+
+
 def test_events_are_shown_as_they_come(ai: Any) -> None:
     ran = ai("invoke", "/agent/count", "-d", '{"to": 2}', "--stream")
     assert ran.out.splitlines() == ['{"number":0}', '{"number":1}']

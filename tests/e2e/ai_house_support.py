@@ -69,7 +69,9 @@ __all__ = [
 
 FACTORY = "factory.test"
 #: every name that there is; `evil.test` is where a forged answer leads
-_NAMES = dict.fromkeys((FACTORY, f"aiip.{FACTORY}", "evil.test", "bank.localhost"), LOOPBACK)
+_NAMES = dict.fromkeys(
+    (FACTORY, f"aiip.{FACTORY}", "evil.test", "bank.localhost", "factory.localhost"), LOOPBACK
+)
 _PLENTY = GatewayRates(reads=Rate(burst=10_000, per_minute=1e6), writes=Rate(burst=10_000, per_minute=1e6))
 _ANY_PORT = Policy.untrusted().replace(ports=None, allow_networks=("127.0.0.0/8",))
 
@@ -269,7 +271,7 @@ def onym(*words: str, stdin: str | None = None, code: int | None = 0) -> Ran:
 def process(folder: Path, *words: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """`onym WORDS` as a process of its own in `folder`, which has told its address on standard output."""
     kept = {name: value for name, value in os.environ.items() if name.startswith(("PATH", "COV", "PYTHON"))}
-    with (folder / f"{words[0]}.log").open("a") as log:
+    with (folder / "log").open("a") as log:
         child = subprocess.Popen(
             [sys.executable, "-m", "onym", *words, "--json"],
             cwd=folder,

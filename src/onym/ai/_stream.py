@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["AIStream", "AsyncAIStream"]
 
-#: octets of a body that turns out to be no stream
+#: octets of a body that is kept
 _LONGEST_BODY = 64 * 1024 * 1024
 
 
 class _Progress:
     """How far an answer has come; no I/O."""
 
-    def __init__(self, opened: Opened, session: Session) -> None:
+    def __init__(self, opened: Opened, session: Session, keep: bool) -> None:
         self._opened = opened
+        self._keep = keep or opened.reader is None
         self._session = session
         self._events: deque[SSEEvent] = deque()
         self._body: list[bytes] = []
@@ -51,6 +52,7 @@ class _Progress:
     def _feed(self, data: bytes) -> None:
         if self._opened.reader is not None:
             self._events.extend(self._opened.reader.feed(data))
+        if not self._keep:
             return
         self._size += len(data)
         if self._size > _LONGEST_BODY:
@@ -65,10 +67,13 @@ class _Progress:
 
 
 class AIStream(_Progress):
-    """The events of an answer, provisional until `result` is there. Use it in a `with` statement."""
+    """The events of an answer, provisional until `result` is there. Use it in a `with` statement.
 
-    def __init__(self, opened: Opened, session: Session, transport: Transport) -> None:
-        super().__init__(opened, session)
+    With `keep`, the octets of the stream are the result's body, to be filed with its receipt.
+    """
+
+    def __init__(self, opened: Opened, session: Session, transport: Transport, *, keep: bool = False) -> None:
+        super().__init__(opened, session, keep)
         self._transport = transport
         self._stream = cast("StreamBody | None", opened.reply.stream)
 
@@ -105,8 +110,10 @@ class AIStream(_Progress):
 class AsyncAIStream(_Progress):
     """`AIStream`, for coroutines."""
 
-    def __init__(self, opened: Opened, session: Session, transport: AsyncTransport) -> None:
-        super().__init__(opened, session)
+    def __init__(
+        self, opened: Opened, session: Session, transport: AsyncTransport, *, keep: bool = False
+    ) -> None:
+        super().__init__(opened, session, keep)
         self._transport = transport
         self._stream = cast("AsyncStreamBody | None", opened.reply.stream)
 

@@ -119,11 +119,15 @@ class AIClient:
         body: bytes | None = None,
         content_type: str | None = None,
         idempotency_key: str | None = None,
+        keep: bool = False,
     ) -> AIStream:
-        """The same as events while they come: provisional, until the stream's own receipt has proved them."""
+        """The same as events while they come: provisional, until the stream's own receipt has proved them.
+
+        `keep` keeps the stream's octets as the body of its `result`, up to 64 MiB.
+        """
         asked = _invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
         opened = run(flow.open_stream(self.session, asked, self.resolve(asked.uri)), self._transport)
-        return AIStream(opened, self.session, self._transport)
+        return AIStream(opened, self.session, self._transport, keep=keep)
 
     def close(self) -> None:
         """Close the connections."""
@@ -192,12 +196,16 @@ class AsyncAIClient:
         body: bytes | None = None,
         content_type: str | None = None,
         idempotency_key: str | None = None,
+        keep: bool = False,
     ) -> AsyncAIStream:
-        """The same as events while they come: provisional, until the stream's own receipt has proved them."""
+        """The same as events while they come: provisional, until the stream's own receipt has proved them.
+
+        `keep` keeps the stream's octets as the body of its `result`, up to 64 MiB.
+        """
         asked = _invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
         resolution = await self.resolve(asked.uri)
         opened = await arun(flow.open_stream(self.session, asked, resolution), self._transport)
-        return AsyncAIStream(opened, self.session, self._transport)
+        return AsyncAIStream(opened, self.session, self._transport, keep=keep)
 
     async def exchange(self, invocation: Invocation, resolution: Resolution | None = None) -> Result:
         """One request as it is given, its answer verified whatever its status; for gateways.

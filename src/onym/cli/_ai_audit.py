@@ -82,7 +82,7 @@ def _tell(session: Session, file: str, verdict: Verdict) -> None:
         if verdict.holds
         else session.paint("broken", "bad", sys.stdout)
     )
-    session.say(f"{file}: {word}: {verdict.lines} lines{span}")
+    session.say(f"{file}: {word}: {_lines(verdict.lines)}{span}")
     for each in verdict.faults:
         session.say(f"  line {each.line}: {each.message}")
     if verdict.torn:
@@ -136,6 +136,10 @@ def rotate(session: Session, /, file: str, keep_days: float | None) -> None:
     session.say(f"{file}: what was in it is in {kept} now")
     for each in gone:
         session.say(f"removed {each}")
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"
 
 
 def _now() -> datetime:

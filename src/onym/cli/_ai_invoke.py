@@ -70,7 +70,7 @@ def command(
     given: dict[str, Any] = {"body": octets, "content_type": kind, "idempotency_key": idempotency_key}
     with connected(options, token_variable=token_env, client_id=client_id, allow=allow) as client:
         if stream:
-            with client.stream(target, **given) as events:
+            with client.stream(target, **given, keep=save is not None) as events:
                 for event in events:
                     _show_event(session, event)
                 result = events.result

@@ -20,9 +20,9 @@ _NO_WAY: Final = frozenset(
 _CERTIFICATE: Final[dict[int, tuple[str, str | None]]] = {
     9: ("the server's certificate is not valid yet", "check this machine's clock"),
     10: ("the server's certificate has expired", "check this machine's clock"),
-    18: ("the server's certificate is signed by itself", "name its authority in TLSConfig(ca_files=...)"),
-    19: ("the server's certificate has an unknown authority", "name it in TLSConfig(ca_files=...)"),
-    20: ("the server's certificate has an unknown authority", "name it in TLSConfig(ca_files=...)"),
+    18: ("the server's certificate is signed by itself", "trust it: --ca FILE, TLSConfig(ca_files=...)"),
+    19: ("the server's certificate has an unknown authority", "trust it: --ca FILE, TLSConfig(ca_files=...)"),
+    20: ("the server's certificate has an unknown authority", "trust it: --ca FILE, TLSConfig(ca_files=...)"),
     62: ("the server's certificate is for another host name", None),
     64: ("the server's certificate is for another IP address", None),
 }

@@ -213,8 +213,11 @@ class _Maker:
 
     def __init__(self, folder: Path, algorithm: str, at: float, *, starts: float) -> None:
         self._folder, self._algorithm, self._at, self._starts = folder, algorithm, at, starts
-        self._key = SigningKey.generate(algorithm).with_thumbprint()
-        self.kid = str(self._key.kid)
+        self.kid = "-"
+        while self.kid.startswith("-"):
+            # on a command line that would be an option
+            self._key = SigningKey.generate(algorithm).with_thumbprint()
+            self.kid = str(self._key.kid)
 
     def record(self) -> KeyRecord:
         write_private(_file(self._folder, self.kid), self._key.secret().reveal().encode())

@@ -46,8 +46,8 @@ class JWTAuthorization:
     (default: Ed25519, ES256, PS256, RS256). The server is asked through a transport of its own, by `policy`,
     `tls` and `resolver`; `clock` gives seconds since the epoch, `monotonic` seconds that only grow.
 
-    Raises UsageError for an issuer or a resource that is no https URL; http is for this machine alone, which
-    the policy sees to.
+    Raises UsageError for an issuer or a resource that is no https URL; http is for trials on this machine,
+    and no `Endpoint` takes it.
     """
 
     def __init__(
