@@ -37,6 +37,7 @@ from onym.ai.anchor import MAX_OCTETS, read_anchor
 from onym.ai.client import TLS
 from onym.ai.codes import CODES
 from onym.ai.discovery import _pin_rules, cache, html, link
+from onym.ai.discovery.fetch import fetch_keys
 from onym.ai.discovery.pins import MemoryPins
 from onym.ai.endpoint import Answer, Call, Endpoint, StreamEvent
 from onym.ai.endpoint.idempotency import KEPT
@@ -46,6 +47,7 @@ from onym.ai.records import Namespace, Requirements
 from onym.ai.resolver import resolve
 from onym.ai.settings import CONTEXT
 from onym.errors import AIIPError, DeniedError, DiscoveryError, ProvenanceError
+from onym.net.messages import Wait
 from onym.net.policy import Policy
 from onym.net.transport import Transport, run
 from onym.sign import authority as key_sets
@@ -435,6 +437,26 @@ def test_of_many_who_meet_a_new_key_one_asks_and_all_go_on(tmp_path: Path) -> No
         found = asyncio.run(many(Factory(None, authority, keys, tmp_path, ca)))  # type: ignore[arg-type]
     assert [each.json() for each in found] == [2 * n for n in range(16)]
     assert len(looks) == 2
+
+
+def test_who_waits_for_anothers_look_does_not_wait_for_ever(tmp_path: Path) -> None:
+    """A look that never ends leaves the others with the set that they have."""
+    with sites(tmp_path) as world:
+        settings = replace(world.settings, timeout=1.0)
+        found = world.run(resolve(AIURI.parse(world.bank.uri), settings))
+        (key,) = (each for each in settings.cache._entries if each.startswith("keys "))  # type: ignore[attr-defined]
+        kept = settings.cache.get(key)
+        assert kept is not None
+        settings.cache.put(key, replace(kept, refetched=world.clock.at, asking=True))
+        ended: list[Any] = []
+
+        def whole() -> Iterator[Any]:
+            ended.append((yield from fetch_keys(found.document, settings, renew=True)))
+
+        steps = list(whole())
+        assert {type(each) for each in steps} == {Wait}
+        assert 1.0 <= sum(each.seconds for each in steps) < 1.2
+        assert ended == [found.keys]
 
 
 @contextmanager

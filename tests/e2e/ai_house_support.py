@@ -213,17 +213,19 @@ class House:
                     **changes,
                 }
             )
-            given = {} if clock is None else {"clock": clock.utc}
-            front.app = create_gateway(settings, resolver=names_resolver(_NAMES), **given)
+            now = None if clock is None else clock.utc
+            front.app = create_gateway(settings, resolver=names_resolver(_NAMES), clock=now)
             yield World(port, authority, settings, front, folder, keys, front.app)
 
     @contextmanager
-    def client(self, settings: ResolverSettings | None = None, **terms: Any) -> Iterator[AIClient]:
+    def client(
+        self, settings: ResolverSettings | None = None, *, policy: Policy = _ANY_PORT, **terms: Any
+    ) -> Iterator[AIClient]:
         """A native client that trusts this house."""
         chosen = settings or ResolverSettings(dns=False)
         wire = {"resolver": names_resolver(_NAMES), "tls": trust(self.ca, self.folder)}
         with (
-            Transport(_ANY_PORT, **wire) as transport,
+            Transport(policy, **wire) as transport,
             AIClient(chosen, transport=transport, **terms) as client,
         ):
             yield client

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onym.ai.gateway.guard import LONGEST_HEADERS, LONGEST_TARGET, MOST_FIELDS, MOST_HOPS, Head, check_head
+from onym.ai._plain import MAX_FIELDS
+from onym.ai.gateway.guard import LONGEST_HEADERS, LONGEST_TARGET, MOST_HOPS, Head, check_head
 from onym.errors import AIIPError
 
 HOST = (b"host", b"gw.example")
@@ -90,7 +91,7 @@ def test_an_absolute_form_and_a_fragment_are_refused(more: dict[str, bytes]) -> 
 def test_what_is_too_long_is_refused() -> None:
     assert refusal(path=b"/" + b"a" * LONGEST_TARGET).code == "aiip.too-large"
     assert refusal((b"x", b"a" * LONGEST_HEADERS)).code == "aiip.too-large"
-    assert refusal(*[(b"x", b"a")] * MOST_FIELDS).code == "aiip.too-large"
+    assert refusal(*[(b"x", b"a")] * MAX_FIELDS).code == "aiip.too-large"
 
 
 @pytest.mark.parametrize(

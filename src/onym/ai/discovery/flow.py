@@ -246,9 +246,7 @@ def _page_sources(origin: str, target: str, settings: ResolverSettings) -> Flow[
     url = origin + target.partition("?")[0]
     blank = Source(name="link", rank=1, location=url, verdict=Verdict.ABSENT)
     try:
-        reply = yield from get(
-            url, settings, accept="text/html", limit=_LONGEST_PAGE, target=target
-        )
+        reply = yield from get(url, settings, accept="text/html", limit=_LONGEST_PAGE, target=target)
     except DiscoveryError as error:
         return [replace(blank, verdict=Verdict.FAILED, why=error.message)]
     if not 200 <= reply.status < 300:

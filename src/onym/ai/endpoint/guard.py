@@ -7,22 +7,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from onym.ai._plain import CLAUSE, MAX_FIELDS, check_fields
 from onym.errors import AIIPError
 from onym.net.messages import Headers
 from onym.sign.receipt import content_digest
 
 __all__ = ["MAX_FIELDS", "Head", "bad_request", "check_depth", "check_digest", "read_head"]
 
-#: header fields of one request
-MAX_FIELDS: Final = 100
-_CLAUSE: Final = "AIIP/HTTPS v1 3.14"
-#: fields with one value: twice the field is two meanings
-_SINGLE: Final = frozenset(
-    {
-        "authorization", "content-digest", "content-encoding", "content-length", "content-type", "dpop",
-        "host", "idempotency-key", "origin", "transfer-encoding",
-    }
-)  # fmt: skip
 #: 128 bits of base64url and more (3.6)
 _NONCE: Final = re.compile(r"[A-Za-z0-9_-]{22,128}")
 #: a string of RFC 9651 4.2.5, of 1 to 255 characters
@@ -32,7 +23,6 @@ _ORIGIN: Final = re.compile(r"null|[a-z][a-z0-9+.-]{0,30}://[a-z0-9.:\[\]_-]{1,2
 _TYPE: Final = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
 #: W3C Trace Context 3.2.1
 _TRACE: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.{0,64}")
-_VISIBLE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 #: a string without an end goes to the end of the body: begun again at each of its quotes, the work would be
 #: quadratic
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
@@ -67,8 +57,8 @@ def read_head(scope: Any, hosts: Collection[bytes]) -> Head:
     pairs = scope["headers"]
     if len(pairs) > MAX_FIELDS:
         raise bad_request(f"more than {MAX_FIELDS} header fields")
-    headers = Headers([_field(name, value) for name, value in pairs])
-    _check_single(headers)
+    check_fields(pairs)
+    headers = Headers([(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs])
     _check_host(headers, hosts)
     length = _check_framing(headers)
     return Head(
@@ -87,24 +77,7 @@ def read_head(scope: Any, hosts: Collection[bytes]) -> Head:
 
 def bad_request(message: str, hint: str | None = None, *, code: str = "bad-request") -> AIIPError:
     """The error for a request that is not taken as it is."""
-    return AIIPError(message, code=f"aiip.{code}", clause=_CLAUSE, hint=hint)
-
-
-def _field(name: bytes, value: bytes) -> tuple[str, str]:
-    if b"_" in name:
-        # CGI and WSGI cannot tell it from the name with "-"
-        raise bad_request("a header field's name has an underscore")
-    if _VISIBLE.fullmatch(value) is None:
-        raise bad_request(f"the header field {name[:40].decode('latin-1')} holds a control character")
-    return name.decode("latin-1").lower(), value.decode("latin-1")
-
-
-def _check_single(headers: Headers) -> None:
-    found: set[str] = set()
-    for name, _ in headers:
-        if name in found and (name in _SINGLE or name.startswith("aiip-")):
-            raise bad_request(f"the header field {name} is repeated", "send it once")
-        found.add(name)
+    return AIIPError(message, code=f"aiip.{code}", clause=CLAUSE, hint=hint)
 
 
 def _check_host(headers: Headers, hosts: Collection[bytes]) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from onym.ai._plain import CLAUSE, MAX_FIELDS, check_fields
 from onym.errors import AIIPError
 
 __all__ = [
     "LONGEST_HEADERS",
     "LONGEST_TARGET",
-    "MOST_FIELDS",
     "MOST_HOPS",
     "Fields",
     "Head",
@@ -23,22 +23,10 @@ Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 #: octets of path and query: a canonical URI has 2,048 characters, and the prefix comes on top
 LONGEST_TARGET: Final = 4 * 1024
-#: octets of all header fields, and how many there may be
+#: octets of all header fields
 LONGEST_HEADERS: Final = 32 * 1024
-MOST_FIELDS: Final = 100
 #: gateways that a request may have passed before this one
 MOST_HOPS: Final = 4
-
-_CLAUSE: Final = "AIIP/HTTPS v1 3.14"
-#: fields of which a second one would leave the choice to whoever reads it
-_SINGLE: Final = frozenset(
-    {
-        b"authorization", b"content-digest", b"content-length", b"content-type", b"dpop", b"expect",
-        b"idempotency-key", b"origin", b"sec-fetch-site", b"traceparent", b"transfer-encoding",
-    }
-)  # fmt: skip
-_PREFIX: Final = b"aiip-"
-_IN_VALUE: Final = (b"\r", b"\n", b"\x00")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +84,7 @@ def _check_target(head: Head) -> None:
     size = len(head.path) + len(head.query)
     if size > LONGEST_TARGET:
         raise AIIPError(
-            f"path and query are longer than {LONGEST_TARGET} octets", code="aiip.too-large", clause=_CLAUSE
+            f"path and query are longer than {LONGEST_TARGET} octets", code="aiip.too-large", clause=CLAUSE
         )
     if head.path[:1] != b"/" or (head.target is not None and head.target[:1] != b"/"):
         raise _bad("the request target is a path", "request target")
@@ -105,20 +93,10 @@ def _check_target(head: Head) -> None:
 
 
 def _check_fields(fields: Fields) -> None:
-    if len(fields) > MOST_FIELDS or sum(len(name) + len(value) for name, value in fields) > LONGEST_HEADERS:
-        raise AIIPError("the header fields are too many or too long", code="aiip.too-large", clause=_CLAUSE)
-    seen: set[bytes] = set()
-    for name, value in fields:
-        if b"_" in name:
-            raise _bad(
-                "a field's name has an underscore, which some servers read as a hyphen", "a field's name"
-            )
-        if any(octet in value for octet in _IN_VALUE):
-            raise _bad("a field's value goes over a line's end", name.decode("latin-1"))
-        if name in seen and (name in _SINGLE or name.startswith(_PREFIX)):
-            raise _bad("the field stands twice", name.decode("latin-1"))
-        seen.add(name)
+    if len(fields) > MAX_FIELDS or sum(len(name) + len(value) for name, value in fields) > LONGEST_HEADERS:
+        raise AIIPError("the header fields are too many or too long", code="aiip.too-large", clause=CLAUSE)
+    check_fields(fields)
 
 
 def _bad(message: str, where: str) -> AIIPError:
-    return AIIPError(f"{message} ({where})", code="aiip.bad-request", clause=_CLAUSE)
+    return AIIPError(f"{message} ({where})", code="aiip.bad-request", clause=CLAUSE)
