@@ -161,6 +161,12 @@ def add_resources(app: Endpoint) -> None:
         for number in range(to):
             yield {"number": number}
 
+    @app.resource("/tool/tell", title="Tell a story")
+    async def tell() -> AsyncIterator[StreamEvent]:
+        for word in ("Once ", "upon ", "a time."):
+            yield StreamEvent(data=json.dumps({"text": word}))
+        yield StreamEvent(data=json.dumps({"text": "Once upon a time.", "finish": "stop"}), event="result")
+
     @app.resource("/tool/page", title="A page with a script", media_type="text/html")
     def html() -> str:
         return "<script>document.cookie='a=b'</script>"

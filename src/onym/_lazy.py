@@ -1,4 +1,4 @@
-"""Public names that load the module behind them when they are first used."""
+"""What is loaded late: public names when they are first used, and what an extra brings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazily"]
+__all__ = ["lazily", "require"]
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -26,3 +26,20 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         return value
 
     return load
+
+
+def require(package: str, extra: str) -> None:
+    """Raises MissingExtraError, with the command to type, where `package` of onym[extra] is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec(package) is not None:
+        return
+    from onym.errors import MissingExtraError  # late: `import onym` loads next to nothing
+
+    command = f"pip install 'onym[{extra}]'"
+    raise MissingExtraError(
+        f"this needs {package}, which is not installed",
+        code=f"{extra}.missing-extra",
+        command=command,
+        hint=f"run: {command}",
+    )

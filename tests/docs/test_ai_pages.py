@@ -25,6 +25,7 @@ from docgen.reference_aiip import KEY
 from jwcrypto import jwk, jws
 
 from ai_support import authority_ca, key_store, names_resolver, serve_asgi, serve_authority, trust
+from model_support import unavailable
 from oauth_support import HandIssuer
 from onym.ai import AIClient, ResolverSettings
 from onym.ai.anchor import write_anchor
@@ -67,6 +68,9 @@ def test_five_lines_of_python_and_five_commands_publish_and_verify() -> None:
 
 
 def test_a_result_verifies_on_another_machine_when_its_publisher_is_gone(tmp_path: Path) -> None:
+    for tool in ("curl", "openssl"):
+        if shutil.which(tool) is None:
+            unavailable(f"{tool} is not installed: apt-get install {tool}")
     serving, elsewhere, *_ = blocks(PUBLISH, "serve", "run")
     with stage(["8443"]) as scene:
         scene.write("ai_tool.py", (EXAMPLES / "ai_tool.py").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A whole house of ai names on loopback: authorities behind TLS, gateways before them, clients, a registry.
+"""A house of ai names on loopback: authorities behind TLS, gateways before them, clients, a registry.
 
 All of it is Onym's own, as users run it; what a test adds are clocks that can be put wrong, a way to port 443,
 and clients that behave badly.
@@ -49,6 +49,7 @@ __all__ = [
     "MALFORMED",
     "Authority",
     "Clock",
+    "ContextAuthority",
     "Door",
     "House",
     "Lot",
@@ -57,7 +58,6 @@ __all__ = [
     "Watched",
     "bad_certificates",
     "begun",
-    "context_authority",
     "descriptors",
     "ended",
     "free_port",
@@ -431,7 +431,7 @@ def _self_signed(name: str) -> bytes:
 
 
 @dataclass
-class context_authority:  # noqa: N801 - an app that is used like a function
+class ContextAuthority:
     """Who speaks for `ai:/path`: its anchor's document, keys and one resource, signed by hand."""
 
     anchor: str
@@ -548,13 +548,13 @@ class Lot:
     def drawing(self, *asks: Callable[[int], tuple[bytes, str]]) -> Iterator[Begun]:
         """Two threads for each of these ways to ask, until the end of the block. None may fail."""
         self._on = True
-        work = begun([lambda ask=ask: self.draw(ask) for ask in asks * 2])  # type: ignore[misc]
+        work = begun([lambda ask=ask: self.draw(ask) for ask in asks * 2])
         try:
             yield work
         finally:
             self._on = False
             failed = ended(work)
-        assert failed == []
+        assert not failed, repr(failed)
 
 
 # clients that behave badly ---------------------------------------------------------------------------------
@@ -616,4 +616,4 @@ class Door:
 
 def descriptors() -> int:
     """How many files and sockets this process holds."""
-    return len(os.listdir("/proc/self/fd"))
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())

@@ -562,7 +562,7 @@ def test_nothing_listens(face: Face) -> None:
     with free_port() as port, pytest.raises(ConnectionFailed) as caught:
         face.send(asking(Origin("http", "127.0.0.1", port)))
     assert caught.value.code == "net.connection.refused"
-    assert caught.value.hint == "is the model server running?"
+    assert caught.value.hint == "is the server running there?"
     assert caught.value.retryable
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
+from onym._lazy import require
 from onym.ai import flow
 from onym.ai._stream import AIStream, AsyncAIStream
 from onym.ai.exchange import EVENTS
@@ -46,6 +47,7 @@ def _session(
     replays: Replays | None,
     timeout: float,
 ) -> Session:
+    require("joserfc", "ai")  # now, and not when the first receipt has come
     return Session(
         settings=settings or ResolverSettings(),
         origin=origin,

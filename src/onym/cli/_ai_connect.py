@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
+from onym.cli._output import Session, Subject
 from onym.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,11 +90,17 @@ _OPTIONS = (
 )
 
 
-def read_uri(text: str) -> AIURI:
-    """What a person typed, as an ai URI; Unicode in its host is converted. Raises AIURIError."""
+def read_uri(session: Session, text: str) -> AIURI:
+    """What a person typed, as an ai URI; Unicode in it is converted, and we say so. Raises AIURIError."""
     from onym.uri.ai_typed import from_typed
 
-    return from_typed(text).uri
+    session.subject = Subject(text, text, typed=True)
+    typed = from_typed(text)
+    if str(typed.uri) != text.strip():
+        session.note(f"read as {typed.uri}")
+    for each in typed.warnings:
+        session.note(each.message, kind="warning")
+    return typed.uri
 
 
 def resolver_settings(options: Options) -> ResolverSettings:

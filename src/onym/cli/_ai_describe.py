@@ -29,7 +29,7 @@ def command(session: Session, /, uri: str, **options: Unpack[Options]) -> None:
       onym ai describe ai://factory.example/model/helper
     """
     with connected(options) as client:
-        found = client.describe(read_uri(uri))
+        found = client.describe(read_uri(session, uri))
     session.record(_record(found))
     session.table(list(_rows(found)), styles=("name",))
     for name, schema in (("input", found.input), ("output", found.output)):

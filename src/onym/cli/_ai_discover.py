@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import click
 
+from onym._lazy import require
 from onym.cli._ai_connect import Options, ai_options, resolver_settings, transport
 from onym.cli._errors import error_record
 from onym.cli._options import json_option
@@ -47,6 +48,7 @@ def command(session: Session, /, name: str, **options: Unpack[Options]) -> None:
       onym ai discover --json https://shop.example/pay
       onym ai discover --registry namespaces.jws --registry-key registry.jwk ai://bank/service/payments
     """
+    require("selectolax", "ai")  # now, and not when the first page has come
     from onym.ai.discovery.flow import discover
     from onym.net.transport import run
     from onym.uri.redact import install_logging_filter

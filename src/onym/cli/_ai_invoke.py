@@ -66,7 +66,7 @@ def command(
       onym ai invoke ai://factory.example/model/helper -d - --save out/
     """
     octets, kind = _body(data, body, content_type)
-    target = read_uri(uri)
+    target = read_uri(session, uri)
     given: dict[str, Any] = {"body": octets, "content_type": kind, "idempotency_key": idempotency_key}
     with connected(options, token_variable=token_env, client_id=client_id, allow=allow) as client:
         if stream:

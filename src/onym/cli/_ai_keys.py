@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from onym._lazy import require
 from onym.cli._atomic import AtomicFile
 from onym.cli._options import json_option
 from onym.cli._output import Session
@@ -146,6 +147,7 @@ def list_command(session: Session, /, folder: Path) -> None:
 
 
 def _store(folder: Path, max_age: int | None = None) -> KeyStore:
+    require("joserfc", "ai")
     from onym.sign.keystore import MAX_AGE, KeyStore  # late: the JOSE library
 
     return KeyStore(folder, max_age=MAX_AGE if max_age is None else max_age)

@@ -30,7 +30,7 @@ def command(session: Session, /, uri: str, **options: Unpack[Options]) -> None:
       onym ai resolve ai://bank/service/payments --registry names.jws --registry-key registry.jwk
     """
     with connected(options) as client:
-        found = client.resolve(read_uri(uri))
+        found = client.resolve(read_uri(session, uri))
     session.record(_record(found))
     session.table(list(_rows(found)), styles=("name",))
 

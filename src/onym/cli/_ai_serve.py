@@ -77,6 +77,8 @@ def command(
     scheme = "http" if tls_cert is None else "https"
 
     def ready(found: int) -> None:
+        if tls_cert is None:
+            session.note("plain HTTP: clients speak HTTPS alone; put a proxy in front, or give --tls-cert")
         _tell(session, endpoint, f"{scheme}://{f'[{host}]' if ':' in host else host}:{found}")
 
     listen(endpoint, host=host, port=port, certificate=tls_cert, key=tls_key, ready=ready)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from onym._lazy import require
 from onym.cli._options import json_option
 from onym.cli._output import Session
 from onym.errors import NetError, ProvenanceError, SignatureError, UsageError
@@ -75,6 +76,7 @@ def command(
       onym ai verify receipt.jwt --keys jwks.json --uri ai://bank.example/balance --json
     """
     session.command = "ai verify"
+    require("joserfc", "ai")
     at = _time_of(when)
     token = _read(receipt, _MAX_TOKEN).decode("ascii", "replace").strip()
     authority_keys = _keys(history, keys)

@@ -9,6 +9,7 @@ import os
 import sys
 
 from onym import errors
+from onym._lazy import require
 from onym.cli import exit_codes
 from onym.cli._input import SCHEME_HINT
 from onym.cli._output import Session, Subject, width_of
@@ -28,6 +29,14 @@ _NEXT: dict[type[errors.OnymError], str] = {
     errors.NotFoundError: "onym models list {uri}",
     errors.UsageError: "onym{command} --help",
 }
+#: the same for what is not about an llm URI, or the file that `onym config` reads
+_NEXT_ELSEWHERE: dict[type[errors.OnymError], str] = {
+    errors.URIError: "onym check {uri}",
+    errors.DiscoveryError: "onym ai discover {uri}",
+    errors.NetError: "onym ai discover {uri}",
+    errors.UsageError: "onym{command} --help",
+}
+_ELSEWHERE = frozenset({"ai", "gateway", "registry"})
 #: the same by code, where the class says too little
 _NEXT_BY_CODE = {
     "config.exists": "onym config show",
@@ -40,6 +49,10 @@ _NEXT_BY_CODE = {
     "registry.wrong-schema": "onym registry init",
     "registry.broken-chain": "onym registry verify",
 }
+#: the extra that brings a package, where an import meets its lack first
+_EXTRAS = dict.fromkeys(
+    ("aiosmtplib", "aiosqlite", "alembic", "argon2", "jinja2", "sqlalchemy", "starlette"), "registry"
+)
 #: what the provider or the model does not take: `check` shows all of it at once
 _REFUSED = frozenset(
     {"llm.unsupported", "llm.no-format", "llm.provider-range", "llm.no-api", "llm.no-path-value"}
@@ -81,6 +94,12 @@ def report(session: Session, error: errors.OnymError) -> int:
 
 def unexpected(session: Session, error: Exception) -> int:
     """Report a stream that failed, or a bug. Its own text may hold anything, so it is masked."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package in _EXTRAS:
+        try:
+            require(package, _EXTRAS[package])
+        except errors.MissingExtraError as missing:
+            return report(session, missing)
     if isinstance(error, OSError):
         code, number = "io.failed", exit_codes.INPUT_OUTPUT
         message = error.strerror or type(error).__name__
@@ -180,8 +199,9 @@ def next_command(session: Session, error: errors.OnymError) -> str | None:
         return None
     if error.code in _NEXT_BY_CODE:
         return _NEXT_BY_CODE[error.code]
+    table = _NEXT_ELSEWHERE if (session.command or "").partition(" ")[0] in _ELSEWHERE else _NEXT
     for cls in type(error).__mro__:
-        template = _NEXT.get(cls)
+        template = table.get(cls)
         if template is None or template.startswith(f"onym {session.command} "):
             continue
         if "{uri}" not in template:

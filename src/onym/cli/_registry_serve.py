@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from onym._lazy import require
 from onym.cli._options import json_option
 from onym.cli._output import Session
 from onym.cli._registry_base import db_option, place_of
@@ -40,6 +41,7 @@ def serve(session: Session, /, db: str | None, config: str | None, **given: Any)
       onym registry serve --config /etc/onym/registry.toml
     """
     session.command = "registry serve"
+    require("starlette", "registry")
     from onym.server.run import run  # late: the web server is needed nowhere else
     from onym.server.settings import load_settings
 

@@ -65,7 +65,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     PROVIDER: "the server answered with a failure",
     TIMEOUT: "the time allowed is over",
     UNSUPPORTED: "the provider or model cannot do that; nothing was sent",
-    EMBEDDED: "the model on this machine",
+    EMBEDDED: "the model on this machine, or an extra that is not installed",
     REGISTRY: "refused by the registry's procedure, or its file, grammar or store is not usable",
     SIGNATURE: "a signature or receipt that does not hold",
     AIIP: "an ai:// name that cannot be trusted, or that its endpoint or a policy refuses",

@@ -122,7 +122,7 @@ class Core:
             # whoever tries again shall not be sent to the same addresses unseen
             self.targets.forget(target.place)
             if error.code == "net.connection.refused" and is_loopback(target.host):
-                error.hint = "is the model server running?"
+                error.hint = "is the server running there?"
             raise
 
     async def establish(self, dialled: Dialled, deadline: Deadline) -> Connection:

@@ -33,9 +33,12 @@ def make_context(config: TLSConfig) -> ssl.SSLContext:
     for path in config.ca_files:
         try:
             context.load_verify_locations(cafile=path)
-        except OSError:
+        except OSError as error:
+            what = "holds no certificates" if isinstance(error, ssl.SSLError) else "cannot be read"
             raise UsageError(
-                "a file of TLSConfig(ca_files=...) holds no certificates", code="usage.tls"
+                f"{path}, a file of authorities, {what}",
+                code="usage.tls",
+                hint="PEM; TLSConfig(ca_files=...) and --ca name it",
             ) from None
     return context
 

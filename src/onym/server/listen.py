@@ -113,6 +113,8 @@ async def serve(
     try:
         await server.serve(sockets=None if sockets is None else list(sockets))
     except SystemExit:
+        if server.started:
+            raise  # it served, and a signal ended it
         # uvicorn ends the process where it cannot start; its log has the reason
         raise ConfigError(
             f"cannot listen on {host} port {port}",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from onym._lazy import require
 from onym.errors import SignatureError
 from onym.sign._strict import decode
 
@@ -99,6 +100,7 @@ def kind_of(algorithm: str) -> Kind:
 
 def thumbprint(jwk: Mapping[str, Any]) -> str:
     """The SHA-256 thumbprint of a public or private key (RFC 7638, RFC 8037 2). Raises SignatureError."""
+    require("joserfc", "ai")
     from joserfc.jwk import thumbprint as taken  # late: cryptography is heavy
 
     names = _IDENTITY.get(str(jwk.get("kty")), ())
@@ -109,6 +111,7 @@ def thumbprint(jwk: Mapping[str, Any]) -> str:
 
 def native_key(data: Mapping[str, Any]) -> Any:
     """The library's key of a JWK, public or private. Raises SignatureError, and never quotes the key."""
+    require("joserfc", "ai")
     from joserfc import errors, jwk  # late: cryptography is heavy
 
     plain = {name: data[name] for name in (*PUBLIC, *PRIVATE) if name in data}
@@ -125,6 +128,7 @@ def native_key(data: Mapping[str, Any]) -> Any:
 
 def model(algorithm: str) -> Any:
     """What the library signs and verifies with."""
+    require("joserfc", "ai")
     from joserfc.jws import JWSRegistry  # late: cryptography is heavy
 
     return JWSRegistry.algorithms[algorithm]

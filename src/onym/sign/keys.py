@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
+from onym._lazy import require
 from onym.errors import SignatureError
 from onym.sign._jwk import (
     ALGORITHMS,
@@ -96,6 +97,7 @@ class SigningKey:
     @classmethod
     def generate(cls, algorithm: str, *, kid: str | None = None) -> SigningKey:
         """A new key for this algorithm. Raises SignatureError for one that is not known."""
+        require("joserfc", "ai")
         from joserfc import jwk  # late: cryptography is heavy
 
         kty, curve = kind_of(algorithm)

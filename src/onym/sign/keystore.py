@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from onym._lazy import require
 from onym.errors import CredentialError, SignatureError
 from onym.sign._files import check_folder, locked, make_folder, read_private, remove, write_private
 from onym.sign._jwk import RECEIPT_ALGORITHMS
@@ -56,6 +57,7 @@ class KeyStore:
         Raises CredentialError where there is a key that signs already (`credential.key-exists`), where the
         folder or a file is open to others or cannot be used, SignatureError for another algorithm.
         """
+        require("joserfc", "ai")  # before there is a folder without a key
         _check_algorithm(algorithm)
         make_folder(self.path)
         made = _Maker(self.path, algorithm, at, starts=at)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: read now, since no test sees such variables
 _DRAW = os.environ.get("ONYM_SCREENSHOTS")
+#: those that the documentation shows
+_SHOWN = frozenset({"2-typed-light", "3-resource-light", "4-result-light", "7-stream-dark", "3-resource-narrow"})
 _PICTURES = Path(__file__).parents[3] / "docs" / "assets" / "gateway"
 
 pytestmark = pytest.mark.xdist_group("gateway-browser")
@@ -54,9 +56,10 @@ def page(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
 
 
 def picture(page: Page, name: str, folder: Path) -> None:
-    where = _PICTURES if _DRAW else folder
+    full = f"{name}-{page.name}"  # type: ignore[attr-defined]
+    where = _PICTURES if _DRAW and full in _SHOWN else folder
     where.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=str(where / f"{name}-{page.name}.png"), full_page=True)  # type: ignore[attr-defined]
+    page.screenshot(path=str(where / f"{full}.png"), full_page=True)
 
 
 def fits(page: Page) -> bool:
@@ -111,6 +114,23 @@ def test_a_person_opens_a_name_invokes_it_and_takes_the_result_home(
     page.reload()
     assert "GUTEN TAG" in page.locator("#result").inner_text()
     assert len(town.endpoint.seen) == before
+
+
+def test_a_person_reads_what_a_stream_says_and_its_events_where_they_ask_for_them(
+    page: Page, town: World, tmp_path: Path
+) -> None:
+    page.goto(town.base + town.path("/tool/tell"))
+    page.get_by_role("button", name="Invoke").click()
+    assert page.locator("#result").inner_text() == "Once upon a time."
+    content = page.locator("section", has=page.locator("#content-title"))
+    assert '"finish": "stop"' in content.inner_text()
+    assert content.locator("li:visible").count() == 0
+    picture(page, "7-stream", tmp_path)
+    content.get_by_text("4 events").click()
+    assert content.locator("li:visible").count() == 4
+    assert "eyJ" not in content.inner_text()
+    if page.name == "narrow":  # type: ignore[attr-defined]
+        assert fits(page)
 
 
 def test_a_person_sees_why_a_door_is_closed(page: Page, town: World, tmp_path: Path) -> None:

@@ -72,6 +72,8 @@ keys = "keys"
 trusted_proxies = ["127.0.0.1/32"]
 ports = [8443]
 ca_files = ["ca.pem"]
+nameservers = ["127.0.0.1"]
+nameserver_port = 5353
 [rates.reads]
 burst = 5
 per_minute = 6
@@ -107,6 +109,7 @@ def test_settings_come_from_file_variables_and_arguments(tmp_path: Path) -> None
     assert found.namespaces[0].file == "registry.json"
     assert found.contexts[0].anchor == "https://factory.example"
     assert found.ca_files == ("a.pem", "b.pem")
+    assert (found.nameservers, found.nameserver_port) == (("127.0.0.1",), 5353)
     assert "secret" not in repr(found)
     assert load_gateway_settings(environ={}).own_hosts == {"127.0.0.1"}
 

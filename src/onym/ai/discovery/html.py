@@ -10,6 +10,7 @@ import codecs
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from onym._lazy import require
 from onym.ai.discovery.link import MAX_LINKS, RELATION, Pointers
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def head_links(octets: bytes, charset: str | None = None, *, relation: str = REL
 
 
 def _hrefs(text: str, relation: str) -> list[str]:
+    require("selectolax", "ai")
     from selectolax.lexbor import LexborHTMLParser
 
     head = LexborHTMLParser(text).head

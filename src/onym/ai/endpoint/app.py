@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from onym._lazy import require
 from onym.ai.endpoint._exchange import Exchanges
 from onym.ai.endpoint._http import Receive, Send, send_answer
 from onym.ai.endpoint.context import JSON, Answer
@@ -71,6 +72,7 @@ class Endpoint:
         clock: Callable[[], float] = time.time,
         limits: Limits | None = None,
     ) -> None:
+        require("joserfc", "ai")  # now, and not when the first answer is signed
         self.authority = _authority(authority)
         self.anchor = _anchor(authority, anchor)
         self.title = title

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from onym._lazy import require
 from onym.ai._plain import CLAUSE, MAX_FIELDS, check_fields
 from onym.errors import AIIPError
 from onym.net.messages import Headers
@@ -134,6 +135,7 @@ def check_digest(value: str, body: bytes) -> None:
         return
     import hashlib
 
+    require("http_sf", "ai")
     import http_sf  # late: hardly any digest is written in another way
 
     try:

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from onym._lazy import require
 from onym.ai.records import Effects
 from onym.errors import ConfigError, DeniedError
 
@@ -87,6 +88,7 @@ def read_policies(authority: str, source: str | Path | None) -> Policies:
     text = _text(source) if isinstance(source, Path) else source
     if len(text) > MAX_POLICY:
         raise ConfigError(f"the policies are longer than {MAX_POLICY} characters", code="config.bad-policy")
+    require("cedarpy", "ai")
     import cedarpy  # late: see above
 
     try:

@@ -28,7 +28,7 @@ def command() -> None:
       onym ai discover bank.example
       onym ai describe ai://factory.example/model/helper
       onym ai invoke ai://factory.example/model/helper -d '{"prompt": "Say hello."}' --save out/
-      onym ai verify out/receipt.jwt --body out/body
+      onym ai verify out/receipt.jwt --body out/body --history history.json
       onym ai keys new keys/ && onym ai serve module:app --keys keys/
     """
 

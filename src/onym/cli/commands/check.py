@@ -12,10 +12,12 @@ from onym.cli._options import URI, json_option
 from onym.cli._output import Session, Subject
 from onym.cli._provider_check import provider_findings
 from onym.cli._text import point, printable
+from onym.errors import URIError
+from onym.uri.diagnostics import Diagnostic
 from onym.uri.llm import check
 
 if TYPE_CHECKING:
-    from onym.uri.diagnostics import Diagnostic
+    from onym.llm.providers import ProviderTable
 
 __all__ = ["command"]
 
@@ -39,6 +41,7 @@ def command(ctx: click.Context, uris: tuple[str, ...], strict: bool) -> None:
     Examples:
       onym check 'llm://localhost:11434/llama3:8b?temp=0.2'
       onym check 'llm://openai/gpt-5?temp=0.2'          (that model takes no temp)
+      onym check ai://Factory.example/agent/x
       grep -ho 'llm://[^"]*' *.env | onym check -
     """
     session = ctx.find_object(Session)
@@ -47,10 +50,52 @@ def command(ctx: click.Context, uris: tuple[str, ...], strict: bool) -> None:
     failed = False
     providers = user_providers()
     for subject in subjects(session, uris):
-        found = (*check(subject.text).diagnostics, *provider_findings(subject.text, providers))
+        found = _findings(subject.text, providers)
         failed |= any(each.severity in fatal for each in found)
         _show(session, subject, found)
     ctx.exit(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
+
+
+def _findings(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...]:
+    if text[:3].lower() == "ai:":
+        return _ai_findings(text)
+    return (*check(text).diagnostics, *provider_findings(text, providers))
+
+
+def _ai_findings(text: str) -> tuple[Diagnostic, ...]:
+    """The first thing that keeps an ai URI from having a canonical form; a note where it has another one."""
+    from onym.uri.ai import AIURI
+
+    try:
+        fixed = str(AIURI.parse(text).target)
+    except URIError as error:
+        at = min(error.offset or 0, max(len(text) - 1, 0))
+        message = f"{error.message} ({error.hint})" if error.hint else error.message
+        return (
+            Diagnostic(
+                error.code,
+                "error",
+                message,
+                clause=error.clause or "draft-sogomonian-ai-uri-scheme-01",
+                component=error.component,
+                start=at,
+                end=at + 1,
+            ),
+        )
+    if fixed == text.partition("#")[0]:
+        return ()
+    return (
+        Diagnostic(
+            "ai.non-canonical",
+            "note",
+            "this is read as its canonical form",
+            clause="AIIP/HTTPS v1 3.4",
+            component=None,
+            start=0,
+            end=len(text),
+            fix=fixed,
+        ),
+    )
 
 
 def _show(session: Session, subject: Subject, found: tuple[Diagnostic, ...]) -> None:

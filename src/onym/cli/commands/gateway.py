@@ -20,7 +20,7 @@ __all__ = ["command"]
 @click.command("gateway", short_help="Serve ai: names over HTTPS: map, resolve, verify, hand on.")
 @click.option("--config", metavar="FILE", help="Settings (TOML). Default: ONYM_GATEWAY_CONFIG.")
 @click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, or the settings'.")
-@click.option("--port", type=click.IntRange(0, 65535), help="The port. Default: 8480, or the settings'.")
+@click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8480, or the settings'.")
 @click.option("--base-url", metavar="URL", help="The origin that people see, such as https://gw.example.")
 @click.option("--tls-cert", "certificate", metavar="FILE", help="The certificate chain (PEM).")
 @click.option("--tls-key", "key", metavar="FILE", help="Its private key (PEM).")

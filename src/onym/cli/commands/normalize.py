@@ -32,10 +32,16 @@ def command(session: Session, uris: tuple[str, ...], generic: bool, reveal: bool
     \b
     Examples:
       onym normalize 'LLM://OpenAI/gpt%2d5?temp=0.70'
+      onym normalize ai://Factory.example:443/agent/x
       onym normalize --generic 'HTTP://Example.ORG/%7ea/./b'
     """
     for subject in subjects(session, uris):
-        text = _generic(subject.text, reveal) if generic else _llm(to_uri(subject), reveal)
+        if generic:
+            text = _generic(subject.text, reveal)
+        elif subject.text[:3].lower() == "ai:":
+            text = _ai(subject.text)
+        else:
+            text = _llm(to_uri(subject), reveal)
         if session.as_json:
             session.line({"uri": text})
         else:
@@ -46,6 +52,12 @@ def _llm(uri: LLMURI, reveal: bool) -> str:
     from onym.llm.aliases import normalize
 
     return normalize(uri).render(reveal=reveal)
+
+
+def _ai(text: str) -> str:
+    from onym.uri.ai import AIURI
+
+    return str(AIURI.parse(text).target)
 
 
 def _generic(text: str, reveal: bool) -> str:

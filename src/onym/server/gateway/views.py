@@ -11,6 +11,7 @@ import msgspec
 from onym.ai.gateway.doors import is_open
 from onym.ai.gateway.fields import media_type
 from onym.ai.gateway.form import Field, fields_of
+from onym.server.gateway.stream_view import StreamView, stream_view
 from onym.uri.ai_map import to_path
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ __all__ = [
 #: characters of a result that a page shows; the whole is there to be downloaded
 _LONGEST_SHOWN: Final = 64 * 1024
 _TEXTS: Final = frozenset({"application/json", "application/problem+json", "application/aiip+json"})
+
+_VERIFY: Final = (
+    "curl -o history.json '{anchor}/.well-known/aiip.jwks.json?history'\n"
+    "onym ai verify receipt.jwt --body result --history history.json --uri '{uri}'"
+)
 
 #: what was verified -> (clause, sentence); the order is that of the client's checks
 _CHECKS: Final = {
@@ -143,7 +149,9 @@ class ResourceView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultView:
-    """The page of a result. `text` is its content where it can be shown as text, `links` what can be kept."""
+    """The page of a result. `text` is its content where it can be shown as text, `stream` what its events
+    say, `links` what can be kept, `commands` what verifies it elsewhere.
+    """
 
     template: ClassVar[str] = "result.html"
     name: str
@@ -160,7 +168,8 @@ class ResultView:
     anchor: str
     proof: ProofView
     links: tuple[tuple[str, str], ...]
-    command: str
+    commands: str
+    stream: StreamView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,7 +358,8 @@ def result_view(settings: GatewaySettings, name: str, kept: Kept) -> ResultView:
         anchor=result.resolution.anchor,
         proof=proof_of(result),
         links=links,
-        command="onym ai verify receipt.jwt --body result",
+        commands=_VERIFY.format(anchor=result.resolution.anchor, uri=uri.without_query),
+        stream=stream_view(result.body) if media_type(result.content_type) == "text/event-stream" else None,
     )
 
 
