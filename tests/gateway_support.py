@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from ai_support import PATIENCE, authority_ca, key_store, names_resolver, serve_asgi
-from onym.ai.endpoint import Endpoint
+from onym.ai.endpoint import Endpoint, StreamEvent
 from onym.server.gateway import GatewaySettings, create_gateway
 from onym.server.gateway.settings import GatewayRates
 from onym.server.settings import Rate
@@ -146,7 +146,17 @@ def authority(name: str, port: int, folder: Path) -> Endpoint:
     return app
 
 
+def add_story(app: Endpoint) -> None:
+    @app.resource("/tool/tell", title="Tell a story")
+    async def tell() -> AsyncIterator[StreamEvent]:
+        for word in ("Once ", "upon ", "a time."):
+            yield StreamEvent(data=json.dumps({"text": word}))
+        yield StreamEvent(data=json.dumps({"text": "Once upon a time.", "finish": "stop"}), event="result")
+
+
 def add_resources(app: Endpoint) -> None:
+    add_story(app)
+
     @app.resource("/tool/add", title="Add two numbers")
     def add(a: int, b: int, note: str = "") -> dict[str, Any]:
         return {"sum": a + b, "note": note}
@@ -160,12 +170,6 @@ def add_resources(app: Endpoint) -> None:
     async def count(to: int = 3) -> AsyncIterator[dict[str, int]]:
         for number in range(to):
             yield {"number": number}
-
-    @app.resource("/tool/tell", title="Tell a story")
-    async def tell() -> AsyncIterator[StreamEvent]:
-        for word in ("Once ", "upon ", "a time."):
-            yield StreamEvent(data=json.dumps({"text": word}))
-        yield StreamEvent(data=json.dumps({"text": "Once upon a time.", "finish": "stop"}), event="result")
 
     @app.resource("/tool/page", title="A page with a script", media_type="text/html")
     def html() -> str:

@@ -1,7 +1,7 @@
 """A house of ai names on loopback: authorities behind TLS, gateways before them, clients, a registry.
 
-All of it is Onym's own, as users run it; what a test adds are clocks that can be put wrong, a way to port 443,
-and clients that behave badly.
+All of it is Onym's own, as users run it; what a test adds are clocks that can be put wrong, a way to port
+443, and clients that behave badly.
 """
 
 from __future__ import annotations

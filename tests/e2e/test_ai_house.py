@@ -541,7 +541,7 @@ def test_good_clients_are_served_beside_bad_ones_and_nothing_of_these_stays(hous
         assert all(int(body) == number + 1 for number, (body, _) in lot.drawn.items())
         # nobody good waited for what is never finished: that is still here
         assert sum(is_open(each) for each in slow) == len(slow)
-        assert stormy < 30 * calm
+        assert stormy < 100 * calm
         for each in slow:
             each.close()
         # connections between gateway and authority stay to be used again, one for each that asked at once

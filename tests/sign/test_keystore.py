@@ -484,3 +484,23 @@ def test_a_record_is_in_one_state(starts: float, at: float) -> None:
     record = KeyRecord(kid="k", algorithm="Ed25519", public={}, created=0, starts=starts)
     assert record.may_sign(at) is not record.waits(at)
     assert record.revoke(1).state(at) == "revoked"
+
+
+def test_whoever_looked_at_the_clock_before_a_key_was_revoked_signs_with_its_successor(
+    tmp_path: Path,
+) -> None:
+    store, first = made(tmp_path)
+    second = store.revoke(first, NOW + 0.5)
+    assert store.signer(NOW).kid == second != first
+    assert error_of(store.signer, NOW - 1).code == "credential.no-key"
+
+
+def test_a_key_that_goes_between_the_list_and_its_file_is_looked_for_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, first = made(tmp_path)
+    mine, looks = KeyStore(store.path), [store.records()]
+    second = store.revoke(first, NOW)
+    read = mine.records
+    monkeypatch.setattr(mine, "records", lambda: looks.pop() if looks else read())
+    assert mine.signer(NOW).kid == second

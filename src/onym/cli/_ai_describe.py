@@ -28,6 +28,7 @@ def command(session: Session, /, uri: str, **options: Unpack[Options]) -> None:
     Example:
       onym ai describe ai://factory.example/model/helper
     """
+    session.command = "ai describe"
     with connected(options) as client:
         found = client.describe(read_uri(session, uri))
     session.record(_record(found))

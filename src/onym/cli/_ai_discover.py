@@ -48,6 +48,7 @@ def command(session: Session, /, name: str, **options: Unpack[Options]) -> None:
       onym ai discover --json https://shop.example/pay
       onym ai discover --registry namespaces.jws --registry-key registry.jwk ai://bank/service/payments
     """
+    session.command = "ai discover"
     require("selectolax", "ai")  # now, and not when the first page has come
     from onym.ai.discovery.flow import discover
     from onym.net.transport import run

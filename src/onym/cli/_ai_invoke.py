@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -65,6 +67,7 @@ def command(
       onym ai invoke 'ai://factory.example/agent/forklift-42?zone=A3' --allow physical
       onym ai invoke ai://factory.example/model/helper -d - --save out/
     """
+    session.command = "ai invoke"
     octets, kind = _body(data, body, content_type)
     target = read_uri(session, uri)
     given: dict[str, Any] = {"body": octets, "content_type": kind, "idempotency_key": idempotency_key}
@@ -86,7 +89,9 @@ def _body(data: str | None, body: str | None, content_type: str | None) -> tuple
         raise UsageError("--data or --body, not both", code="usage.command-line")
     if data is not None:
         text = stdin_text() if data == "-" else data
-        return text.encode(), content_type or "application/json"
+        if content_type is None:
+            _check_json(text)
+        return text.encode("utf-8", "surrogateescape"), content_type or "application/json"
     if body is not None:
         if content_type is None:
             raise UsageError(
@@ -94,6 +99,21 @@ def _body(data: str | None, body: str | None, content_type: str | None) -> tuple
             )
         return Path(body).read_bytes(), content_type
     return None, None
+
+
+def _check_json(text: str) -> None:
+    """Raises UsageError with the place, which an endpoint does not tell."""
+    try:
+        json.loads(text)
+    except ValueError as error:
+        where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, JSONDecodeError) else ""
+        raise UsageError(
+            f"--data is no JSON{where}",
+            code="usage.command-line",
+            hint='names and texts in double quotes: -d \'{"a": 1, "b": "x"}\'',
+        ) from None
+    except RecursionError:
+        pass  # for the endpoint to judge
 
 
 def _show_event(session: Session, event: SSEEvent) -> None:

@@ -29,6 +29,7 @@ def command(session: Session, /, uri: str, **options: Unpack[Options]) -> None:
       onym ai resolve ai://factory.example/agent/forklift-42
       onym ai resolve ai://bank/service/payments --registry names.jws --registry-key registry.jwk
     """
+    session.command = "ai resolve"
     with connected(options) as client:
         found = client.resolve(read_uri(session, uri))
     session.record(_record(found))

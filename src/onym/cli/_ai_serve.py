@@ -11,7 +11,7 @@ import click
 
 from onym.cli._options import json_option
 from onym.cli._output import Session
-from onym.errors import UsageError
+from onym.errors import OnymError, UsageError
 
 if TYPE_CHECKING:
     from onym.ai.endpoint import Endpoint
@@ -85,7 +85,7 @@ def command(
 
 
 def _load(name: str) -> Endpoint:
-    """The endpoint of that name. What its module raises comes out as it is."""
+    """The endpoint of that name. An error of Onym that its module raises comes out as it is."""
     from onym.ai.endpoint import Endpoint
 
     module, colon, attribute = name.partition(":")
@@ -99,9 +99,26 @@ def _load(name: str) -> Endpoint:
         if error.name is not None and f"{module}.".startswith(f"{error.name}."):
             raise UsageError(f"there is no module {module}", hint=_FORM) from None
         raise UsageError(f"{module} needs the module {error.name}, which is not installed") from None
+    except OnymError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{module} cannot be imported: {type(error).__name__}{_place(error)}",
+            hint=f"python -c 'import {module}' shows all of it",
+        ) from error
     if not isinstance(found, Endpoint):
         raise UsageError(f"{attribute} of {module} is no Endpoint", hint=_FORM)
     return found
+
+
+def _place(error: Exception) -> str:
+    """Where an import failed: the line that cannot be read, else the innermost one that ran."""
+    if isinstance(error, SyntaxError):
+        return f" at line {error.lineno} of {error.filename}"
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f" at line {trace.tb_lineno} of {trace.tb_frame.f_code.co_filename}"
 
 
 def _tell(session: Session, endpoint: Endpoint, address: str) -> None:

@@ -42,6 +42,11 @@ _NEXT_BY_CODE = {
     "config.exists": "onym config show",
     "config.no-endpoint": "onym config show",
     "embedded.unknown-model": "onym models list --local",
+    "ai.wrong-scheme": "onym ai --help",
+    "aiip.endpoint-unknown": "onym ai discover {uri}",
+    "aiip.invalid-input": "onym ai describe {uri}",
+    "aiip.unknown-authority": "onym ai discover {uri}",
+    "aiip.upstream-unreachable": "onym ai discover {uri}",
     "registry.no-database": "onym registry init --db registry.db",
     "registry.no-template": "onym registry template",
     "registry.unknown-account": "onym registry user list",
@@ -167,6 +172,8 @@ def _meant(session: Session, error: errors.OnymError) -> str | None:
     subject = session.subject
     if subject is None or not subject.typed:
         return None
+    if error.code == "ai.wrong-scheme":
+        return session.masked("ai://" + (subject.text.partition("://")[2] or subject.text))
     if error.code == "uri.no-scheme":
         return _with_scheme(session, subject.text)
     if error.code not in ("llm.no-api", "llm.no-path-value"):
@@ -198,7 +205,7 @@ def next_command(session: Session, error: errors.OnymError) -> str | None:
         # not about the text of the URI, but about a value from elsewhere
         return None
     if error.code in _NEXT_BY_CODE:
-        return _NEXT_BY_CODE[error.code]
+        return _with_uri(session, _NEXT_BY_CODE[error.code])
     table = _NEXT_ELSEWHERE if (session.command or "").partition(" ")[0] in _ELSEWHERE else _NEXT
     for cls in type(error).__mro__:
         template = table.get(cls)
@@ -206,8 +213,17 @@ def next_command(session: Session, error: errors.OnymError) -> str | None:
             continue
         if "{uri}" not in template:
             return template.format(command=f" {session.command}" if session.command else "")
-        return None if session.subject is None else template.format(uri=_argument(session, session.subject))
+        return _with_uri(session, template)
     return None
+
+
+def _with_uri(session: Session, template: str) -> str | None:
+    """The command with the URI in its place; None where there is none, or it is what just ran."""
+    if "{uri}" not in template:
+        return template
+    if session.subject is None or template.startswith(f"onym {session.command} "):
+        return None
+    return template.format(uri=_argument(session, session.subject))
 
 
 def _check_command(session: Session) -> str | None:

@@ -144,11 +144,17 @@ def tls_context(certificate: str | Path, key: str | Path | None = None) -> ssl.S
         context.load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ConfigError(
-            f"the certificate or its key cannot be used ({type(error).__name__})",
+            f"the certificate or its key cannot be used ({_reason(error, certificate, key)})",
             code="config.bad-certificate",
             hint="PEM files that belong together: the chain, and its private key without a password",
         ) from None
     return context
+
+
+def _reason(error: Exception, *files: str | Path | None) -> str:
+    """What is known of why; OpenSSL does not name the file."""
+    missing = [str(each) for each in files if each is not None and not Path(each).is_file()]
+    return f"there is no file {missing[0]}" if missing else type(error).__name__
 
 
 def _check_plain(host: str, allowed: bool) -> None:

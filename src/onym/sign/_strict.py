@@ -52,7 +52,7 @@ def read_value(octets: bytes, what: str) -> Any:
 
 
 def _not_json(message: str) -> SignatureError:
-    hint = "whoever made it must not repeat a member or nest deeply"
+    hint = "is it the right file? Whoever makes it writes JSON, repeats no member and does not nest deeply"
     return SignatureError(message, code="sign.malformed", hint=hint)
 
 

@@ -28,6 +28,8 @@ __all__ = ["MAX_AGE", "KeyRecord", "KeyStore"]
 
 #: seconds that others may keep a copy of the key set, where nobody says more
 MAX_AGE: Final = 3600.0
+#: seconds between a look at the clock and one at the keys, at most
+_MOMENT: Final = 1.0
 _STATE: Final = "keys.json"
 _LOCK: Final = ".lock"
 _MAX_STATE: Final = 1024 * 1024
@@ -67,7 +69,7 @@ class KeyStore:
                 raise CredentialError(
                     f"{self.path} holds a key that signs",
                     code="credential.key-exists",
-                    hint="rotate replaces it with overlap, revoke at once",
+                    hint="onym ai keys rotate replaces it with overlap, onym ai keys revoke at once",
                 )
             return (*records, made.record())
 
@@ -139,6 +141,13 @@ class KeyStore:
 
     def signer(self, at: float) -> Signer:
         """The key that signs now. Raises CredentialError where there is none."""
+        try:
+            return self._signer(at)
+        except CredentialError:
+            # the key may have been replaced between the look at the list and the one at its file
+            return self._signer(at)
+
+    def _signer(self, at: float) -> Signer:
         record = self._current(self.records(), at)
         with self._guard:
             signer = self._signers.get(record.kid)
@@ -184,7 +193,9 @@ class KeyStore:
         return key.with_thumbprint()
 
     def _current(self, records: tuple[KeyRecord, ...], at: float) -> KeyRecord:
+        # a key that was revoked since the caller looked at the clock has a successor that begins after that
         found = [each for each in records if each.may_sign(at)]
+        found = found or [each for each in records if each.may_sign(at + _MOMENT)]
         if not found:
             raise CredentialError(
                 f"{self.path} holds no key that may sign now",

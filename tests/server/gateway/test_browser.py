@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 #: read now, since no test sees such variables
 _DRAW = os.environ.get("ONYM_SCREENSHOTS")
 #: those that the documentation shows
-_SHOWN = frozenset({"2-typed-light", "3-resource-light", "4-result-light", "7-stream-dark", "3-resource-narrow"})
+_SHOWN = frozenset(
+    {"2-typed-light", "3-resource-light", "4-result-light", "7-stream-dark", "3-resource-narrow"}
+)
 _PICTURES = Path(__file__).parents[3] / "docs" / "assets" / "gateway"
 
 pytestmark = pytest.mark.xdist_group("gateway-browser")
@@ -57,9 +59,10 @@ def page(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
 
 def picture(page: Page, name: str, folder: Path) -> None:
     full = f"{name}-{page.name}"  # type: ignore[attr-defined]
-    where = _PICTURES if _DRAW and full in _SHOWN else folder
+    shown = bool(_DRAW) and full in _SHOWN
+    where = _PICTURES if shown else folder
     where.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=str(where / f"{full}.png"), full_page=True)
+    page.screenshot(path=str(where / f"{full}.png"), full_page=not shown)
 
 
 def fits(page: Page) -> bool:
@@ -88,9 +91,9 @@ def test_a_person_opens_a_name_invokes_it_and_takes_the_result_home(
     assert town.authority in page.locator("aside").inner_text()
     if page.name == "narrow":  # type: ignore[attr-defined]
         assert fits(page)
+    picture(page, "3-resource", tmp_path)
     page.get_by_text("How it was verified").click()
     assert "The signature holds" in page.locator("main").inner_text()
-    picture(page, "3-resource", tmp_path)
 
     page.get_by_label("name").fill("Ann")
     page.get_by_label("language").select_option(label="de")

@@ -115,10 +115,12 @@ class Endpoint:
             self._exchanges.signing.signer()
         except AIIPError as error:
             reason = error.__cause__
+            told = reason.message if isinstance(reason, OnymError) else reason
+            hint = reason.hint if isinstance(reason, OnymError) else None
             raise ConfigError(
-                "the endpoint has no key to sign with" + ("" if reason is None else f": {reason}"),
+                "the endpoint has no key to sign with" + ("" if reason is None else f": {told}"),
                 code="config.no-keys",
-                hint="onym ai keys new DIR makes one; Endpoint(..., keys=DIR) or --keys DIR",
+                hint=hint or "onym ai keys new DIR makes one; Endpoint(..., keys=DIR) or --keys DIR",
             ) from None
         self._open()
 
@@ -269,6 +271,10 @@ class Endpoint:
 
 
 def _authority(authority: str) -> str:
+    if "/" in authority:
+        raise UsageError(
+            "an authority is a name, with a port where that is not 443", hint="factory.example:8443"
+        )
     try:
         uri = AIURI.parse(f"ai://{authority}/")
         canonical = uri.canonical()

@@ -80,6 +80,9 @@ class Resource:
 
 def resource_uri(authority: str, path: str) -> AIURI:
     """The URI of a path of this authority. Raises UsageError for one that is not canonical or has a query."""
+    if not path.startswith("/"):
+        # it would go on with the authority's name
+        raise UsageError("the path of a resource begins with a slash", hint=f"/{path}")
     uri = AIURI.parse(f"ai://{authority}{path}")
     if uri.query is not None or uri.fragment is not None or uri.canonical() != str(uri):
         raise UsageError(

@@ -24,13 +24,10 @@ if TYPE_CHECKING:
     from onym.server.gateway.parts import Upstream
     from onym.server.gateway.settings import GatewaySettings
     from onym.sign.keys import Signer
-    from onym.sign.keystore import KeyStore
 
 __all__ = ["create_gateway"]
 
 _HTTPS: Final = 443
-#: seconds between two looks at the key store
-_LOOK_SECONDS: Final = 5.0
 
 
 def create_gateway(
@@ -92,7 +89,8 @@ def _keys(
             at = clock().timestamp()
             return store.history(at) if history else store.jwks(at)
 
-        return _Current(store, clock), published
+        # asked each time: a key that was revoked must sign nothing more
+        return lambda: store.signer(clock().timestamp()), published
     from msgspec import json
 
     from onym.sign.keys import SigningKey
@@ -100,23 +98,6 @@ def _keys(
     key = SigningKey.generate("Ed25519").with_thumbprint()
     octets = json.encode({"keys": [key.public()]})
     return lambda: key, lambda _history: octets
-
-
-class _Current:
-    """The key that signs now. It is looked for every few seconds: it may have been changed for another."""
-
-    def __init__(self, store: KeyStore, clock: Callable[[], datetime]) -> None:
-        self._store = store
-        self._clock = clock
-        self._until = 0.0
-        self._signer: Signer
-
-    def __call__(self) -> Signer:
-        now = self._clock().timestamp()
-        if not self._until - _LOOK_SECONDS <= now < self._until:
-            self._signer = self._store.signer(now)
-            self._until = now + _LOOK_SECONDS
-        return self._signer
 
 
 def _client(settings: GatewaySettings, resolver: Resolver | None, clock: Callable[[], datetime]) -> Upstream:

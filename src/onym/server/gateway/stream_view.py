@@ -20,9 +20,10 @@ _LONGEST: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamView:
-    """`text` is what the pieces make together, "" where they are no pieces of text; `result` the event of that
-    name; `events` are (type, data) without the receipt, which a page shows elsewhere; `count` is how many
-    there are.
+    """`text` is what the pieces make together, "" where they are no pieces of text.
+
+    `result` is the event of that name; `events` are (type, data) without the receipt, which a page shows
+    elsewhere, and `count` is how many there are.
     """
 
     text: str
