@@ -21,6 +21,8 @@ PARTS = (
     "batch.py",
     "registry.py",
     "receipts.py",
+    "endpoint.py",
+    "gateway.py",
     "imports.py",
 )
 

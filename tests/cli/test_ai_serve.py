@@ -35,6 +35,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
     (tmp_path / "served.py").write_text(MODULE.replace("{port}", "8443"))
+    (tmp_path / "torn.py").write_text("def (:\n")
+    (tmp_path / "falls.py").write_text("from pathlib import Path\nraise RuntimeError\n")
+    start = "from onym.ai import Endpoint\napp = Endpoint"
+    (tmp_path / "onward.py").write_text(f"{start}('factory.test')\napp.resource('x/y')(lambda: None)\n")
+    (tmp_path / "address.py").write_text(f"{start}('https://factory.test')\n")
     (tmp_path / "needs.py").write_text("import module_that_nobody_has\n")
     yield tmp_path
     sys.modules.pop("served", None)
@@ -124,6 +129,10 @@ def test_people_are_told_what_is_served(
         (["served:app"], "no key to sign with"),
         (["served:app", "--keys", "empty"], "no key to sign with"),
         (["served:app", "--tls-key", "k.pem"], "--tls-cert"),
+        (["torn:app"], "torn cannot be imported: SyntaxError at line 1 of"),
+        (["falls:app"], "falls cannot be imported: RuntimeError at line 2 of"),
+        (["onward:app"], "begins with a slash"),
+        (["address:app"], "an authority is a name"),
     ],
 )
 def test_what_cannot_be_served_is_told(
@@ -144,3 +153,22 @@ def test_plain_http_is_not_served_to_others(folder: Path, run: Callable[..., Any
 
 def test_a_module_that_the_app_needs_is_not_taken_for_the_app(folder: Path, run: Callable[..., Any]) -> None:
     assert "needs the module module_that_nobody_has" in run("ai", "serve", "needs:app").err
+
+
+def test_keys_that_others_may_read_are_told_with_the_command_that_mends_it(
+    folder: Path, run: Callable[..., Any]
+) -> None:
+    KeyStore(folder / "keys").new(at=time.time())
+    (folder / "keys").chmod(0o755)
+    done = run("ai", "serve", "served:app", "--keys", "keys")
+    assert done.code == 4
+    assert "hint      chmod 700 keys" in done.err
+    assert "ai keys new" not in done.err
+
+
+def test_a_certificate_that_is_not_there_is_named(folder: Path, run: Callable[..., Any]) -> None:
+    KeyStore(folder / "keys").new(at=time.time())
+    done = run("ai", "serve", "served:app", "--keys", "keys", "--tls-cert", "nope.pem")
+    assert done.code == 4
+    assert "there is no file nope.pem" in done.err
+    assert "config check" not in done.err

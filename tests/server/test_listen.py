@@ -249,6 +249,20 @@ def test_a_signal_is_a_graceful_end() -> None:
     assert caught == ["again"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_signal_that_ends_the_process_is_not_told_as_a_port_in_use() -> None:
+    def end(*_: object) -> None:
+        raise SystemExit(143)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            listen(app, host="127.0.0.1", port=0, ready=lambda _port: os.kill(os.getpid(), signal.SIGTERM))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert caught.value.code == 143
+
+
 def test_another_loop_is_used_where_uvloop_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

@@ -19,7 +19,7 @@ _NO_WAY: Final = frozenset(
 #: X509_V_ERR_*: what is wrong with a certificate, and what can be done about it
 _CERTIFICATE: Final[dict[int, tuple[str, str | None]]] = {
     9: ("the server's certificate is not valid yet", "check this machine's clock"),
-    10: ("the server's certificate has expired", "its operator has to renew it, unless this machine's clock is wrong"),
+    10: ("the server's certificate has expired", "the operator renews it; or is this machine's clock wrong?"),
     18: ("the server's certificate is signed by itself", "trust it: --ca FILE, TLSConfig(ca_files=...)"),
     19: ("the server's certificate has an unknown authority", "trust it: --ca FILE, TLSConfig(ca_files=...)"),
     20: ("the server's certificate has an unknown authority", "trust it: --ca FILE, TLSConfig(ca_files=...)"),

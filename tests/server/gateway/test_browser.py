@@ -6,6 +6,7 @@ With ONYM_SCREENSHOTS=1 the pictures of docs/assets/gateway are drawn anew.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -175,3 +176,11 @@ def test_a_page_of_the_gateway_can_fetch_nothing(browser: Browser, town: World) 
         assert page.evaluate(asked, town.path("/tool/add")) == "refused"
     finally:
         context.close()
+
+
+def test_the_documentation_shows_every_picture_in_words_too_and_they_are_not_heavy() -> None:
+    page = _PICTURES.parents[1] / "how-to" / "run-a-gateway.md"
+    shown = re.findall(r"!\[([^\]]{20,})\]\(\.\./assets/gateway/([a-z0-9-]+)\.png\)", page.read_text("utf-8"))
+    assert sorted(name for _, name in shown) == sorted(_SHOWN)
+    assert sorted(each.stem for each in _PICTURES.iterdir()) == sorted(_SHOWN)
+    assert max(each.stat().st_size for each in _PICTURES.iterdir()) < 150_000
