@@ -78,9 +78,7 @@ _HOMES = {
     "settings": ("ResolverSettings",),
 }
 
-__getattr__ = lazily(
-    "onym.ai", {name: f"onym.ai.{home}" for home, names in _HOMES.items() for name in names}
-)
+__getattr__ = lazily("onym.ai", {name: f"onym.ai.{home}" for home, names in _HOMES.items() for name in names})
 
 
 def __dir__() -> list[str]:

@@ -217,9 +217,7 @@ class Question:
     def _token(self, reply: Reply) -> str | None:
         tokens = reply.headers.get_all("aiip-receipt")
         if len(tokens) > 1:
-            raise ProvenanceError(
-                "the answer has two receipts", target=self.target, clause=_CLAUSE
-            )
+            raise ProvenanceError("the answer has two receipts", target=self.target, clause=_CLAUSE)
         return tokens[0] if tokens else None
 
     def _unsigned(self, reply: Reply, content_type: str | None) -> AIIPError:
