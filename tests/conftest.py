@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,3 +61,11 @@ def _empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest
 
 #: caches that the whole run shares
 _KEEP = {"ONYM_CACHE", "ONYM_TEST_PEERS"}
+
+
+@pytest.fixture(autouse=True)
+def _streams_of_sdks_may_run() -> None:
+    """Those of MCP and A2A end for good once any server of this process got a signal: in an earlier test, say."""
+    module = sys.modules.get("sse_starlette.sse")
+    if module is not None:
+        module.AppStatus.should_exit = False

@@ -48,11 +48,3 @@ def keeps_its_secret() -> Any:
         assert KEY.encode() not in octets
 
     return check
-
-
-@pytest.fixture(autouse=True)
-def streams_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams of the SDKs end for good once any server of this process got a signal: in another test, say."""
-    from sse_starlette.sse import AppStatus
-
-    monkeypatch.setattr(AppStatus, "should_exit", False)
