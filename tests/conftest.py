@@ -65,7 +65,7 @@ _KEEP = {"ONYM_CACHE", "ONYM_TEST_PEERS"}
 
 @pytest.fixture(autouse=True)
 def _streams_of_sdks_may_run() -> None:
-    """Those of MCP and A2A end for good once any server of this process got a signal: in an earlier test, say."""
+    """Those of MCP and A2A end for good once any server of this process got a signal, in an earlier test."""
     module = sys.modules.get("sse_starlette.sse")
     if module is not None:
         module.AppStatus.should_exit = False
