@@ -55,7 +55,8 @@ def resolver(port: int, **options: Any) -> RecordResolver:
 def ask(
     how: str, records: RecordResolver, name: str, kind: RecordKind, timeout: float | None = None
 ) -> Records:
-    question = Ask(name, kind, timeout)
+    # more than the five seconds of its own, which a busy machine may take
+    question = Ask(name, kind, 20.0 if timeout is None else timeout)
     return records.ask(question) if how == "sync" else asyncio.run(records.aask(question))
 
 
