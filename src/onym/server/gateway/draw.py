@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from onym.server._templates import templates_of
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -24,17 +26,8 @@ STATIC: Final = {
 
 @cache
 def environment() -> Environment:
-    """The one Jinja environment: everything escaped, nothing undefined."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # late: programs get no pages
-
-    found = Environment(
-        loader=PackageLoader("onym.server.gateway"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
+    """The one Jinja environment of these pages."""
+    found = templates_of("onym.server.gateway")
     found.filters["sentence"] = _sentence
     found.globals["asset"] = asset
     return found

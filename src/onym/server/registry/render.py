@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from onym.registry.records import Role
 from onym.registry.registries import REGISTRIES
+from onym.server._templates import templates_of
 from onym.server.registry import urls
 from onym.server.registry.contexts import Chrome, Context
 from onym.server.registry.contexts.parts import Link
@@ -49,17 +50,8 @@ _QUEUES: Final = ((Role.EXPERT, "Review queue"), (Role.IANA, "IANA queue"), (Rol
 
 @cache
 def environment() -> Environment:
-    """The one Jinja environment: everything escaped, nothing undefined."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # late: 40 ms that the API may not need
-
-    found = Environment(
-        loader=PackageLoader("onym.server.registry"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
+    """The one Jinja environment of these pages."""
+    found = templates_of("onym.server.registry")
     found.filters["machine"] = _machine
     found.filters["sentence"] = _sentence
     found.filters["coded"] = _coded
