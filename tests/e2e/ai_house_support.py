@@ -78,7 +78,7 @@ _ANY_PORT = Policy.untrusted().replace(ports=None, allow_networks=("127.0.0.0/8"
 
 def until(holds: Callable[[], bool], what: str) -> None:
     """Wait for something that comes by itself."""
-    pause, end = threading.Event(), time.monotonic() + PATIENCE
+    pause, end = threading.Event(), time.monotonic() + 3 * PATIENCE
     while not holds():
         assert time.monotonic() < end, what
         pause.wait(0.01)

@@ -522,7 +522,7 @@ def test_good_clients_are_served_beside_bad_ones_and_nothing_of_these_stays(hous
 
         lot = Lot()
         took(20)
-        calm = took(150)
+        calm = took(50)
         until(lambda: len(slots(gateway)) == 0, "the places are given back")
         before = descriptors(), gateway.endpoint.tasks, factory.front.tasks
 
@@ -536,7 +536,7 @@ def test_good_clients_are_served_beside_bad_ones_and_nothing_of_these_stays(hous
             slow += [door.keep(door.head("POST", "/tool/add", *body) + b"{") for _ in range(25)]
             slow += [door.keep(door.head("POST", "/tool/count", *events) + b"{}") for _ in range(3)]
         storm = begun([lambda door=door: annoy(door) for door in doors])
-        stormy = took(150)
+        stormy = took(50)
         assert ended(storm) == []
         assert all(int(body) == number + 1 for number, (body, _) in lot.drawn.items())
         # nobody good waited for what is never finished: that is still here

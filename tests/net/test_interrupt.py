@@ -70,7 +70,7 @@ def test_ctrl_c_ends_a_blocking_call_at_once(where: str) -> None:
             assert server.closed.wait(PATIENCE)
         finally:
             child.kill()
-            child.wait()
+            child.communicate()
 
 
 def cancel_when(reached: threading.Event, work: Callable[[], Any]) -> None:
