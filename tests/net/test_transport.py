@@ -33,7 +33,7 @@ from onym.net._wire import drive
 from onym.net.limits import NetLimits
 from onym.net.messages import Origin, Send
 from onym.net.policy import Policy
-from onym.net.transport import AsyncTransport, Transport
+from onym.net.transport import AsyncTransport, Transport, _BlockingBody
 from onym.uri.secret import Secret
 
 MakeFace = Callable[..., Face]
@@ -284,6 +284,12 @@ def test_a_stream_that_is_dropped_closes_its_connection() -> None:
         transport.send(asking(local(server), stream=True))
         gc.collect()
         assert server.closed.wait(PATIENCE)
+
+
+def test_a_stream_that_was_interrupted_as_it_was_made_goes_without_a_word() -> None:
+    # an exception in a finalizer would be a warning, and warnings are errors here
+    del [_BlockingBody.__new__(_BlockingBody)][0]
+    gc.collect()
 
 
 def test_a_failed_stream_request_comes_with_its_whole_body(face: Face) -> None:

@@ -242,7 +242,9 @@ class _BlockingBody:
 
     def __del__(self) -> None:
         # a stream that was dropped half read would let the model go on, and be paid for
-        self._answer.close()
+        answer: Answer | None = getattr(self, "_answer", None)
+        if answer is not None:  # Ctrl-C came before it was there
+            answer.close()
 
 
 class _WaitingBody:
