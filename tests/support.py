@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -23,9 +23,12 @@ def load_own(name: str) -> Any:
     return json.loads((ROOT / "vectors" / name).read_text(encoding="utf-8"))
 
 
-def untraced() -> dict[str, str]:
-    """The environment of a process whose lines nobody counts: measuring coverage takes it twice the time."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+def untraced(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment of a process whose lines nobody counts.
+
+    Measuring coverage takes it twice the time, and a lock of it that an interrupt hits is never let go.
+    """
+    return {name: value for name, value in environment.items() if not name.startswith("COV")}
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import pytest
 
 from ai_support import Line, authority_ca
 from onym.sign.keystore import KeyStore
+from support import untraced
 
 MODULE = '''
 from onym.ai import Endpoint
@@ -51,7 +52,7 @@ def process(folder: Path, environment: dict[str, str], *args: str) -> subprocess
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=untraced(environment),
         cwd=folder,
     )
 

@@ -13,6 +13,7 @@ from batch_support import Server, read_results, write_rows
 from onym.cli._bar import figures
 from onym.llm.batch import Progress
 from onym.testing.fake_provider import FakeProvider
+from support import untraced
 
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
 
@@ -109,7 +110,7 @@ def test_ctrl_c_waits_for_what_is_under_way_and_says_how_to_go_on(environment, t
         source = write_rows(tmp_path / "in.jsonl", 5)
         args = [fake.uri(), str(source), "-o", str(tmp_path / "out"), "--concurrency", "1"]
         process = subprocess.Popen(
-            [sys.executable, "-m", "onym", "batch", *args], stderr=subprocess.PIPE, env=environment
+            [sys.executable, "-m", "onym", "batch", *args], stderr=subprocess.PIPE, env=untraced(environment)
         )
         assert fake.arrived.wait(60)
         process.send_signal(signal.SIGINT)
@@ -132,7 +133,7 @@ def test_sigterm_ends_the_run_with_its_results_kept(environment, tmp_path):
             [sys.executable, "-m", "onym", "batch", *args],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
+            env=untraced(environment),
         )
         server.wait(2000)
         process.terminate()

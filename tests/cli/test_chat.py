@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from onym.testing.fake_provider import FakeProvider
+from support import untraced
 
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
 
@@ -282,7 +283,7 @@ def start(environment, *args, **more):
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment,
+        env=untraced(environment),
         **more,
     )
 

@@ -20,6 +20,7 @@ from onym.cli._ai_audit import command as audit
 from onym.cli._output import Session
 from onym.cli.commands.gateway import command as gateway
 from onym.errors import ConfigError, OnymError
+from support import untraced
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
@@ -105,7 +106,9 @@ def test_the_gateway_serves_until_it_is_interrupted(tmp_path: Path) -> None:
         "--audit",
         str(tmp_path / "a.jsonl"),
     ]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=untraced()
+    )
     try:
         assert child.stdout is not None
         told = json.loads(child.stdout.readline())

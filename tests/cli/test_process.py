@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from onym import __version__
+from support import untraced
 
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
 ONYM = [sys.executable, "-m", "onym"]
@@ -20,7 +21,11 @@ ONYM = [sys.executable, "-m", "onym"]
 
 def open_process(environment, *args):
     return subprocess.Popen(
-        [*ONYM, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        [*ONYM, *args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=untraced(environment),
     )
 
 
@@ -131,7 +136,7 @@ def test_redaction_of_a_large_stream_needs_little_memory(environment):
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=environment,
+        env=untraced(environment),
     )
     block = b"a line of a log without anything to hide in it\n" * 2_000
     for _ in range(200):

@@ -21,6 +21,7 @@ from onym.registry.iana import builtin
 from onym.registry.iana import write as write_registry
 from onym.server.settings import Settings
 from registry_support import free_port
+from support import untraced
 
 pytestmark = pytest.mark.xdist_group("registry-cli")
 
@@ -595,7 +596,7 @@ def test_the_service_tells_its_address_and_ends_at_ctrl_c(own, environment, tmp_
     words = ["registry", "serve", "--port", str(port), "--db", str(tmp_path / "registry.db")]
     process = subprocess.Popen(
         [sys.executable, "-m", "onym", *words, *(["--json"] if as_json else [])],
-        env=environment,
+        env=untraced(environment),
         stdout=subprocess.PIPE if as_json else subprocess.DEVNULL,
         stderr=subprocess.DEVNULL if as_json else subprocess.PIPE,
         text=True,

