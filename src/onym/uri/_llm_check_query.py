@@ -57,6 +57,7 @@ def check(findings: Findings, uri: LLMURI, query: str, at: int) -> None:
     """Add to `findings` what there is to say of `query`, which stands at `at`."""
     end = at + len(query)
     seen: set[str] = set()
+    withheld = frozenset(uri.withheld)
     for raw in query.split("&"):
         if raw:
             item = _item(raw, at)
@@ -64,7 +65,7 @@ def check(findings: Findings, uri: LLMURI, query: str, at: int) -> None:
             if item.name in READERS:
                 _check_known(findings, item)
             else:
-                _check_unknown(findings, uri, item, repeated=item.name in seen)
+                _check_unknown(findings, uri, item, withheld=withheld, repeated=item.name in seen)
             _check_value(findings, item)
             seen.add(item.name)
         elif query:
@@ -166,14 +167,16 @@ def _odd_number(findings: Findings, item: _Item, hint: str) -> None:
     findings.add("note", "number-spelling", message, "6", "query", item.value_span, parameter=parameter)
 
 
-def _check_unknown(findings: Findings, uri: LLMURI, item: _Item, *, repeated: bool) -> None:
+def _check_unknown(
+    findings: Findings, uri: LLMURI, item: _Item, *, withheld: frozenset[str], repeated: bool
+) -> None:
     name = item.name
     parameter = shown(name)
-    value = uri.params[name]
+    value = uri._typed[name]  # `params` would copy it, for each of its repetitions
     if repeated:
         message = f"the parameter {parameter} stands more than once: its values make a list"
         findings.add("warning", "repeated", message, "4.4", "query", item.span, parameter=parameter)
-    if name in uri.withheld:
+    if name in withheld:
         _check_withheld(findings, uri, item, parameter)
         return
     if "." in name and not all(name.split(".")):
@@ -195,7 +198,7 @@ def _check_unknown(findings: Findings, uri: LLMURI, item: _Item, *, repeated: bo
 
 def _check_withheld(findings: Findings, uri: LLMURI, item: _Item, parameter: str) -> None:
     name = item.name
-    value = uri.params[name]
+    value = uri._typed[name]
     if any(isinstance(one, Secret) for one in (value if isinstance(value, list) else [value])):
         message = f"{parameter} carries a key and is not sent; keys belong in the userinfo or behind auth="
         findings.add("error", "credential", message, "10.1", "query", item.span, parameter=parameter)
@@ -212,7 +215,7 @@ def _rename(
 ) -> None:
     # only where the value would do under that name: what can't be read is dropped by `add`
     edit = None
-    if "." not in item.name and name not in uri.params:
+    if "." not in item.name and name not in uri._typed:
         edit = Edit(item.start, item.start + len(item.raw_name), name)
     parameter = shown(item.name)
     findings.add("warning", code, message, clause, "query", item.span, edit=edit, parameter=parameter)

@@ -73,8 +73,57 @@ _SHAPES: tuple[tuple[str, str, int], ...] = (
     ("whsec_", _BASE64, 16),
     ("SG.", "[A-Za-z0-9_.-]", 40),  # SendGrid
     ("AGE-SECRET-KEY-1", "[A-Z0-9]", 40),
+    ("onym_reg_", _SLUG, 32),  # the registry of Onym
+    ("ls__", _WORD, 32),  # LangSmith, of old
+    ("pcsk_", r"\w", 32),  # Pinecone
+    ("flp_", _WORD, 32),  # Friendli
+    ("rpa_", _WORD, 32),  # RunPod
+    ("e2b_", "[0-9a-f]", 40),
+    ("api_org_", _WORD, 32),  # Hugging Face, of organizations
+    ("sk-helicone-", _SLUG, 16),
+    ("sess-", _WORD, 40),  # OpenAI: sessions
+    ("gldt-", _SLUG, 16),  # GitLab
+    ("glrt-", _SLUG, 16),
+    ("glptt-", _WORD, 40),
+    ("dckr_oat_", _SLUG, 16),
+    ("hvb.", _SLUG, 24),
+    ("xoxe-", _SLUG, 24),
+    ("rk_test_", _WORD, 12),
+    ("dop_v1_", "[0-9a-f]", 64),  # DigitalOcean
+    ("doo_v1_", "[0-9a-f]", 64),
+    ("HRKU-", _SLUG, 36),  # Heroku
+    ("shpat_", _WORD, 32),  # Shopify
+    ("shpss_", _WORD, 32),
+    ("lin_api_", _WORD, 32),  # Linear
+    ("ntn_", _WORD, 40),  # Notion
+    ("figd_", _SLUG, 32),  # Figma
+    ("glsa_", r"\w", 32),  # Grafana
+    ("glc_", _BASE64, 40),
+    ("NRAK-", "[A-Z0-9]", 27),  # New Relic
+    ("sntrys_", _BASE64, 40),  # Sentry
+    ("sntryu_", "[0-9a-f]", 64),
+    ("ATATT3", _BASE64, 60),  # Atlassian
+    ("ATBB", _WORD, 32),
+    ("pscale_tkn_", _SLUG, 32),  # PlanetScale
+    ("PMAK-", _SLUG, 40),  # Postman
+    ("rubygems_", "[0-9a-f]", 48),
+    ("sq0atp-", _SLUG, 22),  # Square
+    ("sq0csp-", _SLUG, 40),
+    ("sbp_", "[0-9a-f]", 40),  # Supabase
+    ("sb_secret_", _SLUG, 24),
+    ("dp.pt.", _WORD, 40),  # Doppler
+    ("sgp_", r"\w", 40),  # Sourcegraph
+    ("pul-", "[0-9a-f]", 40),  # Pulumi
+    ("fo1_", _SLUG, 43),  # Fly.io
+    ("fm2_", _BASE64, 60),
+    ("AKCp", _WORD, 69),  # Artifactory
+    ("LTAI", _WORD, 20),  # Alibaba Cloud
+    ("AKID", _WORD, 32),  # Tencent Cloud
+    ("vcp_", _SLUG, 24),  # Vercel
 )
 _AMAZON = ("AKIA", "ASIA", "ABIA", "ACCA")
+# stands in the middle of the longer keys of Azure
+_AZURE = "JQQJ99"
 # starts that many names share: only a long piece without hyphens makes a key of what follows
 _LOOSE: tuple[tuple[str, str, int], ...] = (
     ("sk-", _SLUG, 16),  # OpenAI, DeepSeek, Moonshot, LiteLLM
@@ -82,6 +131,9 @@ _LOOSE: tuple[tuple[str, str, int], ...] = (
     ("pa-", _SLUG, 24),  # Voyage
     ("psk-", _SLUG, 16),  # Parasail
     ("jina_", _SLUG, 16),
+    ("sk_", _WORD, 40),  # ElevenLabs, Novita
+    ("secret_", _WORD, 40),  # Notion, of old
+    ("fc-", _WORD, 32),  # Firecrawl
 )
 
 
@@ -92,14 +144,15 @@ def _shape(start: str, run: str, least: int) -> re.Pattern[str]:
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+def _patterns() -> tuple[re.Pattern[str], ...]:
     amazon = re.compile(r"A(?<![A-Za-z0-9]A)(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])")
     token = re.compile(
         r"eyJ(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,3}"
     )
     block = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
     body = re.compile(r"(?:(?:[\s\"'+,]|\\[nrt]){0,32}[A-Za-z0-9+/=]{16,128}){0,512}")
-    return amazon, token, block, body
+    azure = re.compile(rf"JQQJ99(?<={_WORD}{{58}}){_WORD}{{20,30}}")
+    return amazon, token, block, body, azure
 
 
 @cache
@@ -127,11 +180,13 @@ def keys(text: str) -> Iterator[Span]:
                 for match in _shape(start, run, least).finditer(text):
                     if good(match[1]):
                         yield match.span()
-    amazon, token, block, body = _patterns()
+    amazon, token, block, body, azure = _patterns()
     if any(start in text for start in _AMAZON):
         yield from (match.span() for match in amazon.finditer(text))
     if "eyJ" in text:
         yield from (match.span() for match in token.finditer(text))
+    if _AZURE in text:
+        yield from ((match.start() - 52, match.end()) for match in azure.finditer(text))
     if PEM_BEGIN in text:
         yield from _blocks(text, block, body)
 

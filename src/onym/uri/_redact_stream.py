@@ -21,14 +21,30 @@ __all__ = ["WINDOW", "redact_stream"]
 WINDOW = 65_536
 # of a line that is longer, this much is kept back for what may follow
 _MARGIN = 8_192
+# so many lines are kept back, each of which may go on in the next
+_OPEN_LINES = 8
 # a value stands no farther behind its name
 _CONTEXT = 256
 
 
 @cache
-def _open_line() -> re.Pattern[str]:
-    """A last word with a colon in it, in any way of writing one: a URI that may go on in the next line."""
-    return re.compile(r"[^\s]*[:%\\&\x80-\U0010ffff][^\s]*[ \t\r]*\Z")
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    name = r"(?i:name|key|type|id)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?[\w.-]{2,64}[\"']?[\s,;]*\Z"
+    return re.compile(name), re.compile(r"[|>][+-]?|[\[({<]{1,2}")
+
+
+def _is_open(text: str, start: int, end: int) -> bool:
+    """Whether a line may go on in the next: it ends in a name, or in a word with a colon in it."""
+    line = text[start:end].rstrip(" \t\r")
+    name, sign = _patterns()
+    if name.search(line[-_CONTEXT:]):
+        return True
+    # no expression: one that looks for the last word of a long line costs the square of its length
+    words = line.rsplit(None, 2)
+    if len(words) > 1 and sign.fullmatch(words[-1]):
+        words.pop()
+    last = words[-1] + line[-1] if words else ""
+    return not last.isascii() or any(mark in last for mark in ":%\\&")
 
 
 @cache
@@ -73,8 +89,11 @@ def _pieces(chunks: Iterable[str]) -> Iterator[str]:
 def _line_cut(text: str, found: list[Span]) -> int:
     """The last line border that nothing reaches over, now or with more text; 0 where there is none."""
     cut = text.rfind("\n") + 1
-    if cut and _open_line().search(text, text.rfind("\n", 0, cut - 1) + 1, cut - 1):
-        cut = text.rfind("\n", 0, cut - 1) + 1
+    for _ in range(_OPEN_LINES):
+        before = text.rfind("\n", 0, max(cut - 1, 0)) + 1
+        if not cut or not _is_open(text, before, cut - 1):
+            break
+        cut = before
     begin = text.find(PEM_BEGIN, max(text.rfind(PEM_END), len(text) - PEM_REACH - 128, 0))
     if begin >= 0:
         cut = min(cut, text.rfind("\n", 0, begin) + 1)

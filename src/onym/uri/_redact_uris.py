@@ -32,6 +32,7 @@ class _Patterns(NamedTuple):
     wrapped: re.Pattern[str]
     random: re.Pattern[str]
     placeholder: re.Pattern[str]
+    spaced: re.Pattern[str]
 
 
 @cache
@@ -50,10 +51,14 @@ def _patterns() -> _Patterns:
             r"%(?:25){0,3}3[aA]|\\{1,8}(?:u003[aA]|x3[aA])|&(?:#0{0,4}58|#[xX]0{0,4}3[aA]|colon);"
         ),
         wrapped=re.compile(
-            r"(?:[ \t]{1,4}|[ \t]{0,4}\r?\n[ \t]{0,16})[^\s\"<>`@:]{0,256}@(?=[\w-]+[.:]|localhost|\[)"
+            r"(?:[ \t]{1,4}|[ \t]{0,4}\r?\n[ \t]{0,16}|[\"<`](?=[A-Za-z0-9]))[^\s\"<>`@:]{0,256}@"
+            r"(?=[\w-]+[.:]|localhost|\[)"
         ),
         random=re.compile(r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{32,}"),
         placeholder=re.compile(r"(?:\$?\{?port\}?|\$\{?[A-Z_]+\}?|\{[a-z_]*\})", re.IGNORECASE),
+        spaced=re.compile(
+            r"[ \t]{1,4}(?!mailto:)[^\s\"'<>`@:/?#\\]{0,64}:([^\s\"<>`@]{1,256})@(?=[\w-]+[.:]|localhost|\[)"
+        ),
     )
 
 
@@ -109,9 +114,11 @@ def _userinfo(text: str, begin: int, end: int, llm: bool) -> Span | None:
         return None
     colon = text.find(":", begin, stop)
     if colon < 0:
-        return _encoded(text, begin, stop, end) if llm else None
+        return (_encoded(text, begin, stop, end) or _spaced(text, stop, end)) if llm else None
     if _patterns().port.fullmatch(text, colon + 1, stop):
         label = llm and not _patterns().host.match(text, begin, colon)
+        if label and colon + 1 == end:  # a blank before the key
+            return _wrapped(text, end, end)
         return _like_port(text, colon + 1, stop, end) if label else None
     return _malformed(text, colon + 1, stop, end) if llm else _foreign(text, colon + 1, stop, end)
 
@@ -168,9 +175,20 @@ def _malformed(text: str, key: int, border: int, end: int) -> Span | None:
     weak = _patterns().weak.search(text, key, end)
     if weak:
         return key, weak.start()
+    return _wrapped(text, key, end) or (key, end)
+
+
+def _spaced(text: str, stop: int, end: int) -> Span | None:
+    """`llm://my app:…@host`: a blank in the label cut the run."""
+    found = _patterns().spaced.match(text, end) if stop == end else None
+    return found.span(1) if found else None
+
+
+def _wrapped(text: str, key: int, end: int) -> Span | None:
+    """The same where one blank, line border or quote within the key has cut the run."""
     wrapped = _patterns().wrapped.match(text, end)
     if wrapped is None:
-        return key, end
+        return None
     at = wrapped.end() - 1
     stop = _patterns().stop.search(text, at)
     return key, text.rfind("@", at, _delimiter(text, at, stop.start() if stop else len(text)))

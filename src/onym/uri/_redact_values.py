@@ -9,13 +9,15 @@ from typing import NamedTuple
 
 from onym.uri._redact_judge import SEEN, drawn, is_code, is_secret
 from onym.uri._redact_keys import looks_random
-from onym.uri._redact_names import HEAD, WORDS, Weight, weigh
+from onym.uri._redact_names import HEAD, WORDS, Weight, is_secret_name, weigh
 from onym.uri._redact_view import Span
 
 __all__ = ["named_values"]
 
 #: a run without blanks that is longer than this, and no secret, is data of another kind
 _LONG = 1_024
+# what stands between a name and a value apart: brackets, a border of lines, the signs of a YAML block
+_FAR = r"[\[({<]{1,2}[ \t]{0,2}(?:\r?\n[ \t]{1,16})?|(?:[|>][+-]?[ \t]{0,4})?\r?\n(?:[ \t]{1,16}|(?=[\"']))"
 _SCHEMES = "bearer|basic|token|apikey|api-key|key|negotiate"
 
 
@@ -30,14 +32,19 @@ class _Patterns(NamedTuple):
     second: re.Pattern[str]
     bearer: re.Pattern[str]
     user: re.Pattern[str]
+    login: re.Pattern[str]
+    pair: re.Pattern[str]
 
 
 @cache
 def _patterns() -> _Patterns:
     end = (
-        r"(?:[_-]?[0-9]{1,2})?(?: (?:provided|given|used|is|was)){0,2}"
-        r"(?:(?P<quoted>\\{0,8}[\"'`])?\]?[ \t]{0,8}(?P<sign>=>|:=|=(?!=)|:|>)[ \t]{0,8}"
+        r"(?:[_-]?[0-9]{1,2})?(?: (?:provided|given|used|is|was|to)){0,2}"
+        r"(?:(?P<quoted>\\{0,8}[\"'`])?\]?[ \t]{0,8}(?P<sign>=>|:=|=(?!=)|:|>)[ \t]{0,8}(?P<far>"
+        + _FAR
+        + r")?"
         r"|\\{0,8}[\"'][ \t]{0,4}(?P<comma>,)[ \t]{0,4}(?=b?\\{0,8}[\"'])"
+        r"|(?:[ \t]{1,32}[|\u2502\u2503]|[ \t]{0,32}(?:->|,))[ \t]{0,4}"
         r"|(?P<blank>[ \t]{1,4})(?=[^ \t=:>]))"
     )
     return _Patterns(
@@ -51,10 +58,19 @@ def _patterns() -> _Patterns:
         },
         element=re.compile(r"[^<>\x00-\x1f]+(?=</)"),
         scheme=re.compile(rf"(?:{_SCHEMES})(?:[ \t]{{1,4}}|%20|\+)", re.IGNORECASE),
-        parts=re.compile(r"(?:digest|hmac|signature|aws4)[\w-]{0,24}[ \t]", re.IGNORECASE),
+        parts=re.compile(r"(?:digest|hawk|hmac|signature|aws4)[\w-]{0,24}[ \t]", re.IGNORECASE),
         second=re.compile(r"[ \t]{1,4}([^\s\x00-\x1f\"'`<>&,;\\]{8,})"),
         bearer=re.compile(r"bearer(?:[ \t]{1,4}|%20)([a-z0-9_+/=.~-]{12,})"),
         user=re.compile(r"-(?:u|-user|-proxy-user)(?:[ \t]{1,4}|=)[\"']?[^\s:\"'/]{0,64}:([^\s\"'/]{4,})"),
+        login=re.compile(
+            r"(?:(?:login|sshpass)(?: [^\s]{1,64}){0,8}? -p ?|mysql(?:admin|dump)?(?: [^\s]{1,64}){0,8}? -p)"
+            r"[\"']?([^\s\"'-][^\s\"']{3,})"
+        ),
+        pair=re.compile(
+            r"(?:name|key|type|id)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?([a-z0-9_.-]{2,64})[\"']?"
+            r"[\s,;]{1,32}[\"']?value[\"']?[ \t]{0,4}[:=][ \t]{0,4}"
+            r"(?:\"([^\"\r\n]{4,})\"|'([^'\r\n]{4,})'|([^\s\"'`<>&,;(){}\[\]]{4,}))"
+        ),
     )
 
 
@@ -92,6 +108,20 @@ def named_values(text: str, low: str) -> Iterator[Span]:
                 yield match.span(1)
     if "-u" in low or "user" in low:
         yield from (match.span(1) for match in patterns.user.finditer(text) if not match[1].isdigit())
+    if " -p" in low:
+        yield from (match.span(1) for match in patterns.login.finditer(text) if not match[1].isdigit())
+    if "value" in low:
+        yield from _pairs(text, low)
+
+
+def _pairs(text: str, low: str) -> Iterator[Span]:
+    """`{"name": "API_KEY", "value": "…"}`: as lists of variables and headers have it."""
+    for match in _patterns().pair.finditer(low):
+        name = text[slice(*match.span(1))]
+        group = next(number for number in (2, 3, 4) if match[number] is not None)
+        start, end = match.span(group)
+        if is_secret_name(name) and is_secret(text[start:end], name.lower(), "strong"):
+            yield start, end
 
 
 def _named(runs: _Runs, low: str, word: str, name: re.Pattern[str]) -> Iterator[Span]:
@@ -108,7 +138,7 @@ def _named(runs: _Runs, low: str, word: str, name: re.Pattern[str]) -> Iterator[
 class _Found:
     """A name that may be a secret's, and what follows it."""
 
-    __slots__ = ("at", "first", "head", "quoted", "runs", "sign", "start", "text", "word")
+    __slots__ = ("at", "far", "first", "head", "quoted", "runs", "sign", "start", "text", "word")
 
     def __init__(self, runs: _Runs, low: str, word: str, match: re.Match[str]) -> None:
         self.runs, self.text, self.word = runs, runs.text, word
@@ -117,7 +147,7 @@ class _Found:
         name = near[len(near.rstrip(HEAD)) :].lstrip("-.")
         self.first = self.start - len(name)
         self.head = self.text[self.first : self.start]
-        self.quoted, sign, comma, _ = match.groups()
+        self.quoted, sign, self.far, comma, _ = match.groups()
         self.sign = sign or comma or ""
 
     def span(self) -> Span | None:
@@ -128,7 +158,9 @@ class _Found:
         if weight == "none":
             return None
         if not self.sign:
-            return self._after_blank() if weight == "strong" else None
+            return self._after_blank(weight)
+        if self.far:
+            return self._apart()
         if self.sign == ":" and self._label():
             return None
         if self.sign == ">":
@@ -161,15 +193,26 @@ class _Found:
         found = _patterns().element.match(self.text, self.at)
         return found.span() if found and self._secret(found.span(), weight) else None
 
-    def _after_blank(self) -> Span | None:
-        """`--api-key VALUE`, `ENV API_KEY VALUE`, `password VALUE` of a .netrc."""
-        span = self.runs.span("bare", self.at)
+    def _after_blank(self, weight: Weight) -> Span | None:
+        """`--api-key VALUE`, `ENV API_KEY VALUE`, `password VALUE` of a .netrc, `| token | VALUE |`."""
+        option = self.text[self.first - 2 : self.first] == "--"
+        if weight == "weak" and not option:
+            return None
+        span = self._quoted() or self.runs.span("bare", self.at)
         if span is None:
             return None
         value = self._seen(span)
-        if self.text[self.first - 2 : self.first] == "--" and len(value) >= 8 and value[0] != "-":
+        if option and weight == "strong" and len(value) >= 8 and value[0] != "-":
             return span if self._secret(span, "strong") else None
         return span if drawn(value, 16) else None
+
+    def _apart(self) -> Span | None:
+        """A value in brackets or in the next line: of these, what looks drawn is hidden."""
+        quoted = self._quoted()
+        if self.word == "authorization" and quoted:
+            return self._header(quoted)
+        span = quoted or self.runs.span("bare", self.at)
+        return span if span and drawn(self._seen(span), 16) else None
 
     def _seen(self, span: Span) -> str:
         return self.text[span[0] : min(span[1], span[0] + SEEN)]

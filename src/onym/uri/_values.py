@@ -69,11 +69,17 @@ def float_between(low: float, high: float) -> Callable[[str, Limits], float]:
         if not _NUMBER(text):
             bad_value("is not a decimal number", code="llm.bad-number")
         value = float(text)
-        if low <= value <= high:
+        # what rounds to the upper end may be beyond it: 2.00000000000000001
+        if low <= value <= high and not (value == high and _beyond(text, high)):
             return value + 0.0  # -0 becomes 0
         bad_value(f"is not from {low:g} to {high:g}", code="llm.out-of-range", clause="6")
 
     return read
+
+
+def _beyond(text: str, high: float) -> bool:
+    whole, _, fraction = text.partition(".")
+    return int(whole) >= high and fraction.strip("0") != ""
 
 
 def _decimals(low: int, high: int) -> dict[str, float]:
