@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from onym.cli._registry_act import _ring
 from onym.cli._registry_draft import GUIDANCE
 from onym.cli._registry_read import ranked
+from onym.errors import RefusalError
 from onym.registry.iana import builtin
 from onym.registry.profiles import PROFILES
-from onym.registry.records import Status
+from onym.registry.records import Event, EventKind, Status
 from onym.registry.registries import REGISTRIES
 from onym.uri import _registered
 
@@ -390,3 +394,26 @@ def test_a_bad_time_is_refused(run):
     ran = run("registry", "export", "--at", "tomorrow")
     assert ran.code == 2
     assert "ISO 8601" in ran.err
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00", "soon", ""])
+def test_a_time_outside_the_calendar_is_a_mistake_of_the_line(run, text):
+    ran = run("registry", "tick", "--db", "none.db", "--at", text)
+    assert ran.code == 2
+    assert "--at is no time of ISO 8601" in ran.err
+
+
+def test_a_timer_that_somebody_else_rang_first_leaves_the_others_their_turn():
+    class Store:
+        async def apply(self, event, actor, at):
+            raise RefusalError("the entry is permanent", code="registry.not-allowed")
+
+    event = Event(kind=EventKind.REVIEW_TIMEOUT, registry="uri-schemes", request="uri-schemes-1")
+    said = asyncio.run(_ring(Store(), event, datetime(2026, 1, 5, tzinfo=UTC)))
+    assert said == "no longer due: the entry is permanent"
+
+
+def test_a_name_that_is_too_long_is_not_said_to_be_free(run):
+    ran = run("registry", "show", "a" * 64)
+    assert ran.code == 11
+    assert "at most 63 characters" in ran.err

@@ -164,3 +164,27 @@ def test_railroad_draws_to_standard_output_or_to_a_file(run, file, tmp_path):
     assert "<svg" in out.read_text(encoding="utf-8")
     assert "<svg" in run("scheme", "railroad", "--json", path).json["svg"]
     assert run("scheme", "railroad", "--json", path, "-o", str(out)).json["file"] == str(out)
+
+
+@pytest.mark.parametrize("command", ["check", "examples", "railroad"])
+def test_a_device_without_an_end_is_read_up_to_the_cap(run, command):
+    ran = run("scheme", command, "--json", "/dev/zero")
+    assert ran.code == 2
+    assert "is larger than" in ran.json["error"]["message"]
+
+
+def test_a_file_without_a_name_is_told_as_such(run):
+    ran = run("scheme", "check", "")
+    assert ran.code == 2
+    assert "cannot read a file without a name" in ran.err
+
+
+def test_a_file_is_read_whatever_its_line_ends_and_its_mark(run, tmp_path):
+    (tmp_path / "a.abnf").write_bytes(b"\xef\xbb\xbf" + GRAMMAR.replace("\n", "\r\n").encode())
+    assert run("scheme", "match", str(tmp_path / "a.abnf"), "kite:a").code == 0
+
+
+def test_a_grammar_that_is_broken_is_answered_with_its_fault(run, file):
+    ran = run("scheme", "match", file('kite-URI = "kite:\n'), "kite:a")
+    assert ran.code == 11
+    assert "the string is not closed on its line" in ran.err

@@ -26,7 +26,7 @@ from onym.cli._registry_base import (
     run,
 )
 from onym.cli._registry_text import draw_entry, draw_request, record_of
-from onym.errors import ConfigError, UsageError
+from onym.errors import ConfigError, RefusalError, UsageError
 from onym.registry.records import IANA_CLOCK, Event, EventKind
 from onym.registry.registries import registry as registry_row
 
@@ -247,9 +247,15 @@ async def _tick(session: Session, db: str | None, at: datetime, *, dry_run: bool
     found = []
     async with opened(session, db) as store:
         for event in list(await store.due(at)):
-            said = "due"
-            if not dry_run:
-                decision = (await store.apply(event, IANA_CLOCK, at)).decision
-                said = f"row {decision.rule} [{decision.clause}]"
+            said = "due" if dry_run else await _ring(store, event, at)
             found.append({"event": record_of(event), "said": said})
     return found
+
+
+async def _ring(store: Store, event: Event, at: datetime) -> str:
+    """One timer; what came of it. Where somebody was first, the others still have their turn."""
+    try:
+        decision = (await store.apply(event, IANA_CLOCK, at)).decision
+    except RefusalError as error:
+        return f"no longer due: {error.message}"
+    return f"row {decision.rule} [{decision.clause}]"

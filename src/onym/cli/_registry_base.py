@@ -132,11 +132,11 @@ def moment(text: str | None) -> datetime:
         return now()
     try:
         value = datetime.fromisoformat(text)
-    except ValueError:
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise UsageError(
             "--at is no time of ISO 8601", code="usage.time", hint="as in --at 2026-12-05T09:00Z"
         ) from None
-    return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def place_of(session: Session, db: str | None, config: str | None = None) -> str | None:

@@ -103,7 +103,9 @@ def read_text(file: str) -> str:
         with path.open("rb") as stream:
             octets = stream.read(MAX_FILE + 1)
     except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}", code="usage.input-file") from None
+        raise UsageError(
+            f"cannot read {file or 'a file without a name'}: {error.strerror}", code="usage.input-file"
+        ) from None
     if len(octets) > MAX_FILE:
         raise UsageError(f"{file} is longer than {MAX_FILE} octets", code="usage.input-file")
     try:

@@ -155,7 +155,9 @@ def _way_on(
         return f"somebody asked for it: onym registry status {requests[0].id}"
     if other is not None:
         return f"{registry_row(other).noun} of that name: onym registry show {name} -r {other}"
-    if not row.name_pattern.fullmatch(name):
+    if len(name) > row.name_limit:
+        return f"no name of a {row.noun}: at most {row.name_limit} characters [{row.limit_clause}]"
+    if not row.allows(name):
         return f"no name of a {row.noun}: {row.name_rule}"
     close = get_close_matches(name, names, n=4)
     if close:

@@ -227,6 +227,8 @@ class Request:
     #: when list review began, and where its archive is
     announced: datetime | None = None
     archive: str | None = None
+    #: when it was first submitted: from then on it is public, whatever becomes of it
+    submitted: datetime | None = None
     #: when IANA asked the expert: the 14 days of RFC 4395 5.2 step 6 count from here
     expert_asked: datetime | None = None
     #: the timer went off, and the request went on (RFC 4395; decision on permanent requests)

@@ -53,7 +53,9 @@ class Registry:
 
     def key(self, name: str) -> str:
         """The name as the registry files it."""
-        return name.strip().lower() if self.fold_case else name.strip()
+        text = name.strip()
+        # letters of ASCII alone: the sign of Kelvin is no k
+        return text.lower() if self.fold_case and text.isascii() else text
 
     def allows(self, key: str) -> bool:
         """Is it a name that this registry may hold?"""

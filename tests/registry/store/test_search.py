@@ -17,7 +17,7 @@ from sqlalchemy import event
 
 from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.records import EventKind, RequestState, Role, Status
-from onym.registry.store import MAX_LIMIT, Store
+from onym.registry.store import MAX_LIMIT, Store, _read, _search
 from onym.registry.store._cursor import read_cursor, write_cursor
 from onym.registry.store._search import CANDIDATES
 from postgres_support import Postgres
@@ -31,6 +31,7 @@ from registry.store.store_support import (
     generated,
     in_store,
     opened,
+    registered,
     under_review,
 )
 
@@ -346,3 +347,30 @@ def test_search_over_two_thousand_entries_reads_few_of_them(sqlite_path: Path) -
             connection.execute(statement, values).fetchall()
             # in tens of SQLite's own instructions, of which a scan needs four for each entry
             assert len(steps) * 10 < len(rows), statement
+
+
+def test_long_entries_and_requests_come_in_shorter_pages_and_none_is_left_out(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_read, "MOST_TEXT", 1)
+    monkeypatch.setattr(_search, "MOST_TEXT", 1)
+
+    async def work(store: Store) -> None:
+        for at in range(5):
+            await registered(store, f"long{at}")
+        lists: list[tuple[Any, dict[str, Any]]] = [
+            (store.entries, {"registry": SCHEMES}),
+            (store.entries, {"registry": SCHEMES, "query": "long"}),
+            (store.requests, {}),
+        ]
+        for read, about in lists:
+            page = await read(**about, limit=4)
+            names = [each.name for each in page.items]
+            while page.next is not None:
+                assert len(page.items) == 1
+                page = await read(**about, after=page.next, limit=4)
+                names += [each.name for each in page.items]
+            assert sorted(names) == [f"long{at}" for at in range(5)]
+        assert len(await store.search(SCHEMES, "long", limit=5)) == 1
+
+    in_store(store_url, work)

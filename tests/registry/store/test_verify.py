@@ -339,3 +339,40 @@ def test_a_backup_that_is_not_there_or_cannot_be_written_is_told(sqlite_path: Pa
             assert caught.value.code == "registry.io"
 
     in_store(str(sqlite_path), work)
+
+
+@pytest.mark.parametrize("name", ["new.db", "new.db-wal", "./folder/../new.db", "link.db", "hard.db"])
+def test_a_backup_does_not_take_the_place_of_the_database_itself(tmp_path: Path, name: str) -> None:
+    place = tmp_path / "new.db"
+    (tmp_path / "folder").mkdir()
+
+    async def work(store: Store) -> None:
+        await registered(store)
+        (tmp_path / "link.db").symlink_to(place)
+        (tmp_path / "hard.db").hardlink_to(place)
+        before = place.stat().st_ino
+        for portable in (False, True):
+            with pytest.raises(StoreError) as caught:
+                await store.backup(tmp_path / name, portable=portable)
+            assert (caught.value.code, caught.value.field) == ("registry.io", "file")
+        assert place.stat().st_ino == before
+
+    in_store(str(place), work)
+
+
+def test_a_backup_without_a_name_is_refused(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        with pytest.raises(StoreError, match="no name"):
+            await store.backup("")
+
+    in_store(store_url, work)
+
+
+def test_another_database_of_sqlite_is_no_backup(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "photos.db")) as other:
+        other.execute("CREATE TABLE photos (name TEXT)")
+        other.commit()
+    with pytest.raises(StoreError) as caught:
+        run(restore(tmp_path / "photos.db", tmp_path / "new.db"))
+    assert caught.value.code == "registry.bad-backup"
+    assert not (tmp_path / "new.db").exists()

@@ -77,6 +77,14 @@ def test_a_draft_that_is_withdrawn_stays_unknown(fresh: Site, draft: str) -> Non
     assert TOLD not in found["texts"]
 
 
+def test_what_was_submitted_stays_public_when_it_is_withdrawn(fresh: Site, draft: str) -> None:
+    fresh.act("rita", EventKind.SUBMIT, about=draft)
+    fresh.act("rita", EventKind.WITHDRAW, about=draft, reason="Changed our mind.")
+    found = answers(fresh, draft, {})
+    assert found["alone"] == [200] * 4
+    assert TOLD in found["texts"]
+
+
 def test_the_public_log_has_every_number_and_digest_and_no_word_of_a_draft(fresh: Site, draft: str) -> None:
     def log(headers: dict[str, str]) -> list[dict[str, Any]]:
         records: list[dict[str, Any]] = fresh.get(f"{API}/log?limit=200", headers, "application/json").json()[

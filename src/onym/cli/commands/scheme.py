@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from errno import ENOENT
+from os import strerror
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import stdin_text
 from onym.cli._options import json_option
 from onym.cli._output import Session, colourful, dumps
 from onym.cli._text import harmless, printable
@@ -23,7 +24,7 @@ __all__ = ["command"]
 
 #: largest file that is read, in bytes
 MAX_FILE: Final = 16_000_000
-MAX_EXAMPLES: Final = 10_000
+MAX_EXAMPLES: Final = 1_000
 _FORMATS: Final = ("text", "json", "sarif")
 
 
@@ -249,17 +250,26 @@ def _session(ctx: click.Context) -> Session:
 
 
 def _text(file: str) -> str:
-    if file == "-":
-        return stdin_text()
-    path = Path(file)
+    shown = "standard input" if file == "-" else printable(file) or "a file without a name"
     try:
-        if path.stat().st_size > MAX_FILE:
-            raise UsageError(f"{file} is larger than {MAX_FILE:,} bytes", code="usage.file")
-        return path.read_text(encoding="utf-8")
+        octets = sys.stdin.buffer.read(MAX_FILE + 1) if file == "-" else _octets(file)
+        # what is too large is told as such, wherever it is cut
+        text = "" if len(octets) > MAX_FILE else octets.decode("utf-8")
     except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}", code="usage.file") from None
+        raise UsageError(f"cannot read {shown}: {error.strerror}", code="usage.file") from None
     except ValueError:
-        raise UsageError(f"cannot read {file}: it is not UTF-8 text", code="usage.file") from None
+        raise UsageError(f"cannot read {shown}: it is not UTF-8 text", code="usage.file") from None
+    if len(octets) > MAX_FILE:
+        raise UsageError(f"{shown} is larger than {MAX_FILE:,} bytes", code="usage.file")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _octets(file: str) -> bytes:
+    """A file's octets, one beyond the cap at most: a device has no end, and no size."""
+    if not file:
+        raise FileNotFoundError(ENOENT, strerror(ENOENT))
+    with Path(file).open("rb") as stream:
+        return stream.read(MAX_FILE + 1)
 
 
 def _grammar(file: str, start: str | None) -> tuple[Grammar, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from onym.errors import GrammarError
 from onym.registry.abnf._parse import parse
-from onym.registry.abnf._scan import Chunk, chunks
+from onym.registry.abnf._scan import Chunk, chunks, slip
 from onym.registry.abnf.types import Alternation, Grammar, Prose, Remark, RemarkCode, Rule
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def read(text: str, *, line: int = 1, section: str | None = None) -> Grammar:
                 clause="RFC 5234 4",
                 line=remark.line,
                 column=remark.column,
-                hint="a rule is `name = elements`; a comment begins with ;",
+                hint=remark.fix or "a rule is `name = elements`; a comment begins with ;",
             )
     return grammar
 
@@ -76,7 +76,8 @@ class _Reader:
         self.size += len(text)
         if self.size > MAX_TEXT:
             raise _too_large(f"more than {MAX_TEXT:,} characters of ABNF", line)
-        for chunk in chunks(text.replace("\r\n", "\n").replace("\r", "\n"), line=line):
+        text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+        for chunk in chunks(text, line=line):
             if chunk.name is None:
                 self.stranger(chunk, section)
             else:
@@ -94,6 +95,7 @@ class _Reader:
                         line=chunk.line + at,
                         column=len(row) - len(row.lstrip()) + 1,
                         section=section,
+                        fix=slip(row),
                     )
                 )
                 return
@@ -133,7 +135,7 @@ class _Reader:
         """`name =/ more`: the alternatives join the last definition (RFC 5234 3.3)."""
         before = self.defined.get(more.key)
         if not before:
-            self.defined[more.key] = [more]
+            self.defined[more.key] = [self.based(more)]
             return
         old = before[-1]
         if old.node is None or more.node is None:
@@ -143,15 +145,42 @@ class _Reader:
         node = Alternation(items=(*first, *second), line=old.node.line, column=old.node.column)
         before[-1] = replace(old, node=node, text=f"{old.text}\n{more.text}")
 
+    def based(self, more: Rule) -> Rule:
+        """`name =/ more` of a name that the text does not define: it adds to the rule of another RFC.
+
+        RFC 6532 does so to VCHAR. Where no RFC of the library has that name either, a remark says so.
+        """
+        from onym.registry.abnf._library import find  # late: the library is read by this module
+
+        assert more.node is not None  # noqa: S101 - a rule that cannot be read is not extended
+        found = find(more.name)
+        if found is None:
+            self.remarks.append(
+                Remark(
+                    code=RemarkCode.UNDEFINED,
+                    message=f"=/ adds to {more.name}, which is not defined before",
+                    rule=more.name,
+                    line=more.line,
+                    column=more.column,
+                    section=more.section,
+                    fix="define it first, by =",
+                )
+            )
+            return more
+        place = {"line": more.line, "column": more.column}
+        base = Prose(text=f"{found[1].name}, defined in RFC {found[0]}", **place)
+        second = more.node.items if isinstance(more.node, Alternation) else (more.node,)
+        return replace(more, node=Alternation(items=(base, *second), **place))
+
     def grammar(self) -> Grammar:
         if not self.defined:
-            line = next((each.line for each in self.remarks), None)
+            first = next(iter(self.remarks), None)
             raise GrammarError(
                 "there is no rule in this text",
                 code="abnf.none",
                 clause="RFC 5234 4",
-                line=line,
-                hint="a rule is `name = elements`",
+                line=None if first is None else first.line,
+                hint=(None if first is None else first.fix) or "a rule is `name = elements`",
             )
         rules, others = {}, []
         for key, several in self.defined.items():

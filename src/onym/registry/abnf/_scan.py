@@ -9,11 +9,14 @@ from typing import Final
 
 from onym.errors import GrammarError
 
-__all__ = ["MAX_NUMBER", "Chunk", "Token", "chunks", "syntax_error", "tokens"]
+__all__ = ["MAX_NUMBER", "Chunk", "Token", "chunks", "slip", "syntax_error", "tokens"]
 
 #: digits of a number; what is longer cannot be meant
 MAX_NUMBER: Final = 9
 _RULE_LINE: Final = re.compile(r"[ \t]*<?([A-Za-z][A-Za-z0-9-]*)>?[ \t]*(=/|=)(?!=)")
+#: a name alone on its line, and the line after it that begins with "=" (RFC 5234 4: c-wsp within defined-as)
+_NAME_LINE: Final = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:;.*)?\Z")
+_DEFINES: Final = re.compile(r"[ \t]+(?:=/|=)(?!=)")
 #: running heads and feet of RFCs and Internet-Drafts
 _FURNITURE: Final = re.compile(
     r"[ \t]*(?:\S.*\[Page \d+\]|(?:RFC \d+|Internet-Draft) .*\b(?:19|20)\d\d)[ \t]*\Z"
@@ -48,6 +51,20 @@ _SLIPS: Final = (
     ("?", "one or more is 1*, zero or one is [ ... ]"),
     (",", "elements stand beside each other, with no comma between them"),
     (".", "a rule has no full stop at its end"),
+)
+
+
+#: lines that were meant to be rules, and what ABNF has for them
+_NO_RULES: Final = tuple(
+    (re.compile(pattern), hint)
+    for pattern, hint in (
+        (r"\s*<?[\w-]+>?\s*::=", 'a rule is defined by "=", not "::="'),
+        (r"\s*<?[\w-]+>?\s*:=?\s", 'a rule is defined by "="'),
+        (r"\s*<?[\w-]+>?\s*(?:->|\u2192|==)", 'a rule is defined by "="'),
+        (r"\s*<?[0-9-][\w-]*>?\s*=", "a rule's name begins with a letter"),
+        (r"\s*<?[\w-]*_[\w-]*>?\s*=", 'rule names have letters, digits and "-"; write "-" for "_"'),
+        (r"\s*<?[\w-]+>?\s*=", "rule names have letters of ASCII alone"),
+    )
 )
 
 
@@ -102,6 +119,11 @@ def _goes_on(line: str, indent: int) -> bool:
     return len(line) - len(text) > indent or text[:1] in tuple('/;("[<%*0123456789')
 
 
+def _split(row: str, after: list[str]) -> re.Match[str] | None:
+    """The name, where the "=" of a rule stands on the line below it."""
+    return _NAME_LINE.match(row) if after and _DEFINES.match(after[0]) else None
+
+
 def chunks(text: str, *, line: int = 1) -> Iterator[Chunk]:
     """Each rule's text; a line that begins `name =` begins a rule, whatever its indentation.
 
@@ -110,9 +132,10 @@ def chunks(text: str, *, line: int = 1) -> Iterator[Chunk]:
     name: str | None = None
     indent, first, blank = 0, line, False
     rows: list[str] = []
-    for number, raw in enumerate(text.split("\n"), line):
+    lines = text.split("\n")
+    for number, raw in enumerate(lines, line):
         row = _clean(raw)
-        found = _RULE_LINE.match(row)
+        found = _RULE_LINE.match(row) or _split(row, lines[number - line + 1 : number - line + 2])
         stranger = blank and name is not None and bool(row.strip()) and not _goes_on(row, indent)
         if found or stranger:
             if "".join(rows).strip():
@@ -147,6 +170,11 @@ def tokens(chunk: Chunk) -> list[Token]:
             out.append(Token(kind=kind, text=piece, line=line, column=at - begin + 1))
         at = found.end()
     return out
+
+
+def slip(line: str) -> str | None:
+    """What to write instead, for a line that was meant to be a rule and is none; None: nobody can tell."""
+    return next((hint for found, hint in _NO_RULES if found.match(line)), None)
 
 
 def _stray(text: str, at: int, rule: str | None, line: int, column: int) -> GrammarError:

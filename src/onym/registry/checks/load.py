@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["grammar_alone", "load", "load_grammar", "start_rule"]
 
 _COMMENT: Final = re.compile(r"(?:[ \t]*(?:;[^\n]*)?\r?\n)*")
-_RULE: Final = re.compile(r"[ \t]*[A-Za-z][A-Za-z0-9-]*[ \t]*=/?[ \t]*(?:\r?\n[ \t]+)?[^\s=]")
+_RULE: Final = re.compile(r"[ \t]*[A-Za-z][A-Za-z0-9-]*[ \t]*(?:\r?\n[ \t]+)?=/?[ \t]*(?:\r?\n[ \t]+)?[^\s=]")
 _NOT_ABNF: Final = re.compile(
     r"^(?:[ \t]*(?:Abstract|Introduction|IANA Considerations)\b|#|[A-Z][\w /-]{2,60}:[ \t])",
     re.IGNORECASE | re.MULTILINE,
@@ -78,6 +78,8 @@ def start_rule(grammar: Grammar, start: str | None, name: str = "") -> str:
     tops = unused_rules(grammar)
     if len(tops) == 1:
         return tops[0]
+    if grammar.problems and not tops:
+        raise grammar.problems[0]
     raise GrammarError(
         "which rule to begin with is not clear",
         code="abnf.no-start",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
-from onym.errors import RefusalError
+from onym.errors import RefusalError, SnapshotError
 from onym.registry.engine._case import TEXT_LIMIT, Case, Rule
 from onym.registry.records import (
     Decision,
@@ -29,9 +29,11 @@ __all__ = [
     "draft_of",
     "entry_of",
     "fields_of",
+    "is_word",
     "later",
     "moved",
     "noted",
+    "room_for_note",
     "tell",
     "touched",
     "unreviewed",
@@ -55,6 +57,12 @@ _NOT_COLUMNS = frozenset({"name", "status", "expires"})
 #: columns that are not the registrant's to fill (RFC 7595 9; IANA assigns paths and numbers)
 _IANAS = frozenset({"notes", "template", "cri_number"})
 _FIELD_COUNT = 64
+_NAMESPACES = "docs/decisions/0027"
+#: characters in a note of a row, in a draft's name and in an account's id
+_NOTE: Final = 10_000
+_NAME: Final = 200
+#: notes of one row, beyond which whoever may update it adds none
+_NOTES: Final = 100
 
 
 def moved(case: Case, state: RequestState, **changes: Any) -> Request:
@@ -145,8 +153,31 @@ def tell(to: str | Role, subject: str, body: str | None = None) -> Notice:
 
 
 def noted(case: Case, kind: str, said: str) -> Note:
-    """A note by the actor, now."""
+    """A note by the actor, now. Raises RefusalError where it is longer than a row shows."""
+    if len(said) > _NOTE:
+        raise RefusalError(
+            f"a note has at most {_NOTE:,} characters",
+            code="registry.too-large",
+            field="notes",
+            hint="put the rest elsewhere, and name the place",
+        )
     return Note(kind=kind, text=said, at=case.at, by=case.actor.id)
+
+
+def room_for_note(case: Case) -> None:
+    """Refuse a further note by whoever may update a row that has many. Raises RefusalError."""
+    if len(case.row.notes) >= _NOTES and not case.actor.has(Role.IANA, Role.EXPERT, Role.IESG):
+        raise RefusalError(
+            f"the entry has {_NOTES} notes already",
+            code="registry.too-large",
+            field="notes",
+            hint="ask IANA to add it",
+        )
+
+
+def is_word(value: object) -> bool:
+    """Is it a name or an id: short, seen, and without spaces?"""
+    return isinstance(value, str) and 0 < len(value) <= _NAME and value.isprintable() and " " not in value
 
 
 def fields_of(case: Case, old: Mapping[str, str]) -> dict[str, str]:
@@ -177,7 +208,28 @@ def fields_of(case: Case, old: Mapping[str, str]) -> dict[str, str]:
             field="fields",
             hint="put the rest into the specification",
         )
+    _check_namespace(case, given)
     return merged
+
+
+def _check_namespace(case: Case, given: Mapping[str, str]) -> None:
+    """What no resolver could use is not asked for: one such row would keep the file from being signed."""
+    if case.registry.id != "ai-namespaces":
+        return
+    from onym.registry.iana import check_namespace_fields  # late: the engine imports nothing else of it
+
+    try:
+        check_namespace_fields(given)
+    except SnapshotError as error:
+        raise RefusalError(
+            error.message, code="registry.bad-data", field=error.field, clause=_NAMESPACES, hint=error.hint
+        ) from None
+    expires = _day(given.get("expires"))
+    if expires is not None and expires < case.at.date():
+        raise RefusalError(
+            "that day is past", code="registry.bad-data", field="expires", clause=_NAMESPACES,
+            hint="name the last day on which it holds",
+        )  # fmt: skip
 
 
 def _known_fields(case: Case) -> frozenset[str]:
@@ -192,9 +244,11 @@ def draft_of(case: Case, old: DraftReference | None) -> DraftReference | None:
     if given is None:
         return old
     expires = _day(given.get("expires")) if isinstance(given, Mapping) else None
-    if expires is None or not isinstance(given.get("name"), str):
+    if expires is None or not is_word(given.get("name")):
         raise RefusalError(
-            "`draft` needs a name and the day it expires", code="registry.bad-data", field="draft"
+            f"`draft` needs a name of at most {_NAME} characters without spaces, and the day it expires",
+            code="registry.bad-data",
+            field="draft",
         )
     return DraftReference(name=given["name"], expires=expires)
 

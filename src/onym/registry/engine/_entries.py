@@ -10,7 +10,7 @@ from typing import Any, Final
 from onym.errors import RefusalError, StoreError
 from onym.registry import codec
 from onym.registry.engine._case import Case, Rule, clauses, required_text, text
-from onym.registry.engine._effects import decided, noted, tell, touched
+from onym.registry.engine._effects import decided, is_word, noted, room_for_note, tell, touched
 from onym.registry.records import Decision, Entry, EventKind, Role, Status
 
 __all__ = ["RULES"]
@@ -21,6 +21,9 @@ _DECISION: Final = "docs/decisions/0026"
 _OURS: Final = clauses(_DECISION, _DECISION, _DECISION)
 _NAMESPACE: Final = {"expert-review": "docs/decisions/0027"}
 _DESIGNEES: Final = 64
+#: how `remove` is said, and left unsaid
+_YES: Final = (True, "yes", "true")
+_NO: Final = (None, False, "", "no", "false")
 
 
 def _is(*statuses: Status) -> Any:
@@ -66,6 +69,8 @@ def _deprecate(case: Case, rule: Rule) -> Decision:
 
 def _reassign(case: Case, rule: Rule) -> Decision:
     to, reason = required_text(case, "to"), required_text(case, "reason", clause=rule.clause(case))
+    if not is_word(to):
+        raise RefusalError("that is no account id", code="registry.bad-data", field="to")
     controller = text(case, "change_controller")
     fields = {**case.row.fields, **({"change_controller": controller} if controller else {})}
     row = touched(
@@ -90,6 +95,7 @@ def _demand(case: Case, rule: Rule) -> Decision:
 def _security(case: Case, rule: Rule) -> Decision:
     said = required_text(case, "text", clause=rule.clause(case))
     reference = text(case, "reference")
+    room_for_note(case)
     note = noted(case, "security", f"{said} [{reference}]" if reference else said)
     row = touched(case, case.row, notes=(*case.row.notes, note))
     told = (tell(row.registrant, f"{case.name}: a security note", said),) if row.registrant else ()
@@ -99,7 +105,7 @@ def _security(case: Case, rule: Rule) -> Decision:
 def _designate(case: Case, rule: Rule) -> Decision:
     lists = [case.event.data.get(member, ()) for member in ("add", "remove")]
     for given in lists:
-        if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
+        if not isinstance(given, (list, tuple)) or not all(map(is_word, given)):
             raise RefusalError(
                 "`add` and `remove` are lists of account ids", code="registry.bad-data", field="add"
             )
@@ -173,10 +179,21 @@ def _import(case: Case, rule: Rule) -> Decision:
     return decided(case, rule, entry=touched(case, replace(kept, version=old.version)))
 
 
+def _is_yes(value: object) -> bool:
+    if value in _YES:
+        return True
+    if value in _NO:
+        return False
+    raise RefusalError(
+        "`remove` is yes, or is left out", code="registry.bad-data", field="remove", hint="remove=yes"
+    )
+
+
 def _override(case: Case, rule: Rule) -> Decision:
     reason = required_text(case, "reason", clause=rule.clause(case))
     note = noted(case, "override", reason)
-    asked = [member for member in ("status", "remove", "restore") if case.event.data.get(member)]
+    given = {**case.event.data, "remove": _is_yes(case.event.data.get("remove"))}
+    asked = [member for member in ("status", "remove", "restore") if given.get(member)]
     if len(asked) != 1:
         raise RefusalError(
             "an override says one of status, remove and restore", code="registry.bad-data", field="status"
@@ -246,7 +263,7 @@ def _renew(case: Case, rule: Rule) -> Decision:
             "that is no date", code="registry.bad-data", field="expires", hint="write it as 2027-01-31"
         ) from None
     if expires <= case.at.date():
-        raise RefusalError("that day is past", code="registry.bad-data", field="expires")
+        raise RefusalError("that day is not to come", code="registry.bad-data", field="expires")
     status = Status.ACTIVE if case.row.status is Status.EXPIRED else case.row.status
     return decided(case, rule, entry=touched(case, case.row, expires=expires, status=status))
 

@@ -209,7 +209,8 @@ def _submit(case: Case, rule: Rule) -> Decision:
         notices.append(
             tell(Role.EXPERT, f"{case.name}: {case.asked.id} had less than four weeks of list review")
         )
-    request = moved(case, RequestState.SUBMITTED, outcome=None, reason=None)
+    first = case.asked.submitted or case.at
+    request = moved(case, RequestState.SUBMITTED, submitted=first, outcome=None, reason=None)
     return decided(case, rule, request=request, notices=tuple(notices))
 
 

@@ -34,6 +34,8 @@ _IESG: Final = (Role.IESG,)
 _REVIEWED: Final = (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW)
 _IETF: Final = (RequestState.IETF_REVIEW,)
 _POLICY: Final = "RFC 8126 4.5"
+#: characters of a separate use that the row's note has
+_USE: Final = 4_000
 
 
 def _taken(case: Case) -> bool:
@@ -98,7 +100,8 @@ def _approve(case: Case, rule: Rule) -> Decision:
 def _note_use(case: Case, rule: Rule) -> Decision:
     asked = case.asked
     use = asked.fields.get("description") or asked.fields.get("applications") or "another use of the name"
-    note = noted(case, "separate-use", f"{use} ({asked.id})")
+    # what the request asks for can be long, and is kept with it
+    note = noted(case, "separate-use", f"{use if len(use) <= _USE else use[:_USE] + ' ...'} ({asked.id})")
     pending = tuple(each for each in case.row.pending if each != asked.id)
     row = touched(case, case.row, notes=(*case.row.notes, note), pending=pending)
     return applied(case, rule, row, outcome="noted", reason=_reason(case))

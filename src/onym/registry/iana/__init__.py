@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onym.registry.iana._namespaces import (
         Namespace,
         NamespaceFile,
+        check_namespace_fields,
         read_namespaces,
         write_namespaces,
     )
@@ -46,6 +47,7 @@ _HOME = {
     "atom": "onym.registry.iana._atom",
     "builtin": "onym.registry.iana._builtin",
     "change": "onym.registry.iana._differences",
+    "check_namespace_fields": "onym.registry.iana._namespaces",
     "combine": "onym.registry.iana._join",
     "differences": "onym.registry.iana._differences",
     "known_rfcs": "onym.registry.iana._facts",
@@ -73,6 +75,7 @@ __all__ = [
     "atom",
     "builtin",
     "change",
+    "check_namespace_fields",
     "combine",
     "differences",
     "known_rfcs",

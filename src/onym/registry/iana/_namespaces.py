@@ -26,7 +26,15 @@ from onym.registry.records import Entry, Status
 from onym.registry.registries import registry
 from onym.uri.generic import URI
 
-__all__ = ["MAX_KEYS", "MAX_NAMESPACES", "Namespace", "NamespaceFile", "read_namespaces", "write_namespaces"]
+__all__ = [
+    "MAX_KEYS",
+    "MAX_NAMESPACES",
+    "Namespace",
+    "NamespaceFile",
+    "check_namespace_fields",
+    "read_namespaces",
+    "write_namespaces",
+]
 
 _FORMAT: Final = "onym-ai-namespaces"
 _VERSION: Final = 1
@@ -40,6 +48,7 @@ _SKEW: Final = timedelta(seconds=60)
 
 #: an RFC 7638 thumbprint by SHA-256: 32 octets in base64url, so the last character has two bits to spare
 _THUMBPRINT: Final = re.compile("[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
+_THUMBPRINTS: Final = "RFC 7638 with SHA-256, base64url: 43 characters"
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _ORIGIN: Final = re.compile(
     rf"https://(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\])(?::(?P<port>[1-9][0-9]{{0,4}}))?"
@@ -98,10 +107,9 @@ def write_namespaces(entries: Iterable[Entry], *, issued: datetime, expires: dat
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    keys = re.split(r"[\s,;]+", entry.fields.get("keys", "").strip())
     row: dict[str, Any] = {
         "anchor": entry.fields.get("anchor", ""),
-        "keys": sorted({each for each in keys if each}),
+        "keys": _keys(entry.fields.get("keys", "")),
         "state": str(entry.status),
     }
     if entry.expires is not None:
@@ -150,7 +158,7 @@ def _namespace(name: str, row: Any) -> Namespace:
         raise _bad(
             f"{name}.keys",
             f"not a list of at most {MAX_KEYS} key thumbprints",
-            hint="RFC 7638 with SHA-256, base64url: 43 characters",
+            hint=_THUMBPRINTS,
         )
     return Namespace(
         name=name,
@@ -159,6 +167,22 @@ def _namespace(name: str, row: Any) -> Namespace:
         keys=tuple(keys),
         expires=_day(row["expires"], f"{name}.expires") if "expires" in row else None,
     )
+
+
+def check_namespace_fields(fields: Mapping[str, str]) -> None:
+    """Can a resolver use what these fields of a template say? Blank ones are left to whoever needs them.
+
+    Raises SnapshotError (registry.bad-namespaces); `field` is the id of the field.
+    """
+    if fields.get("anchor", "").strip():
+        _anchor(fields["anchor"], "anchor")
+    keys = _keys(fields.get("keys", ""))
+    if len(keys) > MAX_KEYS or not all(map(_is_thumbprint, keys)):
+        raise _bad("keys", f"not at most {MAX_KEYS} key thumbprints", hint=_THUMBPRINTS)
+
+
+def _keys(text: str) -> list[str]:
+    return sorted({each for each in re.split(r"[\s,;]+", text) if each})
 
 
 def _is_thumbprint(value: object) -> bool:

@@ -26,6 +26,7 @@ from onym.registry.codec import from_data, from_time, to_time
 from onym.registry.records import LogRecord
 from onym.registry.store._database import Database
 from onym.registry.store._errors import translated
+from onym.registry.store._migrate import revision
 from onym.registry.store._rows import log_row
 from onym.registry.store._tables import (
     Time,
@@ -83,6 +84,42 @@ async def load(database: Database, source: Path, decide: Decide) -> Verified:
         return await rebuild_all(connection, decide)
 
     return await database.write(work)
+
+
+def check_target(database: Path | None, target: Path) -> None:
+    """Refuse a backup over the database itself, or a file beside it that is a part of it.
+
+    The copy would take its place, and what a service that runs still writes would be lost.
+    """
+    if not target.name:
+        raise StoreError("the backup has no name", code="registry.io", field="file", hint="name a file")
+    own = (
+        ()
+        if database is None
+        else (database, *(Path(f"{database}{end}") for end in ("-wal", "-shm", "-journal")))
+    )
+    if any(
+        each.resolve() == target.resolve() or (target.exists() and each.exists() and each.samefile(target))
+        for each in own
+    ):
+        raise StoreError(
+            "that is the database itself", code="registry.io", field="file", hint="name another file"
+        )
+
+
+async def check_registry(path: Path) -> None:
+    """Raises StoreError (registry.bad-backup) unless the file of SQLite is a registry's."""
+    database = Database(path)
+    try:
+        found = await revision(database)
+    finally:
+        await database.close()
+    if found is None:
+        raise StoreError(
+            "that database is no registry",
+            code="registry.bad-backup",
+            hint="give a file of onym registry backup; nothing was written",
+        )
 
 
 def is_sqlite_file(path: Path) -> bool:

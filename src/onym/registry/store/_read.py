@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from sqlalchemy import Select, func, select
@@ -11,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from onym.registry.records import Entry, LogRecord, Request, RequestState, Role, Status
 from onym.registry.registries import registry as registry_of
 from onym.registry.store._cursor import checked_limit, read_cursor, write_cursor
-from onym.registry.store._rows import read_value, storable
+from onym.registry.store._rows import MOST_TEXT, read_value, storable
 from onym.registry.store._search import names_with
 from onym.registry.store._tables import entries, log, requests
 from onym.registry.store._types import Page
@@ -28,8 +27,6 @@ __all__ = [
     "requests_page",
 ]
 
-#: characters of the records that are read together, beyond the first one
-MOST_TEXT: Final = 8_000_000
 #: records that the database hands over together
 _AT_ONCE: Final = 50
 #: states in which no timer runs
@@ -81,7 +78,7 @@ async def entries_page(
     after: str | None,
     limit: int,
 ) -> Page[Entry]:
-    """Entries by name, those that contain `query` and have `status`."""
+    """Entries by name that contain `query` and have `status`; fewer than `limit` where they are long."""
     filters = ("entries", registry_of(registry).id, query, status)
     beyond = None if after is None else read_cursor(after, filters, str)
     statement = select(entries.c.name, entries.c.record).where(entries.c.registry == registry)
@@ -94,13 +91,16 @@ async def entries_page(
             statement = statement.where(entries.c.status == str(status))
         if beyond is not None:
             statement = statement.where(entries.c.name > beyond)
-    return _page(Entry, await _rows(connection, statement, limit), limit, filters)
+    return _page(Entry, *await _rows(connection, statement, limit), filters)
 
 
 async def requests_page(
     connection: AsyncConnection, conditions: dict[str, object], after: str | None, limit: int
 ) -> Page[Request]:
-    """Requests, the newest first; `conditions` are columns and what they must be (None: anything)."""
+    """Requests, the newest first; `conditions` are columns and what they must be (None: anything).
+
+    Fewer than `limit` where they are long.
+    """
     filters = ("requests", *conditions.values())
     given = {name: str(each) for name, each in conditions.items() if each is not None}
     if not all(map(storable, given.values())):
@@ -109,8 +109,8 @@ async def requests_page(
     statement = statement.where(*(requests.c[name] == each for name, each in given.items()))
     if after is not None:
         statement = statement.where(requests.c.opened < read_cursor(after, filters, int))
-    rows = await _rows(connection, statement.order_by(requests.c.opened.desc()), limit)
-    return _page(Request, rows, limit, filters)
+    rows, more = await _rows(connection, statement.order_by(requests.c.opened.desc()), limit)
+    return _page(Request, rows, more, filters)
 
 
 async def records_of(
@@ -159,13 +159,26 @@ def request_conditions(
     return {"registry": registry, "state": state, "holder": holder, "registrant": registrant, "name": name}
 
 
-async def _rows(connection: AsyncConnection, statement: Select[Any], limit: int) -> list[tuple[Any, str]]:
+async def _rows(
+    connection: AsyncConnection, statement: Select[Any], limit: int
+) -> tuple[list[tuple[Any, str]], bool]:
+    """`limit` rows at most, fewer where their records are long, and at least one; do others follow?
+
+    The connection is in a transaction, as for `records_of`.
+    """
     # one more than asked, to know whether a page follows
-    found = await connection.execute(statement.limit(checked_limit(limit) + 1))
-    return [(key, record) for key, record in found]
+    statement = statement.limit(checked_limit(limit) + 1)
+    found: list[tuple[Any, str]] = []
+    weight = 0
+    async with connection.stream(statement.execution_options(yield_per=_AT_ONCE)) as rows:
+        async for key, record in rows:
+            weight += len(record)
+            if len(found) == limit or (found and weight > MOST_TEXT):
+                return found, True
+            found.append((key, record))
+    return found, False
 
 
-def _page(cls: Any, rows: Iterable[tuple[Any, str]], limit: int, filters: tuple[object, ...]) -> Page[Any]:
-    some = list(rows)
-    following = write_cursor(filters, some[limit - 1][0]) if len(some) > limit else None
-    return Page(items=tuple(read_value(cls, record) for _, record in some[:limit]), next=following)
+def _page(cls: Any, rows: list[tuple[Any, str]], more: bool, filters: tuple[object, ...]) -> Page[Any]:
+    following = write_cursor(filters, rows[-1][0]) if more else None
+    return Page(items=tuple(read_value(cls, record) for _, record in rows), next=following)

@@ -12,11 +12,23 @@ from onym.registry.codec import Codable, from_data, to_data
 from onym.registry.records import Entry, LogRecord, Notice, Request, Role
 from onym.registry.store._tables import wake_day
 
-__all__ = ["entry_row", "fold", "log_row", "notice_row", "read_value", "request_row", "storable", "text_row"]
+__all__ = [
+    "MOST_TEXT",
+    "entry_row",
+    "fold",
+    "log_row",
+    "notice_row",
+    "read_value",
+    "request_row",
+    "storable",
+    "text_row",
+]
 
 _Value = TypeVar("_Value", bound=Codable)
 #: characters of one field that are searched
 MAX_TEXT: Final = 4000
+#: characters of the records that are read together, beyond the first one
+MOST_TEXT: Final = 8_000_000
 _TEXT_FIELDS: Final = ("description", "applications", "reference", "references", "notes")
 
 

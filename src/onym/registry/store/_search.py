@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from functools import cache
+from itertools import accumulate
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, and_, func, insert, literal_column, or_, select, text
@@ -19,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from onym.errors import StoreError
 from onym.registry.records import Entry, Status
 from onym.registry.store._database import Database
-from onym.registry.store._rows import fold, read_value, storable
+from onym.registry.store._rows import MOST_TEXT, fold, read_value, storable
 from onym.registry.store._tables import entries, entry_text
 
 __all__ = [
@@ -190,8 +191,15 @@ def _candidates(condition: ColumnElement[bool], limit: int) -> Select[Any]:
 
 async def _entries(connection: AsyncConnection, found: list[int]) -> tuple[Entry, ...]:
     same = and_(entries.c.registry == entry_text.c.registry, entries.c.name == entry_text.c.name)
+    lengths = select(entry_text.c.id, func.length(entries.c.record).label("size")).join(entries, same)
+    sizes = {row.id: row.size for row in await connection.execute(lengths.where(entry_text.c.id.in_(found)))}
+    weights = accumulate(sizes[each] for each in found)
+    # the first one whatever its length, as in lists
+    shown = [
+        each for each, weight in zip(found, weights, strict=True) if each is found[0] or weight <= MOST_TEXT
+    ]
     statement = (
-        select(entry_text.c.id, entries.c.record).join(entries, same).where(entry_text.c.id.in_(found))
+        select(entry_text.c.id, entries.c.record).join(entries, same).where(entry_text.c.id.in_(shown))
     )
     records = {row.id: row.record for row in await connection.execute(statement)}
-    return tuple(read_value(Entry, records[each]) for each in found)
+    return tuple(read_value(Entry, records[each]) for each in shown)

@@ -226,7 +226,7 @@ class Store:
     ) -> Page[Request]:
         """Requests, the newest first; those that fit all that is given."""
         conditions = _read.request_conditions(registry, state, holder, registrant, name)
-        async with self._database.read() as connection:
+        async with self._database.read(snapshot=True) as connection:
             return await _read.requests_page(connection, conditions, after, limit)
 
     async def log(self, *, after: int = 0, limit: int = 500) -> tuple[LogRecord, ...]:
@@ -285,6 +285,7 @@ class Store:
         Password hashes are in it: it is for its owner alone to read.
         """
         target = Path(path)
+        _backup.check_target(self._database.path, target)
         if self._database.path is None or portable:
             await _backup.dump(self._database, target)
         else:
@@ -313,6 +314,7 @@ async def _restore_file(source: Path, url: str | Path | Secret, decide: Decide) 
         # a copy: the backup may be of an older schema, and is not changed
         copy = Path(folder) / "copy.db"
         await _backup.copy_sqlite(source, copy)
+        await _backup.check_registry(copy)
         async with await Store.open(copy, create=True, decide=decide) as old:
             await old.backup(Path(folder) / "lines", portable=True)
         async with await Store.open(url, create=True, decide=decide) as store:

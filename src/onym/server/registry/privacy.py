@@ -26,7 +26,7 @@ _BEFORE: Final = frozenset({EventKind.OPEN, EventKind.REVISE, EventKind.WITHDRAW
 
 def is_private(about: Request) -> bool:
     """Has nobody been asked yet?"""
-    quiet = about.announced is None and about.expert_asked is None
+    quiet = about.announced is None and about.submitted is None and about.expert_asked is None
     return quiet and about.state in (RequestState.DRAFT, RequestState.WITHDRAWN)
 
 

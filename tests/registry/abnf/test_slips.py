@@ -1,0 +1,69 @@
+"""What is meant as a rule and is none, rules broken over lines, and `=/` on rules of other RFCs."""
+
+from __future__ import annotations
+
+import pytest
+
+from onym.errors import GrammarError
+from onym.registry.abnf import RemarkCode, match, read, resolve
+from onym.registry.checks.load import load, load_grammar
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('s ::= "x"', '"=", not "::="'),
+        ('s : "x"', 'by "="'),
+        ('s := "x"', 'by "="'),
+        ('s -> "x"', 'by "="'),
+        ('s_t = "x"', 'write "-" for "_"'),
+        ('1s = "x"', "begins with a letter"),
+        ('-s = "x"', "begins with a letter"),
+        ('\u00e9t\u00e9 = "x"', "letters of ASCII"),
+    ],
+)
+def test_a_line_that_was_meant_as_a_rule_is_answered_with_what_to_write(text: str, said: str) -> None:
+    for whole in (text, f'a = "b"\n\n{text}\n'):
+        with pytest.raises(GrammarError) as caught:
+            read(whole)
+        assert caught.value.hint is not None
+        assert said in caught.value.hint
+        assert caught.value.line == len(whole.rstrip().split("\n"))
+
+
+def test_plain_words_are_answered_with_what_a_rule_is() -> None:
+    with pytest.raises(GrammarError) as caught:
+        read("these are words")
+    assert caught.value.hint == "a rule is `name = elements`"
+
+
+@pytest.mark.parametrize(
+    "text", ['s\n  = "x"', 's ; the start\n\t=\n\t"x"', 'a = b\ns\n   =/ "x"\nb = "y"', '\ufeffs = "x"']
+)
+def test_the_sign_of_a_definition_may_stand_on_the_next_line(text: str) -> None:
+    assert match(read(text), "s", "x")
+
+
+def test_a_name_alone_before_an_element_is_still_an_element() -> None:
+    assert match(read('s = "x"\n  t\nt = "y"'), "s", "xy")
+
+
+def test_alternatives_are_added_to_a_rule_of_another_rfc() -> None:
+    # as RFC 6532 3.1 does
+    grammar = resolve(read('s = "a:" 1*VCHAR\nVCHAR =/ %xA0-D7FF'))
+    assert match(grammar, "s", "a:b\u00e9")
+    assert not match(grammar, "s", "a: ")
+    assert any(each.code is RemarkCode.IMPORTED and each.rule == "VCHAR" for each in grammar.remarks)
+
+
+def test_alternatives_added_to_nothing_are_remarked() -> None:
+    grammar = read('s = hots\nhosts = "x"\nhots =/ "y"')
+    (remark,) = grammar.remarks
+    assert (remark.code, remark.rule, remark.line, remark.column) == (RemarkCode.UNDEFINED, "hots", 3, 1)
+    assert match(grammar, "s", "y")
+
+
+def test_a_grammar_whose_only_rule_is_broken_is_answered_with_the_fault() -> None:
+    with pytest.raises(GrammarError) as caught:
+        load_grammar(load('a-uri = "a:\n'))
+    assert (caught.value.code, caught.value.line, caught.value.column) == ("abnf.syntax", 1, 9)
