@@ -73,6 +73,35 @@ def test_a_body_that_never_ends_is_cut_off_by_time(
     assert with_server(tmp_path, lambda port: exchange(port, head + sent)) == b""
 
 
+@pytest.mark.parametrize("framing", [b"Content-Length: %d", b"Transfer-Encoding: chunked"])
+def test_a_body_behind_an_upgrade_is_not_read_as_the_next_request(tmp_path: Path, framing: bytes) -> None:
+    hidden = b"GET /hidden HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n"
+    head = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
+    head += (framing % len(hidden) if b"%" in framing else framing) + b"\r\n\r\n"
+
+    async def smuggle(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head)
+        said = await reader.read(65536)
+        with suppress(ConnectionError):
+            writer.write(hidden)
+            said += await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+        return said
+
+    said = with_server(tmp_path, smuggle)
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert said.count(b"HTTP/1.1 ") == 1
+
+
+def test_an_upgrade_without_a_body_is_passed_over(tmp_path: Path) -> None:
+    head = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
+    last = b"Connection: close\r\n\r\n"
+    said = with_server(tmp_path, lambda port: exchange(port, head + last))
+    assert said.startswith(b"HTTP/1.1 ")
+    assert not said.startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_client_that_takes_no_answer_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_protocol.BoundedProtocol, "take_seconds", 0.2)
     body = b"x" * 3_900_000

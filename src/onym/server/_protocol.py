@@ -69,6 +69,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """A head is whole; a body may follow."""
+        if self.parser.should_upgrade() and self._has_body():
+            # httptools takes what is behind such a head for no body of it: in a segment of its own that
+            # would be read as the next request
+            raise ValueError("a request with a body goes on as HTTP, without Upgrade")
         self._in_head = False
         self._begin(self.body_seconds)
         super().on_headers_complete()
@@ -88,6 +92,10 @@ class BoundedProtocol(HttpToolsProtocol):
         """It takes again."""
         self._taking()
         super().resume_writing()
+
+    def _has_body(self) -> bool:
+        fields = dict(self.headers)
+        return b"transfer-encoding" in fields or fields.get(b"content-length", b"0") != b"0"
 
     def _taking(self) -> None:
         if self._stalled is not None:
