@@ -286,6 +286,8 @@ class NetError(_EndpointError):
     default_code = "net.error"
     #: may a call that failed so be tried again?
     retryable: ClassVar[bool] = False
+    #: an error that does not say is thought to have come late
+    sent: bool = True
 
 
 class PolicyError(NetError):

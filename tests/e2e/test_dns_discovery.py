@@ -7,10 +7,11 @@ the connection, made where DNS says.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import dns.flags
 import dns.message
@@ -22,8 +23,11 @@ import pytest
 from dns_support import LOOPBACK, Forwarder, Lie, knot, unbound
 from dns_support import Server as Zones
 from net_support import OK, Authority, FixedResolver, Server, answering, post
-from onym.ai.discovery.flow import fetch_connect
-from onym.ai.records import AnchorDocument, Source, Verdict
+from onym.ai import flow
+from onym.ai.discovery.flow import fetch_connect, fetch_targets
+from onym.ai.exchange import Caller, Question
+from onym.ai.records import AnchorDocument, Invocation, Resolution, Source, Verdict
+from onym.ai.session import Session
 from onym.ai.settings import ResolverSettings
 from onym.errors import DiscoveryError, PolicyError
 from onym.net.limits import TLSConfig
@@ -31,6 +35,7 @@ from onym.net.messages import Flow, Origin, Send
 from onym.net.policy import Policy
 from onym.net.records import RecordResolver
 from onym.net.transport import AsyncTransport, Transport, arun, run
+from onym.uri.ai import AIURI
 
 T = TypeVar("T")
 Found = tuple[Origin | None, tuple[Source, ...]]
@@ -46,6 +51,14 @@ aiip        IN A 127.0.0.1
     "inside.test": "_aiip._tcp IN SRV 0 0 22 localhost.\n",
     "alias.test": "_aiip._tcp IN SRV 0 0 {port} aiip\naiip IN CNAME aiip.bank.test.\n",
     "silent.test": "",
+    "several.test": """
+_aiip._tcp  IN SRV 10 0 {port} second
+_aiip._tcp  IN SRV 5 0 {port} alias
+_aiip._tcp  IN SRV 0 0 {closed} first
+first       IN A 127.0.0.1
+second      IN A 127.0.0.1
+alias       IN CNAME second
+""",
 }
 
 
@@ -54,6 +67,7 @@ class World:
     """The authority's server, the zones that say where it is, and who validates them."""
 
     server: Server
+    closed: int
     tls: TLSConfig
     knot: Zones
     validating: int
@@ -65,12 +79,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     authority = Authority()
     tls = replace(authority.trust(tmp_path_factory.mktemp("authority")), minimum="1.3")
     with ExitStack() as stack:
-        server = stack.enter_context(Server(answering(OK), tls=authority.server("bank.test")))
-        zones = {name: text.format(port=server.port) for name, text in _ZONES.items()}
+        server = stack.enter_context(Server(answering(OK), tls=authority.server("bank.test", "several.test")))
+        # a port that is taken, and at which nobody listens
+        idle = stack.enter_context(socket.socket())
+        idle.bind((LOOPBACK, 0))
+        closed = idle.getsockname()[1]
+        zones = {name: text.format(port=server.port, closed=closed) for name, text in _ZONES.items()}
         source = stack.enter_context(knot(zones))
         validating = stack.enter_context(unbound(source, zones))
         misled = stack.enter_context(unbound(source, zones, corrupt=True))
-        yield World(server, tls, source, validating, misled)
+        yield World(server, closed, tls, source, validating, misled)
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -173,6 +191,43 @@ def test_the_signed_zone_wins_and_the_connection_goes_where_it_says(
     assert world.server.names == ["bank.test"]
     assert world.server.requests[0][1]["host"] == "bank.test"
     assert names.asked == ["aiip.bank.test"]
+
+
+def test_where_the_first_target_takes_no_connection_the_next_one_is_asked(
+    world: World, drive: Callable[..., Any]
+) -> None:
+    asked = document("several.test")
+    ports = {443, world.closed, world.server.port}
+    policy = Policy.untrusted().replace(ports=ports, allow_networks=("127.0.0.0/8",))
+    names = FixedResolver({name: [["127.0.0.1"]] for name in ("first.several.test", "second.several.test")})
+    with_dns = {"records": resolver(world.validating), "resolver": names, "tls": world.tls}
+
+    targets, sources = drive(fetch_targets(asked, ResolverSettings(timeout=2.0)), policy, **with_dns)
+    assert targets == (
+        Origin("https", "first.several.test", world.closed),
+        Origin("https", "second.several.test", world.server.port),
+    )
+    assert sources[0].said == (
+        f"0 0 {world.closed} first.several.test",
+        f"5 0 {world.server.port} alias.several.test",
+        f"10 0 {world.server.port} second.several.test",
+    )
+    assert f"left out: alias.several.test:{world.server.port} (the target is an alias" in sources[0].why
+
+    resolution = Resolution(
+        uri=AIURI.parse("ai://several.test/service/payments"),
+        authority="several.test",
+        document=asked,
+        keys=cast("Any", None),  # what comes back is not read here
+        connect=targets[0],
+        fallbacks=targets[1:],
+    )
+    question = Question(Invocation(uri=resolution.uri, method="GET"), resolution, Caller(), 20.0)
+    world.server.names.clear()
+    reply = drive(flow._sent(Session(), question, stream=False), policy, **with_dns)
+    assert (reply.status, reply.info.tls_version) == (200, "1.3")
+    assert world.server.names == ["several.test"]
+    assert names.asked == ["first.several.test", "second.several.test"]
 
 
 def test_the_same_zone_is_believed_by_its_pinned_keys_alone(world: World, drive: Callable[..., Any]) -> None:

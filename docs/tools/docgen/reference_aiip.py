@@ -235,8 +235,16 @@ def _codes() -> str:
 
 def _limits() -> str:
     units = {"seconds": "s", "stream_seconds": "s", "body": "octets", "answer": "octets"}
-    units |= {"stream_bytes": "octets", "event_bytes": "octets"}
-    rows = [[code(each.name), _amount(each.default, units.get(each.name, ""))] for each in _fields(Limits)]
+    units |= dict.fromkeys(("stream_bytes", "event_bytes", "kept", "kept_total"), "octets")
+    rows = [
+        [
+            code(each.name),
+            "half of `concurrent`"
+            if each.default is None
+            else _amount(each.default, units.get(each.name, "")),
+        ]
+        for each in _fields(Limits)
+    ]
     return table(["limit", ""], rows).rstrip()
 
 

@@ -148,7 +148,8 @@ class Resolution:
     """An ai URI, and all that is needed to invoke it and to verify what comes back.
 
     `uri` has no fragment. `connect` is where to open the connection instead of the service's own origin
-    (a DNS SRV record), None for there. `entry` is the resource's row in the anchor document, if it has one.
+    (a DNS SRV record), None for there; `fallbacks` are what to try after it, in this order. `entry` is the
+    resource's row in the anchor document, if it has one.
     """
 
     uri: AIURI
@@ -158,6 +159,7 @@ class Resolution:
     entry: EndpointEntry | None = None
     connect: Origin | None = None
     sources: tuple[Source, ...] = ()
+    fallbacks: tuple[Origin, ...] = ()
 
     @property
     def anchor(self) -> str:

@@ -87,6 +87,7 @@ def _decision(found: Discovery) -> list[tuple[str, str]]:
         rows.append(("service", found.document.service))
     if found.connect is not None:
         rows.append(("connect", f"{found.connect.host}:{found.connect.port}, as a signed SRV record says"))
+    rows += [("or else", f"{each.host}:{each.port}") for each in found.fallbacks]
     rows += [("key", kid) for kid in found.kids]
     for each in found.candidates:
         state = "confirmed" if each.confirmed else "unconfirmed"
@@ -103,6 +104,7 @@ def _record(session: Session, found: Discovery, sources: list[Source]) -> dict[s
         "service": None if document is None else document.service,
         "keys": list(found.kids),
         "connect": None if found.connect is None else f"{found.connect.host}:{found.connect.port}",
+        "fallbacks": [f"{each.host}:{each.port}" for each in found.fallbacks],
         "sources": [_fields(each) for each in sources],
         "candidates": [
             {"uri": each.uri, "confirmed": each.confirmed, "by": list(each.by), "why": each.why}

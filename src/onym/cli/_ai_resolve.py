@@ -44,6 +44,7 @@ def _record(found: Resolution) -> dict[str, Any]:
         "anchor": found.anchor,
         "service": document.service,
         "connect": None if found.connect is None else str(found.connect),
+        "fallbacks": [str(each) for each in found.fallbacks],
         "keys": sorted(found.keys.kids),
         "requires": {
             "auth": needs.auth,
@@ -78,6 +79,7 @@ def _rows(found: Resolution) -> list[tuple[str, str]]:
     ]
     if found.connect is not None:
         rows.append(("connect", f"{found.connect} (DNS)"))
+    rows += [("or else", f"{each} (DNS)") for each in found.fallbacks]
     entry = found.entry
     if entry is not None:
         rows.append(("resource", f"{entry.title or '-'}; effects {entry.effects}"))

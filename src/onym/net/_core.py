@@ -132,7 +132,11 @@ class Core:
         )
 
     async def _connect(self, target: Target, deadline: Deadline) -> Connection:
-        return await self.establish(await self.dial(target, deadline), deadline)
+        try:
+            return await self.establish(await self.dial(target, deadline), deadline)
+        except NetError as error:
+            error.sent = False
+            raise
 
     def _security(self, target: Target) -> Security | None:
         """How a connection to the target is secured: by TLS, but for plain HTTP to this machine."""

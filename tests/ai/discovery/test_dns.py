@@ -12,7 +12,7 @@ from onym.ai.discovery.dns import (
     alias_question,
     evaluate_srv,
     evaluate_txt,
-    refuse_alias,
+    refuse_aliases,
     srv_question,
     txt_question,
 )
@@ -31,8 +31,14 @@ def found(*values: SRV | str, validated: bool = True) -> Records:
     return Records(status="found", values=values, validated=validated)
 
 
+def targets(records: Records, *, port: int = 443, draw: float = 0.0) -> tuple[Source, tuple[Origin, ...]]:
+    return evaluate_srv(records, host=HOST, port=port, draw=lambda: draw)
+
+
 def srv(records: Records, *, port: int = 443, draw: float = 0.0) -> tuple[Source, Origin | None]:
-    return evaluate_srv(records, host=HOST, port=port, draw=draw)
+    """What is tried first."""
+    source, found = targets(records, port=port, draw=draw)
+    return source, next(iter(found), None)
 
 
 def txt(records: Records) -> tuple[Source, tuple[str, ...]]:
@@ -49,9 +55,9 @@ def test_the_names_of_the_draft_are_asked_for() -> None:
 @pytest.mark.requirement("ai-discovery-d", "ai-discovery-f")
 def test_the_records_of_the_draft_are_read() -> None:
     source, connect = evaluate_srv(
-        found(SRV(0, 0, 443, "aiip.bank.example")), host="bank.example", port=443, draw=0.5
+        found(SRV(0, 0, 443, "aiip.bank.example")), host="bank.example", port=443, draw=lambda: 0.5
     )
-    assert connect == Origin("https", "aiip.bank.example", 443)
+    assert connect == (Origin("https", "aiip.bank.example", 443),)
     assert (source.name, source.rank, source.location) == ("dns-srv", 2, "_aiip._tcp.bank.example")
     assert (source.verdict, source.said) == (Verdict.CONFIRMS, ("0 0 443 aiip.bank.example",))
     pointer, uris = evaluate_txt(found("endpoint=ai://bank/service/payments"), host="bank.example")
@@ -142,18 +148,101 @@ rows = st.builds(
 )
 
 
+def test_all_targets_are_named_in_the_order_in_which_they_are_tried() -> None:
+    source, order = targets(
+        found(
+            SRV(10, 0, 443, "c.test"),
+            SRV(5, 1, 443, "b.test"),
+            SRV(5, 9, 443, "a.test"),
+            SRV(0, 0, 443, "10.0.0.1"),
+        ),
+        draw=0.999,
+    )
+    assert [each.host for each in order] == ["b.test", "a.test", "c.test"]
+    assert source.said == ("5 1 443 b.test", "5 9 443 a.test", "10 0 443 c.test", "0 0 443 10.0.0.1")
+    assert "the first of them that takes one" in source.why
+
+
+def test_weights_share_out_what_comes_second_too() -> None:
+    draws = iter([0.0, 0.5, 0.0, 0.0])
+    records = found(
+        *(SRV(0, weight, 443, f"{name}.test") for name, weight in zip("abc", (0, 10, 30), strict=True))
+    )
+    _, order = evaluate_srv(records, host=HOST, port=443, draw=lambda: next(draws))
+    assert [each.host for each in order] == ["a.test", "c.test", "b.test"]
+
+
+def test_a_target_that_is_named_twice_is_tried_once() -> None:
+    _, order = targets(found(GOOD, SRV(3, 5, 8443, "aiip.bank.test"), SRV(0, 9, 8443, "aiip.bank.test")))
+    assert order == (CONNECT,)
+
+
+def test_of_very_many_targets_eight_are_used() -> None:
+    records = found(*(SRV(0, 65_535, 443, f"t{number}.test") for number in range(3000)))
+    source, order = targets(records, draw=1 - 2**-53)
+    assert len(order) == len(set(order)) == 8
+    assert source.verdict is Verdict.CONFIRMS
+
+
+OTHER = Origin("https", "two.bank.test", 443)
+NONE = Records(status="none", validated=True)
+
+
+@pytest.mark.parametrize(
+    ("answers", "left", "said"),
+    [
+        ([(CONNECT, NONE), (OTHER, NONE)], (CONNECT, OTHER), ""),
+        (
+            [(CONNECT, found("x.test")), (OTHER, NONE)],
+            (OTHER,),
+            "aiip.bank.test:8443 (the target is an alias",
+        ),
+        ([(CONNECT, NONE), (OTHER, None)], (CONNECT,), "two.bank.test:443 (nothing shows"),
+        ([(CONNECT, NONE), (OTHER, Records(status="failed", detail="late"))], (CONNECT,), "alias: late)"),
+    ],
+)
+def test_a_target_that_is_an_alias_is_left_out_of_several(
+    answers: list[tuple[Origin, Records | None]], left: tuple[Origin, ...], said: str
+) -> None:
+    source, _ = srv(found(GOOD))
+    source, kept = refuse_aliases(source, answers)
+    assert (kept, source.verdict, source.code) == (left, Verdict.CONFIRMS, None)
+    assert said in source.why
+    assert source.why.startswith("connections")
+
+
+def test_attack_15_a_false_answer_about_any_target_stops() -> None:
+    source, _ = srv(found(GOOD))
+    source, kept = refuse_aliases(source, [(CONNECT, NONE), (OTHER, Records(status="bogus"))])
+    assert (kept, source.verdict, source.code) == ((), Verdict.FAILED, CONFLICT)
+
+
+def test_where_all_targets_are_aliases_the_own_host_is_left() -> None:
+    source, _ = srv(found(GOOD))
+    source, kept = refuse_aliases(source, [(CONNECT, found("x.test")), (OTHER, found("x.test"))])
+    assert (kept, source.verdict, source.code) == ((), Verdict.DROPPED, None)
+    assert "two.bank.test:443" in source.why
+
+
 @given(st.lists(rows, max_size=6), st.floats(0, 1, exclude_max=True), st.randoms(use_true_random=False))
 def test_the_choice_is_of_the_lowest_usable_priority_and_does_not_depend_on_the_servers_order(
     values: list[SRV], draw: float, shuffler: object
 ) -> None:
-    _, connect = srv(found(*values), draw=draw)
+    _, order = targets(found(*values), draw=draw)
+    connect = next(iter(order), None)
     usable = [value for value in values if value.port and value.target in ("a.test", "b.test", "localhost")]
     best = [value for value in usable if value.priority == min(each.priority for each in usable)]
     places = {Origin("https", value.target, value.port) for value in best}
     assert connect in places if places else connect is None
     mixed = list(values)
     shuffler.shuffle(mixed)  # type: ignore[attr-defined]
-    assert srv(found(*mixed), draw=draw)[1] == connect
+    assert targets(found(*mixed), draw=draw)[1] == order
+    assert set(order) == {Origin("https", value.target, value.port) for value in usable}
+    ranks = [
+        min(each.priority for each in usable if (each.target, each.port) == (one.host, one.port))
+        for one in order
+    ]
+    assert ranks == sorted(ranks)
 
 
 @pytest.mark.parametrize(
@@ -171,8 +260,8 @@ def test_a_target_that_is_an_alias_is_refused(
 ) -> None:
     source, origin = srv(found(GOOD))
     assert origin is not None
-    source, left = refuse_alias(source, origin, records)
-    assert (left, source.verdict, source.code) == (connect, verdict, code)
+    source, left = refuse_aliases(source, [(origin, records)])
+    assert (left, source.verdict, source.code) == (() if connect is None else (connect,), verdict, code)
 
 
 def test_other_records_of_the_name_are_not_ours() -> None:

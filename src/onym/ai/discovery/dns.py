@@ -1,8 +1,8 @@
 """What DNS says of an authority: `_aiip._tcp` SRV and `_aiip` TXT (AIIP/HTTPS v1, 3.3 rule 6). Pure.
 
     srv_question(host), txt_question(host) -> Ask       what to ask
-    evaluate_srv(records, *, host, port, draw) -> (Source, Origin | None)
-    alias_question(connect), refuse_alias(source, connect, records) -> (Source, Origin | None)
+    evaluate_srv(records, *, host, port, draw) -> (Source, (Origin, ...))
+    alias_question(connect), refuse_aliases(source, answers) -> (Source, (Origin, ...))
     evaluate_txt(records, *, host) -> (Source, (canonical URI, ...))
 
 Validated by DNSSEC its word has rank 2, else 0. It says where to connect, and points; it never brings keys.
@@ -12,9 +12,9 @@ The verdict of what can be used is CONFIRMS until somebody has compared it with 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Final
 
 from onym.ai.records import Source, Verdict
@@ -27,7 +27,7 @@ __all__ = [
     "alias_question",
     "evaluate_srv",
     "evaluate_txt",
-    "refuse_alias",
+    "refuse_aliases",
     "srv_question",
     "txt_question",
 ]
@@ -39,6 +39,8 @@ _DEFAULT_PORT: Final = 443
 _KEY: Final = "endpoint="
 #: characters of a stranger's text that are shown
 _SHOWN: Final = 256
+#: targets that are used of those that a service has
+_MOST_TARGETS: Final = 8
 
 
 def srv_question(host: str, timeout: float | None = None) -> Ask:
@@ -52,47 +54,72 @@ def txt_question(host: str, timeout: float | None = None) -> Ask:
 
 
 def alias_question(connect: Origin, timeout: float | None = None) -> Ask:
-    """What to ask of the target that `evaluate_srv` gave, before it is used."""
+    """What to ask of a target that `evaluate_srv` gave, before it is used."""
     return Ask(connect.host, "CNAME", timeout)
 
 
-def evaluate_srv(records: Records, *, host: str, port: int, draw: float) -> tuple[Source, Origin | None]:
-    """Where to open connections for the service of `host`, None for the host itself (RFC 2782).
+def evaluate_srv(
+    records: Records, *, host: str, port: int, draw: Callable[[], float]
+) -> tuple[Source, tuple[Origin, ...]]:
+    """Where to open connections for the service of `host`, what to try first first; () is the host itself.
 
-    `draw` is a random number, at least 0 and below 1, which chooses by weight. An authority that names its
-    `port` is taken at its word: SRV records are not for it (as RFC 3263 4.2 has it). The origin found has yet
-    to pass `refuse_alias`, and the policy, which judges its port and addresses before connecting.
+    Each number that `draw` gives, at least 0 and below 1, chooses by weight among those of one priority
+    (RFC 2782). At most 8 targets are named. An authority that names its `port` is taken at its word: SRV
+    records are not for it (as RFC 3263 4.2 has it). The origins found have yet to pass `refuse_aliases`, and
+    the policy, which judges port and addresses before connecting.
     """
     source = _begin(_SRV, f"_aiip._tcp.{host}", records)
     if records.status != "found":
-        return source, None
+        return source, ()
     if port != _DEFAULT_PORT:
         why = "the authority names its port, so the records are not for it"
-        return replace(source, verdict=Verdict.DROPPED, why=why), None
+        return replace(source, verdict=Verdict.DROPPED, why=why), ()
     found = [value for value in records.values if isinstance(value, SRV)]
-    source = replace(source, said=tuple(_shown(_written(value)) for value in found))
-    if found and not any(value.target for value in found):
-        return _not_offered(source), None
     usable = [value for value in found if _is_usable(value)]
-    if not usable:
+    order = [value for value, _ in zip(_ordered(usable, draw), range(_MOST_TARGETS), strict=False)]
+    source = replace(source, said=tuple(dict.fromkeys(_shown(_written(value)) for value in [*order, *found])))
+    if found and not any(value.target for value in found):
+        return _not_offered(source), ()
+    if not order:
         why = "no target is a host name with a port (RFC 2782)"
-        return replace(source, verdict=Verdict.DROPPED, why=why), None
-    chosen = _choose(usable, draw)
-    why = "connections for the service go there; TLS and Host keep the authority's name"
-    return replace(source, why=why), Origin("https", chosen.target, chosen.port)
+        return replace(source, verdict=Verdict.DROPPED, why=why), ()
+    where = "there" if len(order) == 1 else "to the first of them that takes one"
+    why = f"connections for the service go {where}; TLS and Host keep the authority's name"
+    return replace(source, why=why), tuple(Origin("https", value.target, value.port) for value in order)
 
 
-def refuse_alias(source: Source, connect: Origin, records: Records) -> tuple[Source, Origin | None]:
-    """What is left of an SRV record's target, by the answer to `alias_question`: it must be no alias."""
-    if records.status == "none":
-        return source, connect
-    if records.status == "bogus":
-        return _failed(source, _bogus_says(records)), None
-    if records.status == "found":
-        why = "the target is an alias, which RFC 2782 forbids"
-    else:
-        why = f"nothing shows that the target is no alias: {records.detail}"
-    return replace(source, verdict=Verdict.DROPPED, why=why), None
+def refuse_aliases(
+    source: Source, answers: Sequence[tuple[Origin, Records | None]]
+) -> tuple[Source, tuple[Origin, ...]]:
+    """What is left of an SRV record's targets, by the answers to `alias_question`: none may be an alias.
+
+    A target whose answer is None was not asked about, and is not used.
+    """
+    left: list[Origin] = []
+    out: list[str] = []
+    for connect, records in answers:
+        if records is not None and records.status == "bogus":
+            return _failed(source, _bogus_says(records)), ()
+        why = _alias(records)
+        if why is None:
+            left.append(connect)
+        else:
+            out.append(f"{connect.host}:{connect.port} ({why})" if len(answers) > 1 else why)
+    if not left:
+        return _dropped(source, "; ".join(out)), ()
+    if out:
+        source = replace(source, why=f"{source.why}; left out: {'; '.join(out)}")
+    return source, tuple(left)
+
+
+def _alias(records: Records | None) -> str | None:
+    """Why a target is not used; None for one that is no alias."""
+    if records is not None and records.status == "none":
+        return None
+    if records is not None and records.status == "found":
+        return "the target is an alias, which RFC 2782 forbids"
+    detail = "it was not asked" if records is None else records.detail
+    return f"nothing shows that the target is no alias: {detail}"
 
 
 def evaluate_txt(records: Records, *, host: str) -> tuple[Source, tuple[str, ...]]:
@@ -168,16 +195,20 @@ def _is_usable(value: SRV) -> bool:
     return value.port > 0 and read_host(value.target).kind in ("name", "loopback")
 
 
-def _choose(values: list[SRV], draw: float) -> SRV:
-    """RFC 2782: of those with the lowest priority, one by weight; weight 0 has a small chance."""
-    lowest = min(value.priority for value in values)
-    # weights of 0 first, and else in an order that does not depend on the server
-    best = sorted(
-        (value for value in values if value.priority == lowest),
-        key=lambda value: (value.weight > 0, value.target, value.port, value.weight),
-    )
-    running = list(accumulate(value.weight for value in best))
-    return best[bisect_left(running, int(draw * (running[-1] + 1)))]
+def _ordered(values: list[SRV], draw: Callable[[], float]) -> Iterator[SRV]:
+    """RFC 2782: by priority, among equals one after another by weight; weight 0 has a small chance.
+
+    Of records with the same target the first counts. The order does not depend on that of the server.
+    """
+    places: dict[tuple[str, int], SRV] = {}
+    for value in sorted(values, key=lambda value: (value.priority, -value.weight)):
+        places.setdefault((value.target, value.port), value)
+    for _, equals in groupby(places.values(), key=lambda value: value.priority):
+        # weights of 0 first
+        left = sorted(equals, key=lambda value: (value.weight > 0, value.target, value.port))
+        while left:
+            running = list(accumulate(value.weight for value in left))
+            yield left.pop(bisect_left(running, int(draw() * (running[-1] + 1))))
 
 
 def _written(value: SRV) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
+from onym.ai.endpoint._deliver import Outlet, Streaming, close_events, finish, gone, part, pour, timed
 from onym.ai.endpoint._http import Receive, Send, start
+from onym.ai.endpoint._kept import again, kept_answer, kept_events
+from onym.ai.endpoint._places import Places
 from onym.ai.endpoint.context import Answer, StreamEvent
 from onym.ai.endpoint.streams import EVENTS, Wire, encode_event
 from onym.errors import AIIPError, OnymError
@@ -25,32 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Runner", "Streaming"]
 
-_REPLAYED: Final = (("Idempotency-Replayed", "?1"),)
-_PACK: Final = msgspec.msgpack.Encoder()
-
-
-class _Kept(msgspec.Struct, array_like=True):
-    """An answer as it is kept under its idempotency key: whole, or the events of a stream."""
-
-    status: int
-    content_type: str | None
-    body: bytes
-    headers: tuple[tuple[str, str], ...]
-    events: tuple[tuple[str, str, str | None], ...] | None = None
-
-
-_UNPACK: Final = msgspec.msgpack.Decoder(_Kept)
-
-
-@dataclass(slots=True, kw_only=True)
-class Streaming:
-    """Events that are about to be sent. `ends` is told the events that were sent, or None after a failure."""
-
-    events: AsyncIterator[StreamEvent]
-    headers: tuple[tuple[str, str], ...] = ()
-    ends: Callable[[list[StreamEvent] | None], Any] | None = None
-    deadline: float = 0.0
-    release: Callable[[], None] = field(default=lambda: None)
+T = TypeVar("T")
 
 
 class Runner:
@@ -67,9 +42,9 @@ class Runner:
         self._limits = limits
         self._clock = clock
         self._tell = tell
-        self._running = 0
+        self._places = Places(limits)
         self._keeper: ThreadPoolExecutor | None = None
-        self._tasks: set[asyncio.Task[Answer | Streaming]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def close(self) -> None:
         """Let go of the thread that keeps answers."""
@@ -77,34 +52,28 @@ class Runner:
         if keeper is not None:
             keeper.shutdown(wait=False)
 
-    async def run(self, resource: Resource, call: Call) -> Answer | Streaming:
-        """The handler's answer. Raises what it raises, `aiip.unavailable` and `aiip.upstream-timeout`."""
-        self._enter()
-        return await self._entered(resource, call)
+    async def run(self, resource: Resource, call: Call, who: str) -> Answer | Streaming:
+        """The handler's answer; `who` is whose share it takes of the places.
 
-    def _enter(self) -> None:
-        if self._running >= self._limits.concurrent:
-            raise AIIPError(
-                "too many invocations run at this moment", code="aiip.unavailable", retryable=True
-            )
-        self._running += 1
+        Raises what the handler raises, `aiip.unavailable`, `aiip.too-many-requests`, `aiip.upstream-timeout`.
+        """
+        return await self._entered(resource, call, self._places.take(who))
 
-    async def _entered(self, resource: Resource, call: Call) -> Answer | Streaming:
+    async def _entered(
+        self, resource: Resource, call: Call, release: Callable[[], None]
+    ) -> Answer | Streaming:
         try:
             found: Answer | Streaming = await self._within(self._limits.seconds, self._begin(resource, call))
         except BaseException:
-            self._running -= 1
+            release()
             raise
         if isinstance(found, Answer):
-            self._running -= 1
+            release()
             if len(found.body) > self._limits.answer:
                 raise OnymError("the answer is longer than the endpoint sends", code="aiip.internal")
             return found
-        found.release = self._released
+        found.release = release
         return found
-
-    def _released(self) -> None:
-        self._running -= 1
 
     async def _begin(self, resource: Resource, call: Call) -> Answer | Streaming:
         result = await resource.handler.invoke(call)
@@ -128,51 +97,81 @@ class Runner:
             ) from None
 
     async def once(
-        self, resource: Resource, call: Call, store: Idempotency, scope: Scope
+        self, resource: Resource, call: Call, store: Idempotency, scope: Scope, who: str
     ) -> Answer | Streaming:
         """The answer under a key: given again, or made now and kept, whoever goes away meanwhile."""
-        self._enter()  # first: "come again later" must not become what the key is answered with
+        # first: "come again later" must not become what the key is answered with
+        release = self._places.take(who)
+        task = self._own(self._kept(resource, call, store, scope, release))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(partial(self._unheard, call))
+            raise
+
+    async def _kept(
+        self, resource: Resource, call: Call, store: Idempotency, scope: Scope, release: Callable[[], None]
+    ) -> Answer | Streaming:
         try:
             stored = await self._keep(store.begin, scope, call.request_hash, self._clock())
         except BaseException:
-            self._released()
+            release()
             raise
-        if stored.answer is not None:
-            self._released()
-            return _again(_UNPACK.decode(stored.answer), self._limits)
-        task = asyncio.create_task(self._first(resource, call, store, scope))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+        if stored.answer is None:
+            return await self._first(resource, call, store, scope, release)
+        found = again(stored.answer, self._limits.stream_seconds)
+        if isinstance(found, Answer):
+            release()
+        else:
+            found.release = release
+        return found
+
+    def _unheard(self, call: Call, task: asyncio.Task[Answer | Streaming]) -> None:
+        """Nobody waits for this answer any more. Events that a key is bound to are taken all the same."""
+        if task.cancelled() or task.exception() is not None:
+            return
+        found = task.result()
+        if isinstance(found, Streaming):
+            self._own(self._drain(found, call))
+
+    async def _drain(self, stream: Streaming, call: Call) -> None:
+        try:
+            if stream.ends is not None:
+                await pour(stream, Wire(call.request_hash, self._limits), Outlet(None, lasting=True))
+        except Exception as error:  # noqa: BLE001 - the log is all that can be told
+            self._tell(timed(error), str(call.uri.without_query))
+        finally:
+            try:
+                await finish(stream)
+            finally:
+                stream.release()
 
     async def _first(
-        self, resource: Resource, call: Call, store: Idempotency, scope: Scope
+        self, resource: Resource, call: Call, store: Idempotency, scope: Scope, release: Callable[[], None]
     ) -> Answer | Streaming:
         try:
-            found = await self._entered(resource, call)
+            found = await self._entered(resource, call, release)
         except Exception as error:  # noqa: BLE001 - the refusal is the answer that this key has
             found = self._tell(error, scope.target)
         except BaseException:
             store.interrupt(scope)
             raise
         if isinstance(found, Answer):
-            kept = _Kept(found.status, found.content_type, found.body, found.headers)
-            await self._complete(store, scope, kept)
+            await self._note(scope, store.complete, kept_answer(found))
             return found
 
         async def ends(events: list[StreamEvent] | None) -> None:
             if events is None:
-                await self._keep(store.interrupt, scope)
+                await self._note(scope, store.interrupt)
             else:
-                rows = tuple((each.data, each.event, each.id) for each in events)
-                await self._complete(store, scope, _Kept(200, EVENTS, b"", (), rows))
+                await self._note(scope, store.complete, kept_events(events))
 
         found.ends = ends
         return found
 
-    async def _complete(self, store: Idempotency, scope: Scope, kept: _Kept) -> None:
+    async def _note(self, scope: Scope, work: Callable[..., None], *args: Any) -> None:
         try:
-            await self._keep(store.complete, scope, _PACK.encode(kept))
+            await self._keep(work, scope, *args)
         except AIIPError as error:
             # it has happened, and whoever asked is told; the log says that its key is not answered again
             self._tell(error, scope.target)
@@ -183,72 +182,66 @@ class Runner:
             self._keeper = ThreadPoolExecutor(1, thread_name_prefix="onym-idempotency")
         return await asyncio.get_running_loop().run_in_executor(self._keeper, work, *args)
 
+    def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run it as a task that is not forgotten, whoever waits for it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # it was told to whoever waited; asyncio shall not tell it again
+
     async def send(self, stream: Streaming, asked: Asked, receive: Receive, send: Send) -> None:
         """Send the events and the receipt that makes them count.
 
-        A caller that goes away ends the stream, unless a key binds the endpoint to what it has begun.
+        A caller that goes away ends the stream, and so does whoever cancels this: the function has ended by
+        then. A key binds the endpoint to what it has begun; the rest of that is taken, and sent to nobody.
         """
-        work = asyncio.ensure_future(self._send(stream, asked, send))
+        bound = stream.ends is not None
+        outlet = Outlet(send, lasting=bound)
+        work = self._own(self._send(stream, asked, outlet))
+        watch = None if bound else self._own(gone(receive))
+        ending = [each for each in (watch, None if bound else work) if each is not None]
         try:
-            if stream.ends is None:
-                gone = asyncio.ensure_future(_gone(receive))
-                await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-                gone.cancel()
-                if not work.done():
-                    work.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
+            await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            outlet.close()  # whoever cancels may answer in another way
+            raise
+        finally:
+            for each in ending:
+                each.cancel()
+            if ending:
+                await asyncio.wait(ending)
+        if not work.cancelled():
+            work.result()
+
+    async def _send(self, stream: Streaming, asked: Asked, send: Outlet) -> None:
+        answer = Answer(content_type=EVENTS, headers=stream.headers)
+        wire = Wire(asked.request_hash, self._limits)
+        try:
+            try:
+                await start(send, answer)
+                last = await self._poured(stream, asked, answer, wire, send)
+                await part(send, last)
+            finally:
+                await finish(stream)
+            await part(send, b"", more=False)
         finally:
             stream.release()
 
-    async def _send(self, stream: Streaming, asked: Asked, send: Send) -> None:
-        answer = Answer(content_type=EVENTS, headers=stream.headers)
-        wire = Wire(asked.request_hash, self._limits)
-        sent: list[StreamEvent] = []
-        await start(send, answer)
+    async def _poured(
+        self, stream: Streaming, asked: Asked, answer: Answer, wire: Wire, send: Outlet
+    ) -> bytes:
+        """The last event, after all others: the receipt, or the problem that ended them."""
         try:
-            async with asyncio.timeout_at(stream.deadline):
-                async for event in stream.events:
-                    octets = wire.add(event)
-                    if stream.ends is not None:
-                        sent.append(event)
-                    await _part(send, octets)
-            if stream.ends is not None:
-                await stream.ends(sent)
-                stream.ends = None
-            receipt = self.signing.stream(asked, answer, wire.end)
+            await pour(stream, wire, send)
+            return encode_event("receipt", self.signing.stream(asked, answer, wire.end))
         except Exception as error:  # noqa: BLE001 - without a receipt, nothing of the stream counts
-            told = self._tell(_timed(error), asked.subject)
-            await _part(send, encode_event("problem", told.body.decode()))
-        else:
-            await _part(send, encode_event("receipt", receipt))
-        finally:
-            await _close(stream.events)
-            if stream.ends is not None:
-                await stream.ends(None)
-        await _part(send, b"", more=False)
-
-
-def _timed(error: Exception) -> Exception:
-    if isinstance(error, TimeoutError):
-        return AIIPError("the stream took longer than the endpoint allows", code="aiip.upstream-timeout")
-    return error
-
-
-async def _part(send: Send, octets: bytes, *, more: bool = True) -> None:
-    await send({"type": "http.response.body", "body": octets, "more_body": more})
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _close(events: AsyncIterator[StreamEvent]) -> None:
-    close = getattr(events, "aclose", None)
-    if close is not None:
-        with contextlib.suppress(Exception):  # it has been told already, or nobody listens
-            await close()
+            told = self._tell(timed(error), asked.subject)
+            return encode_event("problem", told.body.decode())
 
 
 async def _joined(first: StreamEvent | None, rest: AsyncIterator[StreamEvent]) -> AsyncIterator[StreamEvent]:
@@ -259,21 +252,4 @@ async def _joined(first: StreamEvent | None, rest: AsyncIterator[StreamEvent]) -
             async for event in rest:
                 yield event
     finally:
-        await _close(rest)
-
-
-async def _replayed(kept: tuple[tuple[str, str, str | None], ...]) -> AsyncIterator[StreamEvent]:
-    for data, event, name in kept:
-        yield StreamEvent(data=data, event=event, id=name)
-
-
-def _again(kept: _Kept, limits: Limits) -> Answer | Streaming:
-    if kept.events is not None:
-        deadline = asyncio.get_running_loop().time() + limits.stream_seconds
-        return Streaming(events=_replayed(kept.events), headers=_REPLAYED, deadline=deadline)
-    return Answer(
-        status=kept.status,
-        content_type=kept.content_type,
-        body=kept.body,
-        headers=(*kept.headers, *_REPLAYED),
-    )
+        await close_events(rest)

@@ -13,74 +13,43 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from onym.ai.endpoint._keys import ANONYMOUS, EVERYBODY, SCHEMA, Scope, Stored
 from onym.errors import AIIPError, ConfigError
 
 __all__ = ["ANONYMOUS", "KEPT", "Idempotency", "Scope", "Stored"]
 
-#: what the clients begin with that nobody vouches for
-ANONYMOUS: Final = "anonymous "
 #: seconds that an answer is kept
 KEPT: Final = 24 * 3600.0
+#: octets of answers that are kept for one caller, and for all
+_OCTETS: Final = 64 * 1024 * 1024
+_TOTAL: Final = 1024 * 1024 * 1024
+#: pages of the file that a sweep gives back
+_PAGES: Final = 2048
 #: seconds between two sweeps, and that one waits for another process
 _SWEEP: Final = 600.0
 _BUSY: Final = 10.0
 _CLAUSE: Final = "AIIP/HTTPS v1 3.11"
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS owners (id TEXT PRIMARY KEY, gone INTEGER NOT NULL DEFAULT 0) STRICT;
-CREATE TABLE IF NOT EXISTS keys (
-    client TEXT NOT NULL, principal TEXT NOT NULL, target TEXT NOT NULL, key TEXT NOT NULL,
-    fingerprint TEXT NOT NULL, created REAL NOT NULL, owner TEXT NOT NULL, answer BLOB,
-    PRIMARY KEY (client, principal, target, key)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS keys_created ON keys (created);
-CREATE INDEX IF NOT EXISTS keys_client ON keys (client, created);
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """What a key belongs to. `client` and `principal` say who; `target` has no query.
-
-    A client that begins with `ANONYMOUS` is one that showed no token.
-    """
-
-    client: str
-    principal: str
-    target: str
-    key: str = field(repr=False)
-
-    @property
-    def is_anonymous(self) -> bool:
-        """Is the client one that nobody vouches for?"""
-        return self.client.startswith(ANONYMOUS)
-
-    @property
-    def row(self) -> tuple[str, str, str, str]:
-        """The primary key."""
-        return self.client, self.principal, self.target, self.key
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What became of a key: `answer` is what to give again, None where the side effect is now to begin."""
-
-    answer: bytes | None
 
 
 class Idempotency:
     """The keys of one endpoint. Blocking; safe to call from several threads.
 
-    `path` None keeps them in memory, for an endpoint whose resources only read.
+    `path` None keeps them in memory, for an endpoint whose resources only read. A caller has at most `most`
+    keys in 24 hours; one whose kept answers have `octets` octets begins nothing new, and nobody does where
+    all have `total`. What runs at that moment is kept all the same.
     """
 
-    def __init__(self, path: str | Path | None, *, most: int) -> None:
+    def __init__(
+        self, path: str | Path | None, *, most: int, octets: int = _OCTETS, total: int = _TOTAL
+    ) -> None:
         """Open the file, made if need be. Raises ConfigError `config.bad-store`."""
         self._path = None if path is None else Path(path)
         self._most = most
+        self._octets = octets
+        self._total = total
         self._lock = threading.Lock()
         self._swept = 0.0
         self.owner = secrets.token_hex(16)
@@ -98,10 +67,11 @@ class Idempotency:
         """Write down that this is about to happen, unless it has.
 
         Raises AIIPError: `aiip.idempotency-mismatch` for another request under this key,
-        `aiip.idempotency-in-progress` while it runs or where it was interrupted, `aiip.too-many-requests`.
+        `aiip.idempotency-in-progress` while it runs or where it was interrupted, `aiip.too-many-requests`
+        where the caller has as many keys or octets as it may, `aiip.unavailable` where all have.
         """
+        self._sweep(at)
         with self._lock, self._transaction() as base:
-            self._sweep(base, at)
             row = base.execute(
                 "SELECT fingerprint, owner, answer FROM keys"
                 " WHERE client = ? AND principal = ? AND target = ? AND key = ?",
@@ -110,6 +80,7 @@ class Idempotency:
             if row is not None:
                 return self._again(base, scope, fingerprint, row)
             self._check_room(base, scope, at)
+            self._check_octets(base, scope)
             base.execute(
                 "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
                 (*scope.row, fingerprint, at, self.owner),
@@ -147,12 +118,14 @@ class Idempotency:
         base = self._connect(":memory:" if self._path is None else str(self._path))
         if self._path is not None:
             self._path.chmod(0o600)  # answers are somebody's
+            # before the first page is written: space that was given up goes back to the file system
+            base.execute("PRAGMA auto_vacuum = INCREMENTAL")
             base.execute("PRAGMA journal_mode = WAL")
             # a key must outlive a loss of power: its side effect does
             base.execute("PRAGMA synchronous = FULL")
             self._held = self._connect(str(self._lock_file(self.owner)))
             self._held.execute("BEGIN EXCLUSIVE")
-        base.executescript(_SCHEMA)
+        base.executescript(SCHEMA)
         base.execute("INSERT INTO owners (id) VALUES (?)", (self.owner,))
         return base
 
@@ -230,12 +203,9 @@ class Idempotency:
         return False
 
     def _check_room(self, base: sqlite3.Connection, scope: Scope, at: float) -> None:
-        # who shows no token is called what it likes: all of them share one allowance
-        first, last = scope.client, scope.client
-        if scope.is_anonymous:
-            first, last = ANONYMOUS, ANONYMOUS + "\U0010ffff"
         (count,) = base.execute(
-            "SELECT count(*) FROM keys WHERE client BETWEEN ? AND ? AND created > ?", (first, last, at - KEPT)
+            "SELECT count(*) FROM keys WHERE client BETWEEN ? AND ? AND created > ?",
+            (*scope.clients, at - KEPT),
         ).fetchone()
         if count >= self._most:
             # none is given up early: that would let its request run twice
@@ -247,11 +217,43 @@ class Idempotency:
                 retryable=True,
             )
 
-    def _sweep(self, base: sqlite3.Connection, at: float) -> None:
+    def _check_octets(self, base: sqlite3.Connection, scope: Scope) -> None:
+        own = "SELECT coalesce(sum(octets), 0) FROM kept WHERE client BETWEEN ? AND ?"
+        (octets,) = base.execute(own, scope.clients).fetchone()
+        if octets >= self._octets:
+            raise AIIPError(
+                f"the answers kept for this caller have more than {self._octets} octets",
+                code="aiip.too-many-requests",
+                target=scope.target,
+                clause=_CLAUSE,
+                retryable=True,
+                hint="nothing was done; the answers of a day ago make room",
+            )
+        (octets,) = base.execute(own, (EVERYBODY, EVERYBODY)).fetchone()
+        if octets >= self._total:
+            raise AIIPError(
+                "no more answers can be kept at this moment",
+                code="aiip.unavailable",
+                target=scope.target,
+                clause=_CLAUSE,
+                retryable=True,
+                hint="nothing was done; the answers of a day ago make room",
+            )
+
+    def _sweep(self, at: float) -> None:
+        """From time to time forget and give space back: what is refused after that does not undo it."""
+        with self._lock:
+            if abs(at - self._swept) < _SWEEP:
+                return
+            with self._transaction() as base:
+                self._forget(base, at)
+            self._swept = at
+            with contextlib.suppress(sqlite3.Error):  # later, then
+                # a script: `execute` would stop after the first page
+                self._base.executescript(f"PRAGMA incremental_vacuum({_PAGES});")
+
+    def _forget(self, base: sqlite3.Connection, at: float) -> None:
         """Forget what is older than is kept, and the owners of nothing that runs."""
-        if abs(at - self._swept) < _SWEEP:
-            return
-        self._swept = at
         # what was never answered stays as long again: somebody may look into it
         base.execute("DELETE FROM keys WHERE created < ? AND answer IS NOT NULL", (at - KEPT,))
         base.execute("DELETE FROM keys WHERE created < ?", (at - 2 * KEPT,))

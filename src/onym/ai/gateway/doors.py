@@ -44,7 +44,8 @@ def check_authority(resolution: Resolution, own: Collection[str]) -> None:
     """
     document = resolution.document
     places = [URI.parse(document.anchor).host, URI.parse(document.service).host]
-    places += [] if resolution.connect is None else [resolution.connect.host]
+    targets = () if resolution.connect is None else (resolution.connect, *resolution.fallbacks)
+    places += [each.host for each in targets]
     if any((each or "").lower() in own for each in places):
         raise _loop(resolution.uri)
     asks = document.requirements
