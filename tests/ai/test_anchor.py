@@ -17,6 +17,7 @@ from onym.ai.anchor import (
     authority_of,
     claimed_authority,
     read_anchor,
+    signed_in,
     write_anchor,
 )
 from onym.ai.records import AnchorDocument, Auth, Effects, EndpointEntry, Level, Requirements
@@ -348,6 +349,19 @@ def test_what_is_written_is_read_back(document: AnchorDocument) -> None:
 def test_a_resource_is_written_too() -> None:
     document = replace(read({}), resource=ANCHOR)
     assert read_anchor(write_anchor(document), anchor=ANCHOR, authority="bank.example") == document
+
+
+def test_a_text_with_half_a_character_is_refused() -> None:
+    refused({"endpoints": [{"uri": "ai://bank.example/a", "title": "\ud800"}]}, "endpoints[0].title")
+
+
+def test_what_is_signed_stands_beside_the_document_and_is_not_read_by_itself() -> None:
+    octets = write_anchor(read({"scopes": ["a"]}), "a.b.c")
+    assert signed_in(octets) == "a.b.c"
+    assert read_anchor(octets, anchor=ANCHOR, authority="bank.example").scopes == ("a",)
+    assert signed_in(write_anchor(read({}))) is None
+    won = read_anchor(octets, anchor=ANCHOR, authority="bank.example", attested={"scopes": ["b"]})
+    assert won.scopes == ("b",)
 
 
 json_values = st.recursive(

@@ -367,3 +367,27 @@ def test_the_receipt_of_another_stream_is_refused() -> None:
     question = asking()
     with pytest.raises(ProvenanceError):
         read_stream(question, wire(EVENTS, stream_token(asking())))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"Content-type": "text/html"},
+        {"Content-Digest": "sha-256=:AAAA:"},
+        {"content-digest": f"x=1, {content_digest(b'')}"},
+    ],
+)
+def test_a_field_that_says_another_thing_than_the_receipt_is_refused(fields: dict[str, str]) -> None:
+    question, body = asking(), b"{}"
+    token = sign_receipt(receipt_for(question, body), KEY)
+    with pytest.raises(ProvenanceError):
+        question.read(reply(body, token, **fields), question.resolution.keys, time.time(), never)
+
+
+def test_a_digest_that_agrees_with_the_receipt_is_no_hindrance() -> None:
+    question, body = asking(), b"{}"
+    token = sign_receipt(receipt_for(question, body), KEY)
+    told = {"Content-Digest": f"sha-512=:AAAA:, {content_digest(body)}"}
+    assert (
+        question.read(reply(body, token, **told), question.resolution.keys, time.time(), never).body == body
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from onym.ai._anchor_urls import https_base, https_origin, refuse, within
@@ -24,7 +24,9 @@ __all__ = [
     "anchor_of",
     "authority_of",
     "claimed_authority",
+    "members_of",
     "read_anchor",
+    "signed_in",
     "write_anchor",
 ]
 
@@ -45,6 +47,9 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}\Z")
 _NO_ROWS: Final[tuple[EndpointEntry, ...]] = ()
 _ALGORITHMS: Final = ("Ed25519", "ES256", "PS256", "ES384")
 _USUAL_ALGORITHMS: Final = ("Ed25519", "ES256")
+_SIGNED: Final = "signed_metadata"
+#: what JSON can write and no text can hold
+_HALVES: Final = re.compile("[\ud800-\udfff]")
 
 
 def anchor_of(authority: str) -> str | None:
@@ -69,15 +74,35 @@ def claimed_authority(octets: bytes) -> str | None:
     return authority_of(rows[0].uri) if rows else None
 
 
-def read_anchor(octets: bytes, *, anchor: str, authority: str) -> AnchorDocument:
+def read_anchor(
+    octets: bytes, *, anchor: str, authority: str, attested: Mapping[str, Any] | None = None
+) -> AnchorDocument:
     """The document that `anchor` (an https origin) serves for `authority`, checked.
 
-    Raises DiscoveryError: aiip.discovery-conflict where it cannot be used or speaks for somebody else; the
-    message names the member. `signed_metadata` is not read (see docs): the document counts as TLS brought it.
+    `attested` are the members of its `signed_metadata`, where that was verified: they win, one by one, over
+    those beside it. Without them `signed_metadata` is not looked at. Raises DiscoveryError:
+    aiip.discovery-conflict where it cannot be used or speaks for somebody else; the message names the member.
     """
-    found = _Members(_read(octets))
+    members = _read(octets)
+    if attested is not None:
+        _check_attested(members, attested)
+        members = {**members, **attested}
+    document = _document(_Members(members), anchor, authority)
+    _check_whose(document)
+    return document
+
+
+def _check_attested(members: Mapping[str, Any], attested: Mapping[str, Any]) -> None:
+    """What is signed may say anything but where its own key comes from."""
+    if _SIGNED in attested:
+        refuse(_SIGNED, "it holds another one of itself")
+    if attested.get("jwks", members.get("jwks")) != members.get("jwks"):
+        refuse(_SIGNED, "it names another key set than the one that it is verified with")
+
+
+def _document(found: _Members, anchor: str, authority: str) -> AnchorDocument:
     service = found.get("service", https_base, f"{anchor}{WELL_KNOWN}/v1")
-    document = AnchorDocument(
+    return AnchorDocument(
         anchor=anchor,
         authority=authority,
         service=service,
@@ -93,8 +118,6 @@ def read_anchor(octets: bytes, *, anchor: str, authority: str) -> AnchorDocument
         versions=found.get("versions", _versions, (_VERSION,)),
         pin_max_age=found.get("pin_max_age", _age, 0),
     )
-    _check_whose(document)
-    return document
 
 
 def _check_whose(document: AnchorDocument) -> None:
@@ -111,8 +134,21 @@ def _check_whose(document: AnchorDocument) -> None:
         refuse("resource", "it is neither `service` nor a prefix of it")
 
 
-def write_anchor(document: AnchorDocument) -> bytes:
+def signed_in(octets: bytes) -> str | None:
+    """The `signed_metadata` of a document, a JWT; None where it has none. Raises as `read_anchor`."""
+    return _Members(_read(octets)).get(_SIGNED, _token, None)
+
+
+def write_anchor(document: AnchorDocument, signed_metadata: str | None = None) -> bytes:
     """The document as JSON, without members that say what their absence says. `read_anchor` reads it back."""
+    members = members_of(document)
+    if signed_metadata is not None:
+        members[_SIGNED] = signed_metadata
+    return json.dumps(members, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
+
+
+def members_of(document: AnchorDocument) -> dict[str, Any]:
+    """The members of a document as JSON has them, without `signed_metadata`: what there is to sign."""
     asked = document.requirements
     policy: dict[str, Any] = {
         "auth": str(asked.auth),
@@ -135,8 +171,7 @@ def write_anchor(document: AnchorDocument) -> bytes:
         "versions": list(document.versions),
         "pin_max_age": document.pin_max_age,
     }
-    kept = {name: value for name, value in members.items() if value not in (None, [])}
-    return json.dumps(kept, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
+    return {name: value for name, value in members.items() if value not in (None, [])}
 
 
 def _row(entry: EndpointEntry) -> dict[str, Any]:
@@ -312,7 +347,15 @@ def _list(value: Any, member: str, most: int = _MOST) -> list[Any]:
     return value
 
 
+def _token(value: Any, member: str) -> str:
+    if not isinstance(value, str) or not value.isascii():
+        refuse(member, "not a JWT in its compact form")
+    return value
+
+
 def _text(value: Any, member: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_TEXT:
         refuse(member, f"not a text of at most {_LONGEST_TEXT} characters")
+    if _HALVES.search(value):
+        refuse(member, "it holds half a character (RFC 8259 8.2)")
     return value

@@ -6,6 +6,7 @@ the reply against it. Nothing of a reply is given out before its receipt holds.
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -68,6 +69,7 @@ _OURS: Final = frozenset(
     }
 )  # fmt: skip
 _LONGEST_KEY: Final = 255
+_SHA256: Final = re.compile(r"sha-256=:[^:]*:")
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 _LONGEST_PROBLEM: Final = 64 * 1024
 
@@ -164,6 +166,7 @@ class Question:
         token = self._token(reply)
         if token is None:
             raise self._unsigned(reply, content_type)
+        self._check_digest(reply)
         receipt = self.verify(
             token, keys, at, seen, status=reply.status, content_type=content_type, body=reply.body
         )
@@ -214,6 +217,14 @@ class Question:
             target=self.target,
         )
 
+    def _check_digest(self, reply: Reply) -> None:
+        """Raises ProvenanceError for a Content-Digest of other content: somebody might go by it (3.6)."""
+        told = _SHA256.findall(", ".join(reply.headers.get_all("content-digest")))
+        if any(each != content_digest(reply.body) for each in told):
+            raise ProvenanceError(
+                "the answer's Content-Digest is of other content", target=self.target, clause="RFC 9530 2"
+            )
+
     def _token(self, reply: Reply) -> str | None:
         tokens = reply.headers.get_all("aiip-receipt")
         if len(tokens) > 1:
@@ -234,7 +245,12 @@ class Question:
         )
 
     def result(self, reply: Reply, receipt: Receipt, token: str) -> Result:
-        """The result that a reply is, after its receipt was found to hold."""
+        """The result that a reply is, after its receipt was found to hold.
+
+        Raises ProvenanceError for two content types: the receipt is for one, others may go by the other.
+        """
+        if len(reply.headers.get_all("content-type")) > 1:
+            raise ProvenanceError("the answer has two content types", target=self.target, clause=_CLAUSE)
         return Result(
             status=reply.status,
             content_type=reply.headers.get("content-type"),

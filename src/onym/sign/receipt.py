@@ -7,24 +7,22 @@ whatever it is: the step is in `clause`, the reason in the error's cause, which 
 
 from __future__ import annotations
 
-import json
 import secrets
 from base64 import b64encode
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from onym.errors import ProvenanceError, SignatureError, UsageError
 from onym.sign._claims import MAX_LIFE, Receipt, claims_of, receipt_of
 from onym.sign._jwk import RECEIPT_ALGORITHMS
-from onym.sign._strict import decode, encode, read_object
+from onym.sign._strict import encode, read_object
+from onym.sign._token import accepted, in_force, signed, split
 from onym.sign.authority import LEEWAY
 from onym.sign.chain import StreamEnd
 
 if TYPE_CHECKING:
-    from onym.sign._jwk import Key
     from onym.sign.authority import AuthorityKeys
     from onym.sign.keys import Signer
 
@@ -54,8 +52,7 @@ RECEIPT: Final = "aiip-receipt+jwt"
 GATEWAY: Final = "aiip-gateway+jwt"
 #: what is accepted where nobody says more; `EdDSA` goes with `Ed25519`, as its older name
 DEFAULT_ALGORITHMS: Final = ("Ed25519", "ES256")
-_READ_AGAIN: Final = "has the authority changed keys? Read its set again"
-_HEADER: Final = frozenset({"typ", "alg", "kid"})
+_WHAT: Final = "a receipt"
 _REQUEST: Final = b"aiip-req-v1"
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 #: octets of randomness of a receipt's id
@@ -113,7 +110,7 @@ def new_id() -> str:
 
 def kid_of(token: str) -> str:
     """The kid that a token names, on its own word: nothing is verified. Raises SignatureError."""
-    kid = read_object(_split(token)[0], "header").get("kid")
+    kid = read_object(split(token, _WHAT, MAX_RECEIPT)[0], "header").get("kid")
     if not isinstance(kid, str):
         raise SignatureError("the token names no key", code="sign.bad-header")
     return kid
@@ -146,17 +143,9 @@ def sign_receipt(receipt: Receipt, signer: Signer) -> str:
     Raises SignatureError for a key without kid, for one that would be refused by `verify_receipt` because of
     a claim's form, its life or its size, and where the key's device fails.
     """
-    if signer.kid is None:
-        raise SignatureError(
-            "a receipt is signed with a key that has a kid",
-            code="sign.bad-key",
-            hint="SigningKey.with_thumbprint()",
-        )
     claims = claims_of(receipt)
     receipt_of(claims, receipt.kind)  # what nobody would accept is not signed
-    payload = json.dumps(claims, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-    signed = f"{_header(receipt.kind, signer.algorithm, signer.kid)}.{encode(payload)}"
-    token = f"{signed}.{encode(signer.sign(signed.encode('ascii')))}"
+    token = signed(claims, _WHAT, receipt.kind, signer)
     if len(token) > MAX_RECEIPT:
         raise SignatureError(f"the receipt is longer than {MAX_RECEIPT} octets", code="sign.too-large")
     return token
@@ -235,15 +224,15 @@ def _opened(
         )
     step = 1
     try:
-        head, payload, signature, signed = _split(token)
+        head, payload, signature, octets = split(token, _WHAT, MAX_RECEIPT)
         step = 2
         header = read_object(head, "header")
         step = 3
-        algorithm, kid = _accepted(header, kind, algorithms)
+        algorithm, kid = accepted(header, "the receipt", kind, algorithms)
         step = 4
-        key = keys.named(kid, algorithm) if at is None else _in_force(keys, kid, algorithm, at)
+        key = keys.named(kid, algorithm) if at is None else in_force(keys, kid, algorithm, at)
         step = 5
-        if not key.holds(algorithm, signed, signature):
+        if not key.holds(algorithm, octets, signature):
             raise SignatureError("the signature does not hold", code="sign.bad-signature")
         step = 6
         receipt = receipt_of(read_object(payload, "claims set"), kind)
@@ -254,61 +243,6 @@ def _opened(
             raise
         raise _refused(step) from error
     return receipt, kid
-
-
-def _in_force(keys: AuthorityKeys, kid: str, algorithm: str, at: float) -> Key:
-    """The key, which must be in force now by the copy of the set at hand.
-
-    A copy may be too old to tell: where a key is revoked, the next one signs before the time that was said.
-    """
-    try:
-        return keys.find(kid, algorithm, at)
-    except SignatureError as error:
-        if error.code != "sign.key-not-in-force":
-            raise
-        raise SignatureError(
-            "by the copy at hand of the authority's key set, the key is not in force now",
-            code="sign.unknown-key",
-            hint=_READ_AGAIN,
-        ) from error
-
-
-def _split(token: str) -> tuple[bytes, bytes, bytes, bytes]:
-    """Header, payload, signature and what is signed, of a token of three parts in their one spelling."""
-    parts = token.split(".", 3)
-    if len(token) > MAX_RECEIPT or len(parts) != 3 or not all(parts):
-        raise SignatureError(
-            f"a receipt is a JWS of three parts and at most {MAX_RECEIPT} octets", code="sign.malformed"
-        )
-    head, payload, signature = parts
-    return (
-        decode(head, "header"),
-        decode(payload, "payload"),
-        decode(signature, "signature"),
-        f"{head}.{payload}".encode("ascii"),
-    )
-
-
-def _accepted(header: dict[str, Any], kind: str, algorithms: Collection[str]) -> tuple[str, str]:
-    """Algorithm and kid of a header that says nothing else, of a type and algorithm that are accepted."""
-    if header.keys() != _HEADER or not all(isinstance(value, str) for value in header.values()):
-        raise SignatureError("the header has typ, alg and kid, and nothing else", code="sign.bad-header")
-    if header["typ"] != kind:
-        raise SignatureError("the token is of another type", code="sign.bad-header")
-    algorithm = header["alg"]
-    name = "Ed25519" if algorithm == "EdDSA" else algorithm
-    if name not in algorithms or name not in RECEIPT_ALGORITHMS:
-        raise SignatureError(
-            "the receipt is signed with an algorithm that is not allowed here",
-            code="sign.bad-algorithm",
-            hint=f"allowed: {', '.join(sorted(algorithms))}",
-        )
-    return algorithm, header["kid"]
-
-
-@lru_cache(maxsize=64)
-def _header(kind: str, algorithm: str, kid: str) -> str:
-    return encode(json.dumps({"alg": algorithm, "kid": kid, "typ": kind}, separators=(",", ":")).encode())
 
 
 def _check_claims(receipt: Receipt, expected: Expected) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -24,6 +24,7 @@ from onym.ai.gateway.journal import Journal
 from onym.cli._ai_audit import command as audit
 from onym.cli._output import Session
 from onym.errors import ConfigError
+from onym.server.gateway.answers import Begun, stream_answer
 from onym.server.gateway.draw import environment
 from onym.server.gateway.shelf import Shelf
 from onym.server.gateway.views import control_views
@@ -128,6 +129,27 @@ def test_who_leaves_a_stream_early_is_in_the_audit_log_all_the_same(town: Any) -
     assert len(town.gateway._parts.slots) == 0
     last = [each for each in town.lines() if each["method"] == "POST"][-1]
     assert (last["decision"], last["status"]) == ("provisional", 200)
+
+
+def test_who_leaves_before_a_stream_begins_gives_its_place_back() -> None:
+    # an answer before it that is not taken holds up the head of this one; then the client leaves
+    ended: list[str] = []
+
+    class Stream:
+        async def close(self) -> None:
+            ended.append("stream")
+
+    async def held(message: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def left() -> Any:
+        return {"type": "http.disconnect"}
+
+    nothing: Any = None
+    begun = Begun(cast("Any", Stream()), None, nothing)
+    answer = stream_answer(nothing, nothing, begun, lambda: ended.append("place"))
+    asyncio.run(answer({"type": "http", "asgi": {"spec_version": "2.3"}}, left, held))
+    assert sorted(ended) == ["place", "stream"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")

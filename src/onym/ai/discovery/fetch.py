@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from onym._version import __version__
-from onym.ai.anchor import MAX_OCTETS, WELL_KNOWN, anchor_of, read_anchor
+from onym.ai.anchor import MAX_OCTETS, WELL_KNOWN, anchor_of, read_anchor, signed_in
+from onym.ai.discovery._signed import Published, attested
 from onym.ai.discovery.cache import LONGEST_LIFE, NEGATIVE_LIFE, SHORTEST_LIFE, Cached, lifetime
 from onym.ai.records import AnchorDocument, Namespace
 from onym.errors import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from onym.net.messages import Flow
     from onym.sign.keys import AuthorityKeys
 
-__all__ = ["fetch_anchor", "fetch_keys", "find_namespace", "get", "origin_of", "unreachable"]
+__all__ = ["allowed_keys", "fetch_anchor", "fetch_keys", "find_namespace", "get", "origin_of", "unreachable"]
 
 _JSON: Final = frozenset({"application/json"})
 _KEYS: Final = frozenset({"application/jwk-set+json", "application/json"})
@@ -77,20 +78,43 @@ def fetch_anchor(
     *,
     anchor: str | None = None,
     read: Callable[[bytes], AnchorDocument] | None = None,
+    only: Collection[str] | None = None,
 ) -> Flow[AnchorDocument]:
     """The document that speaks for `authority`, from its anchor (`find_namespace`, unless given) alone.
 
-    Raises DiscoveryError: aiip.unknown-authority where there is none, aiip.discovery-conflict for one that
-    cannot be used, and codes of what went wrong on the way. Pins are the caller's to check, with the keys.
+    Where it has `signed_metadata`, that holds, by the keys that it names and of these by `only` (the
+    thumbprints that a registry allows; looked up unless given). Raises DiscoveryError:
+    aiip.unknown-authority where there is none, aiip.discovery-conflict for one that cannot be used, and codes
+    of what went wrong on the way. Pins are the caller's to check, with the keys.
     """
     origin = find_namespace(authority, settings).anchor if anchor is None else anchor
 
     def checked(octets: bytes) -> AnchorDocument:
         return read_anchor(octets, anchor=origin, authority=authority)
 
+    def published(octets: bytes) -> Published:
+        return Published(octets=octets, document=(read or checked)(octets), token=signed_in(octets))
+
     # what another reading gave is not what this one would
     key = f"anchor {authority} {origin}" if read is None else f"anchor {authority} {origin} read"
-    found = yield from _cached(key, origin + WELL_KNOWN, _JSON, read or checked, settings)
+    before = settings.cache.get(key)
+    found = yield from _published(key, origin, published, authority, settings)
+    try:
+        return (yield from _attested(found, only, settings))
+    except DiscoveryError as error:
+        if error.code != "aiip.discovery-conflict":
+            raise
+        settings.cache.drop(key)  # so that the next one to ask gets what its owner has mended meanwhile
+        if before is None or before.value is not found:
+            raise
+    found = yield from _published(key, origin, published, authority, settings)
+    return (yield from _attested(found, only, settings))
+
+
+def _published(
+    key: str, origin: str, read: Callable[[bytes], Published], authority: str, settings: ResolverSettings
+) -> Flow[Published]:
+    found = yield from _cached(key, origin + WELL_KNOWN, _JSON, read, settings)
     if found is None:
         raise DiscoveryError(
             f"{authority} has no anchor document",
@@ -99,6 +123,20 @@ def fetch_anchor(
             hint=f"its owner publishes one at {origin}{WELL_KNOWN}",
         )
     return found  # type: ignore[no-any-return]
+
+
+def _attested(
+    found: Published, only: Collection[str] | None, settings: ResolverSettings
+) -> Flow[AnchorDocument]:
+    if found.token is None:
+        return found.document
+    allowed = allowed_keys(found.document, settings) if only is None else only
+    return (yield from attested(found, settings, only=allowed))
+
+
+def allowed_keys(document: AnchorDocument, settings: ResolverSettings) -> Collection[str]:
+    """The thumbprints that a registry allows for this document's authority; none where it names none."""
+    return () if document.authority == "_" else find_namespace(document.authority, settings).keys
 
 
 def fetch_keys(

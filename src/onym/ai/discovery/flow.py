@@ -1,6 +1,6 @@
 """Discovery as steps for `net.run` and `net.arun`: every source asked, weighed and explained (3.3).
 
-A resolver needs less: `fetch_anchor`, `fetch_keys` and `fetch_connect`.
+A resolver needs less: `fetch_anchor`, `fetch_keys` and `fetch_targets`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from onym.ai.anchor import WELL_KNOWN, anchor_of, authority_of, claimed_authority, read_anchor
 from onym.ai.discovery import dns
 from onym.ai.discovery.cache import SHORTEST_LIFE, Cached
-from onym.ai.discovery.fetch import fetch_anchor, fetch_keys, find_namespace, get, origin_of
+from onym.ai.discovery.fetch import allowed_keys, fetch_anchor, fetch_keys, find_namespace, get, origin_of
 from onym.ai.discovery.html import charset_of, head_links, is_html
 from onym.ai.discovery.link import Pointers, links
 from onym.ai.discovery.question import Asked, read_question
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from onym.net.messages import Flow
     from onym.uri.ai import AIURI
 
-__all__ = ["Discovery", "discover", "fetch_anchor", "fetch_connect", "fetch_keys", "find_namespace"]
+__all__ = [
+    "Discovery",
+    "discover",
+    "fetch_anchor",
+    "fetch_connect",
+    "fetch_keys",
+    "fetch_targets",
+    "find_namespace",
+]
 
 #: authorities that a page or DNS points at and that are asked whether they know of it
 _MOST_NAMED: Final = 4
@@ -44,8 +52,8 @@ _RANDOM: Final = SystemRandom()
 class Discovery:
     """What became of a question: who answers for it, what was found, and what each source said.
 
-    `document` and `kids` (thumbprints of the keys) are the anchor's. `refusal` is the error that a resolver
-    ends with, None where all is well.
+    `document` and `kids` (thumbprints of the keys) are the anchor's. `connect` and `fallbacks` are those of a
+    `Resolution`. `refusal` is the error that a resolver ends with, None where all is well.
     """
 
     authority: str
@@ -55,6 +63,7 @@ class Discovery:
     sources: tuple[Source, ...]
     candidates: tuple[Candidate, ...]
     connect: Origin | None = None
+    fallbacks: tuple[Origin, ...] = ()
     refusal: DiscoveryError | None = None
 
     def require(self) -> Discovery:
@@ -81,19 +90,26 @@ def discover(question: str | AIURI, settings: ResolverSettings) -> Flow[Discover
 
     Raises UsageError and URIError for a question that cannot be read.
     """
+    flow = _discover(question, settings)
+    return flow if settings.telemetry is None else settings.telemetry.explaining(flow)
+
+
+def _discover(question: str | AIURI, settings: ResolverSettings) -> Flow[Discovery]:
     asked = read_question(question, settings)
     spoken = yield from _speaking(asked, settings)
     sources = list(spoken.sources)
-    connect = None
+    targets: tuple[Origin, ...] = ()
     origin = asked.origin or spoken.anchor
     if asked.origin is not None and settings.dns:
-        found, connect = yield from _dns_sources(asked.authority, settings)
+        found, targets = yield from _dns_sources(asked.authority, settings)
         sources += found
     if origin is not None:
         sources += yield from _page_sources(origin, asked.page, settings)
     named = yield from _named(sources, spoken.authority, settings)
     weighed = weigh(origin or "", spoken.authority, spoken.document, sources, named)
     refusal = weighed.refusal or _end(spoken, weighed.candidates)
+    if refusal is not None or not _at_home(spoken.document):
+        targets = ()
     return Discovery(
         authority=spoken.authority,
         anchor=spoken.anchor,
@@ -101,7 +117,8 @@ def discover(question: str | AIURI, settings: ResolverSettings) -> Flow[Discover
         kids=tuple(sorted(spoken.kids)),
         sources=weighed.sources,
         candidates=weighed.candidates,
-        connect=connect if refusal is None and _at_home(spoken.document) else None,
+        connect=next(iter(targets), None),
+        fallbacks=targets[1:],
         refusal=refusal,
     )
 
@@ -114,28 +131,37 @@ def _at_home(document: AnchorDocument | None) -> bool:
 def fetch_connect(
     document: AnchorDocument, settings: ResolverSettings
 ) -> Flow[tuple[Origin | None, tuple[Source, ...]]]:
-    """Where DNS says that the authority's service is, None for its own host; and what the DNS sources said.
+    """The first of `fetch_targets`, None for the authority's own host; and what the DNS sources said."""
+    targets, sources = yield from fetch_targets(document, settings)
+    return next(iter(targets), None), sources
 
-    Only an answer that DNSSEC vouches for leads anywhere. Raises DiscoveryError (aiip.discovery-conflict)
-    where one contradicts the document, or where DNSSEC shows an answer to be false.
+
+def fetch_targets(
+    document: AnchorDocument, settings: ResolverSettings
+) -> Flow[tuple[tuple[Origin, ...], tuple[Source, ...]]]:
+    """Where DNS says that the authority's service is, () for its own host; and what the DNS sources said.
+
+    The targets are in the order in which to try them. Only an answer that DNSSEC vouches for leads anywhere.
+    Raises DiscoveryError (aiip.discovery-conflict) where one contradicts the document, or where DNSSEC shows
+    an answer to be false.
     """
     authority = document.authority
     if not settings.dns or anchor_of(authority) is None:
-        return None, ()
+        return (), ()
     key, now = f"dns {authority}", settings.clock()
     kept = settings.cache.get(key)
     if kept is not None and 0 < kept.expires - now <= SHORTEST_LIFE:
-        connect, sources = kept.value
+        targets, sources = kept.value
     else:
-        sources, connect = yield from _dns_sources(authority, settings)
+        sources, targets = yield from _dns_sources(authority, settings)
         life = _dns_life(sources)
         if life:
-            settings.cache.put(key, Cached(value=(connect, sources), expires=settings.clock() + life))
+            settings.cache.put(key, Cached(value=(targets, sources), expires=settings.clock() + life))
     named = yield from _named([each for each in sources if each.validated], authority, settings)
     weighed = weigh(document.anchor, authority, document, sources, named)
     if weighed.refusal is not None:
         raise weighed.refusal
-    return connect, weighed.sources
+    return targets, weighed.sources
 
 
 def _dns_life(sources: Sequence[Source]) -> float:
@@ -187,10 +213,15 @@ def _anchored(
         return read_anchor(octets, anchor=found.anchor, authority=whose)
 
     try:
-        document = yield from fetch_anchor(asked.authority, settings, anchor=found.anchor, read=read)
+        only = found.keys if asked.authority == "_" else None
+        document = yield from fetch_anchor(
+            asked.authority, settings, anchor=found.anchor, read=read, only=only
+        )
         spoken = replace(spoken, authority=document.authority, document=document)
         source = replace(source, said=listed(document))
-        keys = yield from fetch_keys(document, settings, only=found.keys)
+        keys = yield from fetch_keys(
+            document, settings, only=allowed_keys(document, settings) if only is None else only
+        )
         if not keys.kids:
             raise DiscoveryError(
                 f"{document.authority} publishes no key that can verify its results",
@@ -220,19 +251,31 @@ def _whose(octets: bytes, asked: Asked, anchor: str, settings: ResolverSettings)
 
 def _dns_sources(
     authority: str, settings: ResolverSettings
-) -> Flow[tuple[tuple[Source, ...], Origin | None]]:
+) -> Flow[tuple[tuple[Source, ...], tuple[Origin, ...]]]:
     """SRV and TXT of an authority, and where the first leads if DNSSEC vouches for it."""
     host, _, port = authority.partition(":")
     records = yield from _ask(dns.srv_question(host, settings.timeout))
-    where, connect = dns.evaluate_srv(records, host=host, port=int(port or 443), draw=_RANDOM.random())
-    if connect is not None and where.validated:
-        records = yield from _ask(dns.alias_question(connect, settings.timeout))
-        where, connect = dns.refuse_alias(where, connect, records)
-    elif connect is not None:
-        where, connect = replace(where, verdict=Verdict.DROPPED, why=_UNSIGNED), None
+    where, targets = dns.evaluate_srv(records, host=host, port=int(port or 443), draw=_RANDOM.random)
+    if targets and where.validated:
+        where, targets = dns.refuse_aliases(where, (yield from _aliases(targets, settings)))
+    elif targets:
+        where, targets = replace(where, verdict=Verdict.DROPPED, why=_UNSIGNED), ()
     records = yield from _ask(dns.txt_question(host, settings.timeout))
     pointer, _ = dns.evaluate_txt(records, host=host)
-    return (where, pointer), connect
+    return (where, pointer), targets
+
+
+def _aliases(
+    targets: tuple[Origin, ...], settings: ResolverSettings
+) -> Flow[list[tuple[Origin, Records | None]]]:
+    """What DNS says of each target's name. Where it says nothing once, it is not waited for again."""
+    answers: list[tuple[Origin, Records | None]] = []
+    silent = False
+    for target in targets:
+        records = None if silent else (yield from _ask(dns.alias_question(target, settings.timeout)))
+        silent = silent or (records is not None and records.status == "failed")
+        answers.append((target, records))
+    return answers
 
 
 def _ask(ask: Ask) -> Flow[Records]:

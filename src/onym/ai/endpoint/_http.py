@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +12,7 @@ from onym.errors import AIIPError
 if TYPE_CHECKING:
     from onym.ai.endpoint.context import Answer
 
-__all__ = ["ALLOWED", "Receive", "Send", "read_body", "send_answer", "start"]
+__all__ = ["ALLOWED", "Receive", "Send", "body_of", "read_body", "send_answer", "start"]
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -28,9 +29,12 @@ _ALWAYS: Final = (
 _PASSED: Final = frozenset(
     {
         "accept-post", "allow", "cache-control", "content-language", "etag", "idempotency-replayed",
-        "last-modified", "preference-applied", "retry-after", "www-authenticate",
+        "last-modified", "preference-applied", "retry-after", "vary", "www-authenticate",
     }
 )  # fmt: skip
+#: statuses whose answers end with their head (RFC 9110 6.4.1): more would be read as the next answer
+_BODILESS: Final = frozenset({204, 304})
+_VISIBLE: Final = re.compile(r"[\t\x20-\x7e]*")
 _KEEP: Final = ("Cache-Control", "private, no-store, no-transform")
 
 
@@ -57,16 +61,34 @@ def _too_large(most: int) -> AIIPError:
     return bad_request(f"the body is longer than {most} octets", code="too-large")
 
 
-async def send_answer(send: Send, answer: Answer, *, receipt: str | None = None, head: bool = False) -> None:
-    """A whole answer; to HEAD without its body."""
-    length = None if answer.status == 204 else len(answer.body)
-    await start(send, answer, receipt=receipt, length=length)
-    await send({"type": "http.response.body", "body": b"" if head else answer.body})
+def body_of(answer: Answer, *, head: bool = False) -> bytes:
+    """What of this answer's body is sent: nothing to HEAD, and nothing where its status has none."""
+    return b"" if head or answer.status in _BODILESS else answer.body
 
 
-async def start(send: Send, answer: Answer, *, receipt: str | None = None, length: int | None = None) -> None:
-    """The head of an answer."""
-    given = [(name.lower(), value) for name, value in answer.headers if name.lower() in _PASSED]
+async def send_answer(
+    send: Send, answer: Answer, *, receipt: str | None = None, head: bool = False, close: bool = False
+) -> None:
+    """A whole answer; to HEAD without its body. With `close`, it is the last one of its connection."""
+    length = None if answer.status in _BODILESS else len(answer.body)
+    await start(send, answer, receipt=receipt, length=length, close=close)
+    await send({"type": "http.response.body", "body": body_of(answer, head=head)})
+
+
+async def start(
+    send: Send,
+    answer: Answer,
+    *,
+    receipt: str | None = None,
+    length: int | None = None,
+    close: bool = False,
+) -> None:
+    """The head of an answer. A handler's field that no head can hold is left out."""
+    given = [
+        (name.lower(), value)
+        for name, value in answer.headers
+        if name.lower() in _PASSED and _VISIBLE.fullmatch(value)
+    ]
     if all(name != "cache-control" for name, _ in given):
         given.append(_KEEP)
     headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in given]
@@ -74,6 +96,8 @@ async def start(send: Send, answer: Answer, *, receipt: str | None = None, lengt
         headers.append((b"content-type", answer.content_type.encode("latin-1")))
     if length is not None:
         headers.append((b"content-length", str(length).encode("ascii")))
+    if close:
+        headers.append((b"connection", b"close"))
     if receipt is not None:
         headers.append((b"aiip-receipt", receipt.encode("ascii")))
     message = {"type": "http.response.start", "status": answer.status, "headers": [*headers, *_ALWAYS]}

@@ -94,6 +94,9 @@ def _check_framing(headers: Headers) -> int | None:
         raise bad_request("Content-Length and Transfer-Encoding stand in one request")
     if transfer is not None and transfer.strip().lower() != "chunked":
         raise bad_request("no transfer coding but chunked is taken")
+    if "upgrade" in headers and (transfer is not None or length not in {None, "0"}):
+        # servers differ in whether the octets behind the head are a body, or of another protocol
+        raise bad_request("a request with a body goes on as HTTP, without Upgrade")
     coding = headers.get("content-encoding", "identity")
     if coding is not None and coding.strip().lower() != "identity":
         raise bad_request(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onym.ai.anchor import read_anchor, write_anchor
+from onym.ai.anchor import MAX_OCTETS, members_of, read_anchor, write_anchor
 from onym.ai.codes import CODES
 from onym.ai.endpoint.context import JSON, Answer
 from onym.ai.endpoint.problems import TYPES
-from onym.ai.endpoint.signing import ALGORITHMS
+from onym.ai.endpoint.signing import ALGORITHMS, METADATA_LIFE
 from onym.ai.records import AnchorDocument, Auth, Effects, EndpointEntry, Requirements
 from onym.errors import OnymError, UsageError
 from onym.uri.ai import AIURI
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from onym.ai.endpoint.context import ResourceHandler
     from onym.ai.endpoint.signing import Signing
 
-__all__ = ["ANCHOR", "DESCRIPTION", "JWKS", "PREFIX", "Resource", "Site", "resource_uri"]
+__all__ = ["ANCHOR", "DESCRIPTION", "JWKS", "PREFIX", "Resource", "Site", "resource_uri", "unless_kept"]
 
 #: where things are at the anchor
 ANCHOR: Final = "/.well-known/aiip"
@@ -33,6 +35,8 @@ _KEYS: Final = "application/jwk-set+json"
 #: seconds that others may keep a copy
 _ANCHOR_AGE: Final = 300
 _KEYS_AGE: Final = 3600
+#: octets of a token beside the members that it signs: its claims, its header, a signature of RSA 8192
+_TOKEN_ROOM: Final = 2_048
 #: effects that must not happen twice (3.11)
 KEYED: Final = frozenset({Effects.WRITE, Effects.FINANCIAL, Effects.PHYSICAL})
 
@@ -92,9 +96,22 @@ def resource_uri(authority: str, path: str) -> AIURI:
     return uri
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Signed:
+    """A signed document and what it was made of: another key or content, or half its life, ask for anew."""
+
+    kid: str | None
+    plain: bytes
+    at: float
+    octets: bytes
+
+
 @dataclass(slots=True, kw_only=True)
 class Site:
-    """The documents of one anchor; `protected` is the RFC 9728 metadata, where callers need tokens."""
+    """The documents of one anchor; `protected` is the RFC 9728 metadata, where callers need tokens.
+
+    With `signed`, the anchor document has `signed_metadata`.
+    """
 
     anchor: str
     authority: str
@@ -102,8 +119,10 @@ class Site:
     origins: tuple[str, ...]
     pin_max_age: int
     keys_age: int = _KEYS_AGE
+    signed: bool = False
     resources: dict[str, Resource] = field(default_factory=dict)
     _written: dict[tuple[str, ...], bytes] = field(default_factory=dict, init=False)
+    _signed: _Signed | None = field(default=None, init=False)
 
     def add(self, resource: Resource) -> None:
         """One more. Raises UsageError for a second one of its name, and where the document cannot hold it."""
@@ -113,7 +132,7 @@ class Site:
         self._written.clear()
         try:
             # what nobody could read is not published
-            read_anchor(self.document(), anchor=self.anchor, authority=self.authority)
+            read_anchor(self._largest(), anchor=self.anchor, authority=self.authority)
         except OnymError as error:
             del self.resources[resource.uri]
             self._written.clear()
@@ -125,6 +144,29 @@ class Site:
         if written is None:
             written = self._written[algorithms] = write_anchor(self._document(algorithms))
         return written
+
+    def _largest(self) -> bytes:
+        """The document, with as much room as its signature may take."""
+        plain = self.document()
+        if not self.signed:
+            return plain
+        # base64url of the same members, of what a token says of itself, and of the longest signature
+        room = min((len(plain) + _TOKEN_ROOM) * 4 // 3, MAX_OCTETS)
+        return write_anchor(self._document(ALGORITHMS), "x" * room)
+
+    def published(self, keys: Signing) -> bytes:
+        """The anchor document as it is served now. Raises AIIPError where it is signed, and cannot be."""
+        plain = self.document(algorithms := keys.algorithms())
+        if not self.signed:
+            return plain
+        kid, now, held = keys.signer().kid, keys.clock(), self._signed
+        same = held is not None and (held.kid, held.plain) == (kid, plain)
+        if held is not None and same and 0 <= now - held.at < METADATA_LIFE / 2:
+            return held.octets
+        document = self._document(algorithms)
+        octets = write_anchor(document, keys.metadata(members_of(document)))
+        self._signed = _Signed(kid=kid, plain=plain, at=now, octets=octets)
+        return octets
 
     def _document(self, algorithms: tuple[str, ...]) -> AnchorDocument:
         rows = tuple(each.entry for each in self.resources.values())
@@ -152,7 +194,7 @@ class Site:
         if query:
             return None
         if path == ANCHOR:
-            return _public(self.document(keys.algorithms()), JSON, _ANCHOR_AGE)
+            return _public(self.published(keys), JSON, _ANCHOR_AGE)
         if self.protected is not None and path == self._protected_path():
             return _public(msgspec.json.encode(self.protected), JSON, _ANCHOR_AGE)
         row = CODES.get(path.removeprefix(TYPES)) if path.startswith(TYPES) else None
@@ -166,8 +208,18 @@ class Site:
         return _PROTECTED + resource.removeprefix(self.anchor).removesuffix("/")
 
 
+def unless_kept(answer: Answer, kept: Iterable[str]) -> Answer:
+    """A document, or 304 for whoever has it by `kept`, the fields If-None-Match (RFC 9110 13.1.2)."""
+    tag = next((value for name, value in answer.headers if name == "ETag"), None)
+    tags = {each.strip().removeprefix("W/") for value in kept for each in value.split(",")}
+    if tag is None or tags.isdisjoint({tag, "*"}):
+        return answer
+    return replace(answer, status=304, content_type=None, body=b"")
+
+
 def _public(body: bytes, content_type: str, age: int) -> Answer:
-    headers = (("Cache-Control", f"public, max-age={age}"),)
+    tag = urlsafe_b64encode(sha256(body).digest()[:18]).decode("ascii")
+    headers = (("Cache-Control", f"public, max-age={age}"), ("ETag", f'"{tag}"'))
     return Answer(content_type=content_type, body=body, headers=headers)
 
 

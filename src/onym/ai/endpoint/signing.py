@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onym.errors import AIIPError, CredentialError, SignatureError
+from onym.errors import AIIPError, CredentialError, OnymError, SignatureError
+from onym.sign.metadata import sign_metadata
 from onym.sign.receipt import Receipt as _Receipt
 from onym.sign.receipt import content_digest, new_id, request_hash, sign_receipt
 
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from onym.sign.keys import Signer
     from onym.sign.keystore import KeyStore
 
-__all__ = ["ALGORITHMS", "LIFE", "Asked", "Signing"]
+__all__ = ["ALGORITHMS", "LIFE", "METADATA_LIFE", "Asked", "Signing"]
 
 #: what receipts are signed with, where no key is of another algorithm (3.8)
 ALGORITHMS: Final = ("Ed25519", "ES256")
 #: seconds for which a receipt counts as fresh
 LIFE: Final = 120
+#: seconds for which `signed_metadata` holds: twice as long as anybody keeps a copy of it
+METADATA_LIFE: Final = 48 * 3600
 _CLAIMED: Final = re.compile(r"sha-256=:[A-Za-z0-9+/]{43}=:")
 
 
@@ -81,7 +84,12 @@ class Signing:
         return signer
 
     def whole(self, asked: Asked, answer: Answer, body: bytes) -> str:
-        """The receipt of a whole answer; `body` is what is sent of it (nothing, for HEAD)."""
+        """The receipt of a whole answer; `body` is what is sent of it (nothing, for HEAD).
+
+        Raises OnymError `aiip.internal` for a status that ends nothing (1xx).
+        """
+        if answer.status < 200:
+            raise OnymError("a handler answered with a status that is not final", code="aiip.internal")
         return self._sign(asked, answer, digest=content_digest(body), length=len(body))
 
     def stream(self, asked: Asked, answer: Answer, end: StreamEnd) -> str:
@@ -106,6 +114,16 @@ class Signing:
         )
         try:
             return sign_receipt(receipt, self.signer())
+        except (SignatureError, CredentialError) as error:
+            raise _unavailable() from error
+
+    def metadata(self, members: Mapping[str, Any]) -> str:
+        """These members of the anchor document, signed (3.2). Raises AIIPError as `signer`."""
+        now = self.clock()
+        try:
+            return sign_metadata(
+                members, self.signer(), issuer=self.anchor, issued=now, expires=now + METADATA_LIFE
+            )
         except (SignatureError, CredentialError) as error:
             raise _unavailable() from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from onym.ai.gateway.guard import Fields, values
+from onym.ai.gateway.guard import Fields, named_by_connection, values
 from onym.errors import AIIPError
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ _DOWN: Final = (
     "last-modified",
     "retry-after",
     "preference-applied",
-    "content-digest",
 )
 #: what stands on every answer; a result is for one caller, and proves itself octet by octet
 FIXED: Final = (
@@ -59,7 +58,7 @@ def to_upstream(fields: Fields) -> tuple[tuple[str, str], ...]:
     What Connection names is for this hop alone (RFC 9110 7.6.1). Long tasks are not asked for: Prefer goes
     without `respond-async`.
     """
-    hop = {each.strip().lower() for value in values(fields, b"connection") for each in value.split(b",")}
+    hop = named_by_connection(fields)
     found = []
     for name in _UP:
         given = [] if name in hop else values(fields, name)

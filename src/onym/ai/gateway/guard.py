@@ -16,10 +16,20 @@ __all__ = [
     "Fields",
     "Head",
     "check_head",
+    "named_by_connection",
     "values",
 ]
 
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+#: fields that count here: Connection cannot make them the next hop's alone, or a proxy in front drops them
+_END_TO_END: Final = frozenset(
+    {
+        b"accept", b"aiip-nonce", b"authorization", b"content-digest", b"content-encoding", b"content-length",
+        b"content-type", b"cookie", b"dpop", b"host", b"idempotency-key", b"origin", b"sec-fetch-site",
+        b"via",
+    }
+)  # fmt: skip
 
 #: octets of path and query: a canonical URI has 2,048 characters, and the prefix comes on top
 LONGEST_TARGET: Final = 4 * 1024
@@ -55,8 +65,9 @@ def check_head(head: Head, *, hosts: Collection[str], name: str) -> None:
         raise _bad("a request has one Host field", "Host")
     if found[0].decode("latin-1").lower() not in hosts:
         raise _bad("this host is not served here", "Host")
-    if values(head.fields, b"transfer-encoding") and values(head.fields, b"content-length"):
-        raise _bad("the length of the body is told twice", "Content-Length")
+    _check_framing(head.fields)
+    if not _END_TO_END.isdisjoint(named_by_connection(head.fields)):
+        raise _bad("a field that counts is named as one of this connection alone", "Connection")
     check_hops(head.fields, name)
 
 
@@ -73,6 +84,31 @@ def check_hops(fields: Fields, name: str) -> None:
             clause="RFC 9110 7.6.3",
             hint="a gateway is no authority: ask the resource itself",
         )
+
+
+def _check_framing(fields: Fields) -> None:
+    """One way to tell where the body ends, and what it is."""
+    length, transfer = values(fields, b"content-length"), values(fields, b"transfer-encoding")
+    if length and transfer:
+        raise _bad("the length of the body is told twice", "Content-Length")
+    if any(each.strip().lower() != b"chunked" for each in transfer):
+        raise _bad("no transfer coding but chunked is taken", "Transfer-Encoding")
+    if values(fields, b"upgrade") and (transfer or length not in ([], [b"0"])):
+        # servers differ in whether the octets behind the head are a body, or of another protocol
+        raise _bad("a request with a body goes on as HTTP", "Upgrade")
+    if any(each.strip().lower() != b"identity" for each in values(fields, b"content-encoding")):
+        raise AIIPError(
+            "a body with a content coding is not taken",
+            code="aiip.unsupported-media-type",
+            clause=CLAUSE,
+            hint="send it as it is",
+        )
+
+
+def named_by_connection(fields: Fields) -> frozenset[bytes]:
+    """The fields that Connection says are for this hop alone, in lower case (RFC 9110 7.6.1)."""
+    named = (each.strip().lower() for value in values(fields, b"connection") for each in value.split(b","))
+    return frozenset(named)
 
 
 def values(fields: Fields, name: bytes) -> list[bytes]:

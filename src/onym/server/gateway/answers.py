@@ -17,6 +17,8 @@ from onym.server.gateway.draw import draw
 from onym.server.gateway.views import problem_view
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from onym.ai.records import Result
     from onym.net.sse import SSEEvent
     from onym.server.gateway.parts import Events, Parts
@@ -35,7 +37,7 @@ __all__ = [
 
 PROBLEM: Final = "application/problem+json"
 #: statuses of a signed answer that would mean something else from a gateway (3.7)
-TRANSLATED: Final = frozenset({401, 403, 407})
+TRANSLATED: Final = frozenset({206, 401, 403, 407})
 #: the pages that are drawn here: forms that come back here, and nothing that runs
 PAGE_POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; "
@@ -52,7 +54,8 @@ def page(html: str, status: int = 200, headers: dict[str, str] | None = None) ->
         "vary": "Accept",
         **(headers or {}),
     }
-    return Response(html, status, given, media_type="text/html")
+    # JSON of a stranger may hold halves of characters, which no encoding has
+    return Response(html.encode("utf-8", "replace"), status, given, media_type="text/html")
 
 
 def problem(parts: Parts, visit: Visit, error: OnymError) -> Response:
@@ -62,6 +65,9 @@ def problem(parts: Parts, visit: Visit, error: OnymError) -> Response:
     headers = {"proxy-status": proxy_status(refusal, parts.settings.name)}
     if refusal.status in {429, 503}:
         headers["retry-after"] = "1"
+    if refusal.status == 400:
+        # where one request ends and the next begins may be what is wrong
+        headers["connection"] = "close"
     if refusal.code == "method-not-allowed":
         headers["allow"] = "GET, HEAD, POST, OPTIONS"
     if visit.wants_page:
@@ -105,6 +111,8 @@ def result_answer(parts: Parts, visit: Visit, result: Result) -> Response:
     shown = fields.disposition(result.content_type)
     if result.content_type is not None:
         headers["content-type"] = result.content_type
+    if result.receipt.digest is not None and "content-digest" in result.headers:
+        headers["content-digest"] = result.receipt.digest  # what was verified, not what was said
     if shown is not None and result.body:
         headers["content-disposition"] = shown
     return Response(result.body, result.status, headers)
@@ -126,11 +134,29 @@ def stream_answer(parts: Parts, visit: Visit, begun: Begun, done: Callable[[], N
         "vary": "Accept",
         "aiip-provisional": "?1",
     }
-    body = _events(parts, visit, begun, done)
-    return StreamingResponse(body, 200, headers, media_type="text/event-stream")
+    return _Streaming(begun, done, _events(parts, visit, begun), headers)
 
 
-async def _events(parts: Parts, visit: Visit, begun: Begun, done: Callable[[], None]) -> AsyncIterator[bytes]:
+class _Streaming(StreamingResponse):
+    """Ends its stream also where the client left before it began: nothing of it runs then."""
+
+    def __init__(
+        self, begun: Begun, done: Callable[[], None], events: AsyncIterator[bytes], headers: dict[str, str]
+    ) -> None:
+        super().__init__(events, 200, headers, media_type="text/event-stream")
+        self._begun, self._done = begun, done
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            try:
+                await self._begun.stream.close()
+            finally:
+                self._done()
+
+
+async def _events(parts: Parts, visit: Visit, begun: Begun) -> AsyncIterator[bytes]:
     try:
         async with begun.stream:
             yield b": provisional until the event receipt\n\n"
@@ -148,8 +174,6 @@ async def _events(parts: Parts, visit: Visit, begun: Begun, done: Callable[[], N
         yield encode_event("error", _document(parts, visit, refusal).decode("utf-8"))
         # the message must not end as if it were whole: the server closes the connection instead
         raise
-    finally:
-        done()
 
 
 def _encoded(event: SSEEvent) -> bytes:
