@@ -21,6 +21,7 @@ MODULES = (
     "onym.ai",
     "onym.ai.endpoint",
     "onym.ai.endpoint.oauth",
+    "onym.ai.telemetry",
     "onym.ai.endpoint.kinds.model",
     "onym.ai.endpoint.kinds.tool",
     "onym.ai.endpoint.kinds.agent",

@@ -59,6 +59,16 @@ class _Progress:
             raise ResponseTooLarge("the body is too large", endpoint=self._opened.question.target)
         self._body.append(data)
 
+    def _ended(self, error: BaseException | None = None) -> None:
+        """Tell whoever observes the call; without an error it is good, or left before its end."""
+        call = self._opened.call
+        if call is None:
+            return
+        if error is None and self._result is None:
+            call.left()
+        else:
+            call.end(error)
+
     def _whole(self) -> Opened:
         """What was opened, with the body that has come."""
         return replace(
@@ -89,12 +99,16 @@ class AIStream(_Progress):
                     self._result = run(settle(self._whole(), self._session), self._transport)
                 while self._events:
                     yield self._events.popleft()
+        except BaseException as error:
+            self._ended(error)
+            raise
         finally:
             self.close()
 
     def close(self) -> None:
         """Read no more of it."""
         self._over = True
+        self._ended()
         if self._stream is not None:
             self._stream.close()
 
@@ -129,12 +143,16 @@ class AsyncAIStream(_Progress):
                     self._result = await arun(settle(self._whole(), self._session), self._transport)
                 while self._events:
                     yield self._events.popleft()
+        except BaseException as error:
+            self._ended(error)
+            raise
         finally:
             await self.close()
 
     async def close(self) -> None:
         """Read no more of it."""
         self._over = True
+        self._ended()
         if self._stream is not None:
             await self._stream.aclose()
 

@@ -16,6 +16,7 @@ import msgspec
 
 from onym._lazy import require
 from onym.ai import flow
+from onym.ai._observe import begun, call, observed, part
 from onym.ai._stream import AIStream, AsyncAIStream
 from onym.ai.exchange import EVENTS
 from onym.ai.records import Description, Effects, Invocation, Resolution, Result
@@ -32,6 +33,8 @@ from onym.uri.ai import AIURI
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from onym.ai.telemetry import Telemetry
+
 __all__ = ["AIClient", "AsyncAIClient"]
 
 #: the draft asks for "at least equivalent to TLS 1.3"
@@ -46,10 +49,11 @@ def _session(
     allow_effects: Collection[Effects | str],
     replays: Replays | None,
     timeout: float,
+    telemetry: Telemetry | None,
 ) -> Session:
     require("joserfc", "ai")  # now, and not when the first receipt has come
     return Session(
-        settings=settings or ResolverSettings(),
+        settings=observed(settings or ResolverSettings(), telemetry),
         origin=origin,
         tokens=tokens,
         allow_effects=allow_effects,
@@ -64,6 +68,7 @@ class AIClient:
     `settings` say how authorities are found and what they must offer; `origin`, `tokens`, `allow_effects`,
     `replays` and `timeout` are those of `Session`. `policy` says where requests may go
     (`Policy.untrusted()` by default: port 443 of public addresses). A `transport` of your own is not closed.
+    `telemetry` reports calls; without it, and without that of `settings`, only `ONYM_TELEMETRY=1` does.
     """
 
     def __init__(
@@ -77,8 +82,10 @@ class AIClient:
         allow_effects: Collection[Effects | str] = HARMLESS,
         replays: Replays | None = None,
         timeout: float = 60.0,
+        telemetry: Telemetry | None = None,
     ) -> None:
-        self.session = _session(settings, origin, tokens, allow_effects, replays, timeout)
+        self.session = _session(settings, origin, tokens, allow_effects, replays, timeout, telemetry)
+        self._telemetry = self.session.settings.telemetry
         self._locks: weakref.WeakValueDictionary[str, _Guard] = weakref.WeakValueDictionary()
         self._own = transport is None
         self._transport = transport or Transport(policy or Policy.untrusted(), tls=TLS)
@@ -93,7 +100,8 @@ class AIClient:
 
     def describe(self, uri: str | AIURI) -> Description:
         """What the resource is, as its endpoint says and signs."""
-        description, _ = run(flow.describe(self.session, self.resolve(uri)), self._transport)
+        with call(self._telemetry, "GET"):
+            description, _ = run(flow.describe(self.session, self.resolve(uri)), self._transport)
         return description
 
     def invoke(
@@ -111,7 +119,8 @@ class AIClient:
         Raises AIURIError, DiscoveryError, DeniedError, ProvenanceError, InvocationError, NetError.
         """
         asked = _invocation(uri, arguments, body, content_type, accept, idempotency_key)
-        return run(flow.invoke(self.session, asked, self.resolve(asked.uri)), self._transport)
+        with call(self._telemetry, asked.method):
+            return run(flow.invoke(self.session, asked, self.resolve(asked.uri)), self._transport)
 
     def stream(
         self,
@@ -128,8 +137,9 @@ class AIClient:
         `keep` keeps the stream's octets as the body of its `result`, up to 64 MiB.
         """
         asked = _invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
-        opened = run(flow.open_stream(self.session, asked, self.resolve(asked.uri)), self._transport)
-        return AIStream(opened, self.session, self._transport, keep=keep)
+        with begun(self._telemetry, asked.method) as whole:
+            opened = run(flow.open_stream(self.session, asked, self.resolve(asked.uri)), self._transport)
+        return AIStream(part(opened, whole), self.session, self._transport, keep=keep)
 
     def close(self) -> None:
         """Close the connections."""
@@ -159,8 +169,10 @@ class AsyncAIClient:
         allow_effects: Collection[Effects | str] = HARMLESS,
         replays: Replays | None = None,
         timeout: float = 60.0,
+        telemetry: Telemetry | None = None,
     ) -> None:
-        self.session = _session(settings, origin, tokens, allow_effects, replays, timeout)
+        self.session = _session(settings, origin, tokens, allow_effects, replays, timeout, telemetry)
+        self._telemetry = self.session.settings.telemetry
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._own = transport is None
         self._transport = transport or AsyncTransport(policy or Policy.untrusted(), tls=TLS)
@@ -173,7 +185,9 @@ class AsyncAIClient:
 
     async def describe(self, uri: str | AIURI) -> Description:
         """What the resource is, as its endpoint says and signs."""
-        description, _ = await arun(flow.describe(self.session, await self.resolve(uri)), self._transport)
+        with call(self._telemetry, "GET"):
+            resolution = await self.resolve(uri)
+            description, _ = await arun(flow.describe(self.session, resolution), self._transport)
         return description
 
     async def invoke(
@@ -188,7 +202,9 @@ class AsyncAIClient:
     ) -> Result:
         """The verified result of an invocation; see `AIClient.invoke`."""
         asked = _invocation(uri, arguments, body, content_type, accept, idempotency_key)
-        return await arun(flow.invoke(self.session, asked, await self.resolve(asked.uri)), self._transport)
+        with call(self._telemetry, asked.method):
+            resolution = await self.resolve(asked.uri)
+            return await arun(flow.invoke(self.session, asked, resolution), self._transport)
 
     async def stream(
         self,
@@ -205,9 +221,10 @@ class AsyncAIClient:
         `keep` keeps the stream's octets as the body of its `result`, up to 64 MiB.
         """
         asked = _invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
-        resolution = await self.resolve(asked.uri)
-        opened = await arun(flow.open_stream(self.session, asked, resolution), self._transport)
-        return AsyncAIStream(opened, self.session, self._transport, keep=keep)
+        with begun(self._telemetry, asked.method) as whole:
+            resolution = await self.resolve(asked.uri)
+            opened = await arun(flow.open_stream(self.session, asked, resolution), self._transport)
+        return AsyncAIStream(part(opened, whole), self.session, self._transport, keep=keep)
 
     async def exchange(self, invocation: Invocation, resolution: Resolution | None = None) -> Result:
         """One request as it is given, its answer verified whatever its status; for gateways.

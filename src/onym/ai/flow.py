@@ -11,13 +11,21 @@ from onym.ai.exchange import DESCRIPTION, Question, is_events, problem_of
 from onym.ai.records import Description, Effects, EndpointEntry, Invocation, Resolution, Result
 from onym.ai.resolver import renew_keys
 from onym.ai.streams import StreamReader
-from onym.errors import NetError, ProvenanceError, RedirectRefused, SignatureError
+from onym.errors import (
+    ConnectionFailed,
+    NetError,
+    ProvenanceError,
+    RedirectRefused,
+    ResolveError,
+    SignatureError,
+)
 from onym.net.messages import Reply, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onym.ai.session import Session
+    from onym.ai.telemetry._stage import Stage
     from onym.net.messages import Flow
     from onym.sign.keys import AuthorityKeys
 
@@ -39,6 +47,8 @@ class Opened:
     question: Question
     reader: StreamReader | None
     result: Result | None
+    #: the call that this is a part of, where somebody observes it
+    call: Stage | None = field(default=None, repr=False)
 
     def read(self, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]) -> Result:
         """The result, once all of it is there. Raises as `Question.read`."""
@@ -92,7 +102,7 @@ def exchange(session: Session, invocation: Invocation, resolution: Resolution) -
     A stream of events is read to its end first.
     """
     question = session.question(invocation, resolution)
-    reply = yield from _sent(session, question, stream=False)
+    reply = yield from _asked(session, question, stream=False)
     reader = _reader(question, reply)
     if reader is not None:
         reader.feed(reply.body)
@@ -102,7 +112,7 @@ def exchange(session: Session, invocation: Invocation, resolution: Resolution) -
 def begin(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Opened]:
     """`open_stream` without asking the caller's policy. Only a 2xx answer is left open."""
     question = session.question(invocation, resolution)
-    reply = yield from _sent(session, question, stream=True)
+    reply = yield from _asked(session, question, stream=True)
     opened = Opened(reply, question, _reader(question, reply), None)
     if reply.stream is None:
         return replace(opened, result=(yield from settle(opened, session)))
@@ -111,6 +121,12 @@ def begin(session: Session, invocation: Invocation, resolution: Resolution) -> F
 
 def settle(opened: Opened, session: Session) -> Flow[Result]:
     """The result of an answer that has come whole. Keys that may be too old are fetched once more."""
+    telemetry = session.settings.telemetry
+    flow = _settled(opened, session)
+    return flow if telemetry is None else telemetry.verifying(opened, flow)
+
+
+def _settled(opened: Opened, session: Session) -> Flow[Result]:
     clock, seen = session.settings.clock, session.seen(opened.question.resolution)
     keys = opened.question.resolution.keys
     try:
@@ -139,16 +155,28 @@ def _unknown_key(question: Question) -> ProvenanceError:
     )
 
 
+def _asked(session: Session, question: Question, *, stream: bool) -> Flow[Reply]:
+    """The answer to a question, unproved; of a stream its beginning."""
+    telemetry = session.settings.telemetry
+    flow = _sent(session, question, stream=stream)
+    return flow if telemetry is None else telemetry.exchanging(question, flow)
+
+
 def _sent(session: Session, question: Question, *, stream: bool) -> Flow[Reply]:
     asked = question.invocation
     left = _RETRIES if asked.method == "GET" or asked.idempotency_key is not None else 0
+    send, others = question.send(stream=stream), iter(question.resolution.fallbacks)
     while True:
         try:
-            reply = yield question.send(stream=stream)
+            reply = yield send
         except RedirectRefused as error:
             raise question.redirected() from error
         except NetError as error:
             error.endpoint = question.target
+            other = next(others, None) if _may_go_elsewhere(asked, error) else None
+            if other is not None:
+                send = replace(send, connect=other)
+                continue
             if not error.retryable or not left:
                 raise
             left -= 1
@@ -156,6 +184,17 @@ def _sent(session: Session, question: Question, *, stream: bool) -> Flow[Reply]:
             continue
         assert isinstance(reply, Reply)  # noqa: S101 - drivers answer Send with Reply
         return reply
+
+
+def _may_go_elsewhere(asked: Invocation, error: NetError) -> bool:
+    """May another target of the service be asked (RFC 2782)? Only where nothing was sent, or only read.
+
+    A key does not help: nobody knows whether two machines share what they keep under it.
+    """
+    if isinstance(error, ResolveError):
+        return True
+    # of an error that does not say, the worst is thought
+    return isinstance(error, ConnectionFailed) and (asked.method == "GET" or not error.sent)
 
 
 def read_description(result: Result, uri: str) -> Description:

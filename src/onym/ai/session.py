@@ -101,7 +101,10 @@ class Session:
         """Whether a receipt of this authority was there before; it is from then on."""
 
         def known(identity: str, until: float) -> bool:
-            return self.replays.seen(f"{resolution.anchor}\n{identity}", until, now=self.settings.clock())
+            again = self.replays.seen(f"{resolution.anchor}\n{identity}", until, now=self.settings.clock())
+            if again and self.settings.telemetry is not None:
+                self.settings.telemetry.replayed(resolution.authority, "receipt")
+            return again
 
         return known
 

@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from onym.ai.discovery.cache import Cache, MemoryCache
 from onym.ai.discovery.pins import MemoryPins, Pins
 from onym.ai.records import Auth, Level, Namespace, Namespaces, Requirements
+
+if TYPE_CHECKING:
+    from onym.ai.telemetry import Telemetry
 
 __all__ = ["CONTEXT", "ResolverSettings"]
 
@@ -31,7 +34,7 @@ class ResolverSettings:
     remembers what authorities asked for, `cache` their documents. `floor` is the least that is asked of
     callers (mtls, dpop, auth), whatever an authority says; results are always signed. `dns` false leaves the
     DNS sources out. `timeout` is seconds for one request of discovery, `clock` the time in seconds since the
-    epoch.
+    epoch. `telemetry` is told of what is done with these settings.
     """
 
     namespaces: tuple[Namespaces, ...] = ()
@@ -42,6 +45,7 @@ class ResolverSettings:
     dns: bool = True
     timeout: float = 10.0
     clock: Callable[[], float] = time.time
+    telemetry: Telemetry | None = field(default=None, repr=False)
 
     def context(self, path: str) -> Namespace | None:
         """Who speaks for `ai:` and this path; None where nobody was named."""

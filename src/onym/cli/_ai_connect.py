@@ -105,6 +105,7 @@ def read_uri(session: Session, text: str) -> AIURI:
 
 def resolver_settings(options: Options) -> ResolverSettings:
     """How authorities are found: registry file, DNS. Pins are kept in the user's state directory."""
+    from onym.ai._observe import wanted
     from onym.ai.discovery.pins import PinFile
     from onym.ai.settings import ResolverSettings
 
@@ -117,7 +118,11 @@ def resolver_settings(options: Options) -> ResolverSettings:
         key = Path(options["registry_key"])
         namespaces = (SignedNamespaces.load(options["registry"], key=key, state=_seen(key)),)
     return ResolverSettings(
-        namespaces=namespaces, pins=PinFile(), dns=options["dns"], timeout=options["timeout"]
+        namespaces=namespaces,
+        pins=PinFile(),
+        dns=options["dns"],
+        timeout=options["timeout"],
+        telemetry=wanted(None),
     )
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from onym.ai.endpoint._http import ALLOWED, Receive, Send, read_body, send_answer
+from onym.ai._observe import UNSEEN
+from onym.ai.endpoint._http import ALLOWED, Receive, Send, body_of, read_body, send_answer
+from onym.ai.endpoint._places import caller_key
 from onym.ai.endpoint._run import Runner, Streaming
 from onym.ai.endpoint.context import ANONYMOUS, JSON, Answer, Call, Caller
 from onym.ai.endpoint.guard import bad_request, check_depth, check_digest
@@ -31,11 +34,14 @@ if TYPE_CHECKING:
     from onym.ai.endpoint.limits import Limits
     from onym.ai.endpoint.policy import Policies
     from onym.ai.endpoint.resources import Resource, Site
+    from onym.ai.telemetry import Telemetry
     from onym.uri.ai import AIURI
 
 __all__ = ["Exchanges"]
 
 _LOG: Final = logging.getLogger("onym.ai.endpoint")
+#: the field of an answer that was given before
+_REPLAYED: Final = ("Idempotency-Replayed", "?1")
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -51,8 +57,10 @@ class Exchanges:
         policies: Policies,
         limits: Limits,
         clock: Callable[[], float],
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.signing = signing
+        self._telemetry = telemetry
         self._site = site
         self._authorization = authorization
         self._policies = policies
@@ -73,16 +81,27 @@ class Exchanges:
             store.close()
         self._runner.close()
 
-    async def serve(self, head: Head, receive: Receive, send: Send) -> None:
-        """Answer one request whose head was let through."""
+    async def serve(self, head: Head, receive: Receive, send: Send, peer: Any = None) -> None:
+        """Answer one request whose head was let through; `peer` is `client` of its ASGI scope."""
+        telemetry = self._telemetry
+        if telemetry is None:
+            await self._serve(head, receive, send, peer)
+            return
+        came = head.headers.get("traceparent")
+        with telemetry.serving("endpoint", head.method, came, authority=self._site.authority) as stage:
+            await self._serve(head, receive, stage.hearing(send), peer)
+
+    async def _serve(self, head: Head, receive: Receive, send: Send, peer: Any) -> None:
         try:
             uri = self._uri(head)
+            if self._telemetry is not None:
+                self._telemetry.at(uri)
             resource = self._site.resources.get(str(uri.without_query))
             caller = await self._caller(head, resource)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
             await self._refuse(head, error, send)
             return
-        await self._known(head, uri, resource, caller, receive, send)
+        await self._known(head, uri, resource, caller, receive, send, peer)
 
     async def _refuse(self, head: Head, error: Exception, send: Send) -> None:
         """A refusal of somebody unknown, or of somebody known whose token does not reach so far."""
@@ -94,7 +113,14 @@ class Exchanges:
             await send_answer(send, answer, head=head.method == "HEAD")
 
     async def _known(
-        self, head: Head, uri: AIURI, resource: Resource | None, caller: Caller, receive: Receive, send: Send
+        self,
+        head: Head,
+        uri: AIURI,
+        resource: Resource | None,
+        caller: Caller,
+        receive: Receive,
+        send: Send,
+        peer: Any,
     ) -> None:
         asked = self._asked(head, uri, caller)
         found: Answer | Streaming
@@ -105,7 +131,7 @@ class Exchanges:
                 body = await read_body(receive, head.length, self._limits.body)
                 if body is None:
                     return  # nobody is there to be answered
-                found = await self._invoke(head, asked, uri, resource, body)
+                found = await self._invoke(head, asked, uri, resource, body, caller_key(caller, peer))
             else:
                 found = self._described(head, asked, resource)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
@@ -119,7 +145,7 @@ class Exchanges:
         """Send it signed, or a refusal: never a result that nobody vouches for."""
         no_body = head.method == "HEAD"
         try:
-            receipt = self.signing.whole(asked, answer, b"" if no_body else answer.body)
+            receipt = self.signing.whole(asked, answer, body_of(answer, head=no_body))
         except OnymError as error:
             await send_answer(send, self.problem(error, asked.subject, head.trace), head=no_body)
             return
@@ -137,7 +163,15 @@ class Exchanges:
         if self._authorization is None or (safe and "authorization" not in head.headers):
             return ANONYMOUS if head.origin is None else Caller(audience=head.origin)
         scopes = frozenset() if safe or resource is None else frozenset(resource.scopes)
-        return await self._authorization.authorize(head.headers, scopes)
+        if "authorization" not in head.headers:
+            return await self._authorization.authorize(head.headers, scopes)
+        with self._inside("verify"):
+            return await self._authorization.authorize(head.headers, scopes)
+
+    def _inside(self, stage: Literal["invoke", "verify"]) -> AbstractContextManager[object]:
+        """What observes a step of this request."""
+        telemetry = self._telemetry
+        return UNSEEN if telemetry is None else telemetry.inside(stage, self._site.authority)
 
     def _asked(self, head: Head, uri: AIURI, caller: Caller) -> Asked:
         asked = Asked(
@@ -168,10 +202,11 @@ class Exchanges:
             return replace(answer, headers=(("Allow", ALLOWED),))
         # a receipt is for one caller and one moment; the description alone may be kept
         keep = "private, no-store" if head.nonce else "private, max-age=60"
-        return Answer(content_type=DESCRIPTION, body=resource.described(), headers=(("Cache-Control", keep),))
+        headers = (("Cache-Control", keep), ("Vary", "AIIP-Nonce, Authorization, Origin"))
+        return Answer(content_type=DESCRIPTION, body=resource.described(), headers=headers)
 
     async def _invoke(
-        self, head: Head, asked: Asked, uri: AIURI, resource: Resource, body: bytes
+        self, head: Head, asked: Asked, uri: AIURI, resource: Resource, body: bytes, who: str
     ) -> Answer | Streaming:
         data = self._read(head, asked, body)
         call = Call(
@@ -196,12 +231,17 @@ class Exchanges:
             )
         self._policies.check(call, resource.effects, _judged(resource.handler, call, data))
         if not resource.idempotency or self.store is None:
-            return await self._runner.run(resource, call)
+            with self._inside("invoke"):
+                return await self._runner.run(resource, call, who)
         check = getattr(resource.handler, "check", None)
         if check is not None:
             check(call)
         scope = _scope(asked, str(head.idempotency_key))
-        return await self._runner.once(resource, call, self.store, scope)
+        with self._inside("invoke"):
+            found = await self._runner.once(resource, call, self.store, scope, who)
+        if self._telemetry is not None and _REPLAYED in found.headers:
+            self._telemetry.replayed(self._site.authority, "idempotency")
+        return found
 
     def _read(self, head: Head, asked: Asked, body: bytes) -> Any:
         """The body as JSON where it says to be, each member once, within its depth; None for others.
@@ -226,6 +266,8 @@ class Exchanges:
     def problem(self, error: BaseException, target: str | None, trace: str | None = None) -> Answer:
         """The answer that tells of an error; what is our fault goes to the log with the answer's instance."""
         instance = str(uuid.uuid4())
+        if self._telemetry is not None:
+            self._telemetry.refused(error)
         answer = problem(error, anchor=self._site.anchor, target=target, instance=instance, trace=trace)
         if answer.status >= 500:
             _LOG.error("request %s failed: %s", instance, type(error).__name__, exc_info=error)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from onym._lazy import require
+from onym.ai._observe import wanted
 from onym.ai.endpoint._exchange import Exchanges
 from onym.ai.endpoint._http import Receive, Send, send_answer
 from onym.ai.endpoint.context import JSON, Answer
@@ -19,7 +21,7 @@ from onym.ai.endpoint.guard import read_head
 from onym.ai.endpoint.idempotency import Idempotency
 from onym.ai.endpoint.limits import Limits
 from onym.ai.endpoint.policy import read_policies
-from onym.ai.endpoint.resources import KEYED, PREFIX, Resource, Site, resource_uri
+from onym.ai.endpoint.resources import KEYED, PREFIX, Resource, Site, resource_uri, unless_kept
 from onym.ai.endpoint.signing import Signing
 from onym.ai.records import Effects
 from onym.errors import AIIPError, ConfigError, OnymError, URIError, UsageError
@@ -28,6 +30,7 @@ from onym.uri.generic import URI
 
 if TYPE_CHECKING:
     from onym.ai.endpoint.context import Authorization, ResourceHandler
+    from onym.ai.telemetry import Telemetry
     from onym.sign.keys import Signer
     from onym.sign.keystore import KeyStore
 
@@ -46,7 +49,8 @@ class Endpoint:
     policies, as text or as a Path: without a `permit`, financial and physical effects are refused. `store`
     is the SQLite file of idempotency keys, needed by every resource that does more than read. `origins` are
     other web origins that may point here, `pin_max_age` the seconds for which others shall take a weaker
-    anchor document for an attack. `clock` gives seconds since the epoch.
+    anchor document for an attack. With `signed_metadata`, the anchor document is signed, too. `clock` gives
+    seconds since the epoch. `telemetry` reports what is asked; without it only `ONYM_TELEMETRY=1` does.
 
     Raises ConfigError for policies or a store that cannot be used, UsageError for a wrong name.
 
@@ -69,8 +73,10 @@ class Endpoint:
         store: str | Path | None = None,
         pin_max_age: int = 0,
         origins: Iterable[str] = (),
+        signed_metadata: bool = False,
         clock: Callable[[], float] = time.time,
         limits: Limits | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         require("joserfc", "ai")  # now, and not when the first answer is signed
         self.authority = _authority(authority)
@@ -87,6 +93,7 @@ class Endpoint:
             protected=None if authorization is None else dict(authorization.metadata()),
             origins=tuple(origins),
             pin_max_age=pin_max_age,
+            signed=signed_metadata,
         )
         self._exchanges = Exchanges(
             site=self._site,
@@ -95,6 +102,7 @@ class Endpoint:
             policies=read_policies(authority, policy),
             limits=self.limits,
             clock=clock,
+            telemetry=wanted(telemetry),
         )
         self._threads: ThreadPoolExecutor | None = None
         if keys is not None:
@@ -202,18 +210,20 @@ class Endpoint:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Any, receive: Receive, send: Send) -> None:
-        head = scope["method"] == "HEAD"
+        head, close = scope["method"] == "HEAD", False
         try:
             asked = read_head(scope, self._hosts)
             found = None
             if not asked.raw_path.startswith(PREFIX.encode() + b"/"):
                 found = self._document(asked.method, asked.raw_path, asked.query)
+                found = unless_kept(found, asked.headers.get_all("if-none-match"))
         except OnymError as error:
             found = self._exchanges.problem(error, None)
+            close = found.status == 400  # where one request ends and the next begins may be what is wrong
         if found is None:
-            await self._exchanges.serve(asked, receive, send)
+            await self._exchanges.serve(asked, receive, send, scope.get("client"))
         else:
-            await send_answer(send, found, head=head)
+            await send_answer(send, found, head=head, close=close)
 
     def _document(self, method: str, raw_path: bytes, query: bytes) -> Answer:
         """What is not a resource: the anchor's own documents. They are not signed, TLS is their proof."""
@@ -243,11 +253,13 @@ class Endpoint:
 
     def _open(self) -> None:
         if self._exchanges.store is None:
-            self._exchanges.store = Idempotency(self._store, most=self.limits.keys)
+            self._exchanges.store = Idempotency(
+                self._store, most=self.limits.keys, octets=self.limits.kept, total=self.limits.kept_total
+            )
 
     def _executor(self) -> ThreadPoolExecutor:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(self.limits.threads, thread_name_prefix="onym-resource")
+            self._threads = _Threads(self.limits.threads, thread_name_prefix="onym-resource")
         return self._threads
 
     async def aclose(self) -> None:
@@ -268,6 +280,13 @@ class Endpoint:
         if threads is not None:
             threads.shutdown(wait=False, cancel_futures=True)
         self._exchanges.close()
+
+
+class _Threads(ThreadPoolExecutor):
+    """Threads that know the context that they were sent from, as those of asyncio do."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        return super().submit(copy_context().run, work, *args, **named)
 
 
 def _authority(authority: str) -> str:

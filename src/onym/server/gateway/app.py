@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from onym.ai.records import Result
+    from onym.ai.telemetry import Telemetry
     from onym.server.gateway.parts import Parts
     from onym.server.gateway.relay import Relay
     from onym.server.gateway.site import Site
@@ -44,6 +45,8 @@ _COOKIE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _HSTS: Final = ("strict-transport-security", "max-age=63072000; includeSubDomains")
 _KEY_SECONDS: Final = 600
 _EVENTS: Final = "text/event-stream"
+#: where the pages' forms go
+_FORM: Final = b"/invoke"
 
 #: folders whose answers are for everybody to keep
 _PUBLIC: Final = {b"/static": frozenset({"cache-control"}), b"/.well-known": frozenset({"cache-control"})}
@@ -55,8 +58,14 @@ class Gateway:
     """Serves one gateway. `closing` are called, in their order, when the server stops."""
 
     def __init__(
-        self, parts: Parts, relay: Relay, site: Site, closing: tuple[Callable[[], Awaitable[None]], ...] = ()
+        self,
+        parts: Parts,
+        relay: Relay,
+        site: Site,
+        closing: tuple[Callable[[], Awaitable[None]], ...] = (),
+        telemetry: Telemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self._parts = parts
         self._relay = relay
         self._site = site
@@ -69,7 +78,7 @@ class Gateway:
         self._prefix = settings.prefix.encode("ascii") + b"/"
         self._routes: dict[tuple[str, bytes], Handler] = {
             ("GET", b"/"): self._home,
-            ("POST", b"/invoke"): self._invoke,
+            ("POST", _FORM): self._invoke,
             ("GET", b"/.well-known/aiip.jwks.json"): self._keys,
         }
 
@@ -94,6 +103,16 @@ class Gateway:
                 return
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        telemetry, path = self._telemetry, scope["raw_path"]
+        if telemetry is None or not (path.startswith(self._prefix) or path == _FORM):
+            await self._visited(scope, receive, send)
+            return
+        came = values(scope["headers"], b"traceparent")
+        parent = came[0].decode("latin-1") if len(came) == 1 else None
+        with telemetry.serving("gateway", scope["method"], parent) as stage:
+            await self._visited(scope, receive, stage.hearing(send))
+
+    async def _visited(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = address_key(client_address(scope, self._proxies))
         cookie = self._cookie(scope)
         visit = Visit(
@@ -157,6 +176,8 @@ class Gateway:
 
     def _refused(self, visit: Visit, error: OnymError, cause: Exception | None = None) -> Response:
         answer = problem(self._parts, visit, error)
+        if self._telemetry is not None:
+            self._telemetry.refused(error if cause is None else cause)
         if answer.status_code >= 500:
             # neither the token nor what was asked stands in these messages
             _LOG.warning(

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from onym.ai._observe import wanted
 from onym.ai.gateway.journal import Journal
 from onym.server.gateway.app import Gateway
 from onym.server.gateway.parts import Parts
@@ -19,6 +20,7 @@ from onym.server.gateway.slots import Slots
 from onym.server.security.rates import Rates
 
 if TYPE_CHECKING:
+    from onym.ai.telemetry import Telemetry
     from onym.net.records import RecordResolver
     from onym.net.resolve import Resolver
     from onym.server.gateway.parts import Upstream
@@ -37,25 +39,29 @@ def create_gateway(
     resolver: Resolver | None = None,
     clock: Callable[[], datetime] | None = None,
     monotonic: Callable[[], float] = time.monotonic,
+    telemetry: Telemetry | None = None,
 ) -> Gateway:
     """The gateway of these settings, as an ASGI app.
 
     `upstream` asks the authorities, a client of its own where left out; `resolver` looks names up (the
-    system's by default), `clock` gives the time in UTC, `monotonic` seconds that only grow. Raises
-    ConfigError for files that cannot be used.
+    system's by default), `clock` gives the time in UTC, `monotonic` seconds that only grow. `telemetry`
+    reports what is asked; without it only `ONYM_TELEMETRY=1` does, with paths hashed as in the audit log.
+    Raises ConfigError for files that cannot be used.
     """
     now = clock or _now
     journal = None if settings.audit is None else Journal(settings.audit)
     signer, jwks = _keys(settings, now)
-    client = upstream or _client(settings, resolver, now)
     given = settings.audit_key
+    audit_key = secrets.token_bytes(32) if given is None else given.reveal().encode("utf-8")
+    telemetry = wanted(telemetry, path_key=audit_key)
+    client = upstream or _client(settings, resolver, now, telemetry)
     parts = Parts(
         settings=settings,
         upstream=client,
         signer=signer,
         jwks=jwks,
         journal=journal,
-        audit_key=secrets.token_bytes(32) if given is None else given.reveal().encode("utf-8"),
+        audit_key=audit_key,
         rates=Rates(cast("Any", settings.rates), monotonic),
         slots=Slots(
             total=settings.concurrency,
@@ -72,7 +78,7 @@ def create_gateway(
             journal.close()
 
     relay = Relay(parts, monotonic)
-    return Gateway(parts, relay, Site(parts, relay), (close,))
+    return Gateway(parts, relay, Site(parts, relay), (close,), telemetry)
 
 
 def _keys(
@@ -100,7 +106,12 @@ def _keys(
     return lambda: key, lambda _history: octets
 
 
-def _client(settings: GatewaySettings, resolver: Resolver | None, clock: Callable[[], datetime]) -> Upstream:
+def _client(
+    settings: GatewaySettings,
+    resolver: Resolver | None,
+    clock: Callable[[], datetime],
+    telemetry: Telemetry | None,
+) -> Upstream:
     from onym.ai.client import AsyncAIClient
     from onym.ai.replay import MemoryReplays, ReplayFile
     from onym.net.limits import NetLimits, TLSConfig
@@ -129,6 +140,7 @@ def _client(settings: GatewaySettings, resolver: Resolver | None, clock: Callabl
         origin=settings.base_url,
         replays=replays,
         timeout=float(settings.timeout),
+        telemetry=telemetry,
     )
     return _Client(client, transport)
 
