@@ -199,7 +199,12 @@ class Person:
     def save(self) -> str:
         """Save what was proposed; the id of the request."""
         self.page.get_by_role("button", name="Save as a draft request").click()
-        self.page.wait_for_url("**/requests/*")
+        from playwright.sync_api import TimeoutError as PlaywrightTimeout  # late: not everybody has it
+
+        try:
+            self.page.wait_for_url("**/requests/*")
+        except PlaywrightTimeout as error:
+            raise AssertionError(f"it was not saved: {self.text}") from error
         return self.page.url.partition("?")[0].rpartition("/")[2]
 
     def fill(self, label: str, **fields: str) -> Locator:

@@ -17,8 +17,10 @@ __all__ = ["METADATA_NAMES", "Host", "is_loopback", "loopback_addresses", "read_
 Kind: TypeAlias = Literal["name", "loopback", "address", "refused"]
 
 _LONGEST_NAME: Final = 253
-#: letters, digits and hyphens, and the underscore that names of services in container networks have
-_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*").fullmatch
+#: letters, digits and, within a label, hyphens (RFC 3986 3.2.2, RFC 1123 2.1); and the underscore that names
+#: of services in container networks have
+_LABEL: Final = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*").fullmatch
 _PLAIN = re.compile(r"[A-Za-z0-9._-]").fullmatch
 _TRIPLET = re.compile(r"%([0-9A-Fa-f]{2})")
 #: a last label that some resolver reads as a number (WHATWG URL, "ends in a number"; inet_aton)

@@ -121,6 +121,27 @@ def test_a_visitor_has_a_few_turns_and_others_still_have_theirs() -> None:
     asyncio.run(main())
 
 
+def test_a_text_is_read_to_be_saved_while_all_turns_of_its_visitor_are_taken_by_checks() -> None:
+    # as happens where somebody types faster than the checks come back
+    async def main() -> None:
+        go = asyncio.Event()
+
+        async def waiting(asked: tuple[str, ...]) -> Known:
+            await go.wait()
+            return await known(asked)
+
+        async with workers() as here:
+            checks = [asyncio.create_task(here.check(given(), waiting, key="one")) for _ in range(EACH)]
+            await asyncio.sleep(0)
+            with pytest.raises(RegistryError):
+                await here.check(given(), known, key="one")
+            assert (await here.read(given(), key="one")).name == "http"
+            go.set()
+            await asyncio.gather(*checks)
+
+    asyncio.run(main())
+
+
 def test_more_fields_than_any_template_has_are_refused(fresh: Site) -> None:
     letters = "abcdefghij"
     fields = {"".join(letters[int(digit)] for digit in str(number)): "x" for number in range(65)}

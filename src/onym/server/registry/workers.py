@@ -64,6 +64,8 @@ class Workers:
 
     def __init__(self, *, at_once: int = AT_ONCE, seconds: float = SECONDS, long: int = LONG) -> None:
         self._short, self._long = Turns(at_once), Turns(at_once)
+        # whoever saves a text is not held up, or refused, for the checks that ran while it was typed
+        self._reads = Turns(at_once)
         self._seconds = seconds
         self._from = long
         self._idle: list[Child] = []
@@ -105,7 +107,7 @@ class Workers:
         """The text, read and not checked. Raises RegistryError."""
         from onym.server.registry.checking import read_given  # late, as above
 
-        async with self._short.of(key):
+        async with self._reads.of(key):
             return await asyncio.to_thread(read_given, given)
 
     async def close(self) -> None:
