@@ -20,7 +20,7 @@ _VARIABLES = {
     "ONYM_CACHE_DIR": "the folder of [kept answers](../how-to/cache.md)",
     "ONYM_CACHE_SIZE": "how large that may grow: octets, or `64MiB`",
     "ONYM_CACHE_AGE": "how long an answer is kept: seconds, or `12h`, `7d`",
-    "ONYM_TELEMETRY": "`1` reports what clients, endpoints and gateways do to [OpenTelemetry](../how-to/telemetry.md)",
+    "ONYM_TELEMETRY": "`1` reports clients, endpoints, gateways to [OpenTelemetry](../how-to/telemetry.md)",
     "ONYM_PRICES": "a [list of prices](../how-to/telemetry.md#what-it-costs) of your own",
     "ONYM_REGISTRY_DB": "the database of `onym registry`: a file, or a PostgreSQL URL",
     "ONYM_REGISTRY_DATABASE": "the same, as the settings of the service call it",
