@@ -77,3 +77,35 @@ def test_what_has_no_place_earns_a_warning_and_the_policy_holds():
         onym.bridges.litellm_kwargs("llm://groq/m?system=Hi", key="k")
     with pytest.raises(PolicyError):
         onym.bridges.litellm_kwargs("llm://localhost/m")
+
+
+@pytest.mark.parametrize(
+    ("row", "uri", "base"),
+    [
+        ('hosts = ["gateway.corp.example"]', "llm://openai/gpt-5", "https://gateway.corp.example/v1"),
+        ('hosts = ["gateway.corp.example"]', "llm://api.openai.com/gpt-5", "https://api.openai.com/v1"),
+        ('base_path = "/corp/v1"', "llm://openai/gpt-5", "https://api.openai.com/corp/v1"),
+        ("default_port = 8443", "llm://openai/gpt-5", "https://api.openai.com:8443/v1"),
+        ("default_port = 8443", "llm://api.openai.com/gpt-5", "https://api.openai.com:8443/v1"),
+        ("stop_max = 4", "llm://openai/gpt-5", None),
+    ],
+)
+@pytest.mark.parametrize("how", ["file", "config", "providers"])
+def test_the_key_goes_where_the_configurations_own_row_leads(tmp_path, row, uri, base, how):
+    file = tmp_path / "config.toml"
+    file.write_text(f"[providers.openai]\n{row}\n", encoding="utf-8")
+    config = Config.load(file)
+    given = {
+        "file": {"environ": {"ONYM_CONFIG": str(file)}},
+        "config": {"config": config},
+        "providers": {"config": Config(), "providers": config.providers},
+    }
+    found = onym.bridges.litellm_kwargs(uri, key="k", **given[how])
+    assert (found.get("api_base"), found["api_key"]) == (base, "k")
+
+
+def test_a_path_of_ones_own_before_that_of_the_api_is_kept_where_the_base_ends_before_it(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text('[providers.gemini]\nbase_path = "/corp/v1beta"\n', encoding="utf-8")
+    found = onym.bridges.litellm_kwargs("llm://gemini/m", key="k", config=Config.load(file))
+    assert found["api_base"] == "https://generativelanguage.googleapis.com/corp"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,9 @@ import pytest
 
 from batch_support import Server, read_results, write_rows
 from onym.cli._bar import figures
+from onym.cli._calls import Call
+from onym.cli._output import Session
+from onym.cli.commands.batch import _USUAL, _again
 from onym.llm.batch import Progress
 from onym.testing.fake_provider import FakeProvider
 from support import untraced
@@ -71,6 +75,18 @@ def test_failed_rows_are_a_code_of_their_own_and_a_word_how_to_ask_them_again(ru
     assert "1 of 5 rows failed" in ran.err
     assert "--concurrency 1 --retry-errors" in ran.err
     assert run(*args, "--retry-errors").code == 0
+
+
+def test_the_command_to_go_on_is_of_the_same_run(run, fake, source, tmp_path):
+    fake.fail(400)
+    out = str(tmp_path / "out")
+    args = ("batch", fake.uri(), source, "-o", out, "--concurrency", "1", "--on-unsupported", "drop")
+    ran = run(*args, "--max-errors", "1")
+    again = ran.err.partition("to go on: onym ")[2].splitlines()[0]
+    assert "--on-unsupported drop" in again
+    assert run(*shlex.split(again)).code == 1
+    call = Call(uri="llm://embedded/mine", gguf="my model.gguf")
+    assert "--gguf 'my model.gguf'" in _again(Session(), call, source, out, {**_USUAL})
 
 
 def test_max_errors_leaves_rows_and_says_how_to_go_on(run, fake, source, tmp_path):

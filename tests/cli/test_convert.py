@@ -109,3 +109,38 @@ def test_a_provider_without_a_word_there_is_said_so(run):
     ran = run("convert", "--to", "litellm", "llm://fal.run/m")
     assert ran.code != 0
     assert "LiteLLM has no word" in ran.err
+
+
+def test_rows_of_the_configuration_count_both_ways(run, tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text(
+        '[providers.openai]\nhosts = ["gateway.corp.example"]\n\n'
+        '[providers.corp]\nhosts = ["llm.corp.example"]\nbase_path = "/models"\n'
+        'title = "Corp"\ndocs = "https://corp.example"\nkey_variables = ["CORP_API_KEY"]\n',
+        encoding="utf-8",
+    )
+    env = {"ONYM_CONFIG": str(config)}
+    ran = run("convert", "--to", "litellm", "llm://openai/gpt-5", env=env)
+    assert json.loads(ran.out)["api_base"] == "https://gateway.corp.example/v1"
+    assert (
+        "OPENAI_BASE_URL=https://gateway.corp.example/v1"
+        in run("convert", "--to", "env", "llm://openai/m").out
+    )
+    ran = run("convert", "--to", "langchain", "llm://openai/m")
+    assert json.loads(ran.out)["base_url"] == "https://gateway.corp.example/v1"
+    assert "baseURL" in run("convert", "--to", "ai-sdk", "llm://openai/m").err
+    entry = {"model": "openai/m", "api_base": "https://llm.corp.example/models"}
+    ran = run("convert", "--from", "litellm", "-", stdin=json.dumps([{"litellm_params": entry}]))
+    assert (ran.out, ran.err) == ("llm://llm.corp.example/m\n", "")
+    ran = run("convert", "--from", "env", env={"CORP_API_KEY": KEY, "CORP_MODEL": "m"})
+    assert ran.out == "corp  llm://llm.corp.example/m?auth=env%3ACORP_API_KEY\n"
+
+
+def test_a_providers_word_in_another_tool_means_the_host_that_it_means_there(run, tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text('[providers.openai]\nhosts = ["gateway.corp.example"]\n', encoding="utf-8")
+    ran = run(
+        "convert", "--from", "litellm", "-", stdin='[{"litellm_params": {"model": "openai/m"}}]',
+        env={"ONYM_CONFIG": str(config)},
+    )  # fmt: skip
+    assert ran.out == "llm://api.openai.com/m\n"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from array import array
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import onym
+from onym.llm import embedded
 from onym.llm.cache._key import LENGTH, name_of
 from onym.llm.cache._value import pack, unpack
 from onym.llm.embedded import Endpoint as Running
@@ -198,3 +201,20 @@ def test_the_embedded_model_keeps_its_name_though_its_port_and_key_change() -> N
     again = onym.connect("llm://embedded/smollm2-135m-instruct", config=onym.Config())
     where = Running(origin=Origin("http", "127.0.0.1", 4711), key=Secret("new"), model="any")
     assert name_of(again._planner.running(again.explain("Hello"), where), KEY) == name
+
+
+def test_another_gguf_file_of_the_same_name_has_other_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "_FILES", {})
+
+    def name(file: str, octets: bytes, changed: int) -> bytes:
+        path = tmp_path / file
+        path.write_bytes(b"GGUF" + octets)
+        os.utime(path, (changed, changed))
+        embedded.register("mine", path)
+        return name_of(onym.connect("llm://embedded/mine", config=onym.Config()).explain("Hello"), KEY)
+
+    names = [name("a", b"1", 1), name("b", b"1", 1), name("a", b"22", 1), name("a", b"22", 2)]
+    assert len(set(names)) == 4
+    assert name("a", b"22", 2) == names[-1]

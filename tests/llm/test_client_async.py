@@ -10,6 +10,7 @@ import pytest
 
 from onym.errors import (
     AuthenticationError,
+    BadRequestError,
     ConnectionFailed,
     MalformedResponseError,
     NetError,
@@ -117,6 +118,34 @@ def test_a_stream_that_is_never_begun_sends_nothing(fake: FakeProvider) -> None:
 
     assert run(fake, steps) == []
     assert fake.requests == []
+
+
+def test_a_stream_whose_opening_failed_is_over(fake: FakeProvider) -> None:
+    async def steps(client: AsyncClient) -> list[Any]:
+        stream = client.stream("Hi")
+        fake.fail(400)
+        with pytest.raises(BadRequestError):
+            await stream
+        with pytest.raises(UsageError) as caught:
+            await stream.completion()
+        assert caught.value.code == "usage.closed-stream"
+        return [event async for event in stream]
+
+    assert run(fake, steps) == []
+    assert len(fake.requests) == 1
+
+
+def test_a_stream_whose_opening_was_cancelled_is_over(fake: FakeProvider) -> None:
+    async def steps(client: AsyncClient) -> list[Any]:
+        stream = client.stream("Hi")
+        task = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return [event async for event in stream]
+
+    assert run(fake, steps) == []
 
 
 def test_the_text_and_the_whole_of_a_stream(fake: FakeProvider) -> None:

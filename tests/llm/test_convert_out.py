@@ -169,3 +169,13 @@ def test_a_host_of_nobodys_without_a_key_earns_a_word_of_caution(uri):
 def test_a_providers_own_host_earns_none(uri):
     for write in (to_env, to_litellm, to_langchain):
         assert not [note for note in write(uri).notes if "none is written" in note.text]
+
+
+@pytest.mark.parametrize(
+    ("label", "written"),
+    [("org-1", {"OPENAI_ORG_ID": "org-1"}), ("proj_1", {"OPENAI_PROJECT_ID": "proj_1"}), ("my-app", {})],
+)
+def test_a_label_is_an_organization_or_a_project_only_if_it_looks_like_one(label, written):
+    found = to_env(f"llm://{label}@openai/gpt-5")
+    assert found.value == {"OPENAI_MODEL": "gpt-5", **written}
+    assert ("label" in names(found)) is not bool(written)

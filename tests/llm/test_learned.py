@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from onym.errors import BadRequestError, OnymWarning, UnsupportedError
 from onym.llm._learned import Lessons
 from onym.llm.client import Client, connect
 from onym.llm.config import Config
+from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider
 
@@ -121,6 +123,23 @@ def test_another_model_of_the_same_server_is_not_judged_by_it(fake: FakeProvider
     ) as client:
         client.chat("Hi")
     assert "temperature" in fake.requests[-1].json
+
+
+def test_a_switch_of_the_providers_cache_that_was_refused_is_not_sent_again(fake: FakeProvider) -> None:
+    usual = ProviderTable.builtin()
+    row = replace(usual.get("openai-compatible"), name="capture", hosts=("127.0.0.1",), aliases=(),
+                  default_port=fake.port, params={"cache": "cache_control"})  # fmt: skip
+    providers = usual.register(row)
+    refuse(fake, "cache_control")
+    with open_client(fake, "cache=true", on_unsupported="drop", providers=providers, cache=None) as client:
+        with pytest.warns(OnymWarning, match="cache was left out"):
+            client.chat("Hi")
+        client.chat("Ho")
+        actions = {note.action for note in client.explain("Hi").notes if note.parameter == "cache"}
+    assert actions == {"dropped", "client"}
+    assert ["cache_control" in request.json for request in fake.requests] == [True, False, False]
+    with pytest.raises(UnsupportedError, match="refused it before"):
+        open_client(fake, "cache=true", providers=providers)
 
 
 def test_a_value_that_was_refused_says_nothing_of_other_values(fake: FakeProvider) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -242,6 +243,33 @@ def test_the_response_cache_is_the_clients_and_says_what_it_does() -> None:
     assert note(mapped, "cache").action == "client"
     assert note(mapped, "cache").reason == "answered from the cache when it can"
     assert mapped.warnings == ()
+
+
+ONE_OF_TWO = replace(DEFAULT, exclusive=(("temp", "top_p"),))
+
+
+@pytest.mark.parametrize(
+    ("call", "uri_values", "sent"),
+    [
+        ({"top_p": 0.9}, {"temp": 0.2}, "top_p"),
+        ({"temp": 0.2}, {"top_p": 0.9}, "temp"),
+        ({}, {"temp": 0.2, "top_p": 0.9}, "temp"),
+        ({"temp": 0.2, "top_p": 0.9}, {"temp": 1}, "temp"),
+    ],
+)
+def test_of_two_that_exclude_each_other_the_stronger_layers_is_sent(
+    call: dict[str, Any], uri_values: dict[str, Any], sent: str
+) -> None:
+    layers = (Layer(origin="override", values=call), uri(**uri_values))
+    mapped = map_all(*layers, profile=ONE_OF_TWO, on_unsupported="warn")
+    (lost,) = {"temp", "top_p"} - {sent}
+    assert set(mapped.params) == {sent}
+    assert note(mapped, lost).action == "dropped"
+    assert lost in mapped.warnings[0]
+    # and none of them is dropped in silence
+    with pytest.raises(UnsupportedError) as caught:
+        map_all(*layers, profile=ONE_OF_TWO)
+    assert caught.value.parameter == lost
 
 
 BAD: list[tuple[str, Any, str]] = [

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from onym.errors import CredentialError, OnymWarning
-from onym.llm._connect import hide, settle
+from onym.llm._connect import find_uri, hide, settle
 from onym.llm.config import Config
 from onym.llm.convert import to_litellm
-from onym.llm.providers import ProviderTable
 from onym.net.policy import decide
-from onym.uri.llm import LLMURI
-from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
+    from onym.llm.providers import ProviderTable
     from onym.net.policy import Policy
+    from onym.uri.llm import LLMURI
+    from onym.uri.secret import Secret
 
 __all__ = ["litellm_kwargs"]
 
@@ -44,6 +44,8 @@ def litellm_kwargs(
     LiteLLM has no word for.
     """
     uri, key = hide(uri), hide(key)
+    config = Config.load(environ=environ) if config is None else config
+    providers = config.providers if providers is None else providers
     planner, allowed = settle(
         uri,
         policy=policy,
@@ -64,9 +66,7 @@ def litellm_kwargs(
         verdict = decide(allowed, origin.host, origin.port, scheme=origin.scheme)
         if not verdict.allowed and verdict.reason != "no-address":
             raise verdict.error(endpoint.text)
-    written = to_litellm(
-        _named(uri, config, environ).without_key().without_params("auth"), providers=providers
-    )
+    written = to_litellm(find_uri(uri, config).without_key().without_params("auth"), providers=providers)
     for note in written.notes:
         if note.where == "api_key":
             continue  # there is one, below
@@ -79,13 +79,3 @@ def litellm_kwargs(
     elif credential.access_id is None:  # what signs requests is for LiteLLM to find by itself
         found["api_key"] = credential.secret.reveal()
     return found
-
-
-def _named(uri: Secret | LLMURI, config: Config | None, environ: Mapping[str, str] | None) -> LLMURI:
-    """The URI, or what the configuration has under this name; `settle` has refused an unknown one."""
-    if isinstance(uri, LLMURI):
-        return uri
-    text = uri.reveal()
-    if ":" not in text:
-        text = (Config.load(environ=environ) if config is None else config).endpoints[text]
-    return LLMURI.parse(text)

@@ -237,7 +237,12 @@ class AsyncStream:
     async def _begin(self) -> Self:
         opening, self._opening = self._opening, None
         if opening is not None:
-            opened = await opening()
+            try:
+                opened = await opening()
+            except BaseException:
+                # there is nothing to read, now or later
+                self._progress.stop()
+                raise
             self._progress.begin(opened.decoder)
             self._body = cast("AsyncStreamBody", opened.reply.stream)
         return self

@@ -19,11 +19,11 @@ from onym.llm import weights
 from onym.llm._embedded_child import Child, Endpoint, Launch
 from onym.llm.weights import installed, pull
 
-__all__ = ["Endpoint", "close", "ensure", "installed", "pull", "register"]
+__all__ = ["Endpoint", "close", "ensure", "identity", "installed", "pull", "register"]
 
 _EXTRA = "pip install 'onym[embedded]'"
-#: GGUF files that this process serves under names of their own
-_FILES: dict[str, Path] = {}
+#: GGUF files that this process serves under names of their own, and what tells each from others
+_FILES: dict[str, tuple[Path, bytes]] = {}
 
 
 def ensure(
@@ -53,9 +53,8 @@ def ensure(
             command=_EXTRA,
             hint=f"run: {_EXTRA}",
         )
-    file = _FILES.get(model) if gguf is None else _own_file(Path(gguf))
-    if file is None:
-        file = weights.path(model)
+    own = _FILES.get(model) if gguf is None else _own_file(Path(gguf))
+    file = weights.path(model) if own is None else own[0]
     return _SERVERS.ensure(Launch(model, str(file), context, parallel, _threads()), start_timeout)
 
 
@@ -67,22 +66,32 @@ def register(model: str, gguf: str | Path) -> None:
     _FILES[model] = _own_file(Path(gguf))
 
 
+def identity(model: str) -> bytes:
+    """What tells the GGUF file that was registered under this name from others: its path, size and time.
+
+    Empty for a model of the catalogue, whose name stands for the same octets everywhere.
+    """
+    return _FILES[model][1] if model in _FILES else b""
+
+
 def close() -> None:
     """End every child process now. The end of this process does it too; `ensure` starts them anew."""
     _SERVERS.close()
 
 
-def _own_file(file: Path) -> Path:
+def _own_file(file: Path) -> tuple[Path, bytes]:
     try:
         with file.open("rb") as handle:
             magic = handle.read(4)
+            found = os.fstat(handle.fileno())
     except OSError as error:
         raise WeightsError(
             f"the GGUF file {file.name} cannot be read: {error.strerror}", code="embedded.no-gguf"
         ) from error
     if magic != b"GGUF":
         raise WeightsError(f"{file.name} is not a GGUF file", code="embedded.no-gguf")
-    return file.resolve()
+    whole = file.resolve()
+    return whole, b"%b\0%d\0%d" % (os.fsencode(whole), found.st_size, found.st_mtime_ns)
 
 
 def _threads() -> int:

@@ -122,7 +122,7 @@ def map_parameters(
             {name: (value, layer.origin) for name, value in layer.values.items() if value is not None}
         )
         extra.update({name: (value, layer.origin) for name, value in layer.extra.items()})
-    return mapper.map(given, extra)
+    return mapper.map(given, extra, [layer.origin for layer in layers])
 
 
 class _Mapper:
@@ -151,16 +151,21 @@ class _Mapper:
         self._names: dict[str, str] = {}
         self._held: dict[str, tuple[Any, str]] = {}
 
-    def map(self, given: Mapping[str, tuple[Any, str]], extra: Mapping[str, tuple[Any, str]]) -> Mapped:
+    def map(
+        self,
+        given: Mapping[str, tuple[Any, str]],
+        extra: Mapping[str, tuple[Any, str]],
+        origins: Sequence[str],
+    ) -> Mapped:
         sent = {name: value for name, (value, _) in extra.items()}
         refusals = self._profile.refusals(sent)
         for name in SENT:
             if name in given:
                 self._parameter(name, *given[name], refusals)
-        self._exclude()
+        self._exclude({name: origins.index(origin) for name, (_, origin) in given.items()})
         passed = self._extra(extra, refusals, given)
         for name in CLIENT:
-            self._client(name, *given.get(name, (None, "default")))
+            self._client(name, *given.get(name, (None, "default")), refusals)
         return Mapped(
             params=self._params,
             names=self._names,
@@ -192,10 +197,11 @@ class _Mapper:
         else:
             self._accept(name, value, origin, wire)
 
-    def _exclude(self) -> None:
-        """Leave no two parameters that the model takes only one of."""
+    def _exclude(self, ranks: Mapping[str, int]) -> None:
+        """Leave no two parameters that the model takes only one of: the strongest layer's stays."""
         for group in self._profile.exclusive:
-            first, *others = [name for name in group if name in self._params] or [""]
+            given = sorted((name for name in group if name in self._params), key=lambda name: ranks[name])
+            first, *others = given or [""]
             for name in others:
                 del self._params[name], self._names[name]
                 note = next(each for each in self._notes if each.parameter == name)
@@ -241,20 +247,30 @@ class _Mapper:
                 self._note(name, value, origin, "sent", name, reason, clause=f"{DRAFT} 4.4")
         return passed
 
-    def _client(self, name: str, value: Any, origin: str) -> None:
+    def _client(self, name: str, value: Any, origin: str, refusals: Mapping[str, str]) -> None:
         reason = None
         if value is None:
             value = {"timeout": DEFAULT_TIMEOUT_MS, "retries": DEFAULT_RETRIES, "cache": False}[name]
         value = check_value(name, value)
         if name == "cache" and value:
             reason = "answered from the cache when it can"
-            wire = self._wire_name(name)
-            if wire is not None:
-                self._params[name], self._names[name] = True, wire
-                self._note(name, value, origin, "renamed", wire, "switches the provider's prompt cache on")
+            self._prompt_cache(name, origin, refusals)
         self._held[name] = value, origin
         if origin != "default" or name != "cache":
             self._note(name, value, origin, "client", None, reason)
+
+    def _prompt_cache(self, name: str, origin: str, refusals: Mapping[str, str]) -> None:
+        """The switch of the provider's own cache, where its API has one."""
+        wire = self._wire_name(name)
+        if wire is None:
+            return
+        if name in refusals:
+            self._unsupported(name, True, origin, refusals[name], self._profile.source)
+        elif (told := reason_for(self._learned, wire, True)) is not None:
+            self._unsupported(name, True, origin, told, _LEARNED)
+        else:
+            self._params[name], self._names[name] = True, wire
+            self._note(name, True, origin, "renamed", wire, "switches the provider's prompt cache on")
 
     def _wire_name(self, name: str) -> str | None:
         for names in (self._profile.params, self._provider.params):

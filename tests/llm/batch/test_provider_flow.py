@@ -208,9 +208,16 @@ def test_a_creation_in_the_dark_is_left_so_where_the_run_is_stopped():
     assert (found, len(requests)) == (None, 1)
 
 
+def unsent(failure):
+    """As the transport tells of what went wrong before there was a connection."""
+    failure.sent = False
+    return failure
+
+
 @pytest.mark.parametrize(("failure", "surely"), [
-    (PolicyError("x", reason="x"), True), (TLSError("x"), True), (ResolveError("x"), True),
-    (ConnectionFailed("x"), False), (DeadlineExceeded("x"), False), (ProtocolError("x"), False),
+    (PolicyError("x", reason="x"), True), (TLSError("x"), False), (ResolveError("x"), True),
+    (unsent(TLSError("x")), True), (unsent(ConnectionFailed("x")), True), (ConnectionFailed("x"), False),
+    (DeadlineExceeded("x"), False), (ProtocolError("x"), False),
     (BadRequestError("x", status=422), True), (RateLimitError("x", status=429), True),
     (ServerError("x", status=500), False), (ServerError("x", status=408), False),
     (MalformedResponseError("x", status=200), False), (ValueError(), False),

@@ -18,9 +18,11 @@ from onym.errors import (
     ConnectionFailed,
     MalformedResponseError,
     NotFoundError,
+    OnymError,
     OnymWarning,
     PermissionDeniedError,
     PolicyError,
+    ResolveError,
     ServerError,
     UnsupportedError,
     UsageError,
@@ -506,6 +508,48 @@ def test_where_the_list_cannot_be_read_nothing_is_created(server, rows, tmp_path
     assert len(server.batches) == 1
 
 
+@pytest.mark.parametrize("status", [401, 403, 404, 429])
+def test_a_search_that_is_refused_after_a_creation_in_the_dark_is_no_refused_creation(
+    server, rows, tmp_path, hurried, status
+):
+    server.spoil["create"] = [html]
+    server.refuse["list"] = [status] * 6
+    with pytest.raises(OnymError):
+        go(server, tmp_path)
+    # the batch is there and will be paid: the next run has to find it
+    assert (tmp_path / "out.jsonl.provider").exists()
+    server.refuse.clear()
+    assert go(server, tmp_path).answered == 5
+    assert len(server.batches) == 1
+
+
+def test_a_name_that_cannot_be_looked_up_after_a_creation_in_the_dark_loses_no_batch(
+    server, rows, tmp_path, hurried, monkeypatch
+):
+    def search(self, chunk):
+        raise ResolveError("the network is down")
+        yield
+
+    server.spoil["create"] = [html]
+    with monkeypatch.context() as patch:
+        patch.setattr(ProviderBatches, "_search", search)
+        with pytest.raises(ResolveError):
+            go(server, tmp_path)
+    assert go(server, tmp_path).answered == 5
+    assert len(server.batches) == 1
+
+
+def test_a_creation_that_is_refused_after_one_in_the_dark_is_looked_for_again(
+    server, rows, tmp_path, hurried
+):
+    server.refuse["create"] = [500, 400]
+    with pytest.raises(BadRequestError):
+        go(server, tmp_path)
+    assert (tmp_path / "out.jsonl.provider").exists()
+    assert go(server, tmp_path).answered == 5
+    assert len(server.batches) == 1
+
+
 def test_a_list_that_never_ends_is_given_up(openai, rows, tmp_path, hurried, monkeypatch):
     from onym.llm.batch import _provider_flow
 
@@ -538,8 +582,8 @@ def test_where_nobody_listens_nothing_is_lost(rows, tmp_path, hurried):
         given = options_of(server)
     with pytest.raises(ConnectionFailed):
         run(given[0], tmp_path / "in.jsonl", tmp_path / "out.jsonl", engine="provider", poll=0.0, **given[1])
-    # whether anything got there is not known: the next run looks for it
-    assert (tmp_path / "out.jsonl.provider").exists()
+    # nothing can have got there: there is nothing that the next run has to look for
+    assert not (tmp_path / "out.jsonl.provider").exists()
 
 
 # endpoints without a batch API

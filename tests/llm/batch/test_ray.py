@@ -12,9 +12,11 @@ import pytest
 from onym.errors import AuthenticationError, UsageError
 from onym.llm.batch import _ray as module
 from onym.llm.batch import run
+from onym.llm.batch._job import make_job
 from onym.llm.config import Config
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider
+from onym.uri.secret import Secret
 
 pytest.importorskip("ray.util.scheduling_strategies")
 
@@ -179,21 +181,66 @@ def test_a_stopped_run_takes_no_more_rows(monkeypatch, fake, source, tmp_path):
 
 
 def test_the_key_travels_in_the_call_and_the_chain_does_not(fake):
-    from onym.llm.batch._job import make_job
-
     names = ("key", "providers", "environ", "system_filter")
     job = make_job(fake.uri(), policy=Policy.local(), config=Config(), on_unsupported="error", overrides={},
                    concurrency=8, **dict.fromkeys(names))  # fmt: skip
     wire = module._wire(job, 4)
     assert (wire["concurrency"], wire["overrides"]) == (4, {"retries": 5})
     # large arguments go to the object store, and from there to a disk: the key is apart from them
-    assert module._key(job) == KEY
+    assert module._secrets(job)[1] == KEY
     assert KEY not in repr(wire)
     pair = {"AWS_ACCESS_KEY_ID": "AKIA0123456789ABCDEF", "AWS_SECRET_ACCESS_KEY": KEY}
     signed = make_job("llm://bedrock/m", policy=None, config=Config(), on_unsupported="error", overrides={},
                       concurrency=8, **{**dict.fromkeys(names), "environ": pair})  # fmt: skip
-    assert module._key(signed) is None
+    assert module._secrets(signed) == ("llm://bedrock/m?retries=0", None, None)
     assert KEY not in repr(module._wire(signed, 4))
+
+
+def arrived(uri, **given):
+    """The endpoint on a node, for a job that was made here."""
+    names = ("key", "providers", "environ", "system_filter", "policy")
+    job = make_job(uri, config=Config(), on_unsupported="error", overrides={}, concurrency=8,
+                   **{**dict.fromkeys(names), **given})  # fmt: skip
+    asker = module.Asker()
+    wire = module._wire(job, 4)
+    assert KEY not in repr(wire)
+    asyncio.run(asker.begin(wire, *module._secrets(job)))
+    assert KEY not in repr(asker._job)
+    return asker._job.settled.planner.endpoint
+
+
+@pytest.mark.parametrize("given", [{}, {"key": KEY}])
+def test_a_signing_pair_that_was_given_signs_on_every_node(given):
+    own = "" if given else f":{KEY}"
+    uri = f"llm://AKIA0123456789ABCDEF{own}@bedrock-runtime.eu-west-1.amazonaws.com/m"
+    credential = arrived(uri, **given).credential
+    assert (credential.access_id, credential.secret.reveal()) == ("AKIA0123456789ABCDEF", KEY)
+
+
+@pytest.mark.parametrize("query", ["", "?auth=env:ANTHROPIC_AUTH_TOKEN"])
+@pytest.mark.parametrize("name", ["ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"])
+def test_a_key_of_a_variable_travels_as_the_key_of_that_variable(monkeypatch, query, name):
+    for each in ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(each, raising=False)
+    if query:
+        name = "ANTHROPIC_AUTH_TOKEN"
+    endpoint = arrived(f"llm://anthropic/m{query}", environ={name: KEY})
+    sent = {
+        header: value.reveal() if isinstance(value, Secret) else value for header, value in endpoint.headers()
+    }
+    carried = ("Authorization", f"Bearer {KEY}") if name.endswith("TOKEN") else ("x-api-key", KEY)
+    assert carried in sent.items()
+    assert len([value for value in sent.values() if KEY in value]) == 1
+
+
+def test_a_key_that_a_program_gives_is_stronger_than_the_variable_that_the_uri_names_on_nodes_too():
+    endpoint = arrived("llm://anthropic/m?auth=env:NOT_SET_ANYWHERE", key=KEY)
+    assert (endpoint.credential.secret.reveal(), endpoint.credential.source) == (KEY, "argument")
+
+
+def test_a_label_or_value_that_looks_like_a_key_arrives_as_it_is():
+    endpoint = arrived(f"llm://proj_{KEY[8:]}@openai/m", key="other-key-0123456789", environ={})
+    assert endpoint.label == f"proj_{KEY[8:]}"
 
 
 def test_there_are_more_actors_where_one_could_not_do_it_all():

@@ -18,9 +18,11 @@ from onym.errors import (
     QuotaError,
     UsageError,
 )
+from onym.llm import embedded
 from onym.llm.batch import Local, arun, run
 from onym.llm.batch import _driver as driver_module
 from onym.llm.batch import _run as run_module
+from onym.llm.batch._binding import digest
 from onym.llm.config import Config
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider
@@ -183,6 +185,41 @@ def test_results_of_another_run_are_refused_unless_they_are_to_go(fake, source, 
     assert (out.read_bytes(), len(fake.requests)) == (kept, sent)
     go(uri, source, out, restart=True, **change)
     assert len(fake.requests) > sent
+
+
+def test_a_profile_that_changed_is_another_run_and_how_often_it_is_tried_is_not(fake, source, tmp_path):
+    def again(**profile):
+        return go(f"{fake.uri()}#p", source, tmp_path / "out", config=Config(profiles={"p": profile}))
+
+    again(temp=0, retries=1)
+    assert again(temp=0, retries=2).before == 6
+    with pytest.raises(UsageError) as caught:
+        again(temp=1)
+    assert caught.value.code == "usage.batch-settings"
+
+
+def test_what_a_run_without_profile_is_bound_to_stays_the_same(fake):
+    job = run_module.make_job(
+        fake.uri(query="temp=1"), policy=Policy.local(), config=Config(), key=None, providers=None,
+        environ={}, on_unsupported="drop", system_filter=None, overrides={"seed": 1}, concurrency=1,
+    )  # fmt: skip
+    uri = fake.uri(query="temp=1&retries=0").replace(":***@", "@")
+    assert job.settings() == {"uri": uri, "on_unsupported": "drop", "overrides": {"seed": 1}}
+
+
+def test_another_gguf_file_of_the_same_name_is_another_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(embedded, "_FILES", {})
+
+    def settings(octets):
+        file = tmp_path / "mine.gguf"
+        file.write_bytes(b"GGUF" + octets)
+        embedded.register("mine", file)
+        return digest(run_module.make_job(
+            "llm://embedded/mine", policy=None, config=Config(), key=None, providers=None, environ={},
+            on_unsupported="drop", system_filter=None, overrides={}, concurrency=1,
+        ).settings())  # fmt: skip
+
+    assert settings(b"1") != settings(b"22")
 
 
 def test_the_key_and_the_number_at_once_may_change_between_two_runs(source, tmp_path):

@@ -147,6 +147,8 @@ def _again(session: Session, call: Call, source: str, output: str, options: dict
         words += ["-p", pair]
     words += ["--key-stdin"] if call.key_stdin else []
     words += ["--policy", call.policy] if call.policy else []
+    words += ["--gguf", call.gguf] if call.gguf else []
+    words += ["--on-unsupported", call.on_unsupported] if call.on_unsupported != "error" else []
     return session.masked(join(words))
 
 

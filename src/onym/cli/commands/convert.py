@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onym.cli._input import find_subject, stdin_text, to_uri
+from onym.cli._input import find_subject, stdin_text, to_uri, user_providers
 from onym.cli._options import json_option
 from onym.cli._output import Session, dumps
 from onym.cli._text import printable
@@ -97,7 +97,9 @@ def _converted(given: dict[str, Any]) -> Conversion:
     if source == "env":
         if text is not None:
             raise UsageError("--from env reads the environment, and takes no text", code="usage.command-line")
-        return convert.from_env(os.environ, model=given["model"], with_key=with_key)
+        return convert.from_env(
+            os.environ, model=given["model"], with_key=with_key, providers=user_providers()
+        )
     if text is None:
         raise UsageError(f"--from {source} needs a text", code="usage.command-line")
     if text.startswith("llm://") and source != "llm-strings":
@@ -107,7 +109,9 @@ def _converted(given: dict[str, Any]) -> Conversion:
             hint="--to writes it as something else; --from llm-strings is for those of npm's llm-strings",
         )
     if source == "litellm":
-        return convert.from_litellm(convert.load_models(_file(text)), with_key=with_key)
+        return convert.from_litellm(
+            convert.load_models(_file(text)), with_key=with_key, providers=user_providers()
+        )
     if source == "langchain":
         return convert.from_langchain(text)
     if source == "ai-sdk":
@@ -143,9 +147,9 @@ def _written(target: str, uri: Any, with_key: bool) -> Written:
     from onym.llm import convert
 
     if target == "ai-sdk":
-        return convert.to_ai_sdk(uri)
+        return convert.to_ai_sdk(uri, providers=user_providers())
     write = {"env": convert.to_env, "litellm": convert.to_litellm, "langchain": convert.to_langchain}[target]
-    return write(uri, with_key=with_key)
+    return write(uri, with_key=with_key, providers=user_providers())
 
 
 def _quoted(value: str) -> str:

@@ -60,7 +60,23 @@ class Job:
     def settings(self) -> dict[str, Any]:
         """What changes the answers beside endpoint and input; no secret in it."""
         uri = self.uri.without_key()
-        return {"uri": uri.render(), "on_unsupported": self.on_unsupported, "overrides": dict(self.overrides)}
+        found: dict[str, Any] = {
+            "uri": uri.render(),
+            "on_unsupported": self.on_unsupported,
+            "overrides": dict(self.overrides),
+        }
+        # what is not there is left out: outputs of former versions are gone on with
+        profile = dict(self.config.profiles.get(uri.fragment or "", {}))
+        profile.pop("retries", None)
+        if profile:
+            found["profile"] = profile
+        if self.settled.planner.endpoint.embedded:
+            from onym.llm import embedded
+
+            file = embedded.identity(self.model)
+            if file:
+                found["file"] = file
+        return found
 
     def client(self) -> AsyncClient:
         """A client of this job's, for the running event loop."""

@@ -243,10 +243,18 @@ class ProviderBatches:
             load.lines.clear()
         except ProviderError as error:
             raise self._maybe_no_api(error) from None
+        looked = False
+
+        def look() -> Flow[Found | None]:
+            nonlocal looked
+            looked = True
+            return self._search(chunk)
+
         try:
-            found = await self._ask(create(desk, call, lambda: self._search(chunk)))
+            found = await self._ask(create(desk, call, look))
         except OnymError as error:
-            if refused(error):
+            # whoever looked did so after an attempt in the dark: there may be one, whatever failed since
+            if refused(error) and not looked:
                 self._ledger.end(chunk, "dropped")
             if isinstance(error, ProviderError):
                 raise self._maybe_no_api(error) from None

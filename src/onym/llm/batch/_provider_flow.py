@@ -18,7 +18,6 @@ from onym.errors import (
     PolicyError,
     ProviderError,
     ResolveError,
-    TLSError,
 )
 from onym.llm._endpoint import Endpoint
 from onym.llm.dialects import Exchange
@@ -46,8 +45,8 @@ _MOST_PAGES: Final = 1000
 #: seconds by which this machine's clock and the provider's may differ
 _SKEW: Final = 172_800.0
 _PATIENCE: Final = RetryPolicy(base=0.5, cap=30.0)
-#: failures of a call that reached no server
-_UNSENT: Final = (PolicyError, ResolveError, TLSError)
+#: failures that come before there is a connection
+_UNSENT: Final = (PolicyError, ResolveError)
 
 
 class Found(NamedTuple):
@@ -164,7 +163,7 @@ def refused(failure: Exception) -> bool:
     """Whether a batch was surely not created: the server said no, or nothing was sent."""
     if isinstance(failure, ProviderError):
         return 400 <= (failure.status or 0) < 500 and failure.status not in (408, 409)
-    return isinstance(failure, _UNSENT)
+    return isinstance(failure, _UNSENT) or (isinstance(failure, NetError) and not failure.sent)
 
 
 def search(desk: Desk, marker: str, count: int, since: float, known: Iterable[str]) -> Flow[Found | None]:

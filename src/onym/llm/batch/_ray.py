@@ -11,12 +11,14 @@ traffic, which Ray encrypts with RAY_USE_TLS=1. Credentials that a chain renews 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.errors import OnymError, UsageError
+from onym.llm._environ import variables
 from onym.llm.batch._control import Control
 from onym.llm.batch._engine import Local, Work
 from onym.llm.batch._job import Job, make_job
@@ -36,6 +38,8 @@ __all__ = ["Asker", "Cluster", "require"]
 _EACH: Final = 128
 #: chunks that are leased to an actor at a time: one ends while the other goes on
 _LEASES: Final = 2
+#: sources of what the program itself was given, in the URI or beside it
+_GIVEN: Final = ("userinfo", "argument")
 #: actors that may die in a run before it is given up
 _DEATHS: Final = 20
 
@@ -88,13 +92,18 @@ class Asker:
         self._client: AsyncClient
         self._chunks: set[_Chunk] = set()
 
-    async def begin(self, given: Mapping[str, Any], key: str | None) -> None:
-        """Make the client; the rest follows for each lease."""
+    async def begin(
+        self, given: Mapping[str, Any], uri: str, key: str | None, variable: str | None = None
+    ) -> None:
+        """Make the client; the rest follows for each lease. See `_secrets` for what comes beside `given`."""
         import time
 
         profiles = given["profiles"]
         rest = {name: value for name, value in given.items() if name != "profiles"}
-        self._job = make_job(**{**rest, "key": key, "config": Config(profiles=profiles)})
+        if variable is not None and key is not None:
+            # no frame of a traceback shows what it holds
+            rest["environ"], key = variables({**os.environ, variable: key}), None
+        self._job = make_job(**{**rest, "uri": uri, "key": key, "config": Config(profiles=profiles)})
         self._control = Control(self._job.concurrency, time.monotonic)
         self._client = self._job.client()
 
@@ -213,7 +222,7 @@ class Cluster:
         while not self._work.stop.is_set():
             try:
                 # by itself: large arguments go to the object store, and from there to a disk
-                await self._actors[at].begin.remote(self._given, _key(self._job))
+                await self._actors[at].begin.remote(self._given, *_secrets(self._job))
                 # all of them: what one gives back is taken by those that come after
                 ended = await asyncio.gather(
                     *(self._lease(at) for _ in range(_LEASES)), return_exceptions=True
@@ -278,11 +287,10 @@ def _places(ray: Any, concurrency: int) -> list[str]:
 
 
 def _wire(job: Job, concurrency: int) -> dict[str, Any]:
-    """The job as plain arguments of `make_job`, but for its key."""
+    """The job as plain arguments of `make_job`, but for its URI and key."""
     profile = job.uri.fragment
     profiles = {} if profile is None or profile not in job.config.profiles else job.config.profiles
     return {
-        "uri": job.uri.without_key().render(),
         "policy": job.settled.policy,
         "profiles": dict(profiles),
         "providers": job.providers or job.config.providers,
@@ -294,9 +302,19 @@ def _wire(job: Job, concurrency: int) -> dict[str, Any]:
     }
 
 
-def _key(job: Job) -> str | None:
-    """The key revealed, for a `Secret` would refuse to travel; None where each node finds its own."""
+def _secrets(job: Job) -> tuple[str, str | None, str | None]:
+    """URI and key revealed, for a `Secret` would refuse to travel, and the variable that the key is from.
+
+    The key is None where each node finds its own: what a chain brought. The other half of a signing pair
+    stands in the URI. Which variable it was may decide which header carries the key.
+    """
+    uri = job.uri.without_key()
     credential = job.settled.planner.endpoint.credential
-    if credential is None or credential.expires is not None or credential.access_id is not None:
-        return None
-    return credential.secret.reveal()
+    if credential is None or credential.expires is not None:
+        return uri.render(reveal=True), None, None
+    kind, _, variable = credential.source.partition(":")
+    if kind == "env" and credential.access_id is None:
+        uri = uri.with_params(auth=credential.source)
+        return uri.render(reveal=True), credential.secret.reveal(), variable
+    given = credential.access_id is None or credential.source in _GIVEN
+    return uri.render(reveal=True), credential.secret.reveal() if given else None, None

@@ -41,9 +41,11 @@ def _parts(plan: Plan, key: bytes) -> Iterator[bytes]:
     yield endpoint.dialect.name.encode()
     yield plan.method.encode()
     if endpoint.embedded:
+        from onym.llm import embedded
+
         # port and key are new each time that it starts
         yield b"embedded:" + endpoint.model.encode()
-        yield b""
+        yield embedded.identity(endpoint.model)
     else:
         yield str(plan.frame.origin).encode()
         yield _credential(endpoint.secrets, key)

@@ -150,7 +150,9 @@ def _place(found: Found, table: ProviderTable, notes: Notes) -> tuple[str, int |
     if found.base is None:
         if found.row is None or found.row.host is None:
             raise UsageError("it does not say which host is meant", code="convert.no-host")
-        return found.row.host, None
+        # a word of another tool's means the host that it means there, whatever a configuration makes of it
+        known = ProviderTable.builtin().own(found.row.name)
+        return (known and known.host) or found.row.host, None
     base = read_base(found.base)
     if base is None:
         raise UsageError(f"{found.base_name} is no http or https URL", code="convert.bad-url")

@@ -68,6 +68,9 @@ _SPENT_ENV: Final = {
 #: these take a base URL without the path of the API
 _ROOTED: Final = words("anthropic azure-openai cohere gemini ollama vertex bedrock")
 
+#: how the labels begin that the first variables of a source are for
+_LABELS: Final = ("proj_", "org-")
+
 
 def to_litellm(
     uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTable | None = None
@@ -179,10 +182,12 @@ def to_env(uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTabl
         out.notes.add("auth", f"the key is in {key}, and {wanted} is looked for: set it from there")
     elif key is None:
         out.ambient_note(source.keys[0] if source.keys else "key")
-    if out.uri.label and source.labels:
-        value[source.labels[0 if out.uri.label.startswith("proj_") else 1]] = out.uri.label
-    else:
+    label = out.uri.label or ""
+    at = next((at for at, start in enumerate(_LABELS) if source.labels and label.startswith(start)), None)
+    if at is None:
         out.label_note()
+    else:
+        value[source.labels[at]] = label
     for name in (*(name for name in WELL_KNOWN if name in out.params), *out.extra):
         out.notes.add(name, "no variable carries a parameter")
     return Written(value=_lines(value, out.notes), notes=out.notes.all())
@@ -207,6 +212,8 @@ class _Out:
         self.table = ProviderTable.builtin() if providers is None else providers
         self.uri = LLMURI.parse(uri).normalize(aliases=self.table.aliases())
         self.row = row_of(self.uri, self.table)
+        #: the row as the tools know it, whatever a configuration has put in its place
+        self._known = ProviderTable.builtin().own(self.row.name)
         self.notes = Notes()
         self.params: dict[str, Any] = dict(self.uri.params)
         self.extra: dict[str, Any] = self.uri.extra
@@ -225,16 +232,22 @@ class _Out:
 
     @property
     def usual(self) -> bool:
-        """Whether the host is the provider's own first one, which every tool knows."""
-        return self.uri.port is None and self.uri.host == self.row.host
+        """Whether the place is the provider's own first one, which every tool knows."""
+        row, known = self.row, self._known
+        if known is None or self.uri.port is not None or self.uri.host != known.host:
+            return False
+        return (row.base_path, row.default_port) == (known.base_path, known.default_port)
 
     def base_url(self) -> str:
         """The base URL, with the path of the API where such tools want it."""
         uri = self.uri
         host = is_loopback(uri.host)
-        port = uri.effective_port if host else uri.port
-        path = "" if self.row.name in _ROOTED else self.row.base_path
-        return f"{'http' if host else 'https'}://{uri.host_text}{'' if port is None else f':{port}'}{path}"
+        port = uri.port or self.row.default_port
+        path = self.row.base_path
+        if self._known is not None and self.row.name in _ROOTED:
+            path = path.removesuffix(self._known.base_path)
+        place = uri.host_text if port == 443 and not host else f"{uri.host_text}:{port}"
+        return f"{'http' if host else 'https'}://{place}{path}"
 
     def key(self, name: str, *, with_key: bool) -> Secret | str | None:
         """The key, or the name of the variable that `auth=` points at; a note where neither can be said."""
