@@ -126,6 +126,14 @@ def test_a_key_stays_with_the_target_that_it_was_sent_to() -> None:
     assert tried(closed, broken, method="POST", key="k") == ([ONE, TWO, TWO], REPLY)
 
 
+def test_what_was_begun_at_one_target_never_goes_to_another_because_a_later_try_sent_nothing() -> None:
+    broken = ConnectionFailed("broken", code="net.connection.broken")
+    closed = unsent(ConnectionFailed("closed", code="net.connection.refused"))
+    assert tried(broken, closed, method="POST", key="k") == ([ONE, ONE], closed)
+    assert tried(closed, broken, closed, method="POST", key="k") == ([ONE, TWO, TWO], closed)
+    assert tried(ResolveError("no address"), closed, method="POST", key="k") == ([ONE, TWO, THREE], REPLY)
+
+
 def test_without_other_targets_it_is_as_it_was() -> None:
     alone = replace(RESOLUTION, connect=None, fallbacks=())
     closed = unsent(ConnectionFailed("closed", code="net.connection.refused"))

@@ -43,8 +43,8 @@ from onym.ai.endpoint import Answer, Call, Endpoint, StreamEvent
 from onym.ai.endpoint.idempotency import KEPT
 from onym.ai.endpoint.kinds.model import Completed, model
 from onym.ai.endpoint.signing import LIFE
-from onym.ai.records import Namespace, Requirements
-from onym.ai.resolver import resolve
+from onym.ai.records import Auth, Namespace, Requirements
+from onym.ai.resolver import renew_keys, resolve
 from onym.ai.settings import CONTEXT
 from onym.errors import AIIPError, DeniedError, DiscoveryError, ProvenanceError
 from onym.net.messages import Wait
@@ -464,6 +464,32 @@ def sites(folder: Path) -> Iterator[World]:
     with world_of(folder, "bank.test", "evil.test") as world:
         world.settings = ResolverSettings(clock=world.clock, dns=False)
         yield world
+
+
+def test_what_a_caller_demands_is_not_held_against_the_authority_once_its_keys_are_renewed(
+    tmp_path: Path,
+) -> None:
+    """The floor is the caller's own: the pin is of what was published."""
+    with sites(tmp_path) as world:
+        world.bank.publish(policy={"requireSignedResults": True}, pin_max_age=86_400)
+        settings = replace(world.settings, floor=Requirements(mtls=True, auth=Auth.OAUTH2))
+        found = world.run(resolve(AIURI.parse(world.bank.uri), settings))
+        assert found.document.requirements.mtls
+        world.run(renew_keys(found, settings))
+        again = world.run(resolve(AIURI.parse(world.bank.uri), settings))
+        assert again.document.requirements == found.document.requirements
+
+
+def test_keys_are_renewed_for_a_resolution_that_is_older_than_what_its_authority_asks_for_now(
+    tmp_path: Path,
+) -> None:
+    with sites(tmp_path) as world:
+        world.bank.publish(pin_max_age=86_400)
+        old = world.run(resolve(AIURI.parse(world.bank.uri), world.settings))
+        world.bank.publish(policy={"mtls": True}, pin_max_age=86_400)
+        world.clock.at += 3600
+        world.run(resolve(AIURI.parse(world.bank.uri), world.settings))
+        assert world.run(renew_keys(old, world.settings)).kids == old.keys.kids
 
 
 def test_a_redirect_of_a_key_set_is_not_followed(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,21 @@ def test_a_file_is_for_its_owner_and_shared_by_processes(tmp_path: Path) -> None
     ReplayFile(path).seen("a", 100.0, now=1.0)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert ReplayFile(path).seen("a", 100.0, now=2.0)
+
+
+def test_a_file_that_cannot_be_used_is_no_new_id_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onym.ai.replay._BUSY_SECONDS", 0.01)
+    store = ReplayFile(tmp_path / "seen.sqlite")
+    with closing(sqlite3.connect(tmp_path / "seen.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(ProvenanceError) as caught:
+            store.seen("a", 100.0, now=1.0)
+        assert (caught.value.code, caught.value.retryable) == ("aiip.unavailable", True)
+        other.execute("ROLLBACK")
+        assert not store.seen("a", 100.0, now=1.0)
+        other.execute("DROP TABLE seen")
+    with pytest.raises(ProvenanceError) as caught:
+        store.seen("b", 100.0, now=1.0)
+    assert caught.value.code == "aiip.unavailable"

@@ -40,6 +40,14 @@ def test_as_many_events_as_an_endpoint_sends_are_taken() -> None:
     assert reader.token == "a.b.c"
 
 
+@pytest.mark.parametrize("field", ["event: a\0b", "data: one\nevent: a\0b"])
+def test_an_event_that_no_chain_can_hold_is_a_result_that_does_not_hold(field: str) -> None:
+    reader = StreamReader(Asked(), 200, "text/event-stream")  # type: ignore[arg-type]
+    with pytest.raises(ProvenanceError) as caught:
+        reader.feed(f"{field}\ndata: x\n\n".encode())
+    assert (caught.value.target, caught.value.clause) == (Asked.target, "AIIP/HTTPS v1 3.8, streams")
+
+
 def test_a_description_has_a_size() -> None:
     class Given:
         body = b" " * (_LONGEST_DESCRIPTION + 1)

@@ -486,6 +486,23 @@ def test_servfail_that_stays_unchecked_is_broken_and_not_bogus(kind: str) -> Non
         assert found == Records(status="failed", detail="the name server has no answer (SERVFAIL)")
 
 
+def test_servfail_that_has_passed_when_asked_again_is_no_lie(kind: str, servers: NameServers) -> None:
+    asked = []
+
+    def tired(query: Message, real: Message | None) -> Message | None:
+        asked.append(bool(query.flags & dns.flags.CD))
+        if len(asked) > 1:
+            return real
+        answer = dns.message.make_response(query)
+        answer.set_rcode(dns.rcode.SERVFAIL)
+        return answer
+
+    with lying(tired, servers.validating) as forwarder:
+        found = ask(kind, resolver(forwarder.port), SERVICE, "SRV")
+    assert found == Records(status="found", values=FOUND, validated=True)
+    assert asked == [False, True, False]  # what was not checked is never what counts
+
+
 def test_an_answer_that_says_yes_and_no_is_a_failure(kind: str) -> None:
     def both(answer: Message) -> None:
         put(answer, f"{SERVICE}. 60 IN SRV 0 0 443 evil.test.")

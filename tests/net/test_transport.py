@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
@@ -472,6 +472,36 @@ def test_each_wait_has_its_own_deadline_whatever_was_waited_for_before() -> None
 def test_no_time_is_too_little(face: Face, timeout: float) -> None:
     with Server(answering(OK)) as server, pytest.raises(DeadlineExceeded):
         face.send(asking(local(server), timeout=timeout))
+
+
+@pytest.fixture
+def silent() -> Iterator[Origin]:
+    """Where connections are neither taken nor refused: the queue of those that wait is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        port = listener.getsockname()[1]
+        waiting = [socket.socket() for _ in range(4)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(("127.0.0.1", port))
+        yield Origin("http", "127.0.0.1", port)
+        for each in waiting:
+            each.close()
+
+
+def test_an_address_that_is_silent_uses_up_the_time_of_the_call(face: Face, silent: Origin) -> None:
+    with pytest.raises(DeadlineExceeded) as caught:
+        face.send(asking(silent, timeout=0.05))
+    assert (caught.value.endpoint, caught.value.sent) == (str(silent), False)
+
+
+@pytest.mark.parametrize("timeout", [None, PATIENCE])
+def test_an_address_that_is_silent_fails_while_the_call_has_time(
+    make_face: MakeFace, silent: Origin, timeout: float | None
+) -> None:
+    face = make_face(limits=NetLimits(connect=0.05))
+    with pytest.raises(ConnectionFailed) as caught:
+        face.send(asking(silent, timeout=timeout))
+    assert (caught.value.code, caught.value.sent) == ("net.connection.timeout", False)
 
 
 @pytest.mark.parametrize(

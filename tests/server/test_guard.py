@@ -361,6 +361,11 @@ def test_neighbours_in_an_ipv6_network_share_a_bucket() -> None:
     assert address_key(None) == address_key("")
 
 
+def test_an_ipv4_address_on_a_socket_of_both_kinds_has_its_own_bucket() -> None:
+    assert address_key("::ffff:192.0.2.1") == address_key("192.0.2.1")
+    assert address_key("::ffff:192.0.2.1") != address_key("::ffff:192.0.2.2")
+
+
 # audit
 
 

@@ -239,7 +239,7 @@ def _limits() -> str:
     rows = [
         [
             code(each.name),
-            "half of `concurrent`"
+            "half of `concurrent` or of `threads`, whichever is less"
             if each.default is None
             else _amount(each.default, units.get(each.name, "")),
         ]

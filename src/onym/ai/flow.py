@@ -166,6 +166,7 @@ def _sent(session: Session, question: Question, *, stream: bool) -> Flow[Reply]:
     asked = question.invocation
     left = _RETRIES if asked.method == "GET" or asked.idempotency_key is not None else 0
     send, others = question.send(stream=stream), iter(question.resolution.fallbacks)
+    begun = False
     while True:
         try:
             reply = yield send
@@ -173,7 +174,8 @@ def _sent(session: Session, question: Question, *, stream: bool) -> Flow[Reply]:
             raise question.redirected() from error
         except NetError as error:
             error.endpoint = question.target
-            other = next(others, None) if _may_go_elsewhere(asked, error) else None
+            begun = begun or _may_have_come(error)
+            other = next(others, None) if _may_go_elsewhere(asked, error, begun=begun) else None
             if other is not None:
                 send = replace(send, connect=other)
                 continue
@@ -186,15 +188,18 @@ def _sent(session: Session, question: Question, *, stream: bool) -> Flow[Reply]:
         return reply
 
 
-def _may_go_elsewhere(asked: Invocation, error: NetError) -> bool:
+def _may_go_elsewhere(asked: Invocation, error: NetError, *, begun: bool) -> bool:
     """May another target of the service be asked (RFC 2782)? Only where nothing was sent, or only read.
 
-    A key does not help: nobody knows whether two machines share what they keep under it.
+    `begun` says whether anything was sent by now, in whichever try. A key does not help: nobody knows whether
+    two machines share what they keep under it.
     """
-    if isinstance(error, ResolveError):
-        return True
-    # of an error that does not say, the worst is thought
-    return isinstance(error, ConnectionFailed) and (asked.method == "GET" or not error.sent)
+    return isinstance(error, ConnectionFailed | ResolveError) and (asked.method == "GET" or not begun)
+
+
+def _may_have_come(error: NetError) -> bool:
+    """May the target have got the request? Of an error that does not say, the worst is thought."""
+    return error.sent and not isinstance(error, ResolveError)
 
 
 def read_description(result: Result, uri: str) -> Description:

@@ -90,8 +90,14 @@ class ReplayFile:
             database.executescript(_TABLE)
 
     def seen(self, identity: str, until: float, *, now: float) -> bool:
-        """As `Replays.seen`."""
+        """As `Replays.seen`; `aiip.unavailable` where the file cannot be used, too."""
         _check(identity)
+        try:
+            return self._seen(identity, until, now)
+        except sqlite3.Error as error:
+            raise _unusable(error) from error
+
+    def _seen(self, identity: str, until: float, now: float) -> bool:
         with closing(self._open()) as database:
             database.execute("BEGIN IMMEDIATE")
             with database:
@@ -138,4 +144,16 @@ def _full() -> ProvenanceError:
         clause="AIIP/HTTPS v1 3.10",
         retryable=True,
         hint="try again in some minutes, or allow more",
+    )
+
+
+def _unusable(error: sqlite3.Error) -> ProvenanceError:
+    busy = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+    why = "another process keeps it busy" if busy else str(error)
+    return ProvenanceError(
+        f"the file of receipts that were seen cannot be used: {why}",
+        code="aiip.unavailable",
+        clause="AIIP/HTTPS v1 3.10",
+        retryable=True,
+        hint="try again" if busy else "is there room on the disk, and is the file one of Onym's?",
     )

@@ -66,9 +66,10 @@ def renew_keys(resolution: Resolution, settings: ResolverSettings) -> Flow[Autho
 
 
 def _renewed(resolution: Resolution, settings: ResolverSettings) -> Flow[AuthorityKeys]:
-    document = resolution.document
-    only = _speaker(resolution.uri, settings).keys
-    keys = yield from fetch_keys(document, settings, only=only, renew=True)
+    speaker = _speaker(resolution.uri, settings)
+    # as published, and by now: that of the resolution demands what the caller does, and may be an old one
+    document = yield from fetch_anchor(speaker.label, settings, anchor=speaker.anchor, only=speaker.keys)
+    keys = yield from fetch_keys(document, settings, only=speaker.keys, renew=True)
     settings.pins.check(document.speaker, document, keys.kids, settings.clock())
     return keys
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from onym.errors import ProvenanceError, ResponseTooLarge
+from onym.errors import ProvenanceError, ResponseTooLarge, SignatureError
 from onym.net.sse import SSEDecoder, SSEEvent
 from onym.sign.chain import StreamChain
 
@@ -55,7 +55,10 @@ class StreamReader:
         if event.event == RECEIPT_EVENT:
             self._token = event.data
             return False
-        self._chain.add(event.id, event.event, event.data)
+        try:
+            self._chain.add(event.id, event.event, event.data)
+        except SignatureError as error:
+            raise ProvenanceError(error.message, target=self._question.target, clause=_CLAUSE) from error
         self._count += 1
         if self._count > MAX_EVENTS:
             raise ResponseTooLarge(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any, Final
 
-from onym.net._deadline import SLICE, Deadline, remaining
+from onym.net._deadline import SLICE, Deadline, overdue, remaining
 from onym.net._failures import translate
 from onym.net._wire import Certificate, Security
 from onym.net.resolve import Resolver
@@ -106,6 +106,9 @@ class BlockingBackend:
         try:
             sock.settimeout(remaining(deadline, self.clock))
             sock.connect((address, port))
+        except TimeoutError:
+            sock.close()
+            raise overdue() from None
         except OSError as error:
             sock.close()
             raise translate(error) from error

@@ -190,6 +190,9 @@ class WaitingBackend:
             sock.setblocking(False)
             async with asyncio.timeout(remaining(deadline, self.clock)):
                 await asyncio.get_running_loop().sock_connect(sock, (address, port))
+        except TimeoutError:
+            sock.close()
+            raise overdue() from None
         except OSError as error:
             sock.close()
             raise translate(error) from error

@@ -119,7 +119,12 @@ class RecordResolver:
             return zone.judge(answer, keys, question.name, question.kind)
         answer = await question.put(question.kind)
         if answer.rcode() == rcode.SERVFAIL:
-            return await _bogus_or_broken(question)
+            if not await _has_unchecked(question):
+                return Records(status="failed", detail="the name server has no answer (SERVFAIL)")
+            # a server that was busy has got over it; a signature that does not hold still does not
+            answer = await question.put(question.kind)
+            if answer.rcode() == rcode.SERVFAIL:
+                return Records(status="bogus", detail="DNSSEC shows that the answer is false")
         validated = bool(answer.flags & flags.AD) and self._trusts(question.server)
         return read_answer(answer, question.name, question.kind, validated=validated)
 
@@ -163,14 +168,12 @@ class _Question(NamedTuple):
         return await self.exchange(query, self.server, self.port, self.until)
 
 
-async def _bogus_or_broken(question: _Question) -> Records:
-    """A server fails where signatures do not hold, and where it has no answer: unchecked, it has one then."""
+async def _has_unchecked(question: _Question) -> bool:
+    """Has the server an answer as long as no signature has to hold? Else it fails for another reason."""
     from dns import rcode
 
     answer = await question.put(question.kind, checking=False)
-    if answer.rcode() in (rcode.NOERROR, rcode.NXDOMAIN):
-        return Records(status="bogus", detail="DNSSEC shows that the answer is false")
-    return Records(status="failed", detail="the name server has no answer (SERVFAIL)")
+    return answer.rcode() in (rcode.NOERROR, rcode.NXDOMAIN)
 
 
 async def _exchange(query: Message, server: str, port: int, until: float) -> Message:

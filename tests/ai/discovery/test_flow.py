@@ -495,6 +495,20 @@ def test_a_registry_name_is_answered_for_by_its_anchor(world: World) -> None:
     refused(world, "aiip.discovery-conflict", "bank")
 
 
+def test_what_one_question_made_of_a_document_is_not_the_answer_to_another(world: World) -> None:
+    row = Namespace(label="bank", anchor=world.bank.origin)
+    world.settings = replace(world.settings, namespaces=(Registry(row),))
+    world.bank.publish(endpoint="ai://bank/service/payments")
+    by_uri = f"ai://{world.bank.authority}/service/payments"
+    alone = refused(world, "aiip.discovery-conflict", by_uri)
+    assert world.discover().require().authority == "bank"
+    assert refused(world, "aiip.discovery-conflict", by_uri).message == alone.message
+    assert world.discover().require().authority == "bank"
+    # nor does a registry's word last longer than it says
+    world.settings = replace(world.settings, namespaces=())
+    refused(world, "aiip.discovery-conflict")
+
+
 @pytest.mark.requirement("ai-namespaces-a")
 def test_an_unknown_label_is_refused(world: World) -> None:
     found = world.discover("ai://bank/service/payments")

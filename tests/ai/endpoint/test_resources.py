@@ -178,6 +178,20 @@ def test_options_tells_the_methods(serving: Serving) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
+@pytest.mark.parametrize("claimed", [True, False])
+def test_other_methods_are_refused_as_such_with_a_body_too(
+    serving: Serving, method: str, claimed: bool
+) -> None:
+    digest = [("Content-Digest", content_digest(b"{}"))] if claimed else []
+    with serving(fill) as (_, line):
+        heard = line.ask(method, "/tool/add", b"{}", ("AIIP-Nonce", NONCE), *digest)
+        assert (heard.status, heard.json()["code"]) == (405, "method-not-allowed")
+        assert heard.get("allow") == "GET, HEAD, OPTIONS, POST"
+        if claimed:  # the receipt is tied to the digest that the head claims
+            checked(line, heard, method, "/tool/add", b"{}")
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
 def test_other_methods_are_refused_signed(serving: Serving, method: str) -> None:
     with serving(fill) as (_, line):
         heard = line.ask(method, "/tool/add", b"", ("AIIP-Nonce", NONCE), ("X-HTTP-Method-Override", "POST"))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +26,15 @@ NAME = "factory.test"
 class Wire:
     """One request as an ASGI server brings it. `here` is cleared by a caller that goes away."""
 
-    def __init__(self, path: str, *fields: tuple[str, str], address: str = "192.0.2.1") -> None:
+    def __init__(
+        self, path: str, *fields: tuple[str, str], address: str = "192.0.2.1", body: bytes = b""
+    ) -> None:
         self.scope: Message = {
             "type": "http",
             "method": "POST",
             "raw_path": f"/.well-known/aiip/v1/{NAME}{path}".encode(),
             "query_string": b"",
-            "headers": [(name.encode(), value.encode()) for name, value in (("host", NAME), *fields)],
+            "headers": [(name.encode(), value.encode()) for name, value in self._fields(fields, body)],
             "client": (address, 40_000),
         }
         self.sent: list[Message] = []
@@ -39,11 +44,17 @@ class Wire:
         self.flowing.set()
         self.receiving = 0
         self._asked = False
+        self._body = body
+
+    @staticmethod
+    def _fields(fields: tuple[tuple[str, str], ...], body: bytes) -> list[tuple[str, str]]:
+        more = [("content-type", "application/json"), ("content-length", str(len(body)))] if body else []
+        return [("host", NAME), *fields, *more]
 
     async def receive(self) -> Message:
         if not self._asked:
             self._asked = True
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return {"type": "http.request", "body": self._body, "more_body": False}
         self.receiving += 1
         try:
             await self.left.wait()
@@ -384,9 +395,33 @@ def test_who_is_refused_a_place_leaves_its_key_free(played: Callable[..., None])
     played(scenario, share=1)
 
 
+def test_slow_plain_functions_of_one_address_leave_threads_for_others(played: Callable[..., None]) -> None:
+    async def scenario(house: House) -> None:
+        held = threading.Event()
+
+        def plain(wait: bool) -> int:
+            return int(not wait or held.wait(PATIENCE))
+
+        house.app.resource("/plain")(plain)
+        slow = [house.begin(Wire("/plain", body=b'{"wait": true}')) for _ in range(4)]
+        try:
+            await house.until(lambda: sum(task.done() for task in slow) == 2)
+            wire = Wire("/plain", body=b'{"wait": false}', address="192.0.2.2")
+            await house.app(wire.scope, wire.receive, wire.send)
+            assert wire.status == 200
+        finally:
+            held.set()
+            await asyncio.wait(slow)
+
+    played(scenario, threads=4)
+
+
 def test_a_share_is_half_unless_it_is_said() -> None:
     assert Limits().of_one_caller == 64
     assert Limits(concurrent=1).of_one_caller == 1
+    assert Limits(concurrent=6).of_one_caller == 3
+    assert Limits(threads=6).of_one_caller == 3
+    assert Limits(threads=1).of_one_caller == 1
     assert Limits(concurrent=5, share=5).of_one_caller == 5
 
 
@@ -415,6 +450,9 @@ def test_a_share_is_of_the_client_that_a_token_names_or_of_a_network() -> None:
     assert one == two != other
     assert caller_key(ANONYMOUS, ("192.0.2.1", 1)) != caller_key(ANONYMOUS, ("192.0.2.2", 1))
     assert caller_key(ANONYMOUS, None) == caller_key(ANONYMOUS, ("", None)) == "address "
+    # a dual-stack socket writes IPv4 addresses so
+    assert caller_key(ANONYMOUS, ("::ffff:192.0.2.1", 1)) == caller_key(ANONYMOUS, ("192.0.2.1", 1))
+    assert caller_key(ANONYMOUS, ("::ffff:192.0.2.1", 1)) != caller_key(ANONYMOUS, ("::ffff:192.0.2.2", 1))
     # what a caller says of itself is no name
     assert caller_key(Caller(audience="https://a.example"), None) == caller_key(ANONYMOUS, None)
 
@@ -424,3 +462,37 @@ def test_an_outlet_that_is_closed_sends_nothing() -> None:
         await Outlet(None, lasting=True)({"type": "http.response.body"})
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("path", "fields"), [("/stream", ()), ("/kept", (key(1),))])
+def test_a_caller_that_takes_nothing_holds_its_place_for_a_time_and_not_for_ever(
+    played: Callable[..., None], monkeypatch: pytest.MonkeyPatch, path: str, fields: tuple[Any, ...]
+) -> None:
+    monkeypatch.setattr("onym.ai.endpoint._deliver._STALLED", 0.01)
+
+    async def scenario(house: House) -> None:
+        wire = Wire(path, *fields)
+        wire.flowing.clear()
+        house.go.set()
+        with suppress(TimeoutError):  # which a server takes for the end of the connection
+            await house.app(wire.scope, wire.receive, wire.send)
+        assert (house.running, house.tasks, wire.sent) == (0, 0, [])
+        assert house.ended.is_set()
+        if fields:  # what a key binds goes on, and is kept
+            assert b"data: two" in (await house.ask(path, *fields)).body
+
+    played(scenario)
+
+
+def test_a_kept_answer_that_nobody_can_read_gives_its_place_back(
+    played: Callable[..., None], tmp_path: Path
+) -> None:
+    async def scenario(house: House) -> None:
+        house.go.set()
+        await house.ask("/slow", key(1))
+        with closing(sqlite3.connect(tmp_path / "k.sqlite")) as database, database:
+            assert database.execute("UPDATE keys SET answer = x'c1'").rowcount == 1
+        assert (await house.ask("/slow", key(1))).status == 500
+        assert house.running == 0
+
+    played(scenario)

@@ -95,12 +95,16 @@ def fetch_anchor(
     def published(octets: bytes) -> Published:
         return Published(octets=octets, document=(read or checked)(octets), token=signed_in(octets))
 
-    # what another reading gave is not what this one would
+    def attest(found: Published) -> Flow[AnchorDocument]:
+        # kept octets are read anew: what another question made of them is not what this one would
+        again = found if read is None else replace(found, document=read(found.octets))
+        return (yield from _attested(again, only, settings))
+
     key = f"anchor {authority} {origin}" if read is None else f"anchor {authority} {origin} read"
     before = settings.cache.get(key)
     found = yield from _published(key, origin, published, authority, settings)
     try:
-        return (yield from _attested(found, only, settings))
+        return (yield from attest(found))
     except DiscoveryError as error:
         if error.code != "aiip.discovery-conflict":
             raise
@@ -108,7 +112,7 @@ def fetch_anchor(
         if before is None or before.value is not found:
             raise
     found = yield from _published(key, origin, published, authority, settings)
-    return (yield from _attested(found, only, settings))
+    return (yield from attest(found))
 
 
 def _published(

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.ai.endpoint.context import StreamEvent
 from onym.errors import AIIPError
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Ends", "Outlet", "Streaming", "close_events", "finish", "gone", "part", "pour", "timed"]
 
+#: seconds that a caller may take for one piece; longer than servers wait that cut off idle ones themselves
+_STALLED: Final = 120.0
 #: told the events that were sent, or None after a failure
 Ends: TypeAlias = Callable[[list[StreamEvent] | None], Awaitable[None]]
 
@@ -43,13 +45,14 @@ class Outlet:
         self._lasting = lasting
 
     async def __call__(self, message: Any) -> None:
-        """Send it, if anybody is there."""
+        """Send it, if anybody is there and takes it."""
         if self._send is None:
             return
         try:
-            await self._send(message)
+            async with asyncio.timeout(_STALLED):
+                await self._send(message)
         except OSError:
-            # ASGI 2.4: the caller has gone
+            # ASGI 2.4: the caller has gone; or it reads nothing (TimeoutError is an OSError)
             self.close()
             if not self._lasting:
                 raise

@@ -187,6 +187,12 @@ class Exchanges:
         return asked
 
     def _described(self, head: Head, asked: Asked, resource: Resource) -> Answer:
+        if head.method not in _SAFE:
+            # its body is left unread, and the receipt is tied to what the head says of it
+            answer = self.problem(
+                AIIPError("this method is not for resources", code="aiip.method-not-allowed"), resource.uri
+            )
+            return replace(answer, headers=(("Allow", ALLOWED),))
         if head.length or "transfer-encoding" in head.headers:
             raise bad_request(f"{head.method} has no body here")
         if head.digest is not None:
@@ -195,11 +201,6 @@ class Exchanges:
         if head.method == "OPTIONS":
             headers = (("Allow", ALLOWED), ("Accept-Post", resource.accepts))
             return Answer(status=204, content_type=None, headers=headers)
-        if head.method not in _SAFE:
-            answer = self.problem(
-                AIIPError("this method is not for resources", code="aiip.method-not-allowed"), resource.uri
-            )
-            return replace(answer, headers=(("Allow", ALLOWED),))
         # a receipt is for one caller and one moment; the description alone may be kept
         keep = "private, no-store" if head.nonce else "private, max-age=60"
         headers = (("Cache-Control", keep), ("Vary", "AIIP-Nonce, Authorization, Origin"))

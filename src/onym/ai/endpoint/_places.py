@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import AIIPError
-from onym.net.addresses import parse_address
+from onym.net.addresses import Address, parse_address
 
 if TYPE_CHECKING:
     from onym.ai.endpoint.context import Caller
@@ -17,6 +17,8 @@ __all__ = ["Places", "caller_key"]
 
 #: a free IPv6 network is of 2^64 addresses
 _HOST_BITS: Final = 64
+#: the first 96 bits of an IPv4 address as a socket of both kinds writes it (RFC 4291 2.5.5.2)
+_MAPPED: Final = 0xFFFF
 
 
 class Places:
@@ -75,6 +77,8 @@ def caller_key(caller: Caller, peer: Any) -> str:
         return f"client {caller.client_id}"
     text = str(peer[0]) if peer else ""
     found = parse_address(text)
+    if found is not None and found.value >> 32 == _MAPPED:
+        found = Address(4, found.value & 0xFFFF_FFFF)
     if found is None or found.version == 4:
-        return f"address {text}"
+        return f"address {found or text}"
     return f"network {found.value >> _HOST_BITS:x}"

@@ -119,7 +119,11 @@ class Runner:
             raise
         if stored.answer is None:
             return await self._first(resource, call, store, scope, release)
-        found = again(stored.answer, self._limits.stream_seconds)
+        try:
+            found = again(stored.answer, self._limits.stream_seconds)
+        except BaseException:
+            release()
+            raise
         if isinstance(found, Answer):
             release()
         else:
@@ -198,7 +202,8 @@ class Runner:
         """Send the events and the receipt that makes them count.
 
         A caller that goes away ends the stream, and so does whoever cancels this: the function has ended by
-        then. A key binds the endpoint to what it has begun; the rest of that is taken, and sent to nobody.
+        then, but for a plain generator at work in its thread, which ends with its next event. A key binds the
+        endpoint to what it has begun; the rest of that is taken, and sent to nobody.
         """
         bound = stream.ends is not None
         outlet = Outlet(send, lasting=bound)

@@ -14,10 +14,12 @@ class Limits:
     """Caps of one endpoint. Sizes are octets, times seconds.
 
     `concurrent` counts invocations that run, streams until they end; `share` those of them that one caller
-    may have (a client with a token, else a network address), half of all where it is None; `threads` those
-    that are plain functions. `seconds` is for a whole result, `stream_seconds` for a streaming one. `depth`
-    is that of arrays and objects in JSON. `keys` are the idempotency keys that one caller may use in 24
-    hours, `kept` the octets of answers kept under them, `kept_total` those of all callers.
+    may have (a client with a token, else a network address), where it is None half of `concurrent` or of
+    `threads`, whichever is less; `threads` those that are plain functions and are at work at one time. One
+    that is out of its time counts no more, but keeps its thread until it returns. `seconds` is for a whole
+    result, `stream_seconds` for a streaming one. `depth` is that of arrays and objects in JSON. `keys` are
+    the idempotency keys that one caller may use in 24 hours, `kept` the octets of answers kept under them,
+    `kept_total` those of all callers.
     """
 
     body: int = 1024 * 1024
@@ -25,7 +27,7 @@ class Limits:
     depth: int = 32
     concurrent: int = 128
     share: int | None = None
-    threads: int = 32
+    threads: int = 128
     seconds: float = 60.0
     stream_seconds: float = 600.0
     stream_events: int = 100_000
@@ -42,4 +44,5 @@ class Limits:
     @property
     def of_one_caller(self) -> int:
         """Invocations that one caller may have at once."""
-        return (self.concurrent + 1) // 2 if self.share is None else self.share
+        # all of the threads in the hands of one caller would leave the others none
+        return (min(self.concurrent, self.threads) + 1) // 2 if self.share is None else self.share
