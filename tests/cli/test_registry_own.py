@@ -443,6 +443,27 @@ def test_a_token_is_shown_once_and_kept_as_a_digest(own, tmp_path):
     assert "no tokens" in own("user", "add", "ben", "--no-password").err + own("user", "token", "ben").err
 
 
+def test_a_token_is_ended_under_the_name_of_its_owner_alone(own):
+    own("user", "add", "ben", "--no-password")
+    own("user", "token", "ben", "--label", "his", "--scope", "read")
+    (found,) = own("user", "token", "ben", "--json").json["tokens"]
+    ran = own("user", "token", "ann", "--revoke", found["id"], ok=False)
+    assert "ann has no token of that id" in ran.err
+    assert own("user", "token", "ben", "--json").json["tokens"] == [found]
+
+
+def test_every_account_is_listed_however_many_there_are(own, monkeypatch):
+    from onym.registry.store._accounts import Accounts
+
+    for login in ("ben", "cat", "dan", "eva"):
+        own("user", "add", login, "--no-password")
+    whole = Accounts.list
+    # a page of two, as if it were the thousand
+    monkeypatch.setattr(Accounts, "list", lambda self, **given: whole(self, **{"limit": 2, **given}))
+    found = own("user", "list", "--json").json["accounts"]
+    assert [each["login"] for each in found] == ["ann", "ben", "cat", "dan", "eva"]
+
+
 # files ----------------------------------------------------------------------------------------------------
 
 

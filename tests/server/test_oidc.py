@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from onym.registry.store._accounts import Accounts
 from onym.server.auth.flow import Flow
 from onym.server.settings import Issuer, Rate, Rates
 from onym.sign.jws import sign_compact
@@ -278,6 +279,22 @@ def test_an_honest_answer_signs_in(site: World, liar: Liar) -> None:
     assert through(site, liar).status_code == 303
     assert site.do(site.store.accounts.get, who(site)).name == "Sam"
     assert liar.asked == ["discovery", "token", "keys", "userinfo"]
+
+
+def test_two_answers_for_one_new_person_at_once_make_one_account(
+    site: World, liar: Liar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through(site, liar)
+    first, accounts = who(site), site.do(site.store.accounts.list)
+    site.client.cookies.clear()
+
+    async def nobody_yet(*args: object) -> None:
+        """What the other answer was told, a moment before."""
+
+    monkeypatch.setattr(Accounts, "by_subject", nobody_yet)
+    assert through(site, liar).status_code == 303
+    assert who(site) == first
+    assert site.do(site.store.accounts.list) == accounts
 
 
 def test_the_request_to_the_provider_holds_what_it_must(site: World) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onym.registry.accounts import digest_of
+from onym.registry.accounts import Verdict, digest_of, hash_password
+from onym.server.auth.passwords import Passwords
 from onym.uri.secret import Secret
 from server_support import BASE, PASSWORD, World, settings, world
 
@@ -193,6 +194,48 @@ def test_an_outdated_hash_is_replaced_at_sign_in(site: World) -> None:
     assert site.sign_in().status_code == 303
     stored = site.do(site.store.accounts.get, "user-alice").password_hash
     assert "m=65536,t=3,p=4" in stored.reveal()
+
+
+def test_a_password_changed_while_the_old_one_is_tested_stays_and_signs_nobody_in(
+    site: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from argon2 import PasswordHasher
+
+    weak = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
+    site.do(site.store.accounts.set_password, "user-alice", Secret(weak))
+    inner, new = Passwords.verify, hash_password(Secret("another set of words"))
+
+    async def meanwhile(self: Passwords, stored: Secret | None, password: Secret) -> Verdict:
+        verdict = await inner(self, stored, password)
+        await site.store.accounts.set_password("user-alice", new)
+        await site.store.sessions.drop_all("user-alice")
+        return verdict
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Passwords, "verify", meanwhile)
+        answer = site.sign_in()
+    assert site.do(site.store.accounts.get, "user-alice").password_hash == new
+    assert answer.status_code == 401
+    assert site.client.get("/who").json()["account"] is None
+    assert site.audit()[-1].outcome == "registry.wrong-password"
+    assert site.sign_in(password="another set of words").status_code == 303
+
+
+def test_a_change_of_password_does_not_undo_one_that_came_between(
+    site: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.sign_in()
+    token = site.client.get("/who").json()["csrf"]
+    inner, reset = Passwords.hash, hash_password(Secret("set by the operator"))
+
+    async def meanwhile(self: Passwords, password: Secret) -> Secret:
+        await site.store.accounts.set_password("user-alice", reset)
+        return await inner(self, password)
+
+    monkeypatch.setattr(Passwords, "hash", meanwhile)
+    data = {"csrf_token": token, "password": PASSWORD, "new_password": "another set of words"}
+    assert site.client.post("/account/password", data=data).status_code == 401
+    assert site.do(site.store.accounts.get, "user-alice").password_hash == reset
 
 
 def test_plain_http_on_this_machine_works_without_the_host_prefix(tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ from onym.cli._options import json_option
 from onym.cli._output import Session
 from onym.cli._registry_base import db_option, find_account, now, opened, run
 from onym.cli._registry_text import minute
-from onym.errors import UsageError
+from onym.errors import UnknownEntryError, UsageError
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from onym.registry.accounts import Account
+    from onym.registry.store import Store
 
 __all__ = ["token"]
 
@@ -62,7 +63,7 @@ def token(
             account = await find_account(store, login)
             fresh = None
             if revoke is not None:
-                await store.tokens.revoke(revoke, now())
+                await _revoke(store, account, revoke)
             if scopes:
                 fresh, made = _new_token(account, label, scopes, days)
                 await store.tokens.create(made)
@@ -84,6 +85,17 @@ def token(
     session.table([_token_row(each) for each in found], styles=("name",))
     if not found:
         session.note("no tokens")
+
+
+async def _revoke(store: Store, account: Account, identifier: str) -> None:
+    if identifier not in {each.id for each in await store.tokens.list(account.id)}:
+        raise UnknownEntryError(
+            f"{account.login} has no token of that id",
+            code="registry.unknown-token",
+            field="token",
+            hint=f"see: onym registry user token {account.login}",
+        )
+    await store.tokens.revoke(identifier, now())
 
 
 def _new_token(account: Account, label: str, scopes: Sequence[str], days: int) -> tuple[Secret, Any]:

@@ -29,8 +29,8 @@ from onym.cli._registry_base import (
     run,
 )
 from onym.cli._text import harmless
-from onym.errors import UsageError
-from onym.registry.records import Actor, Entry, LogRecord, Status
+from onym.errors import RefusalError, StoreError, UsageError
+from onym.registry.records import IANA_CLOCK, Actor, Entry, Event, EventKind, LogRecord, Status
 
 if TYPE_CHECKING:
     from onym.registry.iana import Snapshot
@@ -87,11 +87,11 @@ def import_(
 
     async def work() -> list[dict[str, Any]]:
         if place_of(session, db) is None and dry_run:
-            return [_compared(each, _shipped(registry)) for each in snapshots]
+            return [_compared(each, _shipped(registry), when) for each in snapshots]
         async with opened(session, db) as store:
             if dry_run:
                 there = await all_entries(store, registry)
-                return [_compared(each, there) for each in snapshots]
+                return [_compared(each, there, when) for each in snapshots]
             actor = await acting(store, registry, account=account, role=role)
             return [await _take(session, store, each, actor, when) for each in snapshots]
 
@@ -127,27 +127,53 @@ def _shipped(registry: str) -> tuple[Entry, ...]:
     return builtin(registry).entries
 
 
-def _compared(snapshot: Snapshot, there: Sequence[Entry]) -> dict[str, Any]:
-    """What an import would change."""
+def _compared(snapshot: Snapshot, there: Sequence[Entry], at: datetime) -> dict[str, Any]:
+    """What an import would change: each row goes to the engine, as it would then."""
     before = {entry.name: entry for entry in there}
-    columns = ("status", *snapshot.columns)
-    added = [entry.name for entry in snapshot.entries if entry.name not in before]
-    changed = [
-        entry.name
-        for entry in snapshot.entries
-        if entry.name in before and _values(entry, columns) != _values(before[entry.name], columns)
-    ]
     record = _import_record(snapshot)
-    record |= {
-        "added": len(added),
-        "changed": len(changed),
-        "same": len(snapshot.entries) - len(added) - len(changed),
-    }
-    return record | {"names": {"added": added, "changed": changed}}
+    names: dict[str, list[str]] = {"added": [], "changed": [], "same": []}
+    for entry in _filled(snapshot, there):
+        try:
+            names[_fate(entry, before.get(entry.name), at)].append(entry.name)
+        except (RefusalError, StoreError) as error:
+            record["irregular"].append(_refused(entry.name, str(error)))
+    record |= {fate: len(each) for fate, each in names.items()}
+    return record | {"names": {fate: names[fate] for fate in ("added", "changed")}}
 
 
-def _values(entry: Entry, columns: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(entry.status) if name == "status" else entry.fields.get(name, "") for name in columns)
+def _fate(entry: Entry, old: Entry | None, at: datetime) -> str:
+    """Would the row be added, be changed or stay the same? Raises RefusalError and StoreError."""
+    from onym.registry.codec import to_data
+    from onym.registry.engine import decide
+
+    event = Event(
+        kind=EventKind.IMPORT, registry=entry.registry, name=entry.name, data={"entry": to_data(entry)}
+    )
+    new = decide(event, IANA_CLOCK, at, request=None, entry=old).entry
+    if old is None or new is None:
+        return "added"
+    return "same" if replace(new, version=old.version, updated=old.updated) == old else "changed"
+
+
+def _filled(snapshot: Snapshot, there: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The file's rows; in columns that the file does not carry they say what the registry has."""
+    from onym.registry.registries import registry
+
+    lacks = {each.id for each in registry(snapshot.registry).columns}.difference(snapshot.columns)
+    before = {entry.name: entry for entry in there} if lacks else {}
+    return tuple(_with(entry, before.get(entry.name), lacks) for entry in snapshot.entries)
+
+
+def _with(entry: Entry, old: Entry | None, columns: set[str]) -> Entry:
+    if old is None:
+        return entry
+    kept = {name: value for name, value in old.fields.items() if name in columns}
+    expires = entry.expires or (old.expires if "expires" in columns else None)
+    return replace(entry, fields={**kept, **entry.fields}, expires=expires)
+
+
+def _refused(name: str, reason: str) -> dict[str, Any]:
+    return {"name": name, "code": "refused", "reason": reason, "line": None}
 
 
 def _import_record(snapshot: Snapshot) -> dict[str, Any]:
@@ -165,15 +191,13 @@ def _import_record(snapshot: Snapshot) -> dict[str, Any]:
 async def _take(
     session: Session, store: Store, snapshot: Snapshot, actor: Actor, at: datetime
 ) -> dict[str, Any]:
-    with counted(session, snapshot.source, len(snapshot.entries)) as tell:
+    rows = _filled(snapshot, await all_entries(store, snapshot.registry))
+    with counted(session, snapshot.source, len(rows)) as tell:
         report: ImportReport = await store.import_entries(
-            snapshot.registry, snapshot.entries, actor, at, source=snapshot.source, progress=tell
+            snapshot.registry, rows, actor, at, source=snapshot.source, progress=tell
         )
     record = _import_record(snapshot)
-    record["irregular"] += [
-        {"name": each.name, "code": "refused", "reason": each.reason, "line": None}
-        for each in report.irregular
-    ]
+    record["irregular"] += [_refused(each.name, each.reason) for each in report.irregular]
     record |= {"added": report.added, "changed": report.changed, "same": report.same}
     return record | {"absent": list(report.absent)}
 

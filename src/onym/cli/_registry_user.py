@@ -204,7 +204,10 @@ def list_users(session: Session, /, db: str | None) -> None:
 
     async def work() -> list[Account]:
         async with opened(session, db) as store:
-            return list(await store.accounts.list())
+            found: list[Account] = []
+            while part := await store.accounts.list(after=found[-1].login if found else ""):
+                found += part
+            return found
 
     found = run(work())
     session.record({"accounts": [_record(each) for each in found]})

@@ -46,7 +46,7 @@ class Registry:
     #: the profile that a request follows when it names none
     default_profile: str
     statuses: tuple[Status, ...]
-    #: the status that a request asks for when it names none
+    #: the status that advice is for where a text names none; a request has to name its own
     default_status: Status
     columns: tuple[Column, ...]
     reference: str

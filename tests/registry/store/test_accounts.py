@@ -144,6 +144,59 @@ def test_a_subject_signs_in_to_one_account(store_url: str) -> None:
     in_store(store_url, work)
 
 
+def test_a_subject_without_an_account_gets_one_however_many_ask_at_once(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        issuer = "https://issuer.example"
+        found = await asyncio.gather(
+            *(store.accounts.add_linked(each, issuer, "s-1") for each in (ADA, BOB, replace(BOB, id="c")))
+        )
+        assert len({each.id for each in found}) == 1
+        assert await store.accounts.list() == (found[0],)
+        assert await store.accounts.by_subject(issuer, "s-1") == found[0]
+
+    in_store(store_url, work)
+
+
+def test_an_account_that_cannot_be_linked_is_not_added(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(store: Store) -> None:
+        with pytest.raises(StoreError):
+            await store.accounts.add_linked(ADA, "https://issuer.example", None)  # type: ignore[arg-type]
+        assert await store.accounts.list() == ()
+
+    in_store(store_url, work)
+
+
+def test_a_password_is_replaced_only_while_it_is_still_the_old_one(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        await people(store)
+        accounts, old = store.accounts, ADA.password_hash
+        assert old is not None
+        assert await accounts.replace_password(ADA.id, old, Secret("new"))
+        assert not await accounts.replace_password(ADA.id, old, Secret("late"))
+        assert not await accounts.replace_password(BOB.id, old, Secret("late"))
+        assert await accounts.get(ADA.id) == replace(ADA, password_hash=Secret("new"))
+        assert await accounts.get(BOB.id) == BOB
+
+    in_store(store_url, work)
+
+
+def test_a_session_by_password_begins_only_while_that_password_holds(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        await people(store)
+        old, sessions = ADA.password_hash, store.sessions
+        assert await sessions.create(session(1), password=old)
+        await store.accounts.set_password(ADA.id, Secret("new"))
+        assert not await sessions.create(session(2), password=old)
+        assert await sessions.find(session(2).digest, AT) is None
+        assert await sessions.create(session(3), password=Secret("new"))
+        await store.accounts.disable(ADA.id)
+        assert not await sessions.create(session(4), password=Secret("new"))
+
+    in_store(store_url, work)
+
+
 def test_a_session_lasts_until_it_expires_or_is_dropped(store_url: str) -> None:
     async def work(store: Store) -> None:
         await people(store)

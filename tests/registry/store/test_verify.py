@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from onym.errors import RefusalError, StoreError
+from onym.registry.accounts import AuditRecord
 from onym.registry.records import Actor, Decision, Entry, Event, Request
 from onym.registry.store import Decide, Store, restore
 from registry.store.store_support import (
@@ -217,6 +218,33 @@ def test_a_backup_of_either_database_goes_into_either(
     with pytest.raises(StoreError) as caught:
         run(restore(backup, new))
     assert caught.value.code == "registry.not-empty"
+
+
+def test_the_audit_log_goes_on_where_a_backup_ended(
+    store_url: str, postgres_url: str, tmp_path: Path
+) -> None:
+    backup = tmp_path / "backup"
+    lines = [
+        AuditRecord(
+            at=AT + timedelta(minutes=number), account=None, action="sign-in.password", subject=str(number),
+            outcome="ok", address="192.0.2.1",
+        )
+        for number in range(3)
+    ]  # fmt: skip
+
+    async def save(store: Store) -> None:
+        await store.audit.write(lines[0])
+        await store.audit.write(lines[1])
+        await store.backup(backup, portable=True)
+
+    async def goes_on(store: Store) -> tuple[AuditRecord, ...]:
+        await store.audit.write(lines[2])
+        return (await store.audit.page()).items
+
+    in_store(store_url, save)
+    for new in (postgres_url, str(tmp_path / "restored.db")):
+        run(restore(backup, new))
+        assert in_store(new, goes_on, create=False) == tuple(reversed(lines))
 
 
 def test_a_copy_of_sqlite_is_a_registry_of_its_own(sqlite_path: Path, tmp_path: Path) -> None:

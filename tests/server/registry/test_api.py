@@ -312,6 +312,15 @@ def test_an_update_is_opened_by_the_api_and_keeps_the_status(fresh: Site) -> Non
     assert post(fresh, "/requests", named, fresh.headers("rita")).json()["on_behalf_of"] == "Somebody"
 
 
+@pytest.mark.parametrize("written", ["Permanant", ""])
+def test_a_new_request_by_the_api_names_its_status_or_is_refused(fresh: Site, written: str) -> None:
+    body = {"registry": "uri-schemes", "template": TEMPLATE.format(name="wayly", status=written)}
+    answer = post(fresh, "/requests", body, fresh.headers("rita"))
+    assert (answer.status_code, answer.json()["code"]) == (409, "registry.bad-status")
+    named = post(fresh, "/requests", {**body, "status": "permanent"}, fresh.headers("rita"))
+    assert named.json()["status"] == "permanent"
+
+
 def test_a_body_that_nests_too_deep_is_refused(fresh: Site) -> None:
     path = f"/requests/{fresh.ids['draft']}"
     rita = fresh.headers("rita")

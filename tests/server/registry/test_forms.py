@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from onym.registry.iana import builtin
+from onym.registry.records import IANA_CLOCK, EventKind
 from server.registry.site import HOSTILE, TEMPLATE, Site
 
 
@@ -107,7 +109,7 @@ def test_a_registration_goes_from_paste_to_registry_by_forms_alone(fresh: Site) 
 def test_fields_alone_make_a_request_in_each_registry(fresh: Site) -> None:
     sign_in(fresh, "rita")
     for registry, name, more in (
-        ("uri-schemes", "fieldy", {"field__applications": "Programs"}),
+        ("uri-schemes", "fieldy", {"field__applications": "Programs", "status": "provisional"}),
         (
             "llm-parameters",
             "min_price",
@@ -208,3 +210,169 @@ def test_a_request_is_not_told_that_its_own_pending_row_has_the_name(fresh: Site
     eve = fresh.headers("eve")
     own = fresh.get(f"/requests/{fresh.ids['expert']}/review", eve)
     assert "name-taken" not in own.text
+
+
+@pytest.fixture
+def imported(fresh: Site) -> Site:
+    """With a row as IANA publishes it: beside its columns it has a template, a CRI number and more."""
+    (acd,) = (each for each in builtin("uri-schemes").entries if each.name == "acd")
+    assert {"template", "cri_number"} <= acd.fields.keys()
+    store = fresh.world.store
+    fresh.world.do(
+        store.import_entries, "uri-schemes", [acd], IANA_CLOCK, fresh.world.clock.now(), source="test"
+    )
+    return fresh
+
+
+def asked_for(site: Site, answer: Any) -> Any:
+    """The request that a form has opened."""
+    assert answer.status_code == 303, answer.text
+    return site.world.do(site.world.store.request, answer.headers["location"].split("?")[0].split("/")[-1])
+
+
+@pytest.mark.parametrize(
+    ("login", "given"),
+    [
+        ("eve", {"kind": "status-change", "status": "permanent"}),
+        ("rita", {"kind": "note-separate-use", "use": "Something else."}),
+        ("rita", {"kind": "reassign", "grounds": "Nobody answers."}),
+    ],
+)
+def test_a_change_of_an_imported_scheme_is_asked_for_and_brings_none_of_its_columns(
+    imported: Site, login: str, given: dict[str, str]
+) -> None:
+    sign_in(imported, login)
+    change = "/r/uri-schemes/acd/change"
+    asked = asked_for(imported, send(imported, change, change, **given))
+    assert asked.kind == given["kind"]
+    assert set(asked.fields) <= {"name", "description"}
+    imported.world.client.cookies.clear()
+    assert imported.get(f"/requests/{asked.id}", imported.headers(login)).status_code == 200
+
+
+def test_an_update_brings_what_its_author_changed_and_takes_nothing_else_back(fresh: Site) -> None:
+    sign_in(fresh, "rita")
+    change = "/r/uri-schemes/proviso/change"
+    entry = fresh.world.do(fresh.world.store.entry, "uri-schemes", "proviso")
+    # as a browser sends it: each field is filled with what the entry has
+    filled = {
+        f"field__{each}": entry.fields.get(each, "")
+        for each in ("description", "applications", "contact", "change_controller", "references", "reference")
+    }
+    version = str(entry.version)
+    first = filled | {"field__contact": "First <first@example.org>"}
+    second = filled | {"field__applications": "Other programs"}
+    asked = [
+        asked_for(fresh, send(fresh, change, change, kind="update", version=version, **each))
+        for each in (first, second)
+    ]
+    assert [set(each.fields) - {"name"} for each in asked] == [{"contact"}, {"applications"}]
+    for each in asked:
+        fresh.act("rita", EventKind.SUBMIT, about=each.id)
+        fresh.act("ian", EventKind.CHECK_COMPLETE, about=each.id)
+    after = fresh.world.do(fresh.world.store.entry, "uri-schemes", "proviso")
+    assert after.fields["contact"] == "First <first@example.org>"
+    assert after.fields["applications"] == "Other programs"
+    assert after.fields["change_controller"] == entry.fields["change_controller"]
+
+
+def test_a_form_filled_before_the_entry_changed_opens_no_update(fresh: Site) -> None:
+    sign_in(fresh, "rita")
+    change = "/r/uri-schemes/proviso/change"
+    answer = send(fresh, change, change, kind="update", version="1", field__contact="X <x@example.org>")
+    assert answer.status_code == 412
+
+
+def test_nobody_is_told_that_what_an_update_leaves_alone_is_missing(fresh: Site) -> None:
+    sign_in(fresh, "rita")
+    change = "/r/uri-schemes/proviso/change"
+    asked = asked_for(fresh, send(fresh, change, change, kind="update", field__contact="R <r@example.org>"))
+    page = f"/requests/{asked.id}/edit"
+    fragment = {"hx-request": "true"}
+    given = {
+        "registry": "uri-schemes",
+        "request": asked.id,
+        "field__name": "proviso",
+        "status": "provisional",
+    }
+    checked = send(fresh, "/submit/check", page, fragment, **given)
+    assert "is missing" not in checked.text
+    assert "cannot be reached" not in checked.text
+    # what the text says counts more than what the entry has
+    written = send(
+        fresh, "/submit/check", page, fragment, **given, template="Scheme name: proviso\nContact:\n"
+    )
+    assert "is empty" in written.text
+    fresh.act("rita", EventKind.SUBMIT, about=asked.id)
+    found = fresh.get(f"/requests/{asked.id}/review", fresh.headers("ian"), accept="application/json").json()
+    assert found["missing"] == []
+    assert not [each for each in found["report"]["findings"] if each["code"].endswith("field-missing")]
+
+
+def test_the_entry_notes_the_separate_use_that_was_typed(imported: Site) -> None:
+    sign_in(imported, "rita")
+    change = "/r/uri-schemes/acd/change"
+    use = "Addresses of the Association of Careful Dancers."
+    asked = asked_for(imported, send(imported, change, change, kind="note-separate-use", use=use))
+    imported.act("rita", EventKind.SUBMIT, about=asked.id)
+    imported.act("ian", EventKind.CHECK_COMPLETE, about=asked.id)
+    imported.act("eve", EventKind.APPROVE, about=asked.id, reason="Both are in use.")
+    entry = imported.world.do(imported.world.store.entry, "uri-schemes", "acd")
+    assert entry.notes[-1].kind == "separate-use"
+    assert use in entry.notes[-1].text
+
+
+@pytest.mark.parametrize("status", ["Permanant", "", "?"])
+def test_a_status_that_is_misspelt_or_missing_is_refused_and_becomes_no_other(
+    fresh: Site, status: str
+) -> None:
+    sign_in(fresh, "rita")
+    text = TEMPLATE.format(name="statusy", status=status)
+    answer = send(fresh, "/submit", "/submit", registry="uri-schemes", template=text)
+    assert answer.status_code == 409
+    assert "Permanent, Provisional, Historical" in answer.text
+    assert "Scheme name: statusy" in answer.text, "what was typed is still there"
+    chosen = send(fresh, "/submit", "/submit", registry="uri-schemes", template=text, status="historical")
+    assert asked_for(fresh, chosen).status == "historical"
+
+
+@pytest.mark.parametrize("written", ["Permanent", "permanent.", '"Permanent" (see section 3)'])
+def test_the_status_of_a_template_is_read_as_the_checker_reads_it(fresh: Site, written: str) -> None:
+    sign_in(fresh, "rita")
+    text = TEMPLATE.format(name="statusy", status=written)
+    assert asked_for(
+        fresh, send(fresh, "/submit", "/submit", registry="uri-schemes", template=text)
+    ).status == ("permanent")
+
+
+def test_an_update_of_a_deprecated_parameter_and_of_a_suspended_namespace_can_be_revised(fresh: Site) -> None:
+    sign_in(fresh, "rita")
+    parameter = next(each.name for each in builtin("llm-parameters").entries)
+    fresh.act("eve", EventKind.RETIRE, name=parameter, registry="llm-parameters", reason="Not used.")
+    fresh.act("ian", EventKind.SUSPEND, name="robots", registry="ai-namespaces", reason="Abuse.")
+    for registry, name in (("llm-parameters", parameter), ("ai-namespaces", "robots")):
+        change = f"/r/{registry}/{name}/change"
+        asked = asked_for(fresh, send(fresh, change, change, kind="update", field__description="First."))
+        edit = f"/requests/{asked.id}/edit"
+        page = fresh.get(edit)
+        (select,) = re.findall(r'<select id="status".*?</select>', page.text, re.DOTALL)
+        (offered,) = re.findall(r'<option value="([^"]*)"', select)
+        revised = send(
+            fresh, "/submit", edit, registry=registry, request=asked.id, version=str(asked.version),
+            step="revise", status=offered, field__description="Second.",
+        )  # fmt: skip
+        again = asked_for(fresh, revised)
+        assert again.fields["description"] == "Second."
+        assert again.status == asked.status
+
+
+def test_a_revised_update_keeps_the_status_whatever_its_template_says(fresh: Site) -> None:
+    sign_in(fresh, "rita")
+    change = "/r/uri-schemes/proviso/change"
+    asked = asked_for(fresh, send(fresh, change, change, kind="update", field__contact="R <r@example.org>"))
+    text = TEMPLATE.format(name="proviso", status="Permanent")
+    revised = send(
+        fresh, "/submit", f"/requests/{asked.id}/edit", registry="uri-schemes", request=asked.id,
+        version=str(asked.version), step="revise", template=text,
+    )  # fmt: skip
+    assert asked_for(fresh, revised).status == "provisional"

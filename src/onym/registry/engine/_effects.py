@@ -13,6 +13,7 @@ from onym.registry.records import (
     Decision,
     DraftReference,
     Entry,
+    EventKind,
     Note,
     Notice,
     Request,
@@ -28,11 +29,13 @@ __all__ = [
     "decided",
     "draft_of",
     "entry_of",
+    "expiry_of",
     "fields_of",
     "is_word",
     "later",
     "moved",
     "noted",
+    "notes_of",
     "room_for_note",
     "tell",
     "touched",
@@ -51,6 +54,16 @@ _HOLDERS: Mapping[RequestState, Role] = {
 
 #: the kind of note on a row that two weeks of silence registered (RFC 4395 5.2 step 6)
 UNREVIEWED: Final = "unreviewed"
+#: by which the expert or the IESG approves the row; who happens to have the role as well does not
+_APPROVALS: Final = frozenset(
+    {
+        EventKind.APPROVE,
+        EventKind.APPROVE_AS_PROVISIONAL,
+        EventKind.ASK_IETF_REVIEW,
+        EventKind.IESG_APPROVE,
+        EventKind.ASK_UPGRADE,
+    }
+)
 
 #: fields of a template that are the row's own members, not columns
 _NOT_COLUMNS = frozenset({"name", "status", "expires"})
@@ -83,32 +96,69 @@ def entry_of(case: Case, status: Status, *, under_review: bool = False) -> Entry
 
     `under_review`: the request goes on, and the row shows it.
     """
-    asked, old = case.asked, case.entry
-    # a new name takes nothing over from the row that showed another request for it
-    fields = dict(old.fields) if old is not None and asked.kind is not RequestKind.NEW else {}
-    fields |= {name: value for name, value in asked.fields.items() if name not in _NOT_COLUMNS}
-    if "references" in fields and not fields.get("reference"):
-        fields["reference"] = " ".join(fields["references"].split())
-    fields.setdefault("description", asked.name)
-    base = old or Entry(
+    asked = case.asked
+    base = case.entry or Entry(
         registry=asked.registry,
         name=asked.name,
         status=status,
         registrant=asked.registrant,
         registered=case.at,
     )
-    if base.registered is None or base.status is Status.PENDING_REVIEW:
+    # an imported row has no date either, and is not for whoever asks about it
+    if base.status is Status.PENDING_REVIEW:
         base = replace(base, registered=case.at, registrant=asked.registrant)
     return touched(
         case,
         base,
         status=status,
-        fields=fields,
-        draft=asked.draft or base.draft,
+        fields=_fields(case),
+        draft=_draft(case, base),
         expires=_day(asked.fields.get("expires")) or base.expires,
-        notes=tuple(note for note in base.notes if note.kind != UNREVIEWED),
+        notes=notes_of(case, base),
         pending=(*_others(case), asked.id) if under_review else _others(case),
     )
+
+
+def _stands(case: Case) -> bool:
+    """Has the new name had its row since IETF review began (E4), so that what happened to it since holds?"""
+    asked, old = case.asked, case.entry
+    in_review = asked.kind is RequestKind.NEW and asked.state is RequestState.IETF_REVIEW
+    return in_review and old is not None and asked.id in old.pending
+
+
+def _fields(case: Case) -> dict[str, str]:
+    """The fields that the request asks for, over those of the row where it has some to keep."""
+    asked, old = case.asked, case.entry
+    if _stands(case):
+        return dict(case.row.fields)
+    # a new name takes nothing over from the row that showed another request for it
+    fields = dict(old.fields) if old is not None and asked.kind is not RequestKind.NEW else {}
+    fields |= {name: value for name, value in asked.fields.items() if name not in _NOT_COLUMNS}
+    if "references" in fields and not fields.get("reference"):
+        fields["reference"] = " ".join(fields["references"].split())
+    fields.setdefault("description", asked.name)
+    return fields
+
+
+def _draft(case: Case, base: Entry) -> DraftReference | None:
+    """The draft that the request names, else the row's. One whose end the row tells already stays away."""
+    given = case.asked.draft
+    if given is None or _stands(case):
+        return base.draft
+    told = {note.text for note in base.notes if note.kind == EventKind.DRAFT_EXPIRED}
+    return base.draft if expiry_of(given) in told else given
+
+
+def expiry_of(draft: DraftReference) -> str:
+    """How the row tells that the draft has expired (U4)."""
+    return f"{draft.name} expired on {draft.expires.isoformat()}"
+
+
+def notes_of(case: Case, entry: Entry) -> tuple[Note, ...]:
+    """The row's notes; an approval by expert or IESG takes away that nobody has reviewed it."""
+    if case.event.kind not in _APPROVALS:
+        return entry.notes
+    return tuple(note for note in entry.notes if note.kind != UNREVIEWED)
 
 
 def _others(case: Case) -> tuple[str, ...]:
@@ -117,9 +167,9 @@ def _others(case: Case) -> tuple[str, ...]:
 
 
 def unreviewed(case: Case, entry: Entry) -> Entry:
-    """The row, marked as one that silence registered."""
+    """The row, marked as one that silence registered; a mark that it has already is made anew."""
     note = Note(kind=UNREVIEWED, text="registered without Expert Review", at=case.at, by=case.actor.id)
-    return replace(entry, notes=(*entry.notes, note))
+    return replace(entry, notes=(*(each for each in entry.notes if each.kind != UNREVIEWED), note))
 
 
 def without_pending(case: Case) -> tuple[Entry | None, bool]:

@@ -10,7 +10,16 @@ from typing import Any, Final
 from onym.errors import RefusalError, StoreError
 from onym.registry import codec
 from onym.registry.engine._case import Case, Rule, clauses, required_text, text
-from onym.registry.engine._effects import decided, is_word, noted, room_for_note, tell, touched
+from onym.registry.engine._effects import (
+    decided,
+    expiry_of,
+    is_word,
+    noted,
+    notes_of,
+    room_for_note,
+    tell,
+    touched,
+)
 from onym.registry.records import Decision, Entry, EventKind, Role, Status
 
 __all__ = ["RULES"]
@@ -24,6 +33,12 @@ _DESIGNEES: Final = 64
 #: how `remove` is said, and left unsaid
 _YES: Final = (True, "yes", "true")
 _NO: Final = (None, False, "", "no", "false")
+#: a word in a file's column of statuses that is no status: as much the file's as the column
+_PUBLISHED_STATUS: Final = "published_status"
+#: what only a reinstatement ends (docs/decisions/0027), and the notes that tell of a namespace's state
+_HELD: Final = (Status.SAFE_MODE, Status.SUSPENDED)
+_EXPIRED: Final = "expired"
+_OF_STATE: Final = frozenset({*map(str, _HELD), "reinstated", "override", _EXPIRED})
 
 
 def _is(*statuses: Status) -> Any:
@@ -49,7 +64,7 @@ def _owns(case: Case) -> bool:
 
 def _with_status(case: Case, rule: Rule, status: Status, *, note: str | None = None) -> Decision:
     reason = text(case, "reason")
-    notes = case.row.notes + ((noted(case, note, reason),) if note and reason else ())
+    notes = notes_of(case, case.row) + ((noted(case, note, reason),) if note and reason else ())
     row = touched(case, case.row, status=status, notes=notes)
     told = (tell(row.registrant, f"{case.name}: now {status}", reason),) if row.registrant else ()
     return decided(case, rule, entry=row, notices=told)
@@ -122,7 +137,7 @@ def _draft_over(case: Case) -> bool:
 def _draft_expired(case: Case, rule: Rule) -> Decision:
     draft = case.row.draft
     assert draft is not None  # noqa: S101
-    said = f"{draft.name} expired on {draft.expires.isoformat()}"
+    said = expiry_of(draft)
     row = touched(case, case.row, draft=None, notes=(*case.row.notes, noted(case, "draft-expired", said)))
     told = (tell(row.registrant, f"{case.name}: {said}", said),) if row.registrant else ()
     return decided(case, rule, entry=row, notices=told)
@@ -170,9 +185,12 @@ def _import(case: Case, rule: Rule) -> Decision:
     given, old = _entry_given(case, "entry"), case.entry
     if old is None:
         return decided(case, rule, entry=replace(given, version=1, pending=()))
-    # the registry's own memory is not the file's to change
+    # the registry's own memory is not the file's to change, nor what registrants said outside its columns
+    shown = {each.id for each in case.registry.columns} | {_PUBLISHED_STATUS}
+    own = {name: value for name, value in old.fields.items() if name not in shown}
     kept = replace(
-        given, registrant=given.registrant or old.registrant, designees=given.designees or old.designees,
+        given, fields={**own, **given.fields},
+        registrant=given.registrant or old.registrant, designees=given.designees or old.designees,
         notes=given.notes or old.notes, pending=old.pending, registered=given.registered or old.registered,
         iesg_approved=given.iesg_approved or old.iesg_approved, draft=given.draft or old.draft,
     )  # fmt: skip
@@ -251,7 +269,18 @@ def _over(case: Case) -> bool:
 
 
 def _expire(case: Case, rule: Rule) -> Decision:
-    return _with_status(case, rule, Status.EXPIRED)
+    before = case.row.status
+    held = before in _HELD
+    # the note tells a renewal what the namespace was, whoever made it so
+    said = f"expired; {before} until reinstated" if held else _EXPIRED
+    note = noted(case, str(before) if held else _EXPIRED, said)
+    row = replace(case.row, notes=(*case.row.notes, note))
+    return _with_status(replace(case, entry=row), rule, Status.EXPIRED)
+
+
+def _before_expiry(case: Case) -> Status:
+    last = next((note.kind for note in reversed(case.row.notes) if note.kind in _OF_STATE), "")
+    return next((status for status in _HELD if status == last), Status.ACTIVE)
 
 
 def _renew(case: Case, rule: Rule) -> Decision:
@@ -264,7 +293,7 @@ def _renew(case: Case, rule: Rule) -> Decision:
         ) from None
     if expires <= case.at.date():
         raise RefusalError("that day is not to come", code="registry.bad-data", field="expires")
-    status = Status.ACTIVE if case.row.status is Status.EXPIRED else case.row.status
+    status = _before_expiry(case) if case.row.status is Status.EXPIRED else case.row.status
     return decided(case, rule, entry=touched(case, case.row, expires=expires, status=status))
 
 

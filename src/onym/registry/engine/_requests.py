@@ -32,6 +32,13 @@ _ANYONE: Final = (Role.REGISTRANT, Role.IANA, Role.EXPERT, Role.IESG)
 _OPEN: Final = clauses("5.2", "7.2", "RFC 8126 4.5")
 #: events of one request, after which it is not revised any more
 _VERSIONS: Final = 500
+#: who hears of a withdrawal: whoever was asked to decide. Before that it is the registrant's alone
+_ASKED: Final = {
+    RequestState.SUBMITTED: Role.IANA,
+    RequestState.EXPERT_REVIEW: Role.EXPERT,
+    RequestState.MORE_REVIEW: Role.EXPERT,
+    RequestState.IETF_REVIEW: Role.IESG,
+}
 _EXISTING: Final = frozenset(RequestKind) - {RequestKind.NEW}
 
 
@@ -229,8 +236,9 @@ def _resubmit(case: Case, rule: Rule) -> Decision:
 def _withdraw(case: Case, rule: Rule) -> Decision:
     entry, removed = without_pending(case)
     request = moved(case, RequestState.WITHDRAWN, outcome="withdrawn", reason=text(case, "reason"))
-    told = tell(case.asked.holder or Role.IANA, f"{case.name}: {case.asked.id} was withdrawn")
-    return decided(case, rule, request=request, entry=entry, removed=removed, notices=(told,))
+    to = _ASKED.get(case.asked.state)
+    told = () if to is None else (tell(to, f"{case.name}: {case.asked.id} was withdrawn"),)
+    return decided(case, rule, request=request, entry=entry, removed=removed, notices=told)
 
 
 def _owner(case: Case) -> bool:

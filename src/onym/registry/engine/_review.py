@@ -131,13 +131,13 @@ def _ietf(case: Case, rule: Rule) -> Decision:
             request.registrant, f"{case.name}: provisional while the IETF reviews {request.id}", _reason(case)
         ),
     )
-    return decided(
-        case,
-        rule,
-        request=request,
-        notices=told,
-        entry=entry_of(case, Status.PROVISIONAL, under_review=True),
-    )
+    if _upgrade(case):
+        # what it asks for waits for the approval: the row only shows the review
+        pending = tuple(dict.fromkeys((*case.row.pending, request.id)))
+        entry = touched(case, case.row, pending=pending)
+    else:
+        entry = entry_of(case, Status.PROVISIONAL, under_review=True)
+    return decided(case, rule, request=request, notices=told, entry=entry)
 
 
 def _more(case: Case, rule: Rule) -> Decision:

@@ -16,8 +16,9 @@ from onym.registry.store._cursor import checked_limit, read_cursor, write_cursor
 from onym.registry.store._database import Database
 from onym.registry.store._errors import is_duplicate
 from onym.registry.store._rows import storable
-from onym.registry.store._tables import audit, sessions, tokens
+from onym.registry.store._tables import accounts, audit, sessions, tokens
 from onym.registry.store._types import Page
+from onym.uri.secret import Secret
 
 __all__ = ["Audit", "Sessions", "Tokens"]
 
@@ -28,11 +29,16 @@ class Sessions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def create(self, session: Session) -> None:
-        """A new session; sessions that are over by its `created` are swept out on the way."""
+    async def create(self, session: Session, *, password: Secret | None = None) -> bool:
+        """A new session; sessions that are over by its `created` are swept out on the way.
 
-        async def work(connection: AsyncConnection) -> None:
+        With `password`, a hash: False, and no session, where the account is closed or has another one by now.
+        """
+
+        async def work(connection: AsyncConnection) -> bool:
             await connection.execute(delete(sessions).where(sessions.c.expires <= session.created))
+            if password is not None and not await _holds(connection, session.account, password):
+                return False
             row = {
                 "digest": session.digest,
                 "account": session.account,
@@ -41,8 +47,9 @@ class Sessions:
                 "seen": session.seen,
             }
             await _insert(connection, sessions, row)
+            return True
 
-        await self._database.write(work)
+        return await self._database.write(work)
 
     async def find(self, digest: str, at: datetime) -> Session | None:
         """The session of that digest; None where there is none, or it is over at `at`."""
@@ -163,6 +170,11 @@ def _clean(text: str | None) -> str | None:
     if text is None or storable(text):
         return text
     return text.encode("utf-8", "replace").decode().replace("\0", "?")
+
+
+async def _holds(connection: AsyncConnection, account: str, password: Secret) -> bool:
+    same = (accounts.c.id == account, accounts.c.password_hash == password.reveal(), ~accounts.c.disabled)
+    return (await connection.execute(select(accounts.c.id).where(*same))).scalar() is not None
 
 
 async def _insert(connection: AsyncConnection, table: Any, row: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, Select, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -31,31 +31,37 @@ class Accounts:
 
     async def add(self, account: Account) -> Account:
         """A new account. Raises RegistryError (registry.login-taken, field "login")."""
-
-        async def work(connection: AsyncConnection) -> None:
-            try:
-                await connection.execute(insert(accounts), _row(account))
-            except IntegrityError as error:
-                if is_duplicate(error):
-                    raise _taken("login", "there is an account of that login") from None
-                raise
-            await _put_roles(connection, account.id, account.roles)
-
-        await self._database.write(work)
+        await self._database.write(lambda connection: _add(connection, account))
         return account
+
+    async def add_linked(self, account: Account, issuer: str, subject: str) -> Account:
+        """The account that is linked to that subject; where none is, `account`, added and linked at once.
+
+        Raises RegistryError as `add`.
+        """
+
+        async def work(connection: AsyncConnection) -> Account:
+            rows = (await connection.execute(_linked(issuer, subject))).all()
+            if rows:
+                return (await _accounts(connection, rows))[0]
+            await _add(connection, account)
+            row = {"issuer": issuer, "subject": subject, "account": account.id}
+            await connection.execute(insert(subjects), row)
+            return account
+
+        return await self._database.write(work)
 
     async def get(self, id: str) -> Account | None:  # noqa: A002 - what the caller has
         """The account of that id."""
-        return await self._one(accounts.c.id == id, id)
+        return await self._one(select(accounts).where(accounts.c.id == id), id)
 
     async def by_login(self, login: str) -> Account | None:
         """The account of that login, which is lower case."""
-        return await self._one(accounts.c.login == login.strip().lower(), login)
+        return await self._one(select(accounts).where(accounts.c.login == login.strip().lower()), login)
 
     async def by_subject(self, issuer: str, subject: str) -> Account | None:
         """The account that is linked to that subject of that OpenID provider."""
-        linked = select(subjects.c.account).where(subjects.c.issuer == issuer, subjects.c.subject == subject)
-        return await self._one(accounts.c.id.in_(linked), issuer, subject)
+        return await self._one(_linked(issuer, subject), issuer, subject)
 
     async def link(self, id: str, issuer: str, subject: str) -> None:  # noqa: A002
         """Let that subject sign in as this account. Raises RegistryError where it is somebody else."""
@@ -77,6 +83,16 @@ class Accounts:
     async def set_password(self, id: str, hash: Secret | None) -> None:  # noqa: A002
         """Another password hash, or none. Sessions go on: drop them where that is wanted."""
         await self._change(id, password_hash=None if hash is None else hash.reveal())
+
+    async def replace_password(self, id: str, old: Secret, new: Secret) -> bool:  # noqa: A002
+        """Another password hash for `old`; False, and nothing changed, where that is no longer the hash."""
+        same = (accounts.c.id == id, accounts.c.password_hash == old.reveal())
+        statement = update(accounts).where(*same).values(password_hash=new.reveal())
+
+        async def work(connection: AsyncConnection) -> bool:
+            return (await connection.execute(statement)).rowcount == 1
+
+        return await self._database.write(work)
 
     async def set_email(self, id: str, email: str | None) -> None:  # noqa: A002
         """Another address for notices, or none."""
@@ -130,15 +146,30 @@ class Accounts:
             found = await connection.execute(statement.order_by(accounts.c.login).limit(checked_limit(limit)))
             return await _accounts(connection, found.all())
 
-    async def _one(self, condition: Any, *texts: str) -> Account | None:
+    async def _one(self, statement: Select[Any], *texts: str) -> Account | None:
         if not all(map(storable, texts)):
             return None
         async with self._database.read() as connection:
-            row = (await connection.execute(select(accounts).where(condition))).one_or_none()
+            row = (await connection.execute(statement)).one_or_none()
             return None if row is None else (await _accounts(connection, [row]))[0]
 
     async def _change(self, id: str, **values: object) -> None:  # noqa: A002
         await self._database.write(lambda connection: _update(connection, id, **values))
+
+
+def _linked(issuer: str, subject: str) -> Select[Any]:
+    linked = select(subjects.c.account).where(subjects.c.issuer == issuer, subjects.c.subject == subject)
+    return select(accounts).where(accounts.c.id.in_(linked))
+
+
+async def _add(connection: AsyncConnection, account: Account) -> None:
+    try:
+        await connection.execute(insert(accounts), _row(account))
+    except IntegrityError as error:
+        if is_duplicate(error):
+            raise _taken("login", "there is an account of that login") from None
+        raise
+    await _put_roles(connection, account.id, account.roles)
 
 
 async def _update(connection: AsyncConnection, identifier: str, **values: object) -> None:

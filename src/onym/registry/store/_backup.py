@@ -81,9 +81,22 @@ async def load(database: Database, source: Path, decide: Decide) -> Verified:
                     hint="restore into a new database",
                 )
         await _Loading(connection, decide).run(source)
+        await _count_on(connection)
         return await rebuild_all(connection, decide)
 
     return await database.write(work)
+
+
+async def _count_on(connection: AsyncConnection) -> None:
+    """Let PostgreSQL number the next rows after those that came with numbers; SQLite does so by itself."""
+    if connection.dialect.name != "postgresql":
+        return
+    for table in _TABLES:
+        column = table.autoincrement_column
+        last = None if column is None else await connection.scalar(select(func.max(column)))
+        if column is not None and last is not None:
+            sequence = func.pg_get_serial_sequence(table.name, column.name)
+            await connection.execute(select(func.setval(sequence, last)))
 
 
 def check_target(database: Path | None, target: Path) -> None:

@@ -159,9 +159,8 @@ async def _account(request: Request, provider: Provider, person: Person) -> Acco
     issuer = provider.issuer
     account = await parts.store.accounts.by_subject(issuer.issuer, person.subject)
     if account is None and issuer.create:
-        account = _new_account(issuer.id, person, request)
-        await parts.store.accounts.add(account)
-        await parts.store.accounts.link(account.id, issuer.issuer, person.subject)
+        made = _new_account(issuer.id, person, request)
+        account = await parts.store.accounts.add_linked(made, issuer.issuer, person.subject)
     if account is None or account.disabled:
         raise _failed("there is no open account for this identity", "ask the operator for one")
     return account

@@ -54,7 +54,8 @@ async def sign_in(request: Request) -> Response | ASGIApp:
         return _refused(request, _wrong_password(), target, login)
     audit_as(request, "sign-in.password", account.login, account=account.id)
     response = RedirectResponse(target, 303)
-    await start_session(request, response, account)
+    if not await start_session(request, response, account, password=account.password_hash):
+        return _refused(request, _wrong_password(), target, login)
     return response
 
 
@@ -83,15 +84,19 @@ async def change_password(request: Request) -> Response | ASGIApp:
     if wait := sign_in_wait(request, account.login):
         return too_many(request, wait)
     parts = services(request)
-    verdict = await parts.passwords.verify(account.password_hash, Secret(form.text("password")))
-    if not verdict.ok:
+    old = account.password_hash
+    verdict = await parts.passwords.verify(old, Secret(form.text("password")))
+    if old is None or not verdict.ok:
         raise _wrong_password()
     new = Secret(form.text("new_password"))
     check_password(new, login=account.login, name=account.name)
-    await parts.store.accounts.set_password(account.id, await parts.passwords.hash(new))
+    fresh = await parts.passwords.hash(new)
+    if not await parts.store.accounts.replace_password(account.id, old, fresh):
+        raise _wrong_password()
     await parts.store.sessions.drop_all(account.id)
     response = RedirectResponse("/account", 303)
-    await start_session(request, response, account)
+    if not await start_session(request, response, account, password=fresh):
+        raise _wrong_password()
     return response
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from onym.registry.accounts import MAX_LOGIN, Verdict, hash_password, verify_password
@@ -36,14 +37,17 @@ class Passwords:
     async def account(self, store: Store, login: str, password: Secret) -> Account | None:
         """The account of this login and password; None whatever is wrong, after the same work.
 
-        A hash with outdated parameters is replaced.
+        A hash with outdated parameters is replaced; the account is given with the hash that fits.
         """
         text = login.strip().lower()
         account = await store.accounts.by_login(text) if 0 < len(text) <= MAX_LOGIN else None
         stored = None if account is None or account.disabled else account.password_hash
         verdict = await self.verify(stored, password)
-        if not verdict.ok or account is None:
+        if not verdict.ok or account is None or stored is None:
             return None
-        if verdict.rehash is not None:
-            await store.accounts.set_password(account.id, verdict.rehash)
+        # a password that was changed meanwhile stays: the session will be refused
+        if verdict.rehash is not None and await store.accounts.replace_password(
+            account.id, stored, verdict.rehash
+        ):
+            return replace(account, password_hash=verdict.rehash)
         return account

@@ -41,7 +41,7 @@ class Child:
     def read(self, given: Given) -> tuple[str, ...]:
         """The names that the text asks for. Raises RegistryError."""
         plain = {each.name: getattr(given, each.name) for each in fields(given)}
-        plain |= {"fields": dict(given.fields), "registry": None}
+        plain |= {"fields": dict(given.fields), "row": dict(given.row), "registry": None}
         return tuple(self._ask({"registry": given.registry.id, "given": plain})["asked"])
 
     def check(self, known: Known) -> Report:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from onym.errors import RegistryError
 from onym.registry.documents.types import Document, DocumentKind, Template, TemplateValue
 from onym.registry.profiles import PROFILES, Profile
 from onym.registry.profiles import profile as profile_of
-from onym.registry.records import EMPTY, Entry, Status
+from onym.registry.records import EMPTY, Entry, RequestKind, Status
 from onym.registry.registries import Registry
 from onym.server.registry.desk import store
 from onym.server.registry.workers import workers_of
@@ -38,10 +39,13 @@ __all__ = [
     "given_status",
     "read_for",
     "read_given",
+    "with_row",
 ]
 
 #: what people put around a name
 _QUOTES: Final = "\"'`\u201c\u201d\u2018\u2019"
+#: the word that the checker reads as the status
+_WORD: Final = re.compile(r"[\W_]*([A-Za-z-]+)")
 #: seconds for which the registry's names may be older than the registry
 _AGE: Final = 5.0
 
@@ -58,6 +62,8 @@ class Given:
     on_behalf_of: str = ""
     #: the name may be in the registry already
     update: bool = False
+    #: what the entry has of a template's fields, for those that a change of it leaves out
+    row: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     #: the request that this is: a row that is pending for it is no other's
     request: str | None = None
 
@@ -111,13 +117,14 @@ def read_given(given: Given) -> Submission:
 
 
 def _overlaid(document: Document, profile: Profile, given: Given) -> Document:
-    """The document with the form's fields over its first template."""
+    """The document with the form's fields over its first template, and the entry's beneath."""
     said = {key: value.strip() for key, value in given.fields.items() if value.strip()}
     if given.status:
         said["status"] = given.status
     base = document.templates[0] if document.templates else Template(values=EMPTY, line=1)
     values = dict(base.values)
-    for key, text in said.items():
+    row = {key: text for key, text in given.row.items() if key not in values and text.strip()}
+    for key, text in {**row, **said}.items():
         known = profile.field(key)
         label = known.label if known is not None else key
         values[key] = TemplateValue(id=key, label=label, text=text, line=base.line_of(key))
@@ -128,11 +135,12 @@ def _overlaid(document: Document, profile: Profile, given: Given) -> Document:
     )
 
 
-def given_status(submission: Submission) -> Status:
-    """The status asked for; the registry's default where it is left open or is no status."""
-    said = submission.fields.get("status", "").strip().lower().replace(" ", "-")
-    wanted = next((each for each in submission.profile.policies if each == said), None)
-    return wanted or submission.given.registry.default_status
+def given_status(submission: Submission) -> str:
+    """The status asked for: the first word, where that is one, else what was written; "" for nothing."""
+    said = submission.fields.get("status", "").strip()
+    word = _WORD.match(said)
+    first = "" if word is None else word[1].lower()
+    return first if first in submission.profile.policies else said
 
 
 async def check_given(request: HTTPRequest, given: Given) -> Report:
@@ -170,8 +178,25 @@ def examined(submission: Submission, known: Known) -> Report:
     )
 
 
-async def check_saved(request: HTTPRequest, about: Request) -> tuple[Report | None, str]:
-    """The report over a saved request; or None, and why there is none."""
+def with_row(given: Given, entry: Entry | None) -> Given:
+    """For the checker, a request about an entry: what it leaves out stays as the entry has it."""
+    if entry is None or not given.update:
+        return given
+    known = {each for name in given.registry.profiles for each in _ids(PROFILES[name])}
+    kept = {name: text for name, text in _row_fields(entry).items() if name in known}
+    return replace(given, row=kept)
+
+
+def _ids(profile: Profile) -> set[str]:
+    return {each.id for each in (*profile.fields, *profile.elsewhere)}
+
+
+def _row_fields(entry: Entry) -> dict[str, str]:
+    return {"references": entry.fields.get("reference", ""), **entry.fields}
+
+
+async def check_saved(request: HTTPRequest, about: Request, entry: Entry | None) -> tuple[Report | None, str]:
+    """The report over a saved request, about `entry` if that exists; or None, and why there is none."""
     from onym.registry.registries import registry  # late: the name is taken by parameters elsewhere
 
     given = Given(
@@ -184,7 +209,7 @@ async def check_saved(request: HTTPRequest, about: Request) -> tuple[Report | No
         request=about.id,
     )
     try:
-        return await check_given(request, given), ""
+        return await check_given(request, with_row(given, entry)), ""
     except RegistryError as error:
         return None, str(error)
 
@@ -228,7 +253,15 @@ async def _names_of(request: HTTPRequest, registry: str) -> Names:
     return names
 
 
-def missing_of(about: Request) -> tuple[tuple[str, str], ...]:
-    """(id, label) of the fields that the procedure requires and the request leaves out."""
+def missing_of(about: Request, entry: Entry | None) -> tuple[tuple[str, str], ...]:
+    """(id, label) of the fields that the procedure requires and the request leaves out.
+
+    A change leaves out what it leaves as it is, and an upgrade what the entry has (docs/decisions/0026).
+    """
     given = {**about.fields, "name": about.name, "status": str(about.status)}
-    return tuple((each.id, each.label) for each in PROFILES[about.profile].missing(about.status, given))
+    upgrade = about.kind is RequestKind.STATUS_CHANGE and about.status is Status.PERMANENT
+    if upgrade and entry is not None:
+        given = {**_row_fields(entry), **given}
+    found = PROFILES[about.profile].missing(about.status, given)
+    whole = upgrade or about.kind is RequestKind.NEW
+    return tuple((each.id, each.label) for each in found if whole or each.id in given)

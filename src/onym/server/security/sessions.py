@@ -67,16 +67,21 @@ class Authenticate:
         await self._app(scope, receive, finish)
 
 
-async def start_session(request: Request, response: Response, account: Account) -> None:
-    """Sign this browser in, with a new session id; the session that it had before ends."""
+async def start_session(
+    request: Request, response: Response, account: Account, *, password: Secret | None = None
+) -> bool:
+    """Sign this browser in, with a new session id; the session that it had before ends.
+
+    `password` is the hash that let it in: False, and no session, where the account's is another by now.
+    """
     parts = services(request)
     await _drop(parts, current(request))
     at = parts.clock()
     secret = new_session_id()
     life = timedelta(seconds=parts.settings.session_seconds)
-    await parts.store.sessions.create(
-        Session(digest=digest_of(secret), account=account.id, created=at, expires=at + life, seen=at)
-    )
+    session = Session(digest=digest_of(secret), account=account.id, created=at, expires=at + life, seen=at)
+    if not await parts.store.sessions.create(session, password=password):
+        return False
     set_cookie(
         response,
         parts.settings.session_cookie,
@@ -84,6 +89,7 @@ async def start_session(request: Request, response: Response, account: Account) 
         parts.settings.https,
         parts.settings.session_seconds,
     )
+    return True
 
 
 async def end_session(request: Request, response: Response, *, everywhere: bool = False) -> None:

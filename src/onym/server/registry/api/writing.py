@@ -84,10 +84,9 @@ async def open_request(request: HTTPRequest) -> Response:
         update=body.kind != "new",
     )
     submission = await read_for(request, given)
-    data = data_of(submission) | {"kind": str(body.kind), "profile": body.profile or submission.profile.id}
-    if body.status is None and body.kind != "new":
-        del data["status"]  # the entry's own
-    elif body.status is not None:
+    data = data_of(submission, body.kind)
+    data |= {"kind": str(body.kind), "profile": body.profile or submission.profile.id}
+    if body.status is not None:
         data["status"] = body.status
     if body.on_behalf_of:
         data["on_behalf_of"] = body.on_behalf_of

@@ -113,26 +113,33 @@ async def open_change(request: HTTPRequest) -> Response:
     form = await read_form(request)
     require(current(request))
     data = _data(entry, form)
-    applied = await act(request, EventKind.OPEN, entry.registry, name=entry.name, data=data)
+    # the form came filled with what the entry had then
+    expected = number(form.text("version"), "version")
+    applied = await act(
+        request, EventKind.OPEN, entry.registry, name=entry.name, data=data, expected=expected
+    )
     return see_other(urls.request(request_id(applied)), "open")
 
 
 def _data(entry: Entry, form: Form) -> dict[str, Any]:
+    """What the request brings: the fields that differ from the entry's, which keeps its others."""
     kind = form.text("kind")
-    base = {key: text for key, text in entry.fields.items() if text.strip()}
-    said = {
+    given = {
         name.removeprefix(_PREFIX): values[0].strip()
         for name, values in form.items()
         if name.startswith(_PREFIX) and values[0].strip()
     }
+    said = {key: text for key, text in given.items() if text != value_of(entry, key).strip()}
     grounds = form.text("use").strip() or form.text("grounds").strip()
-    data: dict[str, Any] = {"kind": kind, "fields": {**base, **said, "name": entry.name}}
+    data: dict[str, Any] = {"kind": kind, "fields": {**said, "name": entry.name}}
     if kind == "status-change":
         data["status"] = form.text("status")
     if kind in ("note-separate-use", "reassign"):
         if not grounds:
             raise RegistryError("say why", code="registry.missing-data", field="grounds")
         data["template"] = grounds
+    if kind == "note-separate-use":
+        data["fields"]["description"] = grounds  # what the entry's note will say
     return data
 
 

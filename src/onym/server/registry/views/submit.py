@@ -9,12 +9,12 @@ from starlette.responses import Response
 
 from onym.errors import RegistryError, UsageError
 from onym.registry.profiles import PROFILES, Profile
-from onym.registry.records import EMPTY, EventKind, Request, Status
+from onym.registry.records import EMPTY, EventKind, Request, RequestKind, Status
 from onym.registry.registries import REGISTRIES
 from onym.registry.registries import registry as registry_of
 from onym.server.registry import urls
 from onym.server.registry.build.parts import choices, report_view
-from onym.server.registry.checking import Given, Submission, check_given, given_status, read_for
+from onym.server.registry.checking import Given, Submission, check_given, given_status, read_for, with_row
 from onym.server.registry.contexts import CheckResult, SubmitPage
 from onym.server.registry.contexts.parts import FormField, ReportView
 from onym.server.registry.desk import act, find_request, known_request, open_to, request_id, store
@@ -34,6 +34,8 @@ _PREFIX: Final = "field."
 _SHORT: Final = frozenset({"name", "status", "type", "expires", "anchor"})
 #: fields that a choice of its own asks for
 _ASIDE: Final = frozenset({"status"})
+#: other kinds leave the entry's status as it is
+_ASKS_STATUS: Final = frozenset({RequestKind.NEW, RequestKind.STATUS_CHANGE})
 _STEPS: Final = {"revise": EventKind.REVISE, "resubmit": EventKind.RESUBMIT}
 
 
@@ -97,7 +99,8 @@ async def check(request: HTTPRequest) -> Response:
     form = await read_form(request)
     about = await known_request(request, form.text("request")) if form.text("request") else None
     given = _given(form, update=about is not None and about.kind != "new")
-    report = await _report(request, given)
+    entry = await store(request).entry(about.registry, about.name) if about and given.update else None
+    report = await _report(request, with_row(given, entry))
     if request.headers.get("hx-request") == "true":
         # as in check.html, the report alone
         macros: Any = environment().get_template("parts/macros.html").module
@@ -132,7 +135,7 @@ async def save(request: HTTPRequest) -> Response:
         expected = number(form.text("version"), "version")
         await act(
             request, kind, about.registry, about=about.id, name=about.name,
-            data=data_of(submission), expected=expected,
+            data=data_of(submission, about.kind), expected=expected,
         )  # fmt: skip
         return see_other(urls.request(about.id), str(kind))
     except RegistryError as error:
@@ -148,14 +151,13 @@ def _status(error: RegistryError) -> int:
     return kind_of(error).status
 
 
-def data_of(submission: Submission) -> dict[str, Any]:
-    """What OPEN, REVISE and RESUBMIT carry."""
+def data_of(submission: Submission, kind: RequestKind) -> dict[str, Any]:
+    """What OPEN, REVISE and RESUBMIT of such a request carry; a status where it asks for one."""
     fields = {key: text for key, text in submission.fields.items() if key != "status" and text.strip()}
-    data: dict[str, Any] = {
-        "fields": fields,
-        "template": submission.given.text,
-        "status": str(given_status(submission)),
-    }
+    data: dict[str, Any] = {"fields": fields, "template": submission.given.text}
+    status = given_status(submission)
+    if status and kind in _ASKS_STATUS:
+        data["status"] = status
     if submission.draft is not None:
         data["draft"] = submission.draft
     return data
@@ -165,7 +167,7 @@ async def _open(request: HTTPRequest, submission: Submission) -> str:
     row = submission.given.registry
     if not submission.name:
         raise _nameless(submission.profile)
-    data = data_of(submission) | {"kind": "new", "profile": submission.profile.id}
+    data = data_of(submission, RequestKind.NEW) | {"kind": "new", "profile": submission.profile.id}
     if submission.given.on_behalf_of:
         data["on_behalf_of"] = submission.given.on_behalf_of
     applied = await act(request, EventKind.OPEN, row.id, name=submission.name, data=data)
@@ -202,7 +204,7 @@ def _page(
         registry=row.id,
         noun=row.noun,
         profiles=_profiles(offered, given, about),
-        statuses=_statuses(profile, given),
+        statuses=_statuses(profile, given, about),
         text=given.text,
         fields=tuple(_fields(profile, given.fields, report)),
         on_behalf_of=given.on_behalf_of,
@@ -227,7 +229,10 @@ def _profiles(offered: tuple[str, ...], given: Given, about: Request | None) -> 
     return choices(pairs, given.profile)
 
 
-def _statuses(profile: Profile, given: Given) -> Any:
+def _statuses(profile: Profile, given: Given, about: Request | None) -> Any:
+    if about is not None and about.kind not in _ASKS_STATUS:
+        own = str(about.status) if about.status in profile.policies else ""
+        return choices([(own, f"As it is: {STATUS_LABELS[about.status][0]}")], own)
     pairs = [(str(each), STATUS_LABELS[Status(each)][0]) for each in profile.policies]
     return choices([("", "As the template says"), *pairs], given.status)
 

@@ -207,7 +207,7 @@ async def review_page(request: HTTPRequest) -> Response:
     about = await find_request(request)
     require(current(request), registry=about.registry, roles=_REVIEWERS)
     entry = await store(request).entry(about.registry, about.name)
-    report, fault = await check_saved(request, about)
+    report, fault = await check_saved(request, about, entry)
     view = report_view(report, fault=fault, profile=about.profile)
     names = await names_of(request, (about.registrant,))
     lines = tuple(about.template.split("\n")[:_MOST_LINES]) if about.template else ()
@@ -232,7 +232,7 @@ async def review_page(request: HTTPRequest) -> Response:
         faults=tuple(sorted({each.line for each in view.findings if each.line and each.level != "hint"})),
         fields=fields_of(about.registry, about.fields),
         missing=tuple(
-            f"{label} ({PROFILES[about.profile].template_clause})" for _, label in missing_of(about)
+            f"{label} ({PROFILES[about.profile].template_clause})" for _, label in missing_of(about, entry)
         ),
         report=view,
         existing=None
