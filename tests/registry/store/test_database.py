@@ -122,6 +122,24 @@ def test_two_that_make_the_same_registry_at_once_make_it_once(empty_url: str) ->
     run(main())
 
 
+def test_a_file_that_another_one_is_making_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, paused = tmp_path / "new.db", []
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+
+    def pause(seconds: float) -> None:
+        paused.append(seconds)
+        other.execute("ROLLBACK")
+
+    monkeypatch.setattr("onym.registry.store._database.time.sleep", pause)
+    Database(path).make_file()
+    assert len(paused) == 1
+    assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    other.close()
+
+
 def test_a_registry_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None:
     path = tmp_path / "none.db"
     with pytest.raises(StoreError) as caught:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -32,6 +34,8 @@ _Result = TypeVar("_Result")
 TRIES: Final = 5
 #: seconds that a writer waits for another one
 _PATIENCE: Final = 15
+#: and between two looks, where SQLite does not wait by itself
+_PAUSE: Final = 0.01
 #: the key of the advisory lock: the letters "onym"
 _LOCK: Final = int.from_bytes(b"onym")
 #: the execution option that names how SQLite begins
@@ -70,6 +74,7 @@ class Database:
         if self.path is not None:
             with translated():
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            _to_wal(self.path)
 
     @asynccontextmanager
     async def read(self, *, snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
@@ -101,6 +106,24 @@ class Database:
         if self.dialect == "postgresql":
             await connection.execute(text(f"SET LOCAL lock_timeout = '{_PATIENCE}s'"))
             await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+
+
+def _to_wal(path: Path) -> None:
+    """Write-ahead logging, which stays with the file.
+
+    SQLite's patience does not cover this change: of two that made it at once, one would be told "locked".
+    What else is wrong with a file is told when it is opened.
+    """
+    until = time.monotonic() + _PATIENCE
+    with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as base:
+        while True:
+            try:
+                base.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                    raise
+            time.sleep(_PAUSE)
 
 
 def _read_url(given: str | Path | Secret) -> URL:

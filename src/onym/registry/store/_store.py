@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
@@ -64,7 +65,7 @@ class Store:
         try:
             check_search(database)
             if create:
-                database.make_file()
+                await asyncio.to_thread(database.make_file)
                 await migrate(database)
             else:
                 await check_schema(database)
