@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.net.addresses import PUBLIC, Address, Network, classify, parse_address, parse_network
+from onym.net.addresses import (
+    PUBLIC,
+    Address,
+    Network,
+    classify,
+    client_network,
+    parse_address,
+    parse_network,
+)
 
 V4 = st.integers(0, 2**32 - 1)
 V6 = st.integers(0, 2**128 - 1)
@@ -172,3 +180,19 @@ def test_a_block_of_one_address_is_known_as_such() -> None:
     assert Network(4, 0x0A000001, 32).is_single
     assert Network(6, 1, 128).is_single
     assert not Network(6, 0, 32).is_single
+
+
+@pytest.mark.parametrize(
+    ("text", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:0:1::1", "20010db800000001/64"),
+        ("2001:DB8:0:1:ffff::", "20010db800000001/64"),
+        ("::1", "0/64"),
+        ("", ""),
+        ("unix", "unix"),
+    ],
+)
+def test_the_addresses_of_one_client_are_one(text: str, network: str) -> None:
+    assert client_network(text) == network

@@ -20,6 +20,7 @@ __all__ = [
     "Address",
     "Network",
     "classify",
+    "client_network",
     "parse_address",
     "parse_network",
 ]
@@ -94,6 +95,20 @@ def parse_network(text: str) -> Network | None:
     if address.value & ((1 << bits - length) - 1):
         return None
     return Network(*address, length)
+
+
+def client_network(text: str) -> str:
+    """What the addresses of one client have in common, for counting clients.
+
+    An IPv4 address, also as sockets of both kinds write it (`::ffff:192.0.2.1`, RFC 4291 2.5.5.2); of IPv6
+    the network of 64 bits, whose addresses are all one client's. What is no address stays as it is.
+    """
+    address = parse_address(text)
+    if address is None:
+        return text
+    if address.value >> 32 == _MAPPED:
+        address = Address(4, address.value & _LOW32)
+    return str(address) if address.version == 4 else f"{address.value >> 64:x}/64"
 
 
 def classify(address: Address) -> str:

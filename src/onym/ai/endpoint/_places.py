@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from onym.errors import AIIPError
-from onym.net.addresses import Address, parse_address
+from onym.net.addresses import client_network
 
 if TYPE_CHECKING:
     from onym.ai.endpoint.context import Caller
     from onym.ai.endpoint.limits import Limits
 
 __all__ = ["Places", "caller_key"]
-
-#: a free IPv6 network is of 2^64 addresses
-_HOST_BITS: Final = 64
-#: the first 96 bits of an IPv4 address as a socket of both kinds writes it (RFC 4291 2.5.5.2)
-_MAPPED: Final = 0xFFFF
 
 
 class Places:
@@ -75,10 +70,4 @@ def caller_key(caller: Caller, peer: Any) -> str:
     """
     if caller.client_id is not None:
         return f"client {caller.client_id}"
-    text = str(peer[0]) if peer else ""
-    found = parse_address(text)
-    if found is not None and found.value >> 32 == _MAPPED:
-        found = Address(4, found.value & 0xFFFF_FFFF)
-    if found is None or found.version == 4:
-        return f"address {found or text}"
-    return f"network {found.value >> _HOST_BITS:x}"
+    return f"address {client_network(str(peer[0]) if peer else '')}"

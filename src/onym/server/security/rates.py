@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from starlette.requests import Request
 
 from onym.errors import RegistryError
-from onym.net.addresses import Address, parse_address
+from onym.net.addresses import client_network
 from onym.server.problems import problem
 from onym.server.security.audit import SAFE_METHODS
 from onym.server.security.visitor import Visitor, current
@@ -26,8 +26,6 @@ __all__ = ["MOST_BUCKETS", "Limiter", "Rates", "address_key"]
 
 #: buckets kept; the one longest unused goes first, and has mostly filled up again by then
 MOST_BUCKETS: Final = 50_000
-#: the first 96 bits of an IPv4 address as a socket of both kinds writes it (RFC 4291 2.5.5.2)
-_MAPPED: Final = 0xFFFF
 Sort: TypeAlias = Literal["reads", "writes", "logins"]
 
 
@@ -91,12 +89,7 @@ def too_many(request: Request, wait: float) -> ASGIApp:
 
 def address_key(address: str | None) -> str:
     """What one client's addresses have in common: an IPv6 network has 2^64 of them for free."""
-    parsed = parse_address(address) if address else None
-    if parsed is not None and parsed.value >> 32 == _MAPPED:
-        parsed = Address(4, parsed.value & 0xFFFF_FFFF)
-    if parsed is None or parsed.version == 4:
-        return f"address:{parsed or address or 'unknown'}"
-    return f"network:{parsed.value >> 64:016x}"
+    return f"address:{client_network(address or 'unknown')}"
 
 
 def _key(visitor: Visitor) -> str:
