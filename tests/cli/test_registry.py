@@ -7,16 +7,17 @@ import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from onym.cli._registry_act import _ring
+from onym.cli._registry_act import _ROUNDS, _ring, _rung
 from onym.cli._registry_draft import GUIDANCE
 from onym.cli._registry_read import ranked
 from onym.errors import RefusalError
 from onym.registry.iana import builtin
 from onym.registry.profiles import PROFILES
-from onym.registry.records import Event, EventKind, Status
+from onym.registry.records import Decision, Event, EventKind, Status
 from onym.registry.registries import REGISTRIES
 from onym.uri import _registered
 
@@ -410,10 +411,42 @@ def test_a_timer_that_somebody_else_rang_first_leaves_the_others_their_turn():
 
     event = Event(kind=EventKind.REVIEW_TIMEOUT, registry="uri-schemes", request="uri-schemes-1")
     said = asyncio.run(_ring(Store(), event, datetime(2026, 1, 5, tzinfo=UTC)))
-    assert said == "no longer due: the entry is permanent"
+    assert said == (False, "no longer due: the entry is permanent")
 
 
 def test_a_name_that_is_too_long_is_not_said_to_be_free(run):
     ran = run("registry", "show", "a" * 64)
     assert ran.code == 11
     assert "at most 63 characters" in ran.err
+
+
+class Timers:
+    """A store in which some timers start others; `c` is refused each time."""
+
+    def __init__(self, **starts):
+        self.starts, self.ready, self.rung = starts, ["a", "c"], []
+
+    async def due(self, at):
+        make = lambda name: Event(kind=EventKind.DRAFT_EXPIRED, registry="uri-schemes", name=name)  # noqa: E731
+        return tuple(map(make, self.ready))
+
+    async def apply(self, event, actor, at):
+        self.rung.append(event.name)
+        if event.name == "c":
+            raise RefusalError("not now", code="registry.not-allowed")
+        self.ready.remove(event.name)
+        self.ready += self.starts.get(event.name, ())
+        return SimpleNamespace(decision=Decision(rule="U4", clause="x"))
+
+
+def test_what_a_timer_starts_is_rung_in_the_same_tick_and_what_is_refused_once():
+    store = Timers(a=["b"])
+    said = asyncio.run(_rung(store, datetime(2026, 1, 5, tzinfo=UTC)))
+    assert store.rung == ["a", "c", "b"]
+    assert [each["said"].split()[0] for each in said] == ["row", "no", "row"]
+
+
+def test_timers_that_start_each_other_end_the_tick_all_the_same():
+    store = Timers(a=["b"], b=["a"])
+    asyncio.run(_rung(store, datetime(2026, 1, 5, tzinfo=UTC)))
+    assert len(store.rung) == _ROUNDS + 1

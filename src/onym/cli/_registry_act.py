@@ -27,6 +27,7 @@ from onym.cli._registry_base import (
 )
 from onym.cli._registry_text import draw_entry, draw_request, record_of
 from onym.errors import ConfigError, RefusalError, UsageError
+from onym.registry.people import with_accounts
 from onym.registry.records import IANA_CLOCK, Event, EventKind
 from onym.registry.registries import registry as registry_row
 
@@ -47,6 +48,8 @@ _NOT_HERE: Final = frozenset(
     }
 )
 _DECISIONS: Final = tuple(str(kind) for kind in EventKind if kind not in _NOT_HERE)
+#: how often `tick` asks what is due: each time may start what is due at once
+_ROUNDS: Final = 20
 #: characters of --data
 _MAX_DATA: Final = 1_000_000
 
@@ -105,6 +108,7 @@ def decide(
       onym registry decide uri-schemes-17 check-complete --as iana
       onym registry decide uri-schemes-17 reject --as expert --reason "in use under another name"
       onym registry decide conti override --set remove=yes --reason "never used, asked for by its author"
+      onym registry decide conti override --set undoes=423 --reason "it is used after all"
       onym registry decide agents renew -r ai-namespaces --set expires=2028-01-31
     """
     session.command = "registry decide"
@@ -115,7 +119,7 @@ def decide(
         async with opened(session, db) as store:
             event = await _event_about(store, target, EventKind(decision), registry, event_data)
             actor = await acting(store, event.registry, account=account, role=role)
-            return await store.apply(event, actor, when, expected=expect)
+            return await store.apply(await with_accounts(store, event), actor, when, expected=expect)
 
     _tell_applied(session, run(work()), when)
 
@@ -244,18 +248,31 @@ async def _send(session: Session, db: str | None, settings: Settings) -> int:
 
 
 async def _tick(session: Session, db: str | None, at: datetime, *, dry_run: bool) -> list[dict[str, Any]]:
-    found = []
     async with opened(session, db) as store:
-        for event in list(await store.due(at)):
-            said = "due" if dry_run else await _ring(store, event, at)
+        if dry_run:
+            return [{"event": record_of(event), "said": "due"} for event in await store.due(at)]
+        return await _rung(store, at)
+
+
+async def _rung(store: Store, at: datetime) -> list[dict[str, Any]]:
+    """Every timer that has gone off, and those that these start, each with what came of it."""
+    found: list[dict[str, Any]] = []
+    refused: list[Event] = []
+    for _ in range(_ROUNDS):
+        events = [event for event in await store.due(at) if event not in refused]
+        if not events:
+            break
+        for event in events:
+            done, said = await _ring(store, event, at)
+            refused += [] if done else [event]
             found.append({"event": record_of(event), "said": said})
     return found
 
 
-async def _ring(store: Store, event: Event, at: datetime) -> str:
-    """One timer; what came of it. Where somebody was first, the others still have their turn."""
+async def _ring(store: Store, event: Event, at: datetime) -> tuple[bool, str]:
+    """One timer: was it done, and what came of it. Where somebody was first, the others have their turn."""
     try:
         decision = (await store.apply(event, IANA_CLOCK, at)).decision
     except RefusalError as error:
-        return f"no longer due: {error.message}"
-    return f"row {decision.rule} [{decision.clause}]"
+        return False, f"no longer due: {error.message}"
+    return True, f"row {decision.rule} [{decision.clause}]"

@@ -9,15 +9,15 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from onym.errors import RefusalError, SignatureError, StoreError, UsageError
-from onym.registry.records import Entry, LogRecord, Status
+from onym.errors import SignatureError, UsageError
+from onym.registry.records import Entry, Status
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from onym.registry.iana import Change
+    from onym.registry.store import EntryChange
     from onym.sign.keys import SigningKey
 
-__all__ = ["FEED", "FORMATS", "NOBODY", "Export", "changes_of", "written"]
+__all__ = ["FEED", "FORMATS", "NOBODY", "Export", "written"]
 
 #: changes that a feed holds at most
 FEED: Final = 200
@@ -38,8 +38,8 @@ class Export:
     at: datetime
     key: str | None = None
     entries: tuple[Entry, ...]
-    #: the whole log, for a feed
-    records: Sequence[LogRecord] = ()
+    #: the last changes, the newest first, for a feed
+    changes: Sequence[EntryChange] = ()
     #: the day that the file says it is of, where that is not `at`'s
     dated: date | None = None
     #: the part for csv-2015
@@ -68,9 +68,8 @@ def _published(what: Export) -> str:
 
 
 def _atom(what: Export) -> str:
-    from onym.registry.iana import atom
+    from onym.registry.iana import atom, logged
 
-    changes = changes_of(what.records, what.registry)[-FEED:][::-1]
     home = f"tag:{what.authority}:{what.registry}"
     link, feed = (lambda name: f"{home}:{name}"), None
     if what.origin is not None:
@@ -80,7 +79,7 @@ def _atom(what: Export) -> str:
         home, feed = origin + urls.entries(row), origin + urls.feed(row)
         link = lambda name: origin + urls.entry(row, name)  # noqa: E731 - of the same shape as above
     return atom(
-        changes,
+        filter(None, (logged(each.before, each.after, at=each.at) for each in what.changes)),
         registry=what.registry,
         updated=what.at,
         tagger=what.authority,
@@ -88,28 +87,6 @@ def _atom(what: Export) -> str:
         home=home,
         feed=feed,
     )
-
-
-def changes_of(records: Sequence[LogRecord], registry: str) -> list[Change]:
-    """What each record of the log changed in a registry, oldest first. Raises StoreError."""
-    from onym.registry.engine import Book
-    from onym.registry.iana import change
-
-    book, found = Book(), []
-    for record in records:
-        before = book.about(record.event)[1]
-        try:
-            decision = book.apply(record.event, record.actor, record.at)
-        except RefusalError as error:
-            raise StoreError(
-                f"record {record.number} of the log does not replay", code="registry.replay-failed",
-                hint="onym registry verify says more",
-            ) from error  # fmt: skip
-        after = None if decision.removed else decision.entry or before
-        said = change(before, after, at=record.at) if record.event.registry == registry else None
-        if said is not None:
-            found.append(said)
-    return found
 
 
 def _namespaces(what: Export) -> str:

@@ -15,7 +15,6 @@ from onym.cli._atomic import AtomicFile
 from onym.cli._options import json_option
 from onym.cli._output import Session, is_terminal
 from onym.cli._registry_base import (
-    PAGE,
     account_options,
     acting,
     all_entries,
@@ -30,7 +29,7 @@ from onym.cli._registry_base import (
 )
 from onym.cli._text import harmless
 from onym.errors import RefusalError, StoreError, UsageError
-from onym.registry.records import IANA_CLOCK, Actor, Entry, Event, EventKind, LogRecord, Status
+from onym.registry.records import IANA_CLOCK, Actor, Entry, Event, EventKind, Status
 
 if TYPE_CHECKING:
     from onym.registry.iana import Snapshot
@@ -73,7 +72,8 @@ def import_(
 ) -> None:
     """Take the entries of FILE... into a registry. All of a file is taken in, or nothing of it.
 
-    Irregular rows are kept and reported. What the registry has and a file lacks stays as it is. With
+    Irregular rows are kept and reported. What the registry has and a file lacks stays as it is, and so does
+    who has a say in an entry that is there: of a JSON export, only new names bring their registrants. With
     --dry-run and without a database, the file is compared with the facts that Onym ships.
 
     \b
@@ -129,10 +129,15 @@ def _shipped(registry: str) -> tuple[Entry, ...]:
 
 def _compared(snapshot: Snapshot, there: Sequence[Entry], at: datetime) -> dict[str, Any]:
     """What an import would change: each row goes to the engine, as it would then."""
+    from onym.registry.iana import as_imported
+
     before = {entry.name: entry for entry in there}
     record = _import_record(snapshot)
     names: dict[str, list[str]] = {"added": [], "changed": [], "same": []}
-    for entry in _filled(snapshot, there):
+    for row in _filled(snapshot, there):
+        entry, left_out = as_imported(row, before.get(row.name))
+        if left_out is not None:
+            record["irregular"].append(_refused(entry.name, left_out))
         try:
             names[_fate(entry, before.get(entry.name), at)].append(entry.name)
         except (RefusalError, StoreError) as error:
@@ -309,7 +314,7 @@ async def _exported(
     at: str | None,
     db: str | None,
 ) -> str:
-    from onym.cli._registry_export import Export, written
+    from onym.cli._registry_export import FEED, Export, written
 
     what = Export(
         registry=registry,
@@ -325,8 +330,8 @@ async def _exported(
         return written(replace(what, entries=facts.entries, dated=None if at else _day(facts.vintage)))
     async with opened(session, db) as store:
         entries = await all_entries(store, registry)
-        records = await _log(store) if format_ == "atom" else ()
-    return written(replace(what, entries=entries, records=records))
+        changes = await store.changes(registry, limit=FEED) if format_ == "atom" else ()
+    return written(replace(what, entries=entries, changes=changes))
 
 
 def _day(vintage: str | None) -> date | None:
@@ -341,13 +346,3 @@ def _facts(registry: str) -> Snapshot:
     from onym.registry.iana import builtin
 
     return builtin(registry)
-
-
-async def _log(store: Store) -> tuple[LogRecord, ...]:
-    """The whole log."""
-    found: list[LogRecord] = []
-    while True:
-        part = await store.log(after=found[-1].number if found else 0, limit=PAGE)
-        found += part
-        if not part:
-            return tuple(found)

@@ -133,7 +133,8 @@ class EventKind(StrEnum):
     RENEW = "renew"  # [expires]
     # IANA's, outside the procedure
     IMPORT = "import"  # [entry] a row of a published registry
-    OVERRIDE = "override"  # [status, remove or restore (an entry); reason; undoes (a number)]
+    OVERRIDE = "override"  # [reason, and one of: status; remove; undoes (a record's number; the store adds
+    # `restore`, the entry before it); some of registrant, change_controller, iesg_approved]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +232,8 @@ class Request:
     submitted: datetime | None = None
     #: when IANA asked the expert: the 14 days of RFC 4395 5.2 step 6 count from here
     expert_asked: datetime | None = None
+    #: about an entry: its registrant asked, or one whom the registrant had designated
+    as_registrant: bool = False
     #: the timer went off, and the request went on (RFC 4395; decision on permanent requests)
     timed_out: bool = False
     #: the draft that holds the template, where it came from one

@@ -64,6 +64,9 @@ class Sender:
             except OnymError as error:
                 _LOG.error("the outbox cannot be read: %s", error.code)
                 done = 0
+            except Exception as error:  # noqa: BLE001 - whatever it is, later mail is still to go out
+                _LOG.error("mail cannot be sent: %s", type(error).__name__)
+                done = 0
             if not done:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), POLL)
@@ -85,6 +88,12 @@ class Sender:
             # no connection, or it broke: what was not sent by then is tried again
             for notice in left:
                 await self._failed(notice, type(error).__name__, permanent=False)
+        except OnymError:
+            raise
+        except Exception as error:  # noqa: BLE001 - what the library cannot take, in this notice or the settings
+            # the others are there again when the lease is over, and this one later than they
+            _LOG.error("notice %d cannot be sent: %s", left[0].id, type(error).__name__)
+            await self._failed(left[0], type(error).__name__, permanent=False)
         return len(claimed)
 
     def _connection(self) -> SMTP:

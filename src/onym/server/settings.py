@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from onym.errors import ConfigError
+from onym.net.hosts import read_host
 from onym.server import _reading as read
 from onym.server._tables import Rate, Reader, check_present, read_file, read_rate, read_rows
 from onym.uri.secret import Secret
@@ -145,8 +146,22 @@ _TOP: Final[Mapping[str, Reader]] = {
     "local_accounts": read.flag,
     "profile": read.choice("rfc7595", "rfc4395", "any"),
 }
+
+
+def _mail_host(name: str, value: object) -> str:
+    """A name or address, which the resolver can take."""
+    bare = read.text(name, value).removeprefix("[").removesuffix("]")
+    if read_host(bare).kind == "refused":
+        raise ConfigError(
+            f"{name} is not as it should be",
+            code="config.bad-setting",
+            hint="give a host such as mail.example.org",
+        )
+    return bare
+
+
 _SMTP: Final[Mapping[str, Reader]] = {
-    "host": read.text,
+    "host": _mail_host,
     "sender": read.email,
     "port": read.number(1, 65535),
     "security": read.choice("starttls", "tls", "none"),

@@ -107,7 +107,7 @@ def test_an_entry_is_removed_by_a_plain_yes_alone(said: object) -> None:
 @pytest.mark.parametrize("said", [False, "no", "false", "", None])
 def test_a_removal_that_is_denied_is_none(said: object) -> None:
     error = refusal(step, EventKind.OVERRIDE, PEOPLE[Role.IANA], remove=said, reason="x")
-    assert "one of status" in error.message
+    assert "one of status" in (error.hint or "")
     assert step(EventKind.OVERRIDE, PEOPLE[Role.IANA], remove="yes", reason="x").removed
 
 
@@ -116,8 +116,7 @@ def test_a_long_separate_use_is_noted_in_short() -> None:
     book = Book()
     book.apply(
         Event(
-            kind=EventKind.OVERRIDE, registry="uri-schemes", name="kite",
-            data={"restore": codec.to_data(ROW), "reason": "x"},
+            kind=EventKind.IMPORT, registry="uri-schemes", name="kite", data={"entry": codec.to_data(ROW)},
         ),
         PEOPLE[Role.IANA], AT,
     )  # fmt: skip

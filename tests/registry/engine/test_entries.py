@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onym.errors import OnymError, RefusalError
+from onym.errors import RefusalError
 from onym.registry import codec
 from onym.registry.engine import RULES, allowed, decide, publication_refusal
 from onym.registry.records import Actor, Decision, DraftReference, Entry, Event, EventKind, Role, Status
@@ -74,6 +74,8 @@ for _registry, _row in REGISTRIES.items():
     EXPECTED[_registry, K.OVERRIDE] = {
         status: (("iana", "iesg"), Status(OVERRIDES[_registry])) for status in _row.statuses
     }
+    # a row that shows a request is nobody's yet
+    del EXPECTED[_registry, K.DESIGNATE][T.PENDING_REVIEW]
 EXPECTED["uri-schemes", K.DEMAND_CHANGES] = {s: (("iesg",), s) for s in SCHEME_STATUSES}
 
 
@@ -168,8 +170,16 @@ def test_an_override_keeps_its_reason_and_who_did_it() -> None:
         {"remove": True, "status": "historical", "reason": "x"},
         {"status": "pending-review", "reason": "x"},
         {"status": "active", "reason": "x"},
-        {"restore": {}, "reason": "x"},
-        {"restore": "text", "reason": "x"},
+        {"restore": {"v": 1}, "reason": "x"},
+        {"undoes": 3, "status": "historical", "reason": "x"},
+        {"undoes": 3, "reason": "x"},
+        {"undoes": 0, "restore": {"v": 1}, "reason": "x"},
+        {"undoes": True, "restore": {"v": 1}, "reason": "x"},
+        {"undoes": "three", "restore": {"v": 1}, "reason": "x"},
+        {"undoes": 3, "restore": "text", "reason": "x"},
+        {"undoes": 3, "restore": {"fields": 3}, "reason": "x"},
+        {"iesg_approved": "perhaps", "reason": "x"},
+        {"iesg_approved": True, "status": "historical", "reason": "x"},
         {"remove": True, "reason": "   "},
         {"remove": True, "reason": 7},
     ],
@@ -177,30 +187,6 @@ def test_an_override_keeps_its_reason_and_who_did_it() -> None:
 def test_an_override_without_a_reason_or_with_no_one_deed_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(RefusalError):
         ask(K.OVERRIDE, row("uri-schemes", T.PROVISIONAL), ACTORS["iana"], **data)
-
-
-def test_a_removed_row_can_be_restored_as_it_was() -> None:
-    entry = row("uri-schemes", T.PROVISIONAL)
-    gone = ask(K.OVERRIDE, entry, ACTORS["iana"], remove=True, reason="asked by its registrant")
-    assert gone.removed
-    assert gone.entry is None
-    back = ask(K.OVERRIDE, None, ACTORS["iana"], restore=codec.to_data(entry), reason="undo")
-    assert back.entry is not None
-    assert back.entry.fields == entry.fields
-    assert back.entry.notes[-1].text == "undo"
-    with pytest.raises(RefusalError, match="there is an entry"):
-        ask(K.OVERRIDE, entry, ACTORS["iana"], restore=codec.to_data(entry), reason="undo")
-
-
-def test_a_restored_row_must_have_the_name_and_a_status_of_its_registry() -> None:
-    entry = row("uri-schemes", T.PROVISIONAL)
-    for other in (
-        replace(entry, name="other"),
-        replace(entry, registry="ai-namespaces"),
-        replace(entry, status=T.ACTIVE),
-    ):
-        with pytest.raises(OnymError):
-            ask(K.OVERRIDE, None, ACTORS["iana"], restore=codec.to_data(other), reason="undo")
 
 
 def test_an_import_keeps_what_only_this_registry_knows() -> None:

@@ -344,3 +344,12 @@ def test_hostile_files_take_linear_time(kind: str) -> None:
             write(rows, format="xml", registry="uri-schemes", updated=DAY)
         except SnapshotError:
             pass
+
+
+def test_a_name_with_a_nul_is_set_aside_and_reported() -> None:
+    text = "URI Scheme,Description,Status,Reference\r\nki\0te,d,Permanent,r\r\ngood,d,Permanent,r\r\n"
+    found = read(text.encode(), source="x.csv", registry="uri-schemes")
+    assert [each.name for each in found.entries] == ["good"]
+    assert [(each.name, each.code, each.line) for each in found.irregular if each.code == "bad-name"] == [
+        ("ki?te", "bad-name", 2)
+    ]

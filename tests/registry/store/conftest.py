@@ -34,7 +34,7 @@ def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 #: a test may leave rows, a revision and connections behind, and nothing else; triggers guard the log's rows
 _EMPTY = """
-SET lock_timeout = '10s';
+SET lock_timeout = '120s';
 SET session_replication_role = replica;
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
  WHERE datname = current_database() AND pid <> pg_backend_pid();

@@ -16,6 +16,7 @@ import pytest
 
 import postgres_support as support
 from postgres_support import Postgres
+from support import free_port
 
 __all__ = ["Mortal", "mortal_postgres"]
 
@@ -58,7 +59,7 @@ def mortal_postgres() -> Iterator[Mortal]:
     """A server that has not been started yet; its data are removed at the end."""
     programs, user = support._postgres_programs(), support._unprivileged()
     folder = tempfile.mkdtemp(prefix="onym-pg-", dir="/tmp")
-    server = Postgres(folder, support.free_port(), secrets.token_hex(12), programs)
+    server = Postgres(folder, free_port(), secrets.token_hex(12), programs)
     try:
         support._initdb(server, user)
         yield Mortal(server, user)

@@ -40,6 +40,7 @@ def test_a_log_that_lost_its_end_is_whole_by_itself_and_not_by_its_anchor(tmp_pa
         connection.execute("DELETE FROM log WHERE number = 3")
         connection.execute("DELETE FROM entry_text WHERE name = 'three'")
         connection.execute("DELETE FROM entries WHERE name = 'three'")
+        connection.execute("DELETE FROM entry_changes WHERE name = 'three'")
 
     async def after(store: Store) -> None:
         assert (await store.verify()).records == 2

@@ -90,7 +90,7 @@ for turn in range(20):
 
 def test_nothing_that_was_accepted_is_lost_by_kill_nine(store_url: str) -> None:
     run = subprocess.run(
-        [sys.executable, "-c", KILLER, store_url], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", KILLER, store_url], capture_output=True, text=True, timeout=1200, check=False
     )
     assert run.returncode == 0, run.stderr
     printed = [line.split() for line in run.stdout.splitlines()]
@@ -119,7 +119,7 @@ def test_nothing_that_was_accepted_is_lost_by_kill_nine_of_postgresql_itself() -
                 printed += [line.split() for line in lines[1:]]
         with mortal.running() as server:
             check(server.url(), printed)
-            again = writer(server.url(), "after", 3).communicate(timeout=60)[0]
+            again = writer(server.url(), "after", 3).communicate(timeout=600)[0]
             check(server.url(), [*printed, *(line.split() for line in again.splitlines()[1:])])
             mortal.kill()
 
@@ -129,7 +129,7 @@ def test_two_processes_write_one_chain(store_url: str, count: int) -> None:
     children = [writer(store_url, word, count) for word in ("left", "right")]
     printed = []
     for child in children:
-        out, _ = child.communicate(timeout=60)
+        out, _ = child.communicate(timeout=600)
         assert child.returncode == 0
         printed += [line.split() for line in out.splitlines()[1:]]
     assert sorted(int(each[0].removeprefix(f"{SCHEMES}-")) for each in printed) == list(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import jsonschema
 import pytest
 
+from onym.registry.records import IANA_CLOCK, Entry, EventKind, Status
 from onym.server.registry.api.operations import OPERATIONS
 from onym.server.registry.openapi import document
 from server.registry.site import TEMPLATE, Site
@@ -328,3 +330,89 @@ def test_a_body_that_nests_too_deep_is_refused(fresh: Site) -> None:
     for data in ({"reason": "a\u0007"}, {"x": json.loads("[" * 40 + "]" * 40)}):
         answer = post(fresh, f"{path}/events", {"event": "withdraw", "data": data}, rita)
         assert (answer.status_code, answer.json()["code"]) == (422, "registry.bad-data")
+
+
+ENTRY = "/registries/uri-schemes/entries/proviso"
+REMOVE = {"event": "override", "data": {"remove": True, "reason": "oops"}}
+
+
+def test_the_tag_of_an_entry_that_was_removed_never_comes_back(fresh: Site) -> None:
+    ian = fresh.headers("ian")
+    old = get(fresh, ENTRY).headers["etag"]
+    assert post(fresh, f"{ENTRY}/events", REMOVE, {**ian, "if-match": old}).status_code == 200
+    again = fresh.open("again", "proviso", fields={"contact": "Bob <bob@example.net>"})
+    fresh.act("rita", EventKind.SUBMIT, about=again)
+    fresh.act("ian", EventKind.CHECK_COMPLETE, about=again)
+    fresh.wait(seconds=1)
+    found = get(fresh, ENTRY, {"if-none-match": old})
+    assert (found.status_code, found.json()["fields"]["contact"]) == (200, "Bob <bob@example.net>")
+    stale = post(fresh, f"{ENTRY}/events", REMOVE, {**ian, "if-match": old})
+    assert stale.status_code == 412
+    versions = get(fresh, f"{ENTRY}/versions").json()["versions"]
+    assert [each["version"] for each in versions] == [1, 2, 3]
+
+
+def test_a_removal_is_undone_by_its_record(fresh: Site) -> None:
+    ian, rita = fresh.headers("ian"), fresh.headers("rita")
+    before = get(fresh, ENTRY)
+    done = post(fresh, f"{ENTRY}/events", REMOVE, {**ian, "if-match": before.headers["etag"]})
+    undo = {"event": "override", "data": {"undoes": done.json()["number"], "reason": "it is used"}}
+    assert "change" in get(fresh, ENTRY).json()["hint"]
+    assert post(fresh, f"{ENTRY}/events", undo, ian).status_code == 428
+    assert post(fresh, f"{ENTRY}/events", undo, {**ian, "if-match": "*"}).status_code == 412
+    absent = {"if-none-match": "*"}
+    assert post(fresh, f"{ENTRY}/events", undo, {**rita, **absent}).status_code in (403, 409)
+    other = {"event": "retire", "data": {"reason": "x"}}
+    assert post(fresh, f"{ENTRY}/events", other, {**ian, **absent}).status_code == 404
+    never = ENTRY.replace("proviso", "never-was")
+    assert post(fresh, f"{never}/events", undo, {**ian, **absent}).status_code == 409
+    back = post(fresh, f"{ENTRY}/events", undo, {**ian, **absent})
+    assert back.status_code == 200, back.text
+    after = get(fresh, ENTRY)
+    assert after.headers["etag"] == back.headers["etag"] != before.headers["etag"]
+    assert after.json()["fields"] == before.json()["fields"]
+
+
+def test_the_feed_keeps_its_changes_whatever_else_happens(fresh: Site) -> None:
+    def feed() -> str:
+        return str(fresh.get("/r/uri-schemes/changes.atom", accept="*/*").text)
+
+    before = feed()
+    assert "proviso: added" in before
+    rows = [
+        Entry(registry="llm-parameters", name=f"p{number}", status=Status.REGISTERED) for number in range(600)
+    ]
+    fresh.wait(days=1)
+    store = fresh.world.store
+    fresh.world.do(
+        store.import_entries, "llm-parameters", rows, IANA_CLOCK, fresh.world.clock.now(), source="x"
+    )
+    for number in range(30):
+        fresh.act("rita", EventKind.DESIGNATE, name="proviso", add=[f"u{number}"])
+        fresh.act("rita", EventKind.REVISE, about=fresh.ids["list"], template="y" * 400_000)
+    assert feed() == before
+    fresh.act("ian", EventKind.OVERRIDE, name="proviso", remove=True, reason="oops")
+    assert re.findall("<title>(.*)</title>", feed())[1] == "proviso: removed"
+
+
+def test_a_token_is_told_which_scope_the_step_takes(fresh: Site) -> None:
+    path = f"/requests/{fresh.ids['expert']}"
+    tag = get(fresh, path).headers["etag"]
+    body = {"event": "approve", "data": {"reason": "x"}}
+    for scopes in (("read",), ("read", "iana")):
+        token = fresh.world.token(*scopes, account="user-eve")
+        answer = post(fresh, f"{path}/events", body, {**token, "if-match": tag})
+        assert answer.json()["code"] == "registry.missing-scope"
+        assert "'review'" in answer.text
+        assert "iana" not in answer.json()["detail"]
+    token = fresh.world.token("read", "review", account="user-eve")
+    assert post(fresh, f"{path}/events", body, {**token, "if-match": tag}).status_code == 200
+
+
+@pytest.mark.parametrize(("to", "status"), [("nobody-at-all", 404), ("ian", 200), ("user-ian", 200)])
+def test_an_entry_is_reassigned_to_accounts_alone(fresh: Site, to: str, status: int) -> None:
+    tag = get(fresh, ENTRY).headers["etag"]
+    body = {"event": "reassign", "data": {"to": to, "reason": "gone"}}
+    answer = post(fresh, f"{ENTRY}/events", body, {**fresh.headers("ingo"), "if-match": tag})
+    assert answer.status_code == status, answer.text
+    assert get(fresh, ENTRY).json()["registrant"] == ("user-ian" if status == 200 else "user-rita")

@@ -376,3 +376,56 @@ def test_a_revised_update_keeps_the_status_whatever_its_template_says(fresh: Sit
         version=str(asked.version), step="revise", template=text,
     )  # fmt: skip
     assert asked_for(fresh, revised).status == "provisional"
+
+
+def test_a_removal_is_undone_where_its_name_was(fresh: Site) -> None:
+    sign_in(fresh, "ian")
+    entry, change = "/r/uri-schemes/proviso", "/r/uri-schemes/proviso/change"
+    gone = send(
+        fresh, f"{entry}/events", change, kind="override", version="2", status="remove", reason="By mistake."
+    )
+    assert gone.status_code == 303, gone.text
+    missing = fresh.get(entry)
+    assert missing.status_code == 404
+    assert change in missing.text
+    (action,) = fresh.get(change, accept="application/json").json()["direct"]
+    (number,) = [each["value"] for each in action["fields"][0]["choices"]]
+    refused = send(fresh, f"{entry}/events", change, kind="retire", version="0", reason="x")
+    assert refused.status_code == 404
+    back = send(
+        fresh, f"{entry}/events", change, kind="override", version="0", undoes=number, reason="It is used."
+    )
+    assert (back.status_code, back.headers["location"].split("?")[0]) == (303, entry)
+    assert "It is used." in fresh.get(entry).text
+    # what was undone is an override too, and is undone the same way
+    found = fresh.get(change, accept="application/json").json()["direct"]
+    assert [each["label"] for each in found if each["kind"] == "override"] == ["Override"]
+
+
+def test_the_last_override_is_undone_from_the_page_of_changes(fresh: Site) -> None:
+    sign_in(fresh, "ian")
+    events, change = "/r/uri-schemes/proviso/events", "/r/uri-schemes/proviso/change"
+    said = {"kind": "override", "status": "historical", "reason": "By mistake."}
+    assert send(fresh, events, change, version="2", **said).status_code == 303
+    (undo,) = [
+        each
+        for each in fresh.get(change, accept="application/json").json()["direct"]
+        if each["label"] == "Undo the last override"
+    ]
+    number = undo["fields"][0]["choices"][0]["value"]
+    done = send(fresh, events, change, kind="override", version="3", undoes=number, reason="It was one.")
+    assert done.status_code == 303, done.text
+    assert (
+        fresh.get("/r/uri-schemes/proviso", accept="application/json").json()["status"]["id"] == "provisional"
+    )
+
+
+def test_nobody_else_is_offered_what_undoes_a_removal(fresh: Site) -> None:
+    fresh.act("ian", EventKind.OVERRIDE, name="proviso", remove=True, reason="By mistake.")
+    change = "/r/uri-schemes/proviso/change"
+    for login in (None, "rita", "eve"):
+        page = fresh.get(change, fresh.headers(login), accept="application/json").json()
+        assert page["direct"] == page["requested"] == []
+        assert page["removed"]
+    assert fresh.get(change, fresh.headers("ingo"), accept="application/json").json()["direct"]
+    assert fresh.get("/r/uri-schemes/never-was/change").status_code == 404

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,8 +31,10 @@ __all__ = [
     "Rule",
     "always",
     "clauses",
+    "needs_iesg",
     "overtaken",
     "required_text",
+    "row_is",
     "text",
 ]
 
@@ -98,6 +101,11 @@ def always(case: Case) -> bool:
     return True
 
 
+def row_is(*statuses: Status) -> _Test:
+    """A test: is there a row, with one of these statuses?"""
+    return lambda case: case.entry is not None and case.row.status in statuses
+
+
 def overtaken(case: Case) -> str | None:
     """How the row has changed since the request was opened, so that it can't be granted any more; or None."""
     asked, row = case.asked, case.entry
@@ -109,20 +117,25 @@ def overtaken(case: Case) -> str | None:
 
 
 def _new_overtaken(asked: Request, row: Entry) -> bool:
-    """A row that was made provisional meanwhile, for this very request, and is no longer."""
-    meanwhile = asked.state is RequestState.IETF_REVIEW or (asked.timed_out and asked.id in row.pending)
-    return meanwhile and row.status is not Status.PROVISIONAL
+    """A row that was made provisional meanwhile, for this very request, and is no longer; or another's."""
+    own = asked.id in row.pending
+    if asked.state is RequestState.IETF_REVIEW:
+        return not own or row.status is not Status.PROVISIONAL
+    return asked.timed_out and own and row.status is not Status.PROVISIONAL
 
 
 def _update_overtaken(asked: Request, row: Entry) -> bool:
     of_schemes = {status for pair in STATUS_CHANGES for status in pair}
     moved = asked.status is not row.status and {asked.status, row.status} <= of_schemes
-    return moved or (row.status is Status.PROVISIONAL and not _authorised(asked, row))
+    closed = row.status in (Status.PENDING_REVIEW, Status.REVOKED)
+    needed = asked.as_registrant or row.status is Status.PROVISIONAL
+    return moved or closed or (needed and not _authorised(asked, row))
 
 
 def _change_overtaken(asked: Request, row: Entry) -> bool:
     retires = row.status is Status.PROVISIONAL and asked.status is Status.HISTORICAL
-    return (row.status, asked.status) not in STATUS_CHANGES or (retires and not _authorised(asked, row))
+    needed = asked.as_registrant or retires
+    return (row.status, asked.status) not in STATUS_CHANGES or (needed and not _authorised(asked, row))
 
 
 def _authorised(asked: Request, row: Entry) -> bool:
@@ -136,6 +149,29 @@ _OVERTAKEN: Final[dict[RequestKind, Callable[[Request, Entry], bool]]] = {
     RequestKind.SEPARATE_USE: lambda asked, row: False,
     RequestKind.REASSIGN: lambda asked, row: row.status is not Status.PROVISIONAL,
 }
+
+
+#: a reference to an RFC, or to what the IESG has approved as one
+_RFC: Final = re.compile(r"\bRFC[ -]?(?:\d|ietf-)", re.IGNORECASE)
+_OF_ROW: Final = frozenset({"name", "status"})
+
+
+def needs_iesg(case: Case) -> bool:
+    """Would the request change what an IESG-approved document defines (RFC 4395 5.3, RFC 7595 7.3)?
+
+    Of a row that is nobody's, it is not known which documents the IESG has approved: any RFC counts as
+    one, and who controls the row is the IESG's to say (RFC 8126 2.3, 9.5).
+    """
+    asked, row = case.asked, case.entry
+    if row is None or asked.kind not in (RequestKind.UPDATE, RequestKind.STATUS_CHANGE):
+        return False
+    changed = {name for name, value in asked.fields.items() if row.fields.get(name) != value} - _OF_ROW
+    if asked.kind is RequestKind.STATUS_CHANGE and not changed and asked.draft is None:
+        return False
+    if row.iesg_approved:
+        return True
+    defined = any(_RFC.search(row.fields.get(each, "")) for each in ("reference", "references"))
+    return row.registrant is None and (defined or "change_controller" in changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

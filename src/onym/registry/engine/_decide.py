@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import date, datetime, timedelta
-from typing import Final
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final, TypeAlias
 
 from onym.errors import RefusalError
-from onym.registry.engine import _entries, _intake, _requests, _review
+from onym.registry.engine import _entries, _intake, _namespaces, _outside, _requests, _review
 from onym.registry.engine._case import Case, Rule
 from onym.registry.engine._effects import UNREVIEWED
 from onym.registry.profiles import profile
@@ -27,7 +27,14 @@ from onym.registry.registries import registry
 __all__ = ["RULES", "allowed", "decide", "due", "publication_refusal"]
 
 #: the whole table, in the order in which rows are tried
-RULES: Final[tuple[Rule, ...]] = (*_requests.RULES, *_intake.RULES, *_review.RULES, *_entries.RULES)
+RULES: Final[tuple[Rule, ...]] = (
+    *_requests.RULES,
+    *_intake.RULES,
+    *_review.RULES,
+    *_entries.RULES,
+    *_outside.RULES,
+    *_namespaces.RULES,
+)
 
 _BY_EVENT: Final[dict[EventKind, tuple[Rule, ...]]] = {
     kind: tuple(rule for rule in RULES if rule.event is kind) for kind in EventKind
@@ -91,31 +98,53 @@ def allowed(
 
 
 def due(requests: Iterable[Request], entries: Iterable[Entry], at: datetime) -> Iterator[Event]:
-    """What the clock brings at `at`: an event for every timer that has gone off, for `IANA_CLOCK`."""
-    for request in requests:
-        yield from _due_request(request, at)
-    for entry in entries:
-        yield from _due_entry(entry, at)
+    """What the clock brings at `at`: an event for every timer that has gone off, for `IANA_CLOCK`.
+
+    In the order in which they went off, ties by number and name: so a clock that was stopped does in one
+    go what it would have done day by day. What these events start themselves can be due too: ask again
+    until nothing is.
+    """
+    found = [each for request in requests for each in _due_request(request)]
+    found += [each for entry in entries for each in _due_entry(entry)]
+    for moment, _, event in sorted(found, key=lambda each: each[:2]):
+        if moment <= at:
+            yield event
 
 
-def _due_request(request: Request, at: datetime) -> Iterator[Event]:
+#: when it goes off, what parts those of the same moment, and the event
+_Timer: TypeAlias = tuple[datetime, tuple[int, int, str], Event]
+
+
+def _due_request(request: Request) -> Iterator[_Timer]:
     wait = profile(request.profile).expert_timeout
     waiting = request.state in (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW)
     if wait is None or not waiting or request.timed_out or request.expert_asked is None:
         return
-    if at >= request.expert_asked + wait:
-        yield Event(
+    number = request.id.rpartition("-")[2]
+    order = (0, int(number) if number.isdecimal() else 0, request.id)
+    yield (
+        request.expert_asked + wait, order,
+        Event(
             kind=EventKind.REVIEW_TIMEOUT, registry=request.registry, request=request.id, name=request.name
-        )
+        ),
+    )  # fmt: skip
 
 
-def _due_entry(entry: Entry, at: datetime) -> Iterator[Event]:
-    today: date = at.date()
-    if entry.draft is not None and entry.draft.expires < today:
-        yield Event(kind=EventKind.DRAFT_EXPIRED, registry=entry.registry, name=entry.name)
+def _due_entry(entry: Entry) -> Iterator[_Timer]:
+    order = (1, 0, f"{entry.registry} {entry.name}")
+    if entry.draft is not None:
+        event = Event(kind=EventKind.DRAFT_EXPIRED, registry=entry.registry, name=entry.name)
+        yield _day_after(entry.draft.expires), order, event
     running = entry.status in (Status.ACTIVE, Status.SAFE_MODE, Status.SUSPENDED)
-    if running and entry.expires is not None and entry.expires < today:
-        yield Event(kind=EventKind.NAMESPACE_EXPIRED, registry=entry.registry, name=entry.name)
+    if running and entry.expires is not None:
+        event = Event(kind=EventKind.NAMESPACE_EXPIRED, registry=entry.registry, name=entry.name)
+        yield _day_after(entry.expires), order, event
+
+
+def _day_after(day: date) -> datetime:
+    # the last day of all has none after it
+    last = day == date.max
+    return datetime.combine(day if last else day + timedelta(days=1), time.max if last else time.min, UTC)
 
 
 def publication_refusal(

@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from onym.errors import RefusalError, SnapshotError
-from onym.registry.engine._case import TEXT_LIMIT, Case, Rule
+from onym.registry.engine._case import TEXT_LIMIT, Case, Rule, text
 from onym.registry.records import (
     Decision,
     DraftReference,
@@ -26,6 +26,8 @@ from onym.registry.records import (
 __all__ = [
     "UNREVIEWED",
     "applied",
+    "blank",
+    "day_of",
     "decided",
     "draft_of",
     "entry_of",
@@ -40,6 +42,7 @@ __all__ = [
     "tell",
     "touched",
     "unreviewed",
+    "with_status",
     "without_pending",
 ]
 
@@ -96,26 +99,40 @@ def entry_of(case: Case, status: Status, *, under_review: bool = False) -> Entry
 
     `under_review`: the request goes on, and the row shows it.
     """
-    asked = case.asked
-    base = case.entry or Entry(
-        registry=asked.registry,
-        name=asked.name,
-        status=status,
-        registrant=asked.registrant,
-        registered=case.at,
-    )
-    # an imported row has no date either, and is not for whoever asks about it
-    if base.status is Status.PENDING_REVIEW:
-        base = replace(base, registered=case.at, registrant=asked.registrant)
+    asked, base = case.asked, _base(case, status)
     return touched(
         case,
         base,
         status=status,
         fields=_fields(case),
         draft=_draft(case, base),
-        expires=_day(asked.fields.get("expires")) or base.expires,
+        expires=day_of(asked.fields.get("expires")) or base.expires,
         notes=notes_of(case, base),
         pending=(*_others(case), asked.id) if under_review else _others(case),
+    )
+
+
+def _base(case: Case, status: Status) -> Entry:
+    """What the request's fields are laid over."""
+    asked, row = case.asked, case.entry
+    # an imported row has no date either, and is not for whoever asks about it
+    if row is not None and row.status is not Status.PENDING_REVIEW:
+        return row
+    fresh = Entry(registry=asked.registry, name=asked.name, status=status)
+    if row is not None:
+        fresh = row if _shows(row, asked) else blank(row)
+    return replace(fresh, registrant=asked.registrant, registered=case.at)
+
+
+def _shows(row: Entry, asked: Request) -> bool:
+    """Does the row of status Pending Review show that request, and no rival's?"""
+    return row.pending[:1] == (asked.id,)
+
+
+def blank(row: Entry) -> Entry:
+    """The row without what the request said that it showed."""
+    return Entry(
+        registry=row.registry, name=row.name, status=row.status, pending=row.pending, version=row.version
     )
 
 
@@ -180,7 +197,9 @@ def without_pending(case: Case) -> tuple[Entry | None, bool]:
     left = _others(case)
     if row.status is Status.PENDING_REVIEW and not left:
         return None, True
-    return touched(case, row, pending=left), False
+    # what the request that has gone said does not stand for those that wait
+    gone = row.status is Status.PENDING_REVIEW and _shows(row, case.asked)
+    return touched(case, blank(row) if gone else row, pending=left), False
 
 
 def decided(case: Case, rule: Rule, **changes: Any) -> Decision:
@@ -195,6 +214,15 @@ def applied(case: Case, rule: Rule, entry: Entry, *, outcome: str, reason: str |
     return decided(
         case, rule, request=request, entry=entry, notices=(tell(request.registrant, subject, reason),)
     )
+
+
+def with_status(case: Case, rule: Rule, status: Status, *, note: str | None = None) -> Decision:
+    """The row with another status; the event's reason is told, and kept as a note of the kind `note`."""
+    reason = text(case, "reason")
+    notes = notes_of(case, case.row) + ((noted(case, note, reason),) if note and reason else ())
+    row = touched(case, case.row, status=status, notes=notes)
+    told = (tell(row.registrant, f"{case.name}: now {status}", reason),) if row.registrant else ()
+    return decided(case, rule, entry=row, notices=told)
 
 
 def tell(to: str | Role, subject: str, body: str | None = None) -> Notice:
@@ -274,7 +302,7 @@ def _check_namespace(case: Case, given: Mapping[str, str]) -> None:
         raise RefusalError(
             error.message, code="registry.bad-data", field=error.field, clause=_NAMESPACES, hint=error.hint
         ) from None
-    expires = _day(given.get("expires"))
+    expires = day_of(given.get("expires"))
     if expires is not None and expires < case.at.date():
         raise RefusalError(
             "that day is past", code="registry.bad-data", field="expires", clause=_NAMESPACES,
@@ -293,7 +321,7 @@ def draft_of(case: Case, old: DraftReference | None) -> DraftReference | None:
     given = case.event.data.get("draft")
     if given is None:
         return old
-    expires = _day(given.get("expires")) if isinstance(given, Mapping) else None
+    expires = day_of(given.get("expires")) if isinstance(given, Mapping) else None
     if expires is None or not is_word(given.get("name")):
         raise RefusalError(
             f"`draft` needs a name of at most {_NAME} characters without spaces, and the day it expires",
@@ -303,7 +331,8 @@ def draft_of(case: Case, old: DraftReference | None) -> DraftReference | None:
     return DraftReference(name=given["name"], expires=expires)
 
 
-def _day(value: object) -> date | None:
+def day_of(value: object) -> date | None:
+    """The day that a text names, None for none. Raises RefusalError."""
     if not isinstance(value, str) or not value.strip():
         return None
     try:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from onym.errors import RefusalError
-from onym.registry.engine._case import Case, Rule, clauses, overtaken, text
+from onym.registry.engine._case import Case, Rule, clauses, needs_iesg, overtaken, text
 from onym.registry.engine._effects import applied, decided, entry_of, later, moved, tell, touched
 from onym.registry.records import (
     Decision,
@@ -74,6 +74,7 @@ def _retires(case: Case) -> bool:
         case.asked.kind is RequestKind.STATUS_CHANGE
         and case.row.status is Status.PROVISIONAL
         and case.asked.status is Status.HISTORICAL
+        and not needs_iesg(case)
     )
 
 

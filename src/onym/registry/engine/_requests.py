@@ -29,6 +29,7 @@ from onym.registry.records import (
 __all__ = ["RULES"]
 
 _ANYONE: Final = (Role.REGISTRANT, Role.IANA, Role.EXPERT, Role.IESG)
+_NAMESPACE: Final = {"expert-review": "docs/decisions/0027"}
 _OPEN: Final = clauses("5.2", "7.2", "RFC 8126 4.5")
 #: events of one request, after which it is not revised any more
 _VERSIONS: Final = 500
@@ -111,6 +112,14 @@ def _foreign_update(case: Case) -> bool:
     )
 
 
+def _revoked(case: Case) -> bool:
+    return _kind(case) in _EXISTING and case.row.status is Status.REVOKED
+
+
+def _foreign(case: Case) -> bool:
+    return _kind(case) is RequestKind.UPDATE and not case.may_update
+
+
 def _no_way(case: Case) -> bool:
     """A status change that no clause defines (X)."""
     return _kind(case) is RequestKind.STATUS_CHANGE and (case.row.status, _wanted(case)) not in STATUS_CHANGES
@@ -143,6 +152,7 @@ def _open(case: Case, rule: Rule) -> Decision:
         status=_wanted(case), state=RequestState.DRAFT, registrant=case.actor.id,
         fields=fields_of(case, {}), template=text(case, "template") or "",
         on_behalf_of=text(case, "on_behalf_of"), draft=draft_of(case, None),
+        as_registrant=kind is not RequestKind.NEW and case.may_update,
         opened=case.at, since=case.at, holder=Role.REGISTRANT, version=1,
     )  # fmt: skip
     return decided(case, rule, request=opened)
@@ -268,6 +278,15 @@ RULES: Final = (
         id="U1", event=EventKind.OPEN, clauses=clauses("5.3", "7.3"), roles=_ANYONE, when=_foreign_update,
         said="a provisional entry is updated by its registrant, or whom the registrant has designated",
         hint="if the registrant is out of contact, ask the IESG to reassign it (kind reassign)",
+    ),
+    Rule(
+        id="N4", event=EventKind.OPEN, clauses=_NAMESPACE, roles=_ANYONE, when=_revoked,
+        said="it was revoked for good", hint="choose another name",
+    ),
+    Rule(
+        id="U1", event=EventKind.OPEN, clauses=_NAMESPACE, roles=_ANYONE, when=_foreign,
+        said="a namespace is updated by its registrant, or whom the registrant has designated",
+        hint="if it has none, IANA can record one (override with registrant)",
     ),
     Rule(
         id="U3", event=EventKind.OPEN, clauses=clauses("5.3", "7.3"), roles=_ANYONE, when=_not_provisional,

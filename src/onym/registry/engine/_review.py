@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from onym.registry.engine._case import Case, Rule, clauses, overtaken, required_text, text
+from onym.registry.engine._case import Case, Rule, clauses, needs_iesg, overtaken, required_text, text
 from onym.registry.engine._effects import (
     applied,
+    day_of,
     decided,
     entry_of,
     moved,
@@ -62,9 +63,10 @@ def _overtaken(case: Case) -> bool:
     return overtaken(case) is not None
 
 
-def _needs_iesg(case: Case) -> bool:
-    """An update of what an IESG-approved document defines (U2)."""
-    return case.asked.kind is RequestKind.UPDATE and case.entry is not None and case.row.iesg_approved
+def _lapsed(case: Case) -> bool:
+    """Is the last day that was asked for past?"""
+    expires = day_of(case.asked.fields.get("expires"))
+    return expires is not None and expires < case.at.date()
 
 
 def _permanent_asked(case: Case) -> bool:
@@ -267,6 +269,11 @@ RULES: Final = (
         hint="reject it",
     ),
     Rule(
+        id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_lapsed,
+        clauses={"expert-review": "docs/decisions/0027"}, said="the last day that it asks for is past",
+        hint="ask for more review, so that its registrant can name a later one",
+    ),
+    Rule(
         id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_still_pending,
         clauses=clauses(None, "7.2 step 7"), said="the name is itself under review",
         hint="decide the other request first",
@@ -281,7 +288,7 @@ RULES: Final = (
         hint="reject it; a separate use is noted by the IESG (kind note-separate-use)",
     ),
     Rule(
-        id="U2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_needs_iesg,
+        id="U2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=needs_iesg,
         clauses=clauses("5.3", "7.3"), effect=_ask_iesg,
         said="an IESG-approved document defines it: the IESG must approve too",
     ),

@@ -17,8 +17,9 @@ from onym._lazy import lazily
 if TYPE_CHECKING:
     from onym.registry.iana._atom import atom
     from onym.registry.iana._builtin import builtin
-    from onym.registry.iana._differences import change, differences
+    from onym.registry.iana._differences import change, differences, logged
     from onym.registry.iana._facts import RFC, known_rfcs
+    from onym.registry.iana._import import as_imported
     from onym.registry.iana._join import combine, with_numbers
     from onym.registry.iana._namespaces import (
         Namespace,
@@ -44,6 +45,7 @@ _HOME = {
     "Namespace": "onym.registry.iana._namespaces",
     "NamespaceFile": "onym.registry.iana._namespaces",
     "Snapshot": "onym.registry.iana._types",
+    "as_imported": "onym.registry.iana._import",
     "atom": "onym.registry.iana._atom",
     "builtin": "onym.registry.iana._builtin",
     "change": "onym.registry.iana._differences",
@@ -51,6 +53,7 @@ _HOME = {
     "combine": "onym.registry.iana._join",
     "differences": "onym.registry.iana._differences",
     "known_rfcs": "onym.registry.iana._facts",
+    "logged": "onym.registry.iana._differences",
     "read": "onym.registry.iana._read",
     "read_namespaces": "onym.registry.iana._namespaces",
     "with_numbers": "onym.registry.iana._join",
@@ -72,6 +75,7 @@ __all__ = [
     "Namespace",
     "NamespaceFile",
     "Snapshot",
+    "as_imported",
     "atom",
     "builtin",
     "change",
@@ -79,6 +83,7 @@ __all__ = [
     "combine",
     "differences",
     "known_rfcs",
+    "logged",
     "read",
     "read_namespaces",
     "with_numbers",

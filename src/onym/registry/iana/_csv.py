@@ -130,6 +130,8 @@ class _Lines:
         self.began = 1
 
     def rows(self) -> Iterator[list[str]]:
+        # whoever asked before may have stopped at a row, and not seen where the next one begins
+        self.began = self._reader.line_num + 1
         try:
             for cells in self._reader:
                 if cells:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeAlias
 
@@ -12,7 +13,7 @@ from onym.registry.iana._types import Change, ChangeKind, Snapshot
 from onym.registry.records import Entry, EventKind, Status
 from onym.registry.registries import registry
 
-__all__ = ["change", "differences"]
+__all__ = ["change", "differences", "logged"]
 
 #: the event that brings a change about, and its row in the table of rules
 _Rule: TypeAlias = tuple[EventKind, str]
@@ -104,6 +105,12 @@ def change(
     if all(cell(before, each) == cell(after, each) for each in columns):
         return None
     return _change(ChangeKind.FIELDS, before, after, _update(after), "", at)
+
+
+def logged(before: Entry | None, after: Entry | None, *, at: datetime) -> Change | None:
+    """The change that a record of a log made, as `change`; nothing about it is irregular."""
+    found = change(before, after, at=at)
+    return None if found is None else replace(found, irregular=None)
 
 
 def _update(entry: Entry) -> _Rule:

@@ -66,6 +66,12 @@ def assemble(table: Table, registry: Registry, *, source: str) -> Snapshot:
         if not shown.strip():
             irregular.append(Irregular(name="", code="no-name", reason="a row without a name", line=row.line))
             continue
+        if "\0" in shown:
+            reason = "a NUL in the name, which no database holds; this row is set aside"
+            irregular.append(
+                Irregular(name=shown.replace("\0", "?"), code="bad-name", reason=reason, line=row.line)
+            )
+            continue
         entry, findings = _entry(row, registry)
         if entry.name in entries:
             reason = f"{entry.name} is there already; this row is set aside"

@@ -13,6 +13,7 @@ from onym.registry.store._store import Store, restore
 from onym.registry.store._types import (
     Applied,
     Decide,
+    EntryChange,
     Head,
     ImportReport,
     Irregularity,
@@ -29,6 +30,7 @@ __all__ = [
     "REVISION",
     "Applied",
     "Decide",
+    "EntryChange",
     "Head",
     "ImportReport",
     "Irregularity",

@@ -15,7 +15,8 @@ from onym.registry.chain import seal
 from onym.registry.codec import to_data
 from onym.registry.records import Actor, Decision, Entry, Event, EventKind
 from onym.registry.registries import registry as registry_of
-from onym.registry.store._rows import log_row, notice_row, read_value
+from onym.registry.store._changes import last_versions, numbered
+from onym.registry.store._rows import log_row, notice_row, read_value, storable
 from onym.registry.store._tables import entries, log, outbox
 from onym.registry.store._types import Applied, Decide, Head, ImportReport, Irregularity
 from onym.registry.store._write import Changes, checked_event, head_of
@@ -44,6 +45,7 @@ async def import_all(
     statement = select(entries.c.name, entries.c.record).where(entries.c.registry == registry)
     for name, record in (await connection.execute(statement)).all():
         run.present[name] = read_value(Entry, record)
+    run.last = await last_versions(connection, registry)
     done = 0
     for batch in _batches(given):
         rows, notices, changes = run.decide_all(batch)
@@ -67,6 +69,8 @@ class _Import:
         self._decide, self._registry, self._actor = decide, registry, actor
         self._at, self._source, self._head = at, source, head
         self.present: dict[str, Entry] = {}
+        #: the last versions of names that were registered once
+        self.last: dict[str, int] = {}
         self._seen: set[str] = set()
         self._counts = {"added": 0, "changed": 0, "same": 0}
         self._irregular: list[Irregularity] = []
@@ -82,8 +86,7 @@ class _Import:
             try:
                 found = self._one(entry, changes)
             except RefusalError as error:
-                name = entry.name.encode("utf-8", "replace").decode()
-                self._irregular.append(Irregularity(name=name, reason=str(error)))
+                self._report(entry, str(error))
                 continue
             if found is not None:
                 rows.append(log_row(found.record, found.record.event.name))
@@ -91,15 +94,23 @@ class _Import:
         return rows, notices, changes
 
     def _one(self, entry: Entry, changes: Changes) -> Applied | None:
+        from onym.registry.iana import as_imported  # late: an import alone needs it
+
         key = registry_of(self._registry).key(entry.name)
+        if not storable(key):
+            raise RefusalError("no database holds that name", code="registry.bad-data", field="name")
         if entry.registry != self._registry:
             raise RefusalError("the row is of another registry", code="registry.bad-data", field="registry")
         if key in self._seen:
             raise RefusalError("the source has the name twice", code="registry.duplicate", field="name")
         self._seen.add(key)
         before = self.present.get(key)
+        entry, left_out = as_imported(entry, before)
+        if left_out is not None:
+            self._report(entry, left_out)
         event = self._event(key, entry)
         decision = self._decide(event, self._actor, self._at, request=None, entry=before)
+        decision = numbered(decision, before, self.last.get(key, 0))
         if _same(before, decision):
             self._counts["same"] += 1
             return None
@@ -111,10 +122,14 @@ class _Import:
             rule=decision.rule,
             clause=decision.clause,
         )
-        changes.take(decision, before, None)
+        changes.take(decision, before, record)
         self._head = Head(number=record.number, digest=record.digest, at=record.at)
         self._counts["added" if before is None else "changed"] += 1
         return Applied(record=record, decision=decision)
+
+    def _report(self, entry: Entry, reason: str) -> None:
+        name = entry.name.encode("utf-8", "replace").decode().replace("\0", "?")
+        self._irregular.append(Irregularity(name=name, reason=reason))
 
     def _event(self, key: str, entry: Entry) -> Event:
         try:

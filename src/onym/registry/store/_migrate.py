@@ -6,10 +6,12 @@ transaction on either database.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, inspect, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import StoreError
 from onym.registry.store._database import Database
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["BASE", "REVISION", "check_schema", "migrate", "revision"]
 
 #: the revision that this code works with
-REVISION: Final = "0003"
+REVISION: Final = "0004"
 #: the revision of a database without tables
 BASE: Final = "base"
 
@@ -54,14 +56,28 @@ async def check_schema(database: Database) -> None:
     )
 
 
-async def migrate(database: Database, target: str = REVISION) -> None:
-    """Bring the schema up, or down, to `target`. Raises StoreError; nothing is changed then."""
+async def migrate(
+    database: Database,
+    target: str = REVISION,
+    *,
+    then: Callable[[AsyncConnection], Awaitable[object]] | None = None,
+) -> None:
+    """Bring the schema up, or down, to `target`; `then` is for what is in a database that was there.
+
+    Raises StoreError; nothing is changed then.
+    """
     current = await revision(database)
     if current is not None and current > REVISION:
         await check_schema(database)
     if current == target:
         return
-    await database.write(lambda connection: connection.run_sync(_move, target))
+
+    async def work(connection: AsyncConnection) -> None:
+        await connection.run_sync(_move, target)
+        if then is not None and current is not None:
+            await then(connection)
+
+    await database.write(work)
 
 
 def _current(connection: Connection) -> str | None:

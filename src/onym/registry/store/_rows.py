@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
+from unicodedata import normalize
 
 from onym.errors import StoreError
 from onym.registry.chain import canonical
@@ -113,8 +114,10 @@ def notice_row(notice: Notice, record: LogRecord) -> dict[str, Any]:
 
 
 def fold(text: str) -> str:
-    """The text as it is compared: without case, cut at `MAX_TEXT`. PostgreSQL holds no NUL."""
-    return text[:MAX_TEXT].casefold().replace("\0", " ")
+    """The text as it is compared: in NFC, without case, cut at `MAX_TEXT`. PostgreSQL holds no NUL."""
+    # folding can take letters apart again, so it is composed after it too (UAX #15, 3.13 of Unicode)
+    folded = normalize("NFC", normalize("NFC", text[:MAX_TEXT]).casefold())
+    return folded.replace("\0", " ")
 
 
 def storable(text: str) -> bool:

@@ -18,13 +18,14 @@ from onym.registry.registries import registry as registry_of
 from onym.registry.store import _backup, _read
 from onym.registry.store._access import Audit, Sessions, Tokens
 from onym.registry.store._accounts import Accounts
+from onym.registry.store._changes import changes_of_name, shown_changes
 from onym.registry.store._cursor import checked_limit
 from onym.registry.store._database import Database
 from onym.registry.store._import import import_all
 from onym.registry.store._migrate import check_schema, migrate
 from onym.registry.store._outbox import Outbox
 from onym.registry.store._search import check_search, search_entries
-from onym.registry.store._types import Applied, Decide, Head, ImportReport, Page, Verified
+from onym.registry.store._types import Applied, Decide, EntryChange, Head, ImportReport, Page, Verified
 from onym.registry.store._verify import rebuild_all, verify_all
 from onym.registry.store._write import apply_event, checked_event, head_of, reserve
 from onym.uri.secret import Secret
@@ -57,16 +58,16 @@ class Store:
     ) -> Store:
         """Open the registry in a SQLite file or at a URL `postgresql+psycopg://…`.
 
-        `create` makes it where there is none, and brings an older schema up. Raises StoreError:
-        registry.bad-url, registry.no-database, registry.wrong-schema, registry.unreachable,
-        registry.no-full-text (a SQLite without FTS5).
+        `create` makes it where there is none, and brings an older schema up, whose tables are then made anew
+        from the log. Raises StoreError: registry.bad-url, registry.no-database, registry.wrong-schema,
+        registry.unreachable, registry.no-full-text (a SQLite without FTS5), registry.replay-failed.
         """
         database = Database(url)
         try:
             check_search(database)
             if create:
                 await asyncio.to_thread(database.make_file)
-                await migrate(database)
+                await migrate(database, then=lambda connection: rebuild_all(connection, decide))
             else:
                 await check_schema(database)
         except BaseException:
@@ -99,10 +100,11 @@ class Store:
     ) -> Applied:
         """Let the engine decide, and write what follows: all of it, or nothing.
 
-        An OPEN event without a request gets the next id. `expected` is the version of the request, or of
-        the entry where no request is named (0: none is there). Raises RefusalError where the procedure
-        does not allow it, StaleError with the version in force where another was first,
-        UnknownEntryError for a request that is not there.
+        An OPEN event without a request gets the next id. An OVERRIDE that `undoes` a record (its number) gets
+        the entry as that record found it. `expected` is the version of the request, or of the entry where no
+        request is named (0: none is there). Raises RefusalError where the procedure does not allow it,
+        StaleError with the version in force where another was first, UnknownEntryError for a request that
+        is not there.
         """
         checked_event(event)
         return await self._database.write(
@@ -126,8 +128,8 @@ class Store:
         """Take the rows of a published registry in, each as an IMPORT event, in one transaction.
 
         Rows that change nothing leave no record; rows that the engine refuses are reported as irregular;
-        names that the source lacks stay. `source` says where the rows come from. `progress` is told how
-        many are done, from time to time.
+        names that the source lacks stay. Who has a say in an entry that is there stays too. `source` says
+        where the rows come from. `progress` is told how many are done, from time to time.
         """
         given = tuple(entries)
         return await self._database.write(
@@ -245,6 +247,24 @@ class Store:
         key = registry_of(registry).key(name)
         async with self._database.read(snapshot=True) as connection:
             return await _read.records_of(connection, after, limit, registry=registry, name=key)
+
+    async def changes(self, registry: str, *, limit: int = 50) -> tuple[EntryChange, ...]:
+        """The last changes of a registry's entries that a public column shows, the newest first.
+
+        Fewer than `limit`, and at least one, where they are long.
+        """
+        async with self._database.read(snapshot=True) as connection:
+            return await shown_changes(connection, registry, limit)
+
+    async def changes_of(
+        self, registry: str, name: str, *, below: int | None = None, limit: int = 1000
+    ) -> tuple[EntryChange, ...]:
+        """Every change of the entries of that name, the newest first; those before record `below`.
+
+        Fewer than `limit`, and at least one, where they are long: whoever wants all asks until none come.
+        """
+        async with self._database.read(snapshot=True) as connection:
+            return await changes_of_name(connection, registry, name, below, limit)
 
     async def request_history(
         self,

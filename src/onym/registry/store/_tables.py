@@ -1,8 +1,8 @@
 """The tables, as SQLAlchemy sees them. The migrations make them; a test compares the two.
 
-`log` is the truth. `entries`, `requests` and `entry_text` are what the log folds to, kept for reading:
-whole values as JSON (`record`), and beside it the columns that are searched or sorted by. Times are text
-of a fixed width in UTC, so that they sort alike in every database. Names compare by code point.
+`log` is the truth. `entries`, `requests`, `entry_text` and `entry_changes` are what the log folds to, kept
+for reading: whole values as JSON (`record`), and beside it the columns that are searched or sorted by. Times
+are text of a fixed width in UTC, so that they sort alike in every database. Names compare by code point.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ __all__ = [
     "audit",
     "code_points",
     "entries",
+    "entry_changes",
     "entry_text",
     "log",
     "outbox",
@@ -102,6 +103,23 @@ entries: Final = Table(
     Column("record", Text, nullable=False),
     Index("entries_by_status", "registry", "status", "name"),
     Index("entries_by_wake", "wake"),
+)
+
+#: what each record changed of an entry; a record that changed none has no row
+entry_changes: Final = Table(
+    "entry_changes",
+    METADATA,
+    Column("number", _NUMBER, ForeignKey("log.number"), primary_key=True, autoincrement=False),
+    Column("registry", code_points(), nullable=False),
+    Column("name", code_points(), nullable=False),
+    # of the entry after it; of the one that it removed
+    Column("version", Integer, nullable=False),
+    # does a public column show it?
+    Column("shown", Boolean, nullable=False),
+    # the entry as it was: NULL where there was none
+    Column("before", Text),
+    Index("entry_changes_by_name", "registry", "name", "number"),
+    Index("entry_changes_shown", "registry", "shown", "number"),
 )
 
 requests: Final = Table(

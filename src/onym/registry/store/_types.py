@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
-from onym.registry.records import Actor, Decision, Entry, Event, LogRecord, Request, Role
+from onym.registry.records import Actor, Decision, Entry, Event, EventKind, LogRecord, Request, Role
 
 __all__ = [
     "Applied",
     "Decide",
+    "EntryChange",
     "Head",
     "ImportReport",
     "Irregularity",
@@ -49,6 +50,21 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EntryChange:
+    """What one record changed of an entry: None before for a new one, None after for one that it removed."""
+
+    #: the log record's
+    number: int
+    at: datetime
+    event: EventKind
+    name: str
+    #: of the entry after it, or of the one that it removed
+    version: int
+    before: Entry | None
+    after: Entry | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[_Item]):
     """Some items in order; `next` is the cursor of the page after, None at the end."""
 
@@ -58,7 +74,7 @@ class Page(Generic[_Item]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Irregularity:
-    """A row of an import that the engine did not accept, and why."""
+    """A row of an import that was not taken, or not whole, and why."""
 
     name: str
     reason: str

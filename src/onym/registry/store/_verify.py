@@ -5,9 +5,9 @@ The log is folded by the engine, record by record, and compared with what the ta
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Table, delete, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,14 +17,16 @@ from onym.registry.chain import GENESIS, canonical, check_link
 from onym.registry.codec import to_data
 from onym.registry.records import Decision, Entry, EventKind, LogRecord, Request
 from onym.registry.registries import registry as registry_of
-from onym.registry.store._rows import entry_row, log_row, read_value, request_row, text_row
+from onym.registry.store._changes import change_row, numbered
+from onym.registry.store._rows import MOST_TEXT, entry_row, log_row, read_value, request_row, text_row
 from onym.registry.store._search import add_texts
-from onym.registry.store._tables import entries, entry_text, log, requests, sequences
+from onym.registry.store._tables import entries, entry_changes, entry_text, log, requests, sequences
 from onym.registry.store._types import Decide, Head, Verified
 
 __all__ = ["Fold", "fold_log", "rebuild_all", "verify_all"]
 
 _BATCH: Final = 1000
+_Told: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -37,6 +39,10 @@ class Fold:
     opened: dict[str, int] = field(default_factory=dict)
     sequences: dict[str, int] = field(default_factory=dict)
     last: LogRecord | None = None
+    #: the last versions of names that are registered no longer
+    gone: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: what the last record changed of an entry
+    change: dict[str, Any] | None = None
 
     def take(self, record: LogRecord) -> str | None:
         """One more record; the name that it is about. Raises StoreError for one that does not follow."""
@@ -55,7 +61,9 @@ class Fold:
             raise _replay(record, f"is refused now: {error.code}") from None
         if (decision.rule, decision.clause) != (record.rule, record.clause):
             raise _replay(record, "was decided by another rule")
+        decision = numbered(decision, before, self.gone.get((event.registry, name or ""), 0))
         self._keep(record, decision, before)
+        self.change = change_row(record, decision, before)
         self.last = record
         return name
 
@@ -69,6 +77,7 @@ class Fold:
                 self.sequences[request.registry] = max(given, self.sequences.get(request.registry, 0))
         if decision.removed and before is not None:
             del self.entries[before.registry, before.name]
+            self.gone[before.registry, before.name] = before.version
         elif decision.entry is not None:
             self.entries[decision.entry.registry, decision.entry.name] = decision.entry
 
@@ -80,8 +89,11 @@ class Fold:
         return Head(number=self.last.number, digest=self.last.digest, at=self.last.at)
 
 
-async def fold_log(connection: AsyncConnection, decide: Decide) -> Fold:
-    """Fold the whole log, and check on the way that each row says what its record says."""
+async def fold_log(connection: AsyncConnection, decide: Decide, told: _Told) -> Fold:
+    """Fold the whole log, and check on the way that each row says what its record says.
+
+    `told` is given each row of `entry_changes` that it makes.
+    """
     fold = Fold(decide)
     async for row in _all(connection, log, log.c.number):
         record = read_value(LogRecord, row["record"])
@@ -90,13 +102,24 @@ async def fold_log(connection: AsyncConnection, decide: Decide) -> Fold:
         name = fold.take(record)
         if log_row(record, name) != row:
             raise _replay(record, "has columns that say something else", code="registry.broken-chain")
+        if fold.change is not None:
+            await told(fold.change)
     return fold
 
 
 async def verify_all(connection: AsyncConnection, decide: Decide) -> Verified:
     """Chain, projections and the rest. Raises StoreError at the first fault."""
     await _sound(connection)
-    fold = await fold_log(connection, decide)
+    stored = _all(connection, entry_changes, entry_changes.c.number)
+
+    async def compare(row: dict[str, Any]) -> None:
+        if await anext(stored, None) != row:
+            raise _differs("entry_changes", str(row["number"]))
+
+    fold = await fold_log(connection, decide, compare)
+    extra = await anext(stored, None)
+    if extra is not None:
+        raise _differs("entry_changes", str(extra["number"]))
     await _foreign(connection)
     wanted = _projections(fold)
     for table, key, skip in _PROJECTED:
@@ -113,9 +136,11 @@ async def verify_all(connection: AsyncConnection, decide: Decide) -> Verified:
 
 async def rebuild_all(connection: AsyncConnection, decide: Decide) -> Verified:
     """Make the projections anew from the log. Sequences only ever grow: an id is never given twice."""
-    fold = await fold_log(connection, decide)
-    for table in (entry_text, entries, requests):
+    for table in (entry_changes, entry_text, entries, requests):
         await connection.execute(delete(table))
+    changes = _Buffer(connection, entry_changes)
+    fold = await fold_log(connection, decide, changes.take)
+    await changes.write()
     wanted = _projections(fold)
     for table in (entries, entry_text, requests):
         rows = list(wanted[table.name].values())
@@ -134,6 +159,28 @@ async def rebuild_all(connection: AsyncConnection, decide: Decide) -> Verified:
     return Verified(
         records=fold.head.number, entries=len(fold.entries), requests=len(fold.requests), head=fold.head
     )
+
+
+class _Buffer:
+    """Rows on their way into a table, many at once."""
+
+    def __init__(self, connection: AsyncConnection, table: Table) -> None:
+        self._connection, self._table = connection, table
+        self._rows: list[dict[str, Any]] = []
+        self._weight = 0
+
+    async def take(self, row: dict[str, Any]) -> None:
+        """One more."""
+        self._rows.append(row)
+        self._weight += len(row["before"] or "")
+        if len(self._rows) == _BATCH or self._weight > MOST_TEXT:
+            await self.write()
+
+    async def write(self) -> None:
+        """What is left."""
+        rows, self._rows, self._weight = self._rows, [], 0
+        if rows:
+            await self._connection.execute(insert(self._table), rows)
 
 
 #: tables, the columns that name a row, and columns that the database fills
@@ -206,7 +253,8 @@ def _replay(record: LogRecord, said: str, *, code: str = "registry.replay-failed
         f"record {record.number} of the log {said}",
         code=code,
         field=str(record.number),
-        hint="the log is of another release, or was changed from outside",
+        hint="the log is of another release, or was changed from outside: open it with the release that "
+        "wrote it, or restore a backup",
     )
 
 

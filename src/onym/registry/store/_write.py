@@ -14,8 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from onym.errors import RefusalError, RegistryError, StaleError, StoreError, UnknownEntryError
 from onym.registry.chain import GENESIS, canonical, seal
 from onym.registry.codec import to_data
-from onym.registry.records import Actor, Decision, Entry, Event, EventKind, Request
+from onym.registry.records import Actor, Decision, Entry, Event, EventKind, LogRecord, Request
 from onym.registry.registries import registry as registry_of
+from onym.registry.store._changes import change_row, last_version, numbered, undoing
 from onym.registry.store._rows import (
     entry_row,
     log_row,
@@ -26,7 +27,15 @@ from onym.registry.store._rows import (
     text_row,
 )
 from onym.registry.store._search import add_texts
-from onym.registry.store._tables import entries, entry_text, log, outbox, requests, sequences
+from onym.registry.store._tables import (
+    entries,
+    entry_changes,
+    entry_text,
+    log,
+    outbox,
+    requests,
+    sequences,
+)
 from onym.registry.store._types import Applied, Decide, Head
 
 __all__ = ["MAX_EVENT", "Changes", "apply_event", "checked_event", "head_of", "reserve"]
@@ -75,16 +84,18 @@ async def apply_event(
 ) -> Applied:
     """Decide, seal, and write all that follows from it."""
     event = await _numbered(connection, event)
-    opens = event.kind is EventKind.OPEN
-    request = None if opens else await _request(connection, event)
+    request = None if event.kind is EventKind.OPEN else await _request(connection, event)
     name = request.name if request is not None else _key(event)
     entry = None if name is None else await _entry(connection, event.registry, name)
     _check_version(expected, event, request, entry)
-    decision = decide(event, actor, at, request=request, entry=entry)
+    event = await undoing(connection, event, name, entry)
+    decision = await _decided(connection, decide(event, actor, at, request=request, entry=entry), entry)
     head = await head_of(connection)
     record = seal(head, at=at, actor=actor, event=event, rule=decision.rule, clause=decision.clause)
     await connection.execute(insert(log), log_row(record, name))
-    await _project(connection, decision, entry, record.number if opens else None)
+    changes = Changes()
+    changes.take(decision, entry, record)
+    await changes.write(connection)
     if decision.notices:
         await connection.execute(insert(outbox), [notice_row(each, record) for each in decision.notices])
     return Applied(record=record, decision=decision)
@@ -170,12 +181,10 @@ def _check_version(expected: int | None, event: Event, request: Request | None, 
         )  # fmt: skip
 
 
-async def _project(
-    connection: AsyncConnection, decision: Decision, before: Entry | None, opened: int | None
-) -> None:
-    changes = Changes()
-    changes.take(decision, before, opened)
-    await changes.write(connection)
+async def _decided(connection: AsyncConnection, decision: Decision, before: Entry | None) -> Decision:
+    new = None if before is not None else decision.entry
+    last = 0 if new is None else await last_version(connection, new.registry, new.name)
+    return numbered(decision, before, last)
 
 
 @dataclass(slots=True)
@@ -187,12 +196,13 @@ class Changes:
     removed: list[tuple[str, str]] = field(default_factory=list)
     opened: list[dict[str, Any]] = field(default_factory=list)
     moved: list[dict[str, Any]] = field(default_factory=list)
+    happened: list[dict[str, Any]] = field(default_factory=list)
 
-    def take(self, decision: Decision, before: Entry | None, opened: int | None) -> None:
-        """One more decision; `before` is the entry as it was, `opened` the record that opens its request."""
+    def take(self, decision: Decision, before: Entry | None, record: LogRecord) -> None:
+        """One more decision, and its record; `before` is the entry as it was."""
         request = decision.request
-        if request is not None and opened is not None:
-            self.opened.append(request_row(request, opened))
+        if request is not None and record.event.kind is EventKind.OPEN:
+            self.opened.append(request_row(request, record.number))
         elif request is not None:
             self.moved.append(request_row(request, 0))
         if decision.removed and before is not None:
@@ -200,9 +210,14 @@ class Changes:
         elif decision.entry is not None:
             key = (decision.entry.registry, decision.entry.name)
             (self.added if before is None else self.changed)[key] = decision.entry
+        row = change_row(record, decision, before)
+        if row is not None:
+            self.happened.append(row)
 
     async def write(self, connection: AsyncConnection) -> None:
-        """To the database."""
+        """To the database, where the records are already."""
+        if self.happened:
+            await connection.execute(insert(entry_changes), self.happened)
         for key in self.removed:
             await connection.execute(delete(entry_text).where(_is_key(entry_text, *key)))
             await connection.execute(delete(entries).where(_is_key(entries, *key)))

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import UsageError
-from onym.registry.accounts import Scope
+from onym.registry.accounts import Scope, roles_under
+from onym.registry.engine import RULES
 from onym.registry.records import Entry, EventKind, Request
 from onym.registry.registries import REGISTRIES
 from onym.server.registry import urls
 from onym.server.registry.contexts.parts import ActionField, ActionView, Choice
-from onym.server.registry.words import STATUS_LABELS
+from onym.server.registry.words import STATUS_LABELS, day
 
-__all__ = ["ACTIONS", "SCOPES", "Action", "Ask", "actions_of", "data_of", "requests_for"]
+if TYPE_CHECKING:
+    from onym.registry.store import EntryChange
+
+__all__ = ["ACTIONS", "SCOPES", "Action", "Ask", "actions_of", "data_of", "requests_for", "undo_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +141,7 @@ ACTIONS: Final[Mapping[EventKind, Action]] = MappingProxyType(
         ),
         EventKind.OVERRIDE: Action(
             label="Override",
-            help="Outside the procedure: recorded with your name and the reason; undone the same way.",
+            help="Outside the procedure: recorded with your name and the reason; another override undoes it.",
             tone="bad",
             asks=(Ask(id="status", label="New status", kind="choice"), _reason()),
         ),
@@ -146,6 +150,12 @@ ACTIONS: Final[Mapping[EventKind, Action]] = MappingProxyType(
 
 #: what an override can set instead of a status
 _REMOVE: Final = "remove"
+
+_UNDO: Final = Action(
+    label="Undo the last override",
+    help="The entry is as it was before it. This too is recorded with your name and the reason.",
+    asks=(Ask(id="undoes", label="What is undone", kind="choice"), _reason()),
+)
 
 _REGISTRANT: Final = frozenset(
     {
@@ -157,14 +167,21 @@ _REGISTRANT: Final = frozenset(
         EventKind.WITHDRAW,
     }
 )
+
+
+def _scopes(kind: EventKind) -> frozenset[Scope]:
+    """Of the roles that some rule opens the event to; `submit` where one opens it to an owner."""
+    if kind in _REGISTRANT:
+        return frozenset({Scope.SUBMIT})
+    rules = [rule for rule in RULES if rule.event is kind and rule.effect is not None]
+    roles = frozenset(role for rule in rules for role in rule.roles)
+    owned = {Scope.SUBMIT} if any(rule.who is not None for rule in rules) else set()
+    return frozenset(owned | {scope for scope in Scope if roles_under(roles, (scope,))})
+
+
 #: the scopes one of which a token needs before it may ask for an event; the roles are the engine's matter
 SCOPES: Final[Mapping[EventKind, frozenset[Scope]]] = MappingProxyType(
-    {
-        kind: frozenset({Scope.SUBMIT})
-        if kind in _REGISTRANT
-        else frozenset({Scope.SUBMIT, Scope.REVIEW, Scope.IANA, Scope.IESG})
-        for kind in EventKind
-    }
+    {kind: _scopes(kind) for kind in EventKind}
 )
 
 #: kinds of request about an entry: label, help, what is asked
@@ -233,6 +250,15 @@ def requests_for(entry: Entry) -> tuple[ActionView, ...]:
     )
 
 
+def undo_of(last: EntryChange, *, href: str, version: int) -> tuple[ActionView, ...]:
+    """The button that undoes the last change of a name, where an override made it."""
+    if last.event is not EventKind.OVERRIDE or last.before is None:
+        return ()
+    label = f"Record {last.number} of {day(last.at.date())}"
+    options = {"undoes": (Choice(value=str(last.number), label=label),)}
+    return (_view(str(EventKind.OVERRIDE), _UNDO, href, version, options),)
+
+
 def _view(
     kind: str, action: Action, href: str, version: int, options: Mapping[str, tuple[Choice, ...]]
 ) -> ActionView:
@@ -277,6 +303,10 @@ def data_of(kind: EventKind, form: Mapping[str, list[str]]) -> dict[str, Any]:
             data[ask.id] = [part.strip() for each in values for part in each.split(",") if part.strip()]
         elif values:
             data[ask.id] = values[0]
-    if kind is EventKind.OVERRIDE and data.get("status") == _REMOVE:
-        return {"remove": True, "reason": data["reason"]}
+    if kind is EventKind.OVERRIDE:
+        undone = next((each.strip() for each in form.get("undoes", []) if each.strip()), None)
+        if undone is not None:
+            return {"undoes": undone, "reason": data["reason"]}
+        if data.get("status") == _REMOVE:
+            return {"remove": True, "reason": data["reason"]}
     return data

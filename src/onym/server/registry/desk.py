@@ -7,12 +7,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from onym.errors import RefusalError, RegistryError, UnknownEntryError
+from onym.errors import AccessError, RefusalError, RegistryError, UnknownEntryError
 from onym.registry.accounts import Scope
 from onym.registry.engine import RULES, allowed
+from onym.registry.people import with_accounts
 from onym.registry.records import Actor, Entry, Event, EventKind, LogRecord
 from onym.registry.registries import REGISTRIES, Registry
 from onym.registry.registries import registry as registry_of
+from onym.server.registry import urls
 from onym.server.registry.actions import SCOPES
 from onym.server.registry.fast import cache_of
 from onym.server.registry.privacy import may_see, without_hidden
@@ -24,11 +26,12 @@ if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
 
     from onym.registry.records import Request
-    from onym.registry.store import Applied, Store
+    from onym.registry.store import Applied, EntryChange, Store
 
 __all__ = [
     "act",
     "every_entry",
+    "find_absent",
     "find_entry",
     "find_registry",
     "find_request",
@@ -39,6 +42,8 @@ __all__ = [
     "people",
     "request_id",
     "store",
+    "unknown_entry",
+    "whole_changes",
     "whole_history",
     "whole_request_history",
 ]
@@ -70,18 +75,32 @@ def find_registry(request: HTTPRequest) -> Registry:
 
 async def find_entry(request: HTTPRequest) -> Entry:
     """The entry that the address names. Raises UnknownEntryError."""
+    row, name, found = await find_absent(request)
+    if found is None:
+        was = await store(request).changes_of(row.id, name, limit=1)
+        raise unknown_entry(row, f"it was removed: {urls.change(row.id, name)}" if was else None)
+    return found
+
+
+def unknown_entry(row: Registry, hint: str | None = None) -> UnknownEntryError:
+    """There is no entry of that name."""
+    return UnknownEntryError(
+        f"no {row.noun} of that name is registered",
+        code="registry.unknown-entry",
+        field="name",
+        hint=hint or "search for it, or register it",
+    )
+
+
+async def find_absent(request: HTTPRequest) -> tuple[Registry, str, Entry | None]:
+    """The registry and the name that the address names, and the entry of that name, if there is one.
+
+    For overrides, which are about names that were registered too. Raises UnknownEntryError.
+    """
     row = find_registry(request)
     key = row.key(request.path_params["name"])
     # a name outside the grammar is looked up too: snapshots hold irregular rows
-    found = await store(request).entry(row.id, key)
-    if found is None:
-        raise UnknownEntryError(
-            f"no {row.noun} of that name is registered",
-            code="registry.unknown-entry",
-            field="name",
-            hint="search for it, or register it",
-        )
-    return found
+    return row, key, await store(request).entry(row.id, key)
 
 
 async def find_request(request: HTTPRequest) -> Request:
@@ -136,7 +155,7 @@ async def act(
     visitor = current(request)
     require(visitor)
     if SCOPES[kind].isdisjoint(visitor.scopes):
-        require(visitor, scope=min(SCOPES[kind]))
+        raise _missing_scope(SCOPES[kind])
     audit_as(request, f"registry.{kind}", about or name or "")
     if kind is EventKind.IMPORT:
         raise RefusalError(
@@ -150,9 +169,18 @@ async def act(
     if kind is EventKind.OPEN:
         _in_force(request, registry, data or {})
     event = Event(kind=kind, registry=registry, request=about, name=name, data=dict(data or {}))
+    event = await with_accounts(store(request), event)
     applied = await store(request).apply(event, actor_of(visitor, registry), now(request), expected=expected)
     cache_of(request).wrote()
     return applied
+
+
+def _missing_scope(scopes: Iterable[Scope]) -> AccessError:
+    names = " or ".join(repr(str(each)) for each in sorted(scopes))
+    return AccessError(
+        f"this API token has no scope {names}", code="registry.missing-scope", field="scope",
+        hint="make a token with that scope on the account page; the account needs the role too",
+    )  # fmt: skip
 
 
 def _acting(visitor: Visitor, registry: str) -> Actor:
@@ -207,6 +235,18 @@ async def whole_history(request: HTTPRequest, registry: str, name: str) -> tuple
         return await store(request).history(registry, name, after=after, limit=_RECORDS)
 
     return await without_hidden(request, await _whole(read))
+
+
+async def whole_changes(request: HTTPRequest, registry: str, name: str) -> tuple[EntryChange, ...]:
+    """Every change of the entries of a name, oldest first; the last 20,000 at most."""
+    found: list[EntryChange] = []
+    for _ in range(_MOST_RECORDS // _RECORDS):
+        below = found[-1].number if found else None
+        part = await store(request).changes_of(registry, name, below=below, limit=_RECORDS)
+        if not part:
+            break
+        found += part
+    return tuple(reversed(found))
 
 
 async def whole_request_history(request: HTTPRequest, identifier: str) -> tuple[LogRecord, ...]:

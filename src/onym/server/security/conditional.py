@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_PAGE",
     "MAX_PAGE",
+    "check_absent",
     "check_cursor",
     "check_match",
     "entity_tag",
@@ -35,6 +36,7 @@ _TAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\Z')
 _VERSION: Final = re.compile(r'"([0-9]{1,15})(?:-[a-z0-9]+)?"\Z')
 _CURSOR: Final = re.compile(r"[A-Za-z0-9_.~=:+-]+\Z")
 _NUMBER: Final = re.compile(r"[0-9]{1,6}\Z")
+_HINT_STALE: Final = "read it again, look at what changed, then decide anew"
 
 
 def version_tag(version: int, variant: str) -> str:
@@ -75,7 +77,32 @@ def check_match(request: HTTPConnection, version: int) -> int:
         field="If-Match",
         clause="RFC 9110 13.1.1",
         version=version,
-        hint="read it again, look at what changed, then decide anew",
+        hint=_HINT_STALE,
+    )
+
+
+def check_absent(request: HTTPConnection) -> int:
+    """The version that a write about what is not there may expect: 0 (RFC 9110 13.1.2).
+
+    Raises RegistryError (code http.precondition-required, 428) without `If-None-Match: *`, StaleError (412)
+    where the request names a version that it wants to be there.
+    """
+    if _tags(request, "if-match"):
+        raise StaleError(
+            "this is not there any more",
+            field="If-Match",
+            clause="RFC 9110 13.1.1",
+            version=0,
+            hint=_HINT_STALE,
+        )
+    if "*" in _tags(request, "if-none-match"):
+        return 0
+    raise RegistryError(
+        "a write about what is not there says that it knows",
+        code="http.precondition-required",
+        field="If-None-Match",
+        clause="RFC 9110 13.1.2",
+        hint="send If-None-Match: *",
     )
 
 

@@ -32,7 +32,7 @@ from onym.server.registry.desk import (
     find_request,
     open_to,
     store,
-    whole_history,
+    whole_changes,
 )
 from onym.server.registry.fast import Kept, cache_of
 from onym.server.registry.files import MEDIA, entry_file
@@ -180,19 +180,19 @@ async def entry_versions(request: HTTPRequest) -> Response:
     only(request)
     row = find_registry(request)
     key = row.key(request.path_params["name"])
-    records = await whole_history(request, row.id, key)
-    if not records:
+    changes = await whole_changes(request, row.id, key)
+    if not changes:
         await find_entry(request)
-    found = versions_of(records, row.id, key)
+    found = versions_of(changes)
     versions = tuple(
         VersionData(
             version=number_,
-            number=record.number,
-            at=record.at,
-            event=str(record.event.kind),
+            number=change.number,
+            at=change.at,
+            event=str(change.event),
             entry=entry_data(each),
         )
-        for number_, (each, record) in sorted(found.items())
+        for number_, (each, change) in sorted(found.items())
     )
     return reply(request, VersionList(versions=versions))
 

@@ -12,9 +12,10 @@ from onym.server.registry.api.convert import record_data, request_data
 from onym.server.registry.api.models import CheckBody, CheckReport, EventBody, FindingData, OpenBody
 from onym.server.registry.api.reply import decoded, only, reply
 from onym.server.registry.checking import Given, check_given, read_for
-from onym.server.registry.desk import act, find_entry, find_request
+from onym.server.registry.desk import act, find_absent, find_request, unknown_entry
 from onym.server.registry.views.submit import data_of
 from onym.server.security import check_match, current, require, version_tag
+from onym.server.security.conditional import check_absent
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
@@ -26,15 +27,18 @@ __all__ = ["check", "entry_event", "open_request", "request_event"]
 
 
 async def entry_event(request: HTTPRequest) -> Response:
-    """POST: a change of an entry; If-Match names its version."""
+    """POST: a change of an entry; If-Match names its version.
+
+    An override may be about a name that is registered no longer: If-None-Match: * says that it knows.
+    """
     only(request)
     require(current(request))
-    found = await find_entry(request)
+    row, name, found = await find_absent(request)
     body = await decoded(request, EventBody)
-    expected = check_match(request, found.version)
-    applied = await act(
-        request, body.event, found.registry, name=found.name, data=body.data, expected=expected
-    )
+    if found is None and body.event is not EventKind.OVERRIDE:
+        raise unknown_entry(row)
+    expected = check_absent(request) if found is None else check_match(request, found.version)
+    applied = await act(request, body.event, row.id, name=name, data=body.data, expected=expected)
     return _applied(request, applied)
 
 

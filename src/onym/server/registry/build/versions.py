@@ -1,4 +1,4 @@
-"""The versions of an entry, folded from its history, and two of them field by field."""
+"""The versions of an entry, and two of them field by field."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from onym.errors import RefusalError
-from onym.registry.engine import Book
-from onym.registry.records import Entry, LogRecord
+from onym.registry.records import Entry
 from onym.registry.registries import REGISTRIES
 from onym.server.registry.build.parts import fields_of
 from onym.server.registry.contexts.browse import Comparison, Piece, VersionOption
 from onym.server.registry.words import EVENTS, day, status_view
+
+if TYPE_CHECKING:
+    from onym.registry.store import EntryChange
 
 __all__ = ["Version", "compare", "options", "pieces", "versions_of"]
 
@@ -29,31 +30,19 @@ _WORD: Final = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")
 #: versions offered in a choice; older ones are compared by their address
 _MOST_OPTIONS: Final = 200
 
-Version = tuple[Entry, LogRecord]
+Version: TypeAlias = "tuple[Entry, EntryChange]"
 
 
-def versions_of(records: Iterable[LogRecord], registry: str, name: str) -> dict[int, Version]:
-    """Every version of an entry with the event that made it, oldest first, by number.
-
-    A record that the fold refuses alone (its request began under another name) is passed over.
-    """
-    book, found = Book(), {}
-    for record in records:
-        try:
-            book.apply(record.event, record.actor, record.at)
-        except RefusalError:
-            continue
-        entry = book.entries.get((registry, name))
-        if entry is not None and entry.version not in found:
-            found[entry.version] = (entry, record)
-    return found
+def versions_of(changes: Iterable[EntryChange]) -> dict[int, Version]:
+    """Every version of a name's entries with the change that made it, by number, in the order given."""
+    return {each.after.version: (each.after, each) for each in changes if each.after is not None}
 
 
 def options(versions: Mapping[int, Version]) -> tuple[VersionOption, ...]:
     """The versions as a choice, newest first."""
     return tuple(
-        VersionOption(number=number, label=f"{number}: {day(record.at.date())}, {EVENTS[record.event.kind]}")
-        for number, (_, record) in sorted(versions.items(), reverse=True)[:_MOST_OPTIONS]
+        VersionOption(number=number, label=f"{number}: {day(change.at.date())}, {EVENTS[change.event]}")
+        for number, (_, change) in sorted(versions.items(), reverse=True)[:_MOST_OPTIONS]
     )
 
 

@@ -169,6 +169,7 @@ class ChangePage(Context):
     direct: Annotated[tuple[ActionView, ...], "changes that take effect at once"]
     requested: Annotated[tuple[ActionView, ...], "changes that open a request"]
     signed_in: Annotated[bool, "is anybody signed in?"]
+    removed: Annotated[str, "when it was removed, and by which record; empty where it is there"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,16 @@ from onym.server.registry.contexts import ComparePage, EntryPage, HelpPage, Home
 from onym.server.registry.contexts.browse import PolicyRow, ProfileHelp, RegistryCard, RegistryHits
 from onym.server.registry.contexts.parts import Cell, Choice, Link
 from onym.server.registry.counts import counts_of
-from onym.server.registry.desk import find_entry, find_registry, names_of, now, people, store, whole_history
+from onym.server.registry.desk import (
+    find_entry,
+    find_registry,
+    names_of,
+    now,
+    people,
+    store,
+    whole_changes,
+    whole_history,
+)
 from onym.server.registry.fast import Kept, cache_of
 from onym.server.registry.files import entry_file, formats_of
 from onym.server.registry.form import check_query, number
@@ -229,7 +238,7 @@ async def _entry(request: HTTPRequest) -> EntryPage:
         pending=tuple(Link(href=urls.request(each), text=each) for each in entry.pending),
         history=history_lines(reversed(part), names),
         earlier="" if earlier is None else urls.history(row.id, entry.name, earlier),
-        versions=options(versions_of(records, row.id, entry.name)),
+        versions=options(versions_of(await whole_changes(request, row.id, entry.name))),
         downloads=tuple(
             Link(href=urls.download(row.id, entry.name, form), text=title)
             for form, title in formats_of(row.id)
@@ -248,8 +257,7 @@ async def compare_page(request: HTTPRequest) -> Response:
     """Two versions of an entry; the last two where none are named."""
     entry = await find_entry(request)
     row = REGISTRIES[entry.registry]
-    records = await whole_history(request, entry.registry, entry.name)
-    versions = versions_of(records, row.id, entry.name)
+    versions = versions_of(await whole_changes(request, entry.registry, entry.name))
     numbers = sorted(versions) or [entry.version]
     before = number(request.query_params.get("before"), "before")
     after = number(request.query_params.get("after"), "after")

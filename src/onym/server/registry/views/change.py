@@ -10,22 +10,33 @@ from onym.errors import AccessError, RegistryError, UsageError
 from onym.registry.records import Entry, EventKind, Role
 from onym.registry.registries import REGISTRIES
 from onym.server.registry import urls
-from onym.server.registry.actions import actions_of, data_of, requests_for
+from onym.server.registry.actions import SCOPES, actions_of, data_of, requests_for, undo_of
 from onym.server.registry.build.parts import value_of
 from onym.server.registry.contexts import AuditPage, ChangePage
 from onym.server.registry.contexts.parts import ActionField
 from onym.server.registry.contexts.work import AuditLine
-from onym.server.registry.desk import act, find_entry, names_of, open_to, request_id, store
+from onym.server.registry.desk import (
+    act,
+    find_absent,
+    find_entry,
+    names_of,
+    open_to,
+    request_id,
+    store,
+    unknown_entry,
+)
 from onym.server.registry.form import Form, number, read_form
 from onym.server.registry.render import chrome, respond, see_other
 from onym.server.registry.views.browse import crumbs_of
 from onym.server.registry.views.work import kind_of_event
-from onym.server.registry.words import moment, status_view
+from onym.server.registry.words import day, moment, status_view
 from onym.server.security import check_cursor, current, page_size, require
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
 
+    from onym.registry.registries import Registry
+    from onym.registry.store import EntryChange
     from onym.server.registry.contexts.parts import ActionView
 
 __all__ = ["audit_page", "change_page", "entry_event", "open_change"]
@@ -37,12 +48,16 @@ _UPDATES: Final = {
     "ai-namespaces": ("anchor", "keys", "description", "contact", "change_controller"),
 }
 _PREFIX: Final = "field."
+#: who may undo what removed an entry
+_OVERRIDES: Final = frozenset({Role.IANA, Role.IESG})
 
 
 async def change_page(request: HTTPRequest) -> Response:
     """GET: every change that the visitor may ask for."""
-    entry = await find_entry(request)
-    row = REGISTRIES[entry.registry]
+    row, name, entry = await find_absent(request)
+    last = await store(request).changes_of(row.id, name, limit=1)
+    if entry is None:
+        return _removed(request, row, last)
     account = current(request).account
     here = (urls.entry(row.id, entry.name), entry.name)
     context = ChangePage(
@@ -52,14 +67,44 @@ async def change_page(request: HTTPRequest) -> Response:
         entry=here[0],
         status=status_view(entry.status),
         version=entry.version,
-        direct=actions_of(
-            open_to(request, None, entry),
-            href=urls.entry_events(row.id, entry.name),
-            version=entry.version,
-            about=entry,
-        ),
+        direct=_direct(request, entry, last),
         requested=() if account is None else tuple(_with_fields(each, entry) for each in requests_for(entry)),
         signed_in=account is not None,
+        removed="",
+    )
+    return respond(request, context)
+
+
+def _direct(request: HTTPRequest, entry: Entry, last: tuple[EntryChange, ...]) -> tuple[ActionView, ...]:
+    """What takes effect at once; the last override is undone by whoever may override."""
+    kinds = open_to(request, None, entry)
+    href = urls.entry_events(entry.registry, entry.name)
+    found = actions_of(kinds, href=href, version=entry.version, about=entry)
+    if EventKind.OVERRIDE in kinds and last:
+        found += undo_of(last[0], href=href, version=entry.version)
+    return found
+
+
+def _removed(request: HTTPRequest, row: Registry, last: tuple[EntryChange, ...]) -> Response:
+    """Of a name that is registered no longer: when it was removed, and how that is undone."""
+    change, visitor = last[0] if last else None, current(request)
+    if change is None or change.before is None:
+        raise unknown_entry(row)
+    may = not SCOPES[EventKind.OVERRIDE].isdisjoint(visitor.scopes) and not _OVERRIDES.isdisjoint(
+        visitor.roles(row.id)
+    )
+    here = (urls.entries(row.id, q=change.name), change.name)
+    context = ChangePage(
+        page=chrome(request, f"Change {change.name}", *crumbs_of(row, here)),
+        registry=row.id,
+        name=change.name,
+        entry=here[0],
+        status=status_view(change.before.status),
+        version=change.version,
+        direct=undo_of(change, href=urls.entry_events(row.id, change.name), version=0) if may else (),
+        requested=(),
+        signed_in=visitor.account is not None,
+        removed=f"It is registered no longer: record {change.number} of {day(change.at.date())} removed it.",
     )
     return respond(request, context)
 
@@ -86,16 +131,16 @@ def _with_fields(view: ActionView, entry: Entry) -> ActionView:
 
 async def entry_event(request: HTTPRequest) -> Response:
     """POST: a change that takes effect at once."""
-    entry = await find_entry(request)
+    row, name, entry = await find_absent(request)
     form = await read_form(request)
     kind = kind_of_event(form.text("kind"))
+    if entry is None and kind is not EventKind.OVERRIDE:
+        raise unknown_entry(row)
     expected = _version(form)
-    applied = await act(
-        request, kind, entry.registry, name=entry.name, data=data_of(kind, form), expected=expected
-    )
+    applied = await act(request, kind, row.id, name=name, data=data_of(kind, form), expected=expected)
     if applied.decision.entry is None:  # it is gone, and its page with it
-        return see_other(urls.entries(entry.registry, q=entry.name), str(kind))
-    return see_other(urls.entry(entry.registry, entry.name), str(kind))
+        return see_other(urls.entries(row.id, q=name), str(kind))
+    return see_other(urls.entry(row.id, name), str(kind))
 
 
 def _version(form: Form) -> int:
