@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import math
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Callable, Coroutine
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -35,10 +38,13 @@ from starlette.applications import Starlette
 from ai_support import serve_asgi
 from bridge_support import HandClient, peer
 from kinds_support import EVENTS, call, events, given, run
-from onym.ai.records import Description
-from onym.bridges.a2a import EXTENSION, a2a_agent, a2a_app
+from onym.ai.exchange import _check
+from onym.ai.records import Description, Invocation
+from onym.bridges._a2a_app import _key
+from onym.bridges.a2a import EXTENSION, _said, a2a_agent, a2a_app
 from onym.errors import AIIPError, DeniedError, MissingExtraError, UsageError
 from onym.sign.keys import SigningKey
+from onym.uri.ai import AIURI
 
 PLANNER = "ai://factory.example/agent/planner"
 
@@ -168,7 +174,31 @@ def test_an_agent_that_asks_back_is_answered_in_the_same_task(served: Any) -> No
 
 def test_data_is_a_part_of_its_own(served: Any) -> None:
     given(run(a2a_agent(served.url)), call({"message": "say", "data": {"a": [1, "b"]}}))
-    assert get_data_parts(served.agent.got[0].parts) == [{"a": [1.0, "b"]}]
+    assert get_data_parts(served.agent.got[0].parts) == [{"a": [1.0, "b"]}]  # as the SDK reads it
+
+
+@pytest.mark.parametrize("number", [2**53, -(2**53), 10**400])
+def test_an_integer_that_a2a_would_change_is_not_sent(served: Any, number: int) -> None:
+    body = f'{{"message":"say","data":{{"a":[{number}]}}}}'.encode()
+    with pytest.raises(AIIPError, match="integer beyond") as found:
+        given(run(a2a_agent(served.url)), call(raw=body))
+    assert found.value.code == "aiip.invalid-input"
+    assert not served.agent.got
+
+
+def test_whole_numbers_of_an_agent_are_integers_up_to_where_doubles_tell_them_apart() -> None:
+    largest = 2**53 - 1
+    parts = [new_data_part([1, -largest, largest, 1.5, True, None, {"a": 2.0}]), new_data_part(2**53)]
+    _, (first, beyond) = _said(parts)
+    assert json.dumps(first) == json.dumps([1, -largest, largest, 1.5, True, None, {"a": 2}])
+    assert isinstance(beyond, float)
+
+
+def test_what_is_no_number_of_json_is_the_agents_fault() -> None:
+    for odd in (math.nan, math.inf):
+        with pytest.raises(AIIPError) as found:
+            _said([new_data_part(odd)])
+        assert found.value.code == "aiip.upstream-failed"
 
 
 def test_an_unknown_task_is_told(served: Any) -> None:
@@ -330,6 +360,12 @@ def test_a_message_is_an_invocation_and_the_reply_has_the_receipt() -> None:
         ({"properties": {"data": {}}}, [new_data_part("a"), new_data_part("b")], {"data": ["a", "b"]}),
         ({"properties": {"x": {}}}, [new_data_part({"x": "1"})], {"x": "1"}),
         ({"properties": {"x": {}}}, [new_data_part("1")], {}),
+        ({"properties": {"x": {}}}, [new_data_part({"x": 1}), new_data_part({"y": 1.5})], {"x": 1, "y": 1.5}),
+        (
+            {"$ref": "#/$defs/ask", "$defs": {"ask": {"properties": {"prompt": {}}}}},
+            [new_text_part("a")],
+            {"prompt": "a"},
+        ),
         ({"properties": 5}, [new_raw_part(b"x")], {}),
     ],
 )
@@ -338,14 +374,67 @@ def test_a_message_becomes_the_input_that_the_resource_describes(
 ) -> None:
     source = planner(description={"input": schema})
     ask(source, *parts)
-    assert source.asked[0][1] == arguments
+    assert json.dumps(source.asked[0][1]) == json.dumps(arguments)
 
 
-@pytest.mark.parametrize("message_id", ["x" * 300, "nachricht-ü", "a\nb"])
+@pytest.mark.parametrize("message_id", ["x" * 256, "nachricht-ü", "a\nb", "msg 1", 'a"b', "a\\b", "\x7f"])
 def test_an_id_that_is_no_key_is_made_one(message_id: str) -> None:
     source = planner()
     ask(source, message_id=message_id)
-    assert len(source.asked[0][2] or "") == 64
+    ((_, _, key),) = source.asked
+    assert key == urlsafe_b64encode(sha256(message_id.encode()).digest()).decode().rstrip("=")
+    _check(Invocation(uri=AIURI.parse(PLANNER), idempotency_key=key))  # raises nothing
+
+
+@pytest.mark.parametrize("message_id", ["x" * 255, "!", "~", "a#[]b"])
+def test_an_id_that_is_a_key_is_one(message_id: str) -> None:
+    source = planner()
+    ask(source, message_id=message_id)
+    assert source.asked[0][2] == message_id
+
+
+def test_a_message_without_an_id_is_like_no_other() -> None:
+    assert _key("") is None
+
+
+def test_a_message_sent_again_asks_the_same_again() -> None:
+    source = planner()
+    ask(source)
+    ask(source)
+    ask(source, message_id="m-2")
+    first, again, other = source.asked
+    assert first == again
+    assert first[1]["context"] != other[1]["context"]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_message_with_what_is_no_number_of_json_is_refused(number: str) -> None:
+    import httpx
+
+    source = planner()
+    body = (
+        '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER",'
+        f'"parts":[{{"data":{{"a":{number}}}}}]}}}}}}'
+    )
+
+    async def work() -> Any:
+        app = await a2a_app(source, PLANNER, url="http://factory.example/")
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as http:
+            fields = {"content-type": "application/json", "a2a-version": "1.0"}
+            return (await http.post("http://factory.example/", content=body, headers=fields)).json()
+
+    assert run(work())["error"]["code"] == -32602
+    assert not source.asked
+
+
+def test_json_that_a_data_part_would_change_goes_as_its_octets() -> None:
+    deep = b'{"text":"hi","a":' + b"[" * 40 + b"]" * 40 + b"}"
+    for body in (b'{"id":9007199254740993}', deep, b'{"a":', b'{"a":1,"a":2}', b""):
+        (reply,) = ask(planner(body=body))
+        (part,) = reply.message.parts
+        assert (part.raw, part.media_type) == (body, "application/json")
+    (reply,) = ask(planner(body=b'{"id":9007199254740991}'))
+    assert get_data_parts(reply.message.parts) == [{"id": 2**53 - 1}]
 
 
 @pytest.mark.parametrize(
@@ -354,6 +443,8 @@ def test_an_id_that_is_no_key_is_made_one(message_id: str) -> None:
         ("text/plain", b"hi", ["hi"], []),
         ("application/json", b'{"a":"b"}', [], [{"a": "b"}]),
         ("application/json", b'["a"]', [], [["a"]]),
+        ("application/json", b"null", [], [None]),
+        ("text/plain; charset=iso-8859-1", b"h\xe9", [], []),
         ("image/png", b"x", [], []),
         (None, b"x", [], []),
     ],
@@ -417,7 +508,6 @@ def test_the_javascript_sdk_talks_to_an_ai_agent_and_sees_its_receipt() -> None:
 
 def test_a_cancelled_message_is_no_task_that_could_be_cancelled() -> None:
     from onym.bridges._a2a_app import _executor
-    from onym.uri.ai import AIURI
 
     agent = _executor(planner(), AIURI.parse(PLANNER), Description(uri=PLANNER))
     with pytest.raises(A2AError, match="ends with its request"):
@@ -435,8 +525,6 @@ def test_without_the_sdk_the_command_that_installs_it_is_named(monkeypatch: pyte
 
 
 def test_a_text_message_of_the_sdk_reads_as_it_was_written() -> None:
-    from onym.bridges.a2a import _said
-
     assert _said(new_text_message("hi").parts) == ("hi", ())
     assert _said([Part()]) == ("", ())
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import logging
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client
+from mcp import Client, StdioServerParameters
+from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp.types import ToolAnnotations
+from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 
-from ai_support import serve_asgi
+from ai_support import PATIENCE, serve_asgi
 from bridge_support import HandClient, peer
 from kinds_support import call, given, run
 from onym.ai.records import Description, Effects
+from onym.bridges._ai import input_schema
 from onym.bridges.mcp import mcp_server, mcp_tool
 from onym.errors import AIIPError, DeniedError, MissingExtraError, UsageError
 
@@ -186,6 +191,9 @@ def raising(error: BaseException) -> Callable[[], Any]:
         (MCPError(-32603, "bad"), "aiip.upstream-unreachable"),
         (MCPError(-32001, "late"), "aiip.upstream-timeout"),
         (TimeoutError(), "aiip.upstream-timeout"),
+        (MCPError(-32000, "closed"), "aiip.upstream-unreachable"),
+        (MCPError(0, "a handler's own"), "aiip.upstream-failed"),
+        (MCPError(-32600, "no elicitation"), "aiip.upstream-failed"),
         (ConnectionError(), "aiip.upstream-unreachable"),
         (ExceptionGroup("tasks", [ExceptionGroup("more", [TimeoutError()])]), "aiip.upstream-timeout"),
     ],
@@ -195,6 +203,144 @@ def test_the_sdks_errors_are_said_in_words_of_aiip(error: BaseException, code: s
     with pytest.raises(AIIPError) as found:
         given(handler, call())
     assert found.value.code == code
+
+
+def odd_server() -> Server[Any]:
+    """Tools whose answers are not what they promise."""
+    schema = {"type": "object", "required": ["x"], "properties": {"x": {"type": "integer"}}}
+    told: dict[str, Any] = {
+        "wrong": CallToolResult(content=[], structured_content={"x": "no"}),
+        "missing": CallToolResult(content=[TextContent(text="hi")]),
+        "unreadable": CallToolResult(content=[], structured_content={"x": 1}),
+    }
+
+    async def tools(*_: Any) -> ListToolsResult:
+        outputs = dict.fromkeys(told, schema) | {"unreadable": {"type": "nonsense"}}
+        return ListToolsResult(
+            tools=[
+                Tool(name=name, input_schema={"type": "object"}, output_schema=output)
+                for name, output in outputs.items()
+            ]
+        )
+
+    async def called(_: Any, params: Any) -> CallToolResult:
+        found: CallToolResult = told[params.name]
+        return found
+
+    return Server("odd", on_list_tools=tools, on_call_tool=called)
+
+
+@pytest.mark.parametrize("way", ["own", "shared", "http"])
+@pytest.mark.parametrize("name", ["wrong", "missing"])
+def test_an_answer_that_breaks_the_tools_schema_is_told_as_one_after_the_tool_ran(
+    name: str, way: str
+) -> None:
+    made = odd_server()
+
+    async def by(server: Any) -> AIIPError:
+        handler = await mcp_tool(server, name)
+        with pytest.raises(AIIPError) as found:
+            await handler.invoke(call())
+        return found.value
+
+    async def shared() -> AIIPError:
+        async with Client(made) as session:
+            return await by(session)
+
+    if way == "http":
+        with serve_asgi(made.streamable_http_app(json_response=True, stateless_http=True)) as port:
+            error = run(by(f"http://127.0.0.1:{port}/mcp"))
+    else:
+        error = run(shared() if way == "shared" else by(made))
+    assert "was called" in error.message
+    assert (error.code, error.retryable) == ("aiip.upstream-failed", False)
+
+
+def test_a_schema_that_is_none_is_the_servers_fault_too() -> None:
+    with pytest.raises(AIIPError, match="was called"):
+        given(run(mcp_tool(odd_server(), "unreadable")), call())
+
+
+def test_a_server_that_dies_in_a_call_does_not_answer(tmp_path: Path) -> None:
+    (tmp_path / "dies.py").write_text(
+        "import os\nfrom mcp.server.mcpserver import MCPServer\n"
+        "server = MCPServer('dies', log_level='CRITICAL')\n"
+        "@server.tool()\ndef die() -> str:\n    os._exit(3)\nserver.run('stdio')\n"
+    )
+    parameters = StdioServerParameters(command=sys.executable, args=[str(tmp_path / "dies.py")])
+    with pytest.raises(AIIPError) as found:
+        given(run(mcp_tool(parameters, "die")), call())
+    assert found.value.code == "aiip.upstream-unreachable"
+
+
+def test_a_tool_that_takes_too_long_is_a_timeout_over_http_too(server: MCPServer) -> None:
+    @server.tool()
+    async def hang() -> str:
+        """Never ends."""
+        await asyncio.Event().wait()
+        return ""
+
+    with serve_asgi(server.streamable_http_app(json_response=True, stateless_http=True)) as port:
+        handler = run(mcp_tool(f"http://127.0.0.1:{port}/mcp", "hang", timeout=1.0))
+        with pytest.raises(AIIPError) as found:
+            given(handler, call())
+    assert found.value.code == "aiip.upstream-timeout"
+
+
+def test_a_call_that_is_cancelled_is_cancelled_at_the_server(server: MCPServer) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @server.tool()
+    async def hang() -> str:
+        """Never ends."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    async def work() -> None:
+        async with Client(server) as session:
+            handler = await mcp_tool(session, "hang")
+            task = asyncio.ensure_future(handler.invoke(call()))
+            await begun.wait()
+            task.cancel()
+            await asyncio.wait_for(ended.wait(), PATIENCE)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    run(work())
+
+
+def test_a_client_that_cancels_ends_the_invocation() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    class Hanging(HandClient):
+        async def invoke(self, *_: Any, **__: Any) -> Any:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+    async def work() -> None:
+        source = Hanging({RATES: Description(uri=RATES)})
+        async with Client(await mcp_server(source, [RATES])) as session:
+            task = asyncio.ensure_future(session.call_tool("tool_rates", {}))
+            await begun.wait()
+            task.cancel()
+            await asyncio.wait_for(ended.wait(), PATIENCE)
+
+    run(work())
+
+
+def test_half_a_character_is_refused_before_a_tool_is_called(server: MCPServer) -> None:
+    with pytest.raises(AIIPError) as found:
+        given(run(mcp_tool(server, "greet")), call(raw=b'{"name":"\\uD83D"}'))
+    assert found.value.code == "aiip.invalid-input"
+    whole = given(run(mcp_tool(server, "greet")), call(raw=b'{"name":"\\ud83d\\ude00"}'))
+    assert whole["content"][0]["text"] == "Hello \U0001f600"
 
 
 def test_a_tool_is_looked_for_on_all_pages_and_not_for_ever() -> None:
@@ -248,6 +394,8 @@ def test_resources_are_tools_by_their_paths() -> None:
     assert pay.input_schema == {"type": "object"}
     assert (rates.annotations.read_only_hint, rates.annotations.destructive_hint) == (True, False)
     assert (pay.annotations.read_only_hint, pay.annotations.destructive_hint) == (False, True)
+    assert (rates.output_schema, rates.meta["aiip-output"]) == (None, {"type": "object"})
+    assert "aiip-output" not in pay.meta
 
 
 def test_a_result_brings_its_receipt() -> None:
@@ -266,16 +414,98 @@ def test_a_result_brings_its_receipt() -> None:
         ("text/plain", b"hi", "hi", None),
         ("application/json", b"5", "5", None),
         ("application/x+json; charset=utf-8", b'{"a":1}', '{"a":1}', {"a": 1}),
-        (None, b"", None, None),
+        ("text/plain; charset=utf-8", "hé".encode(), "hé", None),
+        ("text/plain; charset=iso-8859-1", b"h\xe9", "aOk=", None),
+        ("text/plain", b"h\xe9", "aOk=", None),
+        ("text/event-stream", b"data: 1\n\n", "data: 1\n\n", None),
+        ("application/json", b'{"a":', '{"a":', None),
+        ("application/json", b"[1]", "[1]", None),
+        ("application/json", b"{}", "{}", {}),
+        ("application/json", b"\xff", "/w==", None),
+        ("application/json", b'{"a":' * 300 + b"1" + b"}" * 300, '{"a":' * 300 + "1" + "}" * 300, None),
         ("image/png", b"\x89", "iQ==", None),
+        ("audio/wav", b"\x89", "iQ==", None),
+        ("application/pdf", b"\x89", "iQ==", None),
+        (None, b"\x89", "iQ==", None),
     ],
 )
 def test_every_media_type_has_a_form(kind: str | None, body: bytes, content: Any, structured: Any) -> None:
     source = HandClient({RATES: Description(uri=RATES)}, body=body, content_type=kind)
     _, result = ask(source, "tool_rates")
-    block = result.content[0]
-    assert (block.text if block.type == "text" else block.resource.blob or None) == content
+    (block,) = result.content
+    shown = {"text": "text", "image": "data", "audio": "data"}.get(block.type)
+    assert (getattr(block, shown) if shown else block.resource.blob) == content
+    assert not result.is_error
     assert result.structured_content == structured
+
+
+def test_an_image_is_one_and_nothing_is_nothing() -> None:
+    _, result = ask(HandClient({RATES: Description(uri=RATES)}, b"\x89", "image/png; x=y"), "tool_rates")
+    assert (result.content[0].type, result.content[0].mime_type) == ("image", "image/png")
+    _, result = ask(HandClient({RATES: Description(uri=RATES)}, b"", None), "tool_rates")
+    assert (result.content, result.is_error) == ([], False)
+    assert result.meta["aiip-receipt"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": 5},
+        {"type": "object", "properties": {"of": 5}},
+        {"type": "object", "required": "of"},
+        {"type": "object", "required": [5]},
+        {"type": "object", "$schema": 5},
+        {"type": "array"},
+        {"type": ["string", "null"]},
+        {"type": {}},
+        {"type": "object", "not": json.loads('{"not":' * 300 + "{}" + "}" * 300)},
+        None,
+    ],
+)
+def test_a_schema_that_is_none_costs_no_other_tool_its_place(schema: Any, mode: Any) -> None:
+    source = client()
+    source.known["ai://evil.example/odd"] = Description(uri="ai://evil.example/odd", input=schema)
+
+    async def work() -> Any:
+        async with Client(await mcp_server(source, list(source.known)), mode=mode) as session:
+            return (await session.list_tools()).tools
+
+    rates, _, odd = run(work())
+    assert rates.input_schema["properties"] == {"of": {"type": "string"}}
+    assert odd.input_schema == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        (
+            {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "properties": {"x": {}}}}},
+            {"properties": {"x": {}}},
+        ),
+        (
+            {
+                "$ref": "#/definitions/a~1b%20c",
+                "definitions": {"a/b c": {"$ref": "#/$defs/n"}},
+                "$defs": {"n": {"type": "object", "required": ["x"]}},
+            },
+            {"required": ["x"]},
+        ),
+        ({"$ref": "#/$defs/a", "title": "mine", "$defs": {"a": {"title": "its"}}}, {"title": "mine"}),
+        ({"properties": {"x": {}}}, {"properties": {"x": {}}}),
+        ({"type": ["object", "null"], "required": ["x"]}, {"required": ["x"]}),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, {"$ref": "#/$defs/a"}),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$id": "x:y"}}}, {"$ref": "#/$defs/a"}),
+        ({"$ref": "#/$defs/a%zz", "$defs": {}}, {"$ref": "#/$defs/a%zz"}),
+        ({"$ref": "#/$defs/a/b", "$defs": {"a": []}}, {"$ref": "#/$defs/a/b"}),
+        ({"$ref": "https://evil.example/"}, {"$ref": "https://evil.example/"}),
+    ],
+)  # fmt: skip
+def test_a_strangers_schema_is_told_from_its_root(schema: dict[str, Any], told: dict[str, Any]) -> None:
+    found = input_schema(schema)
+    assert found["type"] == "object"
+    assert {name: found[name] for name in told} == told
+    assert ("$ref" in found) == ("$ref" in told)
 
 
 def test_what_a_resource_refuses_is_a_tool_error_with_its_code() -> None:
@@ -299,6 +529,9 @@ def test_two_resources_of_one_name_need_names() -> None:
         run(mcp_server(source, ["ai://a.example/x", "ai://b.example/x"]))
     source.known |= {f"ai://{host}.example/x": Description(uri=f"ai://{host}.example/x") for host in "ab"}
     assert run(mcp_server(source, {"a": "ai://a.example/x", "b": "ai://b.example/x"}))
+    for name in ("", "a b", "a/b", "ü", "x" * 129):
+        with pytest.raises(UsageError, match="no name of a tool"):
+            run(mcp_server(source, {name: "ai://a.example/x"}))
     with pytest.raises(UsageError, match="more than"):
         run(mcp_server(source, [f"ai://a.example/{number}" for number in range(200)]))
 

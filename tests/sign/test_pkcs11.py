@@ -143,7 +143,11 @@ def test_a_wrong_pin_is_said_and_not_shown(module: str) -> None:
     import sys
 
     done = subprocess.run(
-        [sys.executable, "-c", program, module, TOKEN], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program, module, TOKEN],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
     )
     assert done.stdout.startswith("CredentialError the token gives no such key (PinIncorrect)")
     assert "9999" not in done.stdout

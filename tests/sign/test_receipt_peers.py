@@ -89,7 +89,7 @@ def ask_jose(**asked: Any) -> dict[str, Any]:
         input=json.dumps(asked),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=True,
     )
     found: dict[str, Any] = json.loads(done.stdout)

@@ -12,10 +12,9 @@ import weakref
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import msgspec
-
 from onym._lazy import require
 from onym.ai import flow
+from onym.ai._finite import encode
 from onym.ai._observe import begun, call, observed, part
 from onym.ai._stream import AIStream, AsyncAIStream
 from onym.ai.exchange import EVENTS
@@ -134,7 +133,8 @@ class AIClient:
     ) -> AIStream:
         """The same as events while they come: provisional, until the stream's own receipt has proved them.
 
-        `keep` keeps the stream's octets as the body of its `result`, up to 64 MiB.
+        `keep` keeps the stream's octets as the body of its `result`, up to 64 MiB. Raises as `invoke`, here
+        for what comes before the first event; while the events come InvocationError is unsigned.
         """
         asked = _invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
         with begun(self._telemetry, asked.method) as whole:
@@ -290,6 +290,6 @@ def _invocation(
 
 def _encoded(arguments: Mapping[str, Any]) -> bytes:
     try:
-        return msgspec.json.encode(dict(arguments))
-    except (TypeError, ValueError) as error:
+        return encode(dict(arguments))
+    except (TypeError, ValueError, RecursionError) as error:
         raise UsageError("the arguments cannot be written as JSON", code="usage.bad-argument") from error

@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from onym.ai.codes import code_of
+from onym.ai._problem import PROBLEM, problem_of
 from onym.ai.records import Invocation, Resolution, Result
-from onym.errors import AIIPError, InvocationError, ProvenanceError, SignatureError, UsageError
+from onym.errors import AIIPError, ProvenanceError, SignatureError, UsageError
 from onym.net.messages import HTTPRequest, Origin, Reply, Send
 from onym.sign.receipt import (
     Expected,
@@ -39,7 +37,6 @@ __all__ = ["ANONYMOUS", "DESCRIPTION", "EVENTS", "PROBLEM", "Caller", "Question"
 
 #: media types
 DESCRIPTION: Final = "application/aiip+json"
-PROBLEM: Final = "application/problem+json"
 EVENTS: Final = "text/event-stream"
 #: `aud` of a receipt for a caller who gives neither token nor origin
 ANONYMOUS: Final = "anonymous"
@@ -71,7 +68,6 @@ _OURS: Final = frozenset(
 _LONGEST_KEY: Final = 255
 _SHA256: Final = re.compile(r"sha-256=:[^:]*:")
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
-_LONGEST_PROBLEM: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,36 +263,6 @@ class Question:
 def is_events(content_type: str | None) -> bool:
     """Is this the media type of a stream of events?"""
     return (content_type or "").partition(";")[0].strip().lower() == EVENTS
-
-
-def problem_of(
-    status: int, content_type: str | None, body: bytes, target: str, *, signed: bool
-) -> InvocationError:
-    """The error that a problem document (RFC 9457) stands for; its code is one of ours or the general one."""
-    problem = _problem(content_type, body)
-    row = code_of(str(problem.get("code", "")))
-    detail = problem.get("detail") or problem.get("title") or f"the endpoint answered with status {status}"
-    error = InvocationError(
-        str(detail)[:500],
-        code=None if row is None else f"aiip.{row.name}",
-        target=target,
-        status=status,
-        retryable=bool(row and row.retryable),
-        hint=None if signed else "the refusal is not signed: anybody on the way could have made it",
-    )
-    error.problem = problem
-    return error
-
-
-def _problem(content_type: str | None, body: bytes) -> dict[str, Any]:
-    kind = (content_type or "").partition(";")[0].strip().lower()
-    if kind != PROBLEM or len(body) > _LONGEST_PROBLEM:
-        return {}
-    try:
-        found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _check(asked: Invocation) -> None:

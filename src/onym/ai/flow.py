@@ -14,12 +14,13 @@ from onym.ai.streams import StreamReader
 from onym.errors import (
     ConnectionFailed,
     NetError,
+    OnymError,
     ProvenanceError,
     RedirectRefused,
     ResolveError,
     SignatureError,
 )
-from onym.net.messages import Reply, Wait
+from onym.net.messages import Reply, Wait, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,9 +76,14 @@ def invoke(session: Session, invocation: Invocation, resolution: Resolution) -> 
     """
     ready = yield from _ready(session, invocation, resolution)
     result = yield from exchange(session, ready, resolution)
+    _check_status(result)
+    return result
+
+
+def _check_status(result: Result) -> None:
+    """Raises InvocationError for a refusal that the endpoint signed."""
     if result.status >= 400:
         raise problem_of(result.status, result.content_type, result.body, result.receipt.subject, signed=True)
-    return result
 
 
 def _ready(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Invocation]:
@@ -91,9 +97,15 @@ def _ready(session: Session, invocation: Invocation, resolution: Resolution) -> 
 
 
 def open_stream(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Opened]:
-    """Begin an invocation whose events are wanted as they come: provisional, until the last proves them."""
+    """Begin an invocation whose events are wanted as they come: provisional, until the last proves them.
+
+    Raises as `invoke`.
+    """
     ready = yield from _ready(session, invocation, resolution)
-    return (yield from begin(session, ready, resolution))
+    opened = yield from begin(session, ready, resolution)
+    if opened.result is not None:
+        _check_status(opened.result)
+    return opened
 
 
 def exchange(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Result]:
@@ -127,16 +139,30 @@ def settle(opened: Opened, session: Session) -> Flow[Result]:
 
 
 def _settled(opened: Opened, session: Session) -> Flow[Result]:
-    clock, seen = session.settings.clock, session.seen(opened.question.resolution)
-    keys = opened.question.resolution.keys
     try:
-        return opened.read(keys, clock(), seen)
+        return (yield from _read(opened, session, opened.question.resolution.keys))
     except SignatureError:
         keys = yield from renew_keys(opened.question.resolution, session.settings)
         try:
-            return opened.read(keys, clock(), seen)
+            return (yield from _read(opened, session, keys))
         except SignatureError as error:
             raise _unknown_key(opened.question) from error
+
+
+def _read(opened: Opened, session: Session, keys: AuthorityKeys) -> Flow[Result]:
+    """What `opened` reads; coroutines do not wait for the disk of a replay store."""
+    seen = session.seen(opened.question.resolution)
+
+    def read() -> Result | OnymError:
+        try:
+            return opened.read(keys, session.settings.clock(), seen)
+        except OnymError as error:
+            return error
+
+    found: Result | OnymError = (yield Work(read)) if session.replays.waits else read()
+    if isinstance(found, OnymError):
+        raise found
+    return found
 
 
 def _reader(question: Question, reply: Reply) -> StreamReader | None:

@@ -47,7 +47,11 @@ class Session:
         object.__setattr__(self, "allow_effects", frozenset(Effects(each) for each in self.allow_effects))
 
     def question(self, invocation: Invocation, resolution: Resolution) -> Question:
-        """One attempt of this invocation, with a nonce of its own."""
+        """One attempt of this invocation, with a nonce of its own.
+
+        Raises ProvenanceError `aiip.unavailable` where its answer could not count: nothing is sent then.
+        """
+        self.replays.admit(resolution.anchor, now=self.settings.clock())
         return Question(invocation, resolution, self._caller(resolution), self.timeout)
 
     def admit(self, resolution: Resolution, effects: Effects, *, approval: bool = False) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from onym.errors import ProvenanceError, ResponseTooLarge, SignatureError
+from onym.ai._problem import PROBLEM, problem_of
+from onym.errors import AIIPError, ProvenanceError, ResponseTooLarge, SignatureError
 from onym.net.sse import SSEDecoder, SSEEvent
 from onym.sign.chain import StreamChain
 
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
     from onym.sign.keys import AuthorityKeys
     from onym.sign.receipt import Receipt
 
-__all__ = ["MAX_EVENT", "MAX_EVENTS", "RECEIPT_EVENT", "StreamReader"]
+__all__ = ["MAX_EVENT", "MAX_EVENTS", "PROBLEM_EVENT", "RECEIPT_EVENT", "StreamReader"]
 
 #: the type of a stream's last event; its data is the receipt in its compact form
 RECEIPT_EVENT: Final = "receipt"
+#: the type of the last event of a stream that failed; its data is a problem document, which nobody signed
+PROBLEM_EVENT: Final = "problem"
 #: characters of one event
 MAX_EVENT: Final = 1024 * 1024
 #: events of one stream; each costs two hashes, and a body of some megabytes can hold a million
@@ -36,6 +39,7 @@ class StreamReader:
         self._decoder = SSEDecoder(MAX_EVENT)
         self._chain = StreamChain(question.request_hash)
         self._token: str | None = None
+        self._problem: str | None = None
         self._count = 0
 
     @property
@@ -55,6 +59,8 @@ class StreamReader:
         if event.event == RECEIPT_EVENT:
             self._token = event.data
             return False
+        # the last event of all: one that others follow is an event like them
+        self._problem = event.data if event.event == PROBLEM_EVENT else None
         try:
             self._chain.add(event.id, event.event, event.data)
         except SignatureError as error:
@@ -71,15 +77,11 @@ class StreamReader:
     def end(self, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]) -> Receipt:
         """The receipt of the stream, once the stream has ended.
 
-        Raises ProvenanceError, and SignatureError `sign.unknown-key` where `keys` may be too old.
+        Raises ProvenanceError; InvocationError where the endpoint says, unsigned, why there is no receipt;
+        SignatureError `sign.unknown-key` where `keys` may be too old.
         """
         if self._token is None:
-            raise ProvenanceError(
-                "the stream ended without a receipt: nothing of it counts",
-                code="aiip.provenance-missing",
-                target=self._question.target,
-                clause=_CLAUSE,
-            )
+            raise self._failure()
         return self._question.verify(
             self._token,
             keys,
@@ -88,4 +90,16 @@ class StreamReader:
             status=self._status,
             content_type=self._content_type,
             stream=self._chain.end,
+        )
+
+    def _failure(self) -> AIIPError:
+        """Why a stream without a receipt failed: as its problem says, else because it has none."""
+        target = self._question.target
+        if self._problem is not None:
+            return problem_of(None, PROBLEM, self._problem.encode(), target, signed=False)
+        return ProvenanceError(
+            "the stream ended without a receipt: nothing of it counts",
+            code="aiip.provenance-missing",
+            target=target,
+            clause=_CLAUSE,
         )

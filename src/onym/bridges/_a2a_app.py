@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable, MutableMapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from onym.bridges._ai import RECEIPT, URI, Invoker, is_json, plain
+from onym.bridges._a2a_data import carries, data_part, read_part
+from onym.bridges._ai import RECEIPT, URI, Invoker, input_schema, is_json, json_of, plain, text_of
 from onym.bridges._extra import needs
 from onym.errors import OnymError
 from onym.uri.ai import AIURI
 
 if TYPE_CHECKING:
-    from a2a.server.agent_execution import AgentExecutor
+    from a2a.server.agent_execution import AgentExecutor, RequestContextBuilder
     from a2a.types import AgentCard, Message, Part
 
     from onym.ai.records import Description, Result
@@ -23,7 +27,8 @@ EXTENSION: Final = "urn:onym:a2a:aiip-receipt:1"
 #: members of an input that a message's text can be, the first that the resource knows
 _TEXTS: Final = ("message", "prompt", "text")
 _CODE: Final = "aiip-code"
-_LONGEST_KEY: Final = 255
+#: an idempotency key (AIIP/HTTPS v1 3.11): 1 to 255 visible characters of ASCII, neither " nor \
+_KEY: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
 _App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
@@ -48,7 +53,12 @@ async def a2a_app(
     found = await client.describe(target)
     shown = card or _card(found, url.rstrip("/") + rpc_path)
     # replies are whole messages, so nothing is ever stored
-    handler = DefaultRequestHandler(_executor(client, target, found), InMemoryTaskStore(), shown)
+    handler = DefaultRequestHandler(
+        _executor(client, target, found),
+        InMemoryTaskStore(),
+        shown,
+        request_context_builder=_contexts(),
+    )
     (cards,), (calls,) = create_agent_card_routes(shown), create_jsonrpc_routes(handler, rpc_path)
 
     async def app(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
@@ -77,6 +87,28 @@ def _card(found: Description, url: str) -> AgentCard:
     )
 
 
+def _contexts() -> RequestContextBuilder:
+    """Makes the context of a message that names none out of its id: sent again, it asks the same again."""
+    from a2a.server.agent_execution import SimpleRequestContextBuilder
+
+    class Lasting(SimpleRequestContextBuilder):
+        """The SDK's own, but for new contexts."""
+
+        async def build(
+            self,
+            context: Any,
+            params: Any = None,
+            task_id: str | None = None,
+            context_id: str | None = None,
+            task: Any = None,
+        ) -> Any:
+            asked = "" if params is None else params.message.message_id
+            made = _digest(f"context {asked}") if asked else None
+            return await super().build(context, params, task_id, context_id or made, task)
+
+    return Lasting()
+
+
 def _executor(client: Invoker, uri: AIURI, found: Description) -> AgentExecutor:
     from a2a.server.agent_execution import AgentExecutor
     from a2a.utils.errors import InternalError, InvalidParamsError, UnsupportedOperationError
@@ -103,23 +135,20 @@ def _executor(client: Invoker, uri: AIURI, found: Description) -> AgentExecutor:
 
 def _arguments(message: Message, found: Description) -> dict[str, Any]:
     """The input that a message stands for, as the resource's schema has it."""
-    from a2a.helpers import get_data_parts, get_text_parts
+    from a2a.helpers import get_text_parts
 
-    known = _members(found.input)
-    data, text = get_data_parts(message.parts), "\n".join(get_text_parts(message.parts))
+    known = frozenset(input_schema(found.input).get("properties", ()))
+    data = [read_part(each) for each in message.parts if each.WhichOneof("content") == "data"]
+    text = "\n".join(get_text_parts(message.parts))
     given: dict[str, Any] = {}
     if text:
         given[next((each for each in _TEXTS if each in known), _TEXTS[0])] = text
     if data and "data" in known:
         given["data"] = data[0] if len(data) == 1 else data
-    elif data and isinstance(data[0], dict):
-        given |= data[0]
+    else:
+        for each in data:
+            given |= each if isinstance(each, dict) else {}
     return given | ({"context": message.context_id} if "context" in known else {})
-
-
-def _members(schema: Mapping[str, Any] | None) -> frozenset[str]:
-    found = (schema or {}).get("properties")
-    return frozenset(found) if isinstance(found, Mapping) else frozenset()
 
 
 def _reply(result: Result, message: Message, uri: AIURI) -> Message:
@@ -132,23 +161,32 @@ def _reply(result: Result, message: Message, uri: AIURI) -> Message:
 
 
 def _parts(result: Result) -> list[Part]:
-    """Text as text, JSON as data; the `text` of an agent or a model is a part of its own."""
-    from a2a.helpers import new_data_part, new_raw_part, new_text_part
+    """Text as text, JSON as data; the `text` of an agent or a model is a part of its own.
+
+    JSON that a data part would change, and what is not what it calls itself, goes as its octets.
+    """
+    from a2a.helpers import new_raw_part, new_text_part
 
     kind = result.content_type or "application/octet-stream"
-    if is_json(kind):
-        value = result.json()
-        said = value.get("text") if isinstance(value, dict) else None
+    value, text = json_of(result), text_of(result)
+    if value and carries(value[0]):
+        said = value[0].get("text") if isinstance(value[0], dict) else None
         spoken = [new_text_part(said)] if isinstance(said, str) and said else []
-        return [*spoken, new_data_part(value)]
-    if kind.startswith("text/"):
-        return [new_text_part(result.body.decode("utf-8", "replace"), media_type=kind)]
+        return [*spoken, data_part(value[0])]
+    if text is not None and not is_json(kind):
+        return [new_text_part(text, media_type=kind)]
     return [new_raw_part(result.body, media_type=kind)]
 
 
-def _key(message_id: str) -> str:
-    """The message's id as an idempotency key: the same message is the same invocation."""
-    from hashlib import sha256
+def _key(message_id: str) -> str | None:
+    """The message's id as an idempotency key: the same message is the same invocation.
 
-    fits = 0 < len(message_id) <= _LONGEST_KEY and message_id.isascii() and message_id.isprintable()
-    return message_id if fits else sha256(message_id.encode()).hexdigest()
+    One that is no key (AIIP/HTTPS v1 3.11) is its digest. A message without an id is like no other.
+    """
+    if not message_id:
+        return None
+    return message_id if _KEY.fullmatch(message_id) else _digest(message_id)
+
+
+def _digest(text: str) -> str:
+    return urlsafe_b64encode(sha256(text.encode()).digest()).rstrip(b"=").decode("ascii")

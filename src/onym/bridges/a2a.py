@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from onym.ai.endpoint.kinds.agent import AgentHandler, Outgoing, State, Update, agent
 from onym.bridges._a2a_app import EXTENSION, a2a_app
+from onym.bridges._a2a_data import data_part, read_part
 from onym.bridges._ai import plain
 from onym.bridges._bounded import MOST_OCTETS, bounds
 from onym.bridges._extra import needs
@@ -144,8 +145,6 @@ def _about(
 
 def _said(parts: Iterable[Part]) -> tuple[str, tuple[Any, ...]]:
     """Text and data of parts. Files are data as A2A writes them."""
-    from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
-
     texts: list[str] = []
     data: list[Any] = []
     for each in parts:
@@ -153,7 +152,7 @@ def _said(parts: Iterable[Part]) -> tuple[str, tuple[Any, ...]]:
         if kind == "text":
             texts.append(each.text)
         elif kind is not None:
-            data.append(MessageToDict(each.data if kind == "data" else each))
+            data.append(read_part(each, "aiip.upstream-failed"))
     return "\n".join(texts), tuple(data)
 
 
@@ -165,12 +164,12 @@ def _state(number: Any) -> State:
 
 
 def _request(message: Outgoing) -> Any:
-    from a2a.helpers import new_data_part, new_text_part
+    from a2a.helpers import new_text_part
     from a2a.types import Message, Role, SendMessageRequest
 
     parts = [new_text_part(message.text)] if message.text else []
     if message.data is not None:
-        parts.append(new_data_part(message.data))
+        parts.append(data_part(message.data))
     return SendMessageRequest(
         message=Message(
             message_id=message.id,

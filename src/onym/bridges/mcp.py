@@ -9,31 +9,29 @@ not hold for them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.ai.endpoint.context import Call
 from onym.ai.endpoint.kinds.tool import ToolHandler, tool
 from onym.ai.records import Effects
-from onym.bridges._ai import RECEIPT, URI, Invoker, is_json, named, plain
+from onym.bridges._ai import plain
 from onym.bridges._bounded import MOST_OCTETS, bounds
 from onym.bridges._extra import needs
-from onym.errors import AIIPError, OnymError, UsageError
+from onym.bridges._mcp_server import mcp_server
+from onym.errors import AIIPError, UsageError
 
 if TYPE_CHECKING:
-    from mcp.server import Server
     from mcp.types import CallToolResult, Tool
-
-    from onym.ai.records import Description, Result
-    from onym.uri.ai import AIURI
 
 __all__ = ["mcp_server", "mcp_tool"]
 
 _TIMEOUT: Final = 60.0
+#: seconds
+_MARGIN: Final = 5.0
 #: pages of a list of tools that are read
 _MOST_PAGES: Final = 50
-_CODE: Final = "aiip-code"
 
 
 async def mcp_tool(
@@ -64,7 +62,7 @@ async def mcp_tool(
 
     async def run(arguments: dict[str, Any], call: Call) -> Any:
         async with _session(server, timeout) as session:
-            found = await session.call_tool(name, arguments, read_timeout_seconds=timeout)
+            found = await _asked(session, name, arguments, timeout)
         return _given(found)
 
     return tool(
@@ -73,35 +71,6 @@ async def mcp_tool(
         output=found.output_schema,
         title=title or plain(found.title or found.description or name, 120),
     )
-
-
-async def mcp_server(
-    client: Invoker, uris: Mapping[str, str] | Iterable[str], *, name: str = "onym"
-) -> Server[Any]:
-    """An MCP server whose tools are these resources; each is described now, and invoked when it is called.
-
-    `uris` are ai URIs, or a mapping of tool names to them. A result carries its receipt in `_meta` as
-    "aiip-receipt", and "aiip-uri"; what a resource refuses is a tool error with its code. The client verifies
-    everything, and what effects it may cause is its `allow_effects`.
-
-    Raises MissingExtraError, UsageError, AIURIError, and what `AsyncAIClient.describe` raises.
-    """
-    with needs("mcp", "mcp"):
-        from mcp.server import Server
-        from mcp.shared.exceptions import MCPError
-        from mcp.types import INVALID_PARAMS, ListToolsResult
-    known = named(uris)
-    tools = [_tool(label, await client.describe(uri)) for label, uri in known.items()]
-
-    async def on_list_tools(context: Any, params: Any) -> ListToolsResult:
-        return ListToolsResult(tools=tools)
-
-    async def on_call_tool(context: Any, params: Any) -> CallToolResult:
-        if params.name not in known:
-            raise MCPError(INVALID_PARAMS, "there is no such tool")
-        return await _called(client, known[params.name], params.arguments or {})
-
-    return Server(name, on_list_tools=on_list_tools, on_call_tool=on_call_tool)
 
 
 @asynccontextmanager
@@ -127,15 +96,19 @@ async def _session(server: Any, timeout: float) -> AsyncIterator[Any]:  # noqa: 
             async with Client(server, read_timeout_seconds=timeout) as client:
                 yield client
     except (TimeoutError, MCPError, OSError, anyio.ClosedResourceError, ExceptionGroup) as error:
-        raise _broken(_inner(error)) from error
+        inner = _inner(error)
+        raise inner if isinstance(inner, AIIPError) else _broken(inner) from error
 
 
 def _http(timeout: float) -> Any:
-    """An HTTP client of the SDK's kind: no redirects, no environment, no answer without end."""
+    """An HTTP client of the SDK's kind: no redirects, no environment, no answer without end.
+
+    Its patience outlasts the SDK's, which knows that it was a timeout.
+    """
     import httpx2
 
     return httpx2.AsyncClient(
-        timeout=timeout, follow_redirects=False, trust_env=False, **bounds(httpx2, MOST_OCTETS)
+        timeout=timeout + _MARGIN, follow_redirects=False, trust_env=False, **bounds(httpx2, MOST_OCTETS)
     )
 
 
@@ -157,6 +130,19 @@ async def _find(session: Any, name: str) -> Tool | None:
         if cursor is None:
             break
     return None
+
+
+async def _asked(session: Any, name: str, arguments: dict[str, Any], seconds: float) -> Any:
+    """The server's answer. One that the SDK does not take is no silence: the tool was called."""
+    from pydantic import ValidationError
+
+    try:
+        return await session.call_tool(name, arguments, read_timeout_seconds=seconds)
+    except (RuntimeError, ValidationError) as error:
+        raise AIIPError(
+            "the tool was called, and its server's answer is not what its schema or MCP has",
+            code="aiip.upstream-failed",
+        ) from error
 
 
 def _check_effects(found: Tool, effects: Effects) -> None:
@@ -190,65 +176,14 @@ def _inner(error: BaseException) -> BaseException:
 
 def _broken(error: BaseException) -> AIIPError:
     from mcp.shared.exceptions import MCPError
-    from mcp.types import INVALID_PARAMS, REQUEST_TIMEOUT
+    from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT
 
     code = error.code if isinstance(error, MCPError) else None
     if code == INVALID_PARAMS:
-        return AIIPError("the tool does not take this input", code="aiip.invalid-input")
+        return AIIPError("the tool does not take this input, or is no more", code="aiip.invalid-input")
     if isinstance(error, TimeoutError) or code == REQUEST_TIMEOUT:
         return AIIPError("the tool did not answer in time", code="aiip.upstream-timeout", retryable=True)
+    # the SDK writes INTERNAL_ERROR itself where HTTP fails
+    if code not in {None, CONNECTION_CLOSED, INTERNAL_ERROR}:
+        return AIIPError("the tool's server answers with an error", code="aiip.upstream-failed")
     return AIIPError("the tool's server does not answer", code="aiip.upstream-unreachable", retryable=True)
-
-
-def _tool(label: str, found: Description) -> Tool:
-    from mcp.types import Tool, ToolAnnotations
-
-    return Tool(
-        name=label,
-        title=None if found.title is None else plain(found.title, 120),
-        description=f"{plain(found.title or label, 300)} ({found.uri}; effects: {found.effects})",
-        input_schema=_object(found.input) or {"type": "object"},
-        output_schema=_object(found.output),
-        annotations=ToolAnnotations(
-            read_only_hint=found.effects is Effects.READ,
-            destructive_hint=found.effects in {Effects.FINANCIAL, Effects.PHYSICAL},
-        ),
-    )
-
-
-def _object(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The schema, if its root is an object: others have no place in MCP before 2026-07-28."""
-    return dict(schema) if schema is not None and schema.get("type") == "object" else None
-
-
-async def _called(client: Invoker, uri: AIURI, arguments: Mapping[str, Any]) -> CallToolResult:
-    from mcp.types import CallToolResult, TextContent
-
-    try:
-        found = await client.invoke(uri, arguments)
-    except OnymError as error:
-        said = TextContent(text=plain(error.message))
-        return CallToolResult(content=[said], is_error=True, _meta={_CODE: error.code, URI: str(uri)})
-    structured = _structured(found)
-    return CallToolResult(
-        content=[_content(found, uri)],
-        structured_content=structured,
-        _meta={RECEIPT: found.token, URI: str(uri)},
-    )
-
-
-def _structured(found: Result) -> dict[str, Any] | None:
-    value = found.json() if is_json(found.content_type) and found.body else None
-    return value if isinstance(value, dict) else None
-
-
-def _content(found: Result, uri: AIURI) -> Any:
-    from base64 import b64encode
-
-    from mcp.types import BlobResourceContents, EmbeddedResource, TextContent
-
-    kind = found.content_type or "application/octet-stream"
-    if is_json(kind) or kind.startswith("text/"):
-        return TextContent(text=found.body.decode("utf-8", "replace"))
-    blob = BlobResourceContents(uri=str(uri), mime_type=kind, blob=b64encode(found.body).decode("ascii"))
-    return EmbeddedResource(resource=blob)

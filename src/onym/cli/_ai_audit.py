@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onym.cli import exit_codes
 from onym.cli._options import json_option
 from onym.cli._output import Session
 from onym.cli._text import printable
@@ -50,15 +51,20 @@ def verify(session: Session, /, files: tuple[str, ...], begins: str | None, expe
     from onym.ai.gateway.journal import verify_file  # late: each command imports what it needs
 
     previous, good = begins, True
+    begun: frozenset[str] = frozenset()
     for file in files:
-        verdict = verify_file(file, previous=previous)
+        verdict = verify_file(file, previous=previous, begun=begun)
         _tell(session, file, verdict)
-        previous, good = verdict.ends, good and verdict.holds
+        previous, begun, good = verdict.ends, verdict.begun, good and verdict.holds
+    if begun:
+        session.say(
+            f"{_streams(len(begun))} no end here: cut off when a gateway was killed, or still under way"
+        )
     if expect is not None and previous != expect.lower():
         good = False
         session.say(f"the last hash is {previous}, and another was expected: lines were cut off, or added")
     if not good:
-        sys.exit(1)
+        sys.exit(exit_codes.CHECK_FAILED)
 
 
 def _tell(session: Session, file: str, verdict: Verdict) -> None:
@@ -72,6 +78,7 @@ def _tell(session: Session, file: str, verdict: Verdict) -> None:
             "first": verdict.first,
             "last": verdict.last,
             "torn": verdict.torn,
+            "begun": sorted(verdict.begun),
             "faults": [{"line": each.line, "message": each.message} for each in verdict.faults],
         }
     )
@@ -126,8 +133,8 @@ def rotate(session: Session, /, file: str, keep_days: float | None) -> None:
       onym ai audit rotate audit.jsonl --keep-days 90
     """
     session.command = "ai audit rotate"
-    from onym.ai.gateway.journal import retain
-    from onym.ai.gateway.journal import rotate as rotated
+    from onym.ai.gateway.rotation import retain
+    from onym.ai.gateway.rotation import rotate as rotated
 
     at = _now()
     kept = rotated(file, at=at)
@@ -136,6 +143,10 @@ def rotate(session: Session, /, file: str, keep_days: float | None) -> None:
     session.say(f"{file}: what was in it is in {kept} now")
     for each in gone:
         session.say(f"removed {each}")
+
+
+def _streams(count: int) -> str:
+    return "1 stream has" if count == 1 else f"{count} streams have"
 
 
 def _lines(count: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
+from onym.cli._input import key_file
 from onym.cli._output import Session, Subject
 from onym.errors import UsageError
 
@@ -116,7 +117,8 @@ def resolver_settings(options: Options) -> ResolverSettings:
         if options["registry_key"] is None:
             raise UsageError("a registry file needs the key that signs it", hint="--registry-key FILE")
         key = Path(options["registry_key"])
-        namespaces = (SignedNamespaces.load(options["registry"], key=key, state=_seen(key)),)
+        with key_file(key, "sign.bad-key"):
+            namespaces = (SignedNamespaces.load(options["registry"], key=key, state=_seen(key)),)
     return ResolverSettings(
         namespaces=namespaces,
         pins=PinFile(),

@@ -28,6 +28,8 @@ _MARKS: Final = {
     "absent": ".",
     "failed": "x",
 }
+#: names that a row shows; --json has all
+_MOST_SAID: Final = 2
 
 
 @click.command("discover", short_help="Find who answers for a name; which source won, and why.")
@@ -74,7 +76,9 @@ def _show(session: Session, found: Discovery) -> None:
 
 
 def _row(source: Source) -> tuple[str, ...]:
-    what = ", ".join(source.said) or "-"
+    what = ", ".join(source.said[:_MOST_SAID]) or "-"
+    if len(source.said) > _MOST_SAID:
+        what += f" and {len(source.said) - _MOST_SAID} more"
     why = f"{source.location}: {source.why}" if source.why else source.location
     return _MARKS[source.verdict], str(source.rank), source.name, source.verdict, what, why
 

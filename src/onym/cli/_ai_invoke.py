@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from json import JSONDecodeError
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 import click
 
+from onym.cli import exit_codes
 from onym.cli._ai_connect import Options, ai_options, connected, read_uri, uri_argument
+from onym.cli._ai_result import prepare, record_of, save, write
+from onym.cli._errors import failure_record
 from onym.cli._input import stdin_text
 from onym.cli._options import json_option
-from onym.cli._output import Session, is_terminal
+from onym.cli._output import Session
 from onym.cli._text import printable
 from onym.errors import UsageError
 
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from onym.net.sse import SSEEvent
 
 __all__ = ["command"]
-
-_TEXTS = ("application/json", "application/problem+json", "application/aiip+json")
 
 
 @click.command("invoke", short_help="Invoke a resource; its result is verified before it is shown.")
@@ -39,7 +39,7 @@ _TEXTS = ("application/json", "application/problem+json", "application/aiip+json
 @click.option("--idempotency-key", metavar="KEY", help="The key of an earlier try, to not do it twice.")
 @click.option("--token-env", metavar="NAME", help="The variable that holds the access token.")
 @click.option("--client-id", metavar="ID", help="The client that the token was given to.")
-@click.option("--save", type=click.Path(file_okay=False), metavar="DIR",
+@click.option("--save", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Keep body and receipt.jwt there, for `onym ai verify`.")  # fmt: skip
 @ai_options
 @json_option
@@ -56,10 +56,13 @@ def command(
     idempotency_key: str | None,
     token_env: str | None,
     client_id: str | None,
-    save: str | None,
+    folder: Path | None,
     **options: Unpack[Options],
 ) -> None:
     """Invoke the resource at URI. What comes back is shown only if its receipt holds.
+
+    A pipe gets the result octet by octet; a terminal gets text alone, with control characters as escapes.
+    With --json it is `body`, or `body_base64` where it is not UTF-8.
 
     \b
     Examples:
@@ -68,20 +71,22 @@ def command(
       onym ai invoke ai://factory.example/model/helper -d - --save out/
     """
     session.command = "ai invoke"
+    from onym.ai.exchange import is_events  # late: the JOSE library
+
     octets, kind = _body(data, body, content_type)
     target = read_uri(session, uri)
     given: dict[str, Any] = {"body": octets, "content_type": kind, "idempotency_key": idempotency_key}
+    if folder is not None:
+        prepare(folder)  # now, and not when all has been done
     with connected(options, token_variable=token_env, client_id=client_id, allow=allow) as client:
         if stream:
-            with client.stream(target, **given, keep=save is not None) as events:
+            with client.stream(target, **given, keep=folder is not None) as events:
                 for event in events:
                     _show_event(session, event)
                 result = events.result
         else:
             result = client.invoke(target, **given)
-    if save is not None:
-        _save(Path(save), result)
-    _show(session, result, shown=stream)
+    _deliver(session, result, folder, shown=stream and is_events(result.content_type))
 
 
 def _body(data: str | None, body: str | None, content_type: str | None) -> tuple[bytes | None, str | None]:
@@ -104,7 +109,7 @@ def _body(data: str | None, body: str | None, content_type: str | None) -> tuple
 def _check_json(text: str) -> None:
     """Raises UsageError with the place, which an endpoint does not tell."""
     try:
-        json.loads(text)
+        json.loads(text, parse_constant=_refuse_constant)
     except ValueError as error:
         where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, JSONDecodeError) else ""
         raise UsageError(
@@ -116,6 +121,15 @@ def _check_json(text: str) -> None:
         pass  # for the endpoint to judge
 
 
+def _refuse_constant(name: str) -> NoReturn:
+    """Python reads and writes what JSON does not have (RFC 8259 6)."""
+    raise UsageError(
+        f"--data holds {name}, which JSON does not have",
+        code="usage.command-line",
+        hint="null, or a text, where the resource takes one",
+    )
+
+
 def _show_event(session: Session, event: SSEEvent) -> None:
     if session.as_json:
         session.line({"event": event.event, "id": event.id, "data": event.data, "provisional": True})
@@ -123,55 +137,25 @@ def _show_event(session: Session, event: SSEEvent) -> None:
         session.say(printable(event.data))
 
 
-def _show(session: Session, result: Result, *, shown: bool) -> None:
-    receipt = result.receipt
+def _deliver(session: Session, result: Result, folder: Path | None, *, shown: bool) -> None:
+    """Save it and show it; what was done is shown whatever becomes of the files. Raises OSError."""
+    failed: OSError | None = None
+    if folder is not None:
+        try:
+            save(folder, result)
+        except OSError as error:
+            failed = error
     if session.as_json:
-        session.record(_record(result))
+        session.record(record_of(result) | ({} if failed is None else failure_record(session, failed)))
+        if failed is not None:
+            raise SystemExit(exit_codes.INPUT_OUTPUT)
         return
     if not shown:
-        _write(result)
+        write(session, result)
+    receipt = result.receipt
     session.note(
         f"signed by {receipt.issuer} for {receipt.audience}: status {result.status}, receipt {receipt.id}"
         + (", an earlier answer given again" if result.replayed else "")
     )
-
-
-def _write(result: Result) -> None:
-    kind = (result.content_type or "").partition(";")[0].strip().lower()
-    if kind in _TEXTS or kind.startswith("text/"):
-        text = result.body.decode("utf-8", "backslashreplace")
-        sys.stdout.write("\n".join(printable(line) for line in text.split("\n")) + "\n")
-        return
-    if is_terminal(sys.stdout):
-        raise UsageError(
-            f"the result is {kind or 'of no known type'}, which a terminal cannot show",
-            code="usage.command-line",
-            hint="--save DIR, or pipe it",
-        )
-    sys.stdout.flush()
-    sys.stdout.buffer.write(result.body)
-
-
-def _record(result: Result) -> dict[str, Any]:
-    receipt = result.receipt
-    return {
-        "status": result.status,
-        "content_type": result.content_type,
-        "body": result.body.decode("utf-8", "backslashreplace"),
-        "replayed": result.replayed,
-        "receipt": {
-            "issuer": receipt.issuer,
-            "subject": receipt.subject,
-            "audience": receipt.audience,
-            "issued": receipt.issued,
-            "id": receipt.id,
-            "token": result.token,
-        },
-        "checks": list(result.checks),
-    }
-
-
-def _save(folder: Path, result: Result) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "body").write_bytes(result.body)
-    (folder / "receipt.jwt").write_text(result.token + "\n")
+    if failed is not None:
+        raise failed

@@ -12,7 +12,7 @@ from onym._lazy import require
 from onym.cli._atomic import AtomicFile
 from onym.cli._options import json_option
 from onym.cli._output import Session
-from onym.errors import UsageError
+from onym.errors import CredentialError, SignatureError, UsageError
 
 if TYPE_CHECKING:
     from onym.sign.keystore import KeyRecord, KeyStore
@@ -22,6 +22,11 @@ __all__ = ["command"]
 #: as in onym.sign.keys.RECEIPT_ALGORITHMS, which is heavy to import
 _ALGORITHMS: Final = ("Ed25519", "ES256", "ES384", "PS256")
 _LATEST: Final = 24 * 3600
+#: how one goes on without a private key
+_WAYS: Final = (
+    "put it back from a copy, or onym ai keys revoke takes the next one at once (receipts by a revoked key "
+    "hold no more)"
+)
 
 _folder = click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 
@@ -82,9 +87,13 @@ def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max
     """
     session.command = "ai keys rotate"
     at = _now()
-    kid = _store(folder, max_age).rotate(at, algorithm=algorithm)
-    starts = next(each.starts for each in _store(folder).records() if each.kid == kid)
-    _tell(session, folder, kid, f"signs from {_time(starts)}")
+    store = _store(folder, max_age)
+    kid = store.rotate(at, algorithm=algorithm)
+    lost = [each.kid for each in store.records() if each.may_sign(at) and _is_lost(store, each, at)]
+    starts = _time(next(each.starts for each in store.records() if each.kid == kid))
+    for each in lost:
+        session.note(f"{each} should sign until then, and its private key is lost: {_WAYS}", kind="warning")
+    _tell(session, folder, kid, f"signs from {starts}", starts=starts)
 
 
 @command.command(
@@ -137,13 +146,30 @@ def publish_command(session: Session, /, folder: Path, history: bool, output: Pa
 @json_option
 @click.pass_obj
 def list_command(session: Session, /, folder: Path) -> None:
-    """Show each key: signs, waits (for its time), kept (published, signs no more), retired or revoked."""
+    """Show each key: signs, waits (for its time), kept (published, signs no more), retired or revoked.
+
+    A key that is to sign, now or later, and whose private file is gone or cannot be read, is lost.
+    """
     session.command = "ai keys list"
-    at = _now()
-    records = _store(folder).records()
-    session.record({"keys": [_record(each, at) for each in records]})
+    at, store = _now(), _store(folder)
+    records = store.records()
+    states = {each.kid: "lost" if _is_lost(store, each, at) else each.state(at) for each in records}
+    session.record({"keys": [_record(each, states[each.kid]) for each in records]})
     if not session.as_json:
-        session.table([_row(each, at) for each in records], styles=("name",))
+        session.table([_row(each, states[each.kid]) for each in records], styles=("name",))
+    if "lost" in states.values():
+        session.note(f"of a lost key the private file is gone, or cannot be read: {_WAYS}", kind="warning")
+
+
+def _is_lost(store: KeyStore, each: KeyRecord, at: float) -> bool:
+    """Is it this key's turn, now or later, and can it not be had?"""
+    if not (each.may_sign(at) or each.waits(at)):
+        return False
+    try:
+        store.signer(max(at, each.starts))
+    except (CredentialError, SignatureError):
+        return True
+    return False
 
 
 def _store(folder: Path, max_age: int | None = None) -> KeyStore:
@@ -153,26 +179,26 @@ def _store(folder: Path, max_age: int | None = None) -> KeyStore:
     return KeyStore(folder, max_age=MAX_AGE if max_age is None else max_age)
 
 
-def _tell(session: Session, folder: Path, kid: str, what: str) -> None:
-    session.record({"kid": kid, "folder": str(folder)})
+def _tell(session: Session, folder: Path, kid: str, what: str, **more: str) -> None:
+    session.record({"kid": kid, "folder": str(folder), **more})
     session.say(f"{session.paint(kid, 'name')}  {what}")
 
 
-def _record(each: KeyRecord, at: float) -> dict[str, Any]:
+def _record(each: KeyRecord, state: str) -> dict[str, Any]:
     times = ("created", "starts", "ends", "dropped", "revoked")
     found = {name: getattr(each, name) for name in times}
     return {
         "kid": each.kid,
         "algorithm": each.algorithm,
-        "state": each.state(at),
+        "state": state,
         **{name: None if value is None else _time(value) for name, value in found.items()},
     }
 
 
-def _row(each: KeyRecord, at: float) -> tuple[str, ...]:
+def _row(each: KeyRecord, state: str) -> tuple[str, ...]:
     end = each.revoked if each.revoked is not None else each.ends
     until = "" if end is None else f" until {_time(end)}"
-    return each.kid, each.algorithm, each.state(at), f"from {_time(each.starts)}{until}"
+    return each.kid, each.algorithm, state, f"from {_time(each.starts)}{until}"
 
 
 def _now() -> float:

@@ -12,8 +12,11 @@ import click
 from onym.cli._options import json_option
 from onym.cli._output import Session
 from onym.errors import OnymError, UsageError
+from onym.uri.generic import URI
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onym.ai.endpoint import Endpoint
 
 __all__ = ["command"]
@@ -77,11 +80,25 @@ def command(
     scheme = "http" if tls_cert is None else "https"
 
     def ready(found: int) -> None:
-        if tls_cert is None:
-            session.note("plain HTTP: clients speak HTTPS alone; put a proxy in front, or give --tls-cert")
+        for note in _notes(endpoint, found, tls=tls_cert is not None):
+            session.note(note)
         _tell(session, endpoint, f"{scheme}://{f'[{host}]' if ':' in host else host}:{found}")
 
     listen(endpoint, host=host, port=port, certificate=tls_cert, key=tls_key, ready=ready)
+
+
+def _notes(endpoint: Endpoint, port: int, *, tls: bool) -> Iterator[str]:
+    """What would surprise whoever comes."""
+    named = int(URI.parse(endpoint.anchor).port or 443)
+    if not tls:
+        yield "plain HTTP: clients speak HTTPS alone; put a proxy in front, or give --tls-cert"
+    elif named != port:
+        yield (
+            f"clients come to port {named}, as {endpoint.anchor} says, and this is port {port}: "
+            f"--port {named}, or the port in Endpoint(...), or something that leads from there to here"
+        )
+    if not endpoint.resources:
+        yield 'the app has no resources: @app.resource("/path") makes a function one'
 
 
 def _load(name: str) -> Endpoint:

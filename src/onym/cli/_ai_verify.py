@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from onym._lazy import require
+from onym.cli._input import key_file
 from onym.cli._options import json_option
 from onym.cli._output import Session
 from onym.errors import NetError, ProvenanceError, SignatureError, UsageError
@@ -27,6 +29,10 @@ __all__ = ["command"]
 _MAX_BODY: Final = 1024**3
 _MAX_KEYS: Final = 1024**2
 _MAX_TOKEN: Final = 16 * 1024
+#: what stands before a receipt where its whole field was filed
+_FIELD: Final = re.compile(r"\AAIIP-(?:Gateway-)?Receipt:[ \t]*", re.IGNORECASE)
+#: why a file holds no keys that could be used; a signature that does not hold is none of them
+_NO_KEYS: Final = ("sign.malformed", "sign.bad-key", "sign.too-large", "sign.weak-key")
 #: what is verified of every receipt, in its order (AIIP/HTTPS v1 3.8)
 _ALWAYS: Final = ("form", "header", "key", "signature", "claims", "time of the key")
 _NEVER: Final = ("audience", "nonce", "request", "replay")
@@ -64,11 +70,12 @@ def command(
 ) -> None:
     """Say who signed what for whom and when, or why the receipt does not hold. Nothing is sent or fetched.
 
-    RECEIPT is a file that holds the AIIP-Receipt field as it came, or - for standard input. The keys are
-    taken as the authority's: whoever files receipts keeps them, from ANCHOR/.well-known/aiip.jwks.json
-    (?history). A filed receipt is judged by the time that it names; one by a revoked key never holds.
+    RECEIPT is a file that holds the AIIP-Receipt field as it came, with its name or without, or - for
+    standard input. The keys are taken as the authority's: whoever files receipts keeps them, from
+    ANCHOR/.well-known/aiip.jwks.json (?history). A filed receipt is judged by the time that it names; one by
+    a revoked key never holds.
 
-    Exit code 0 when it holds, 12 when it does not, 2 for a file that cannot be read.
+    Exit code 0 when it holds, 12 when it does not, 2 for a file that cannot be read or holds no keys.
 
     \b
     Examples:
@@ -78,7 +85,7 @@ def command(
     session.command = "ai verify"
     require("joserfc", "ai")
     at = _time_of(when)
-    token = _read(receipt, _MAX_TOKEN).decode("ascii", "replace").strip()
+    token = _FIELD.sub("", _read(receipt, _MAX_TOKEN).decode("ascii", "replace").strip(), count=1)
     authority_keys = _keys(history, keys)
     try:
         found = _verify(_Case(token, authority_keys, uri, body, at, gateway))
@@ -162,7 +169,7 @@ def _check_content(case: _Case, receipt: Receipt, content: bytes) -> None:
 
 
 def _stream_end(receipt: Receipt, content: bytes) -> StreamEnd:
-    """The end of the chain over a filed stream of events, up to its receipt."""
+    """The end of the chain over a filed stream of events, up to its receipt and a gateway's behind it."""
     from onym.net.sse import SSEDecoder
     from onym.sign.chain import StreamChain
 
@@ -173,8 +180,11 @@ def _stream_end(receipt: Receipt, content: bytes) -> StreamEnd:
         raise ProvenanceError(
             "the content is no stream of events", clause=f"{_CLAUSE}, streams", hint=error.message
         ) from error
+    # where they stand anywhere else, they count as events
+    if [each.event for each in events[-2:]] == ["receipt", "gateway-receipt"]:
+        events.pop()
     if events and events[-1].event == "receipt":
-        events.pop()  # where it stands anywhere else, it counts as an event
+        events.pop()
     for event in events:
         chain.add(event.id, event.event, event.data)
     return chain.end
@@ -236,7 +246,9 @@ def _keys(history: str | None, keys: str | None) -> AuthorityKeys:
             code="usage.command-line",
             hint="they are at ANCHOR/.well-known/aiip.jwks.json, the history with ?history",
         )
-    return read_authority_keys(_read(file, _MAX_KEYS), history=history is not None)
+    octets = _read(file, _MAX_KEYS)
+    with key_file(file, *_NO_KEYS):
+        return read_authority_keys(octets, history=history is not None)
 
 
 def _read(file: str, limit: int) -> bytes:

@@ -11,63 +11,16 @@ import sys
 from onym import errors
 from onym._lazy import require
 from onym.cli import exit_codes
-from onym.cli._input import SCHEME_HINT
-from onym.cli._output import Session, Subject, width_of
+from onym.cli._guide import hint_of, next_command
+from onym.cli._output import Session, width_of
 from onym.cli._text import point, printable, wrapped
 
-__all__ = ["error_block", "error_record", "next_command", "report", "unexpected"]
+__all__ = ["error_block", "error_record", "failure_record", "report", "unexpected"]
 
-#: the command that brings one further, by the class of the error; {uri} is what stood on the command line
-_NEXT: dict[type[errors.OnymError], str] = {
-    errors.URIError: "onym check {uri}",
-    errors.ConfigError: "onym config check",
-    errors.CredentialError: "onym explain {uri}",
-    errors.PolicyError: "onym explain {uri}",
-    errors.NetError: "onym ping {uri}",
-    errors.AuthenticationError: "onym explain {uri}",
-    errors.BadRequestError: "onym explain {uri}",
-    errors.NotFoundError: "onym models list {uri}",
-    errors.UsageError: "onym{command} --help",
-}
-#: the same for what is not about an llm URI, or the file that `onym config` reads
-_NEXT_ELSEWHERE: dict[type[errors.OnymError], str] = {
-    errors.URIError: "onym check {uri}",
-    errors.DiscoveryError: "onym ai discover {uri}",
-    errors.NetError: "onym ai discover {uri}",
-    errors.UsageError: "onym{command} --help",
-}
-_ELSEWHERE = frozenset({"ai", "gateway", "registry"})
-#: the same by code, where the class says too little
-_NEXT_BY_CODE = {
-    "config.exists": "onym config show",
-    "config.no-endpoint": "onym config show",
-    "embedded.unknown-model": "onym models list --local",
-    "ai.wrong-scheme": "onym ai --help",
-    "aiip.endpoint-unknown": "onym ai discover {uri}",
-    "aiip.invalid-input": "onym ai describe {uri}",
-    "aiip.unknown-authority": "onym ai discover {uri}",
-    "aiip.upstream-unreachable": "onym ai discover {uri}",
-    "registry.no-database": "onym registry init --db registry.db",
-    "registry.no-template": "onym registry template",
-    "registry.unknown-account": "onym registry user list",
-    "registry.unknown-request": "onym registry review",
-    "registry.wrong-schema": "onym registry init",
-    "registry.broken-chain": "onym registry verify",
-}
 #: the extra that brings a package, where an import meets its lack first
 _EXTRAS = dict.fromkeys(
     ("aiosmtplib", "aiosqlite", "alembic", "argon2", "jinja2", "sqlalchemy", "starlette"), "registry"
 )
-#: what the provider or the model does not take: `check` shows all of it at once
-_REFUSED = frozenset(
-    {"llm.unsupported", "llm.no-format", "llm.provider-range", "llm.no-api", "llm.no-path-value"}
-)
-#: what the library says to programmers, said to whoever sits at the command line
-_HINTS = {
-    "uri.no-scheme": SCHEME_HINT,
-    "net.refused.loopback": "a URI typed here may lead to this machine; for one from a file, a variable or a "
-    "pipe add --policy local, or set ONYM_ALLOW_LOOPBACK=1",
-}
 #: as_dict() fields that the block shows on lines of their own, and their labels
 _LINES = (
     ("endpoint", "endpoint"),
@@ -105,23 +58,32 @@ def unexpected(session: Session, error: Exception) -> int:
             require(package, _EXTRAS[package])
         except errors.MissingExtraError as missing:
             return report(session, missing)
-    if isinstance(error, OSError):
-        code, number = "io.failed", exit_codes.INPUT_OUTPUT
-        message = error.strerror or type(error).__name__
-        if error.filename is not None:
-            message += f": {printable(str(error.filename))}"
-        hint = None
-    else:
-        code, number = "internal.error", exit_codes.INTERNAL
-        message = f"onym failed in a way that it should not ({type(error).__name__})"
-        hint = "ONYM_DEBUG=1 shows where; please report it"
-    shown = errors.OnymError(session.masked(message), code=code, hint=hint)
+    number = exit_codes.INPUT_OUTPUT if isinstance(error, OSError) else exit_codes.INTERNAL
     if session.as_json:
-        session.record({"error": {**shown.as_dict(), "exit_code": number}})
+        session.record(failure_record(session, error))
     else:
-        session.complain(error_block(session, shown))
+        session.complain(error_block(session, _failure(session, error)))
     _debug(session, error)
     return number
+
+
+def failure_record(session: Session, error: Exception) -> dict[str, object]:
+    """What `--json` prints for a stream or file that failed, or for a bug."""
+    number = exit_codes.INPUT_OUTPUT if isinstance(error, OSError) else exit_codes.INTERNAL
+    return {"error": {**_failure(session, error).as_dict(), "exit_code": number}}
+
+
+def _failure(session: Session, error: Exception) -> errors.OnymError:
+    if not isinstance(error, OSError):
+        return errors.OnymError(
+            session.masked(f"onym failed in a way that it should not ({type(error).__name__})"),
+            code="internal.error",
+            hint="ONYM_DEBUG=1 shows where; please report it",
+        )
+    message = error.strerror or type(error).__name__
+    if error.filename is not None:
+        message += f": {printable(str(error.filename))}"
+    return errors.OnymError(session.masked(message), code="io.failed")
 
 
 def error_record(session: Session, error: errors.OnymError) -> dict[str, object]:
@@ -158,91 +120,10 @@ def error_block(session: Session, error: errors.OnymError) -> str:
 def _fields(session: Session, error: errors.OnymError) -> dict[str, object]:
     """The error as data, its hint in the words of the command line."""
     fields = error.as_dict()
-    if error.hint is not None:
-        hint = error.hint.replace('on_unsupported="drop"', "--on-unsupported drop")
-        fields["hint"] = _HINTS.get(error.code, hint)
-    meant = _meant(session, error)
-    if meant is not None:
-        fields["hint"] = f"did you mean {meant}?"
+    hint = hint_of(session, error)
+    if hint is not None:
+        fields["hint"] = hint
     return fields
-
-
-def _meant(session: Session, error: errors.OnymError) -> str | None:
-    """The URI that was probably meant: a slip in a word of the provider's, or no scheme before one."""
-    subject = session.subject
-    if subject is None or not subject.typed:
-        return None
-    if error.code == "ai.wrong-scheme":
-        return session.masked("ai://" + (subject.text.partition("://")[2] or subject.text))
-    if error.code == "uri.no-scheme":
-        return _with_scheme(session, subject.text)
-    if error.code not in ("llm.no-api", "llm.no-path-value"):
-        return None
-    from onym.cli._input import user_providers
-    from onym.cli._provider_check import slips
-
-    return next((each.fix for each in slips(subject.text, user_providers()) if each.fix), None)
-
-
-def _with_scheme(session: Session, text: str) -> str | None:
-    """`openai/gpt-5` as the URI it would be, where its first word is a provider's."""
-    from onym.cli._input import user_providers
-
-    word, slash, model = text.partition("/")
-    if not slash or not model or user_providers().alias(word) is None:
-        return None
-    return session.masked(f"llm://{text}")
-
-
-def next_command(session: Session, error: errors.OnymError) -> str | None:
-    """What to run next, or None where nothing in particular helps."""
-    command = getattr(error, "command", None)
-    if isinstance(command, str):
-        return session.masked(command)
-    if error.code in _REFUSED:
-        return _check_command(session)
-    if isinstance(error, errors.URIError) and error.offset is None:
-        # not about the text of the URI, but about a value from elsewhere
-        return None
-    if error.code in _NEXT_BY_CODE:
-        return _with_uri(session, _NEXT_BY_CODE[error.code])
-    table = _NEXT_ELSEWHERE if (session.command or "").partition(" ")[0] in _ELSEWHERE else _NEXT
-    for cls in type(error).__mro__:
-        template = table.get(cls)
-        if template is None or template.startswith(f"onym {session.command} "):
-            continue
-        if "{uri}" not in template:
-            return template.format(command=f" {session.command}" if session.command else "")
-        return _with_uri(session, template)
-    return None
-
-
-def _with_uri(session: Session, template: str) -> str | None:
-    """The command with the URI in its place; None where there is none, or it is what just ran."""
-    if "{uri}" not in template:
-        return template
-    if session.subject is None or template.startswith(f"onym {session.command} "):
-        return None
-    return template.format(uri=_argument(session, session.subject))
-
-
-def _check_command(session: Session) -> str | None:
-    """`onym check`, where it says more of this URI; a value from elsewhere it does not see."""
-    from onym.cli._input import user_providers
-    from onym.cli._provider_check import provider_findings
-
-    subject = session.subject
-    if subject is None or subject.argument == "-" or session.command == "check":
-        return None
-    found = provider_findings(subject.text, user_providers())
-    return f"onym check {_argument(session, subject)}" if found else None
-
-
-def _argument(session: Session, subject: Subject) -> str:
-    """The URI argument as a person would type it again; a key in it is masked."""
-    from shlex import quote
-
-    return quote(printable(session.masked(subject.argument)))
 
 
 def _where(session: Session, error: errors.OnymError) -> list[str]:

@@ -11,15 +11,18 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from onym.cli._output import Session, Subject, is_terminal
-from onym.errors import ConfigError, URIError, UsageError
+from onym.errors import ConfigError, SignatureError, URIError, UsageError
 from onym.uri.llm import LLMURI
 from onym.uri.redact import redact
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onym.llm.config import Config
     from onym.llm.providers import ProviderTable
     from onym.uri._query import Params
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEME_HINT",
     "find_subject",
+    "key_file",
     "read_key",
     "read_lines",
     "read_params",
@@ -106,6 +110,20 @@ def read_key(session: Session) -> Secret:
     secret = Secret(text)
     session.secrets.append(secret)
     return secret
+
+
+@contextmanager
+def key_file(file: str | Path, *codes: str) -> Iterator[None]:
+    """Errors of these codes say that `file`, which the command line names, holds no key: a UsageError.
+
+    A signature that does not hold is something else: it says that somebody changed what was signed.
+    """
+    try:
+        yield
+    except SignatureError as error:
+        if error.code not in codes:
+            raise
+        raise UsageError(f"{file}: {error.message}", code="usage.input-file", hint=error.hint) from error
 
 
 def read_params(pairs: Iterable[str]) -> Params:

@@ -56,8 +56,8 @@ TERMINATED: Final = 143
 MEANINGS: Final[Mapping[int, str]] = {
     OK: "all went well",
     CHECK_FAILED: "`check`, `config check` or `scheme check` found errors, `scheme match` or `diff` "
-    "says no, or rows of a batch failed or are left",
-    USAGE: "the command line cannot be used",
+    "says no, `ai audit verify` finds a log broken, or rows of a batch failed or are left",
+    USAGE: "the command line, or a file that it names, cannot be used",
     BAD_URI: "the text is not the URI it should be",
     CONFIGURATION: "configuration file, named endpoint or credential",
     REFUSED: "refused by policy before anything was sent",
@@ -68,7 +68,8 @@ MEANINGS: Final[Mapping[int, str]] = {
     EMBEDDED: "the model on this machine, or an extra that is not installed",
     REGISTRY: "refused by the registry's procedure, or its file, grammar or store is not usable",
     SIGNATURE: "a signature or receipt that does not hold",
-    AIIP: "an ai:// name that cannot be trusted, or that its endpoint or a policy refuses",
+    AIIP: "an ai:// name that cannot be trusted, or that its endpoint or a policy refuses (where the network "
+    "is why a name leads nowhere: 5, 6 or 8)",
     INTERNAL: "a bug in onym (ONYM_DEBUG=1 shows where)",
     INPUT_OUTPUT: "a file or stream could not be read or written",
     INTERRUPTED: "Ctrl-C",
@@ -136,5 +137,11 @@ TABLE: Final[Mapping[type[errors.OnymError], int]] = {
 
 
 def exit_code(error: errors.OnymError) -> int:
-    """The exit code for `error`: its class's own, else that of the nearest class above it."""
+    """The exit code for `error`: its class's own, else that of the nearest class above it.
+
+    Discovery that failed on the way to the authority ends as the network's error does.
+    """
+    cause = error.__cause__
+    if isinstance(error, errors.DiscoveryError) and isinstance(cause, errors.NetError):
+        return exit_code(cause)
     return next(TABLE[cls] for cls in type(error).__mro__ if cls in TABLE)

@@ -1,12 +1,12 @@
 """What a flow and a transport say to each other: frozen values, no I/O.
 
-A flow is a generator that yields `Send`, `Wait` or `Ask` and is resumed with a `Reply`, None or `Records`;
-`run` and `arun` drive it. Times are seconds.
+A flow is a generator that yields `Send`, `Wait`, `Ask` or `Work` and is resumed with a `Reply`, None,
+`Records` or what the work gave; `run` and `arun` drive it. Times are seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
@@ -30,6 +30,7 @@ __all__ = [
     "Send",
     "StreamBody",
     "Wait",
+    "Work",
 ]
 
 T = TypeVar("T")
@@ -108,6 +109,16 @@ class Ask:
     name: str
     kind: RecordKind
     timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Ask the driver to make a call that may wait for a disk; the flow is resumed with what it returns.
+
+    The driver of coroutines makes it in a thread. What the call raises ends the flow.
+    """
+
+    call: Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,4 +261,4 @@ class Reply:
 
 #: what comes back follows from the step that was yielded, which a generator's type cannot say:
 #: Reply for Send, None for Wait, Records for Ask
-Flow: TypeAlias = Generator[Send | Wait | Ask, Any, T]
+Flow: TypeAlias = Generator[Send | Wait | Ask | Work, Any, T]

@@ -15,7 +15,7 @@ from onym.errors import NetError, UsageError
 from onym.net._core import Answer, Core
 from onym.net._wire import drive
 from onym.net.limits import NetLimits, TLSConfig
-from onym.net.messages import Ask, Flow, Headers, Origin, Records, Reply, Send
+from onym.net.messages import Ask, Flow, Headers, Origin, Records, Reply, Send, Work
 from onym.net.probe import ProbeReport, probe
 
 if TYPE_CHECKING:
@@ -179,6 +179,8 @@ def run(flow: Flow[T], transport: Transport, *, sleep: Callable[[float], object]
                     step = flow.send(reply)
             elif isinstance(step, Ask):
                 step = flow.send(transport.ask(step))
+            elif isinstance(step, Work):
+                step = flow.send(step.call())
             else:
                 sleep(max(0.0, step.seconds))
                 step = flow.send(None)
@@ -207,6 +209,8 @@ async def arun(
                     step = flow.send(reply)
             elif isinstance(step, Ask):
                 step = flow.send(await transport.ask(step))
+            elif isinstance(step, Work):
+                step = flow.send(await asyncio.to_thread(step.call))
             else:
                 await pause(max(0.0, step.seconds))
                 step = flow.send(None)

@@ -6,25 +6,36 @@ Off loopback only TLS is spoken, unless `plain` says that a proxy in front speak
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 
 from onym.errors import ConfigError
+from onym.server._pem import why_unusable
 from onym.server._protocol import BoundedProtocol, OriginFormProtocol
 from onym.uri.redact import install_logging_filter
 
-__all__ = ["QueryFilter", "listen", "serve"]
+__all__ = ["QueryFilter", "listen", "serve", "tls_context"]
 
 #: seconds for open requests to end, and for an idle connection to be used again
 _GRACE: Final = 10
 _IDLE: Final = 15
 _MOST_CONNECTIONS: Final = 2000
+#: errors of a kind of address that this machine does not have
+_ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+_UNKNOWN_HOST: Final = "the host is unknown: give an address of this machine, such as 127.0.0.1"
+_WHY: Final = {
+    errno.EADDRINUSE: "something else listens there: end it, or take another port",
+    errno.EADDRNOTAVAIL: "that is no address of this machine",
+    errno.EACCES: "ports below 1024 need a right of their own (CAP_NET_BIND_SERVICE), or a proxy in front",
+}
 _LOOPBACK: Final = frozenset({"localhost", "::1", "[::1]"})
 
 
@@ -109,21 +120,20 @@ async def serve(
     _check_plain(host, certificate is not None or plain)
     context = None if certificate is None else tls_context(certificate, key)
     server = _Server(_config(app, host, port, context, tuple(proxies), protocol), ready)
+    opened = _bound(host, port) if sockets is None else list(sockets)
     watch = None if stop is None else asyncio.create_task(_stop(server, stop))
     try:
-        await server.serve(sockets=None if sockets is None else list(sockets))
+        await server.serve(sockets=opened)
     except SystemExit:
         if server.started:
             raise  # it served, and a signal ended it
         # uvicorn ends the process where it cannot start; its log has the reason
-        raise ConfigError(
-            f"cannot listen on {host} port {port}",
-            code="config.cannot-listen",
-            hint="is something else listening there?",
-        ) from None
+        raise _cannot_listen(host, port, "the app did not start") from None
     finally:
         if watch is not None:
             watch.cancel()
+        for each in opened:
+            each.close()
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -144,17 +154,40 @@ def tls_context(certificate: str | Path, key: str | Path | None = None) -> ssl.S
         context.load_cert_chain(certificate, key, password="")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ConfigError(
-            f"the certificate or its key cannot be used ({_reason(error, certificate, key)})",
+            f"the certificate or its key cannot be used ({why_unusable(error, certificate, key)})",
             code="config.bad-certificate",
             hint="PEM files that belong together: the chain, and its private key without a password",
         ) from None
     return context
 
 
-def _reason(error: Exception, *files: str | Path | None) -> str:
-    """What is known of why; OpenSSL does not name the file."""
-    missing = [str(each) for each in files if each is not None and not Path(each).is_file()]
-    return f"there is no file {missing[0]}" if missing else type(error).__name__
+def _bound(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of `host` ("" for all), bound to `port`; 0 takes a free one for each."""
+    with ExitStack() as opened:
+        found, failure = [], None
+        for family, address in _addresses(host, port):
+            try:
+                found.append(opened.enter_context(socket.create_server(address, family=family)))
+            except OSError as error:
+                failure = error
+                if error.errno not in _ABSENT:
+                    break
+        if failure is not None and (not found or failure.errno not in _ABSENT):
+            raise _cannot_listen(host, port, _WHY.get(failure.errno or 0, failure.strerror))
+        opened.pop_all()
+        return found
+
+
+def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):  # UnicodeError: a label that is empty or too long
+        raise _cannot_listen(host, port, _UNKNOWN_HOST) from None
+    return list(dict.fromkeys((int(family), address) for family, _, _, _, address in found))
+
+
+def _cannot_listen(host: str, port: int, why: str | None) -> ConfigError:
+    return ConfigError(f"cannot listen on {host} port {port}", code="config.cannot-listen", hint=why)
 
 
 def _check_plain(host: str, allowed: bool) -> None:

@@ -12,6 +12,7 @@ from onym.server._protocol import BoundedProtocol
 if TYPE_CHECKING:
     import socket
 
+    from onym.registry.store import Store
     from onym.server.settings import Settings
 
 __all__ = ["run", "serve"]
@@ -45,8 +46,21 @@ async def serve(
     from onym.registry.store import Store  # late: the database library is heavy
     from onym.server.app import create_app
 
-    async with await Store.open(settings.database) as store:
+    store = await Store.open(settings.database)
+    try:
         await _serve(settings, create_app(settings, store), sockets, ready, stop)
+    finally:
+        await _close(store)
+
+
+async def _close(store: Store) -> None:
+    """Close it whole: after Ctrl-C this task is cancelled, which would end the closing before its time."""
+    closing = asyncio.ensure_future(store.close())
+    try:
+        await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        await closing
+        raise
 
 
 async def _serve(

@@ -186,7 +186,14 @@ class KeyStore:
         return read_records(read_private(self.path / _STATE, _MAX_STATE), str(self.path / _STATE))
 
     def _private(self, record: KeyRecord) -> SigningKey:
-        octets = read_private(_file(self.path, record.kid), _MAX_KEY)
+        file = _file(self.path, record.kid)
+        if not file.exists():
+            raise CredentialError(
+                f"the private key {record.kid} is not in {self.path}",
+                code="credential.no-key",
+                hint="put it back from a copy, or onym ai keys revoke takes the next one at once",
+            )
+        octets = read_private(file, _MAX_KEY)
         key = SigningKey.read(Secret(octets.decode("utf-8", "replace")), algorithm=record.algorithm)
         if key.with_thumbprint().kid != record.kid:
             raise CredentialError("the private key is not that of its name", code="credential.wrong-key")

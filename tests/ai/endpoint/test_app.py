@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from onym.ai.endpoint import Call, Caller, Endpoint, Limits
 from onym.ai.endpoint.functions import FunctionHandler
+from onym.ai.endpoint.oauth import JWTAuthorization
 from onym.errors import AIIPError, ConfigError, UsageError
 from onym.net.messages import Headers
 from onym.sign.keys import SigningKey
@@ -53,6 +55,20 @@ def test_a_path_has_one_spelling(path: str) -> None:
 
     with pytest.raises((UsageError, URIError)):
         made().resource(path)(lambda: None)
+
+
+def test_a_decorator_without_parentheses_is_refused() -> None:
+    def typed(a: int) -> int:
+        return a
+
+    app = made()
+    for wrong in (typed, None, b"/x"):
+        with pytest.raises(UsageError) as caught:
+            app.resource(wrong)  # type: ignore[arg-type]
+        assert caught.value.hint == 'write @app.resource("/tool/...")'
+    with pytest.raises(UsageError, match="begins with a slash"):
+        app.resource("x")
+    assert app.resources == ()
 
 
 def test_a_name_is_served_once() -> None:
@@ -121,7 +137,15 @@ def clash(a: dict[int, str] | dict[str, int]) -> int:
     return 1
 
 
-@pytest.mark.parametrize("function", [untyped, starred, positional, unknown, clash])
+class Purse(msgspec.Struct):
+    cents: int
+
+
+def shared(a: Purse = Purse(cents=1)) -> int:  # noqa: B008 - what is refused
+    return 1
+
+
+@pytest.mark.parametrize("function", [untyped, starred, positional, unknown, clash, shared])
 def test_a_function_without_a_json_form_is_no_resource(function: Callable[..., Any]) -> None:
     with pytest.raises(UsageError, match=function.__name__):
         FunctionHandler(function)
@@ -142,14 +166,10 @@ def test_types_without_a_schema_are_left_out_of_the_description() -> None:
     def anything(a: Any) -> bytes:
         return b""
 
-    def opaque(a: int) -> Callable[[], int]:
-        return lambda: 1
-
     def bare() -> Iterator:  # type: ignore[type-arg]
         yield 1
 
     assert "output" not in FunctionHandler(anything).describe()
-    assert "output" not in FunctionHandler(opaque).describe()
     assert "output" not in FunctionHandler(bare).describe()
 
 
@@ -261,11 +281,16 @@ def test_a_token_that_does_not_reach_is_refused_signed(serving: Serving) -> None
         assert claims(heard)["aud"] == "shop"
 
 
-def test_the_metadata_of_the_protected_resource_is_where_rfc_9728_puts_it(serving: Serving) -> None:
-    with serving(guarded, authorization=Tokens(), anchor="https://factory.test") as (app, line):
-        resource = "https://factory.test/.well-known/aiip/v1"
-        app._site.protected = {"resource": resource, "authorization_servers": ["https://login.example"]}
-        at = "/.well-known/oauth-protected-resource/.well-known/aiip/v1"
+@pytest.mark.parametrize("path", ["", "/", "/.well-known/aiip/v1", "/.well-known/aiip/v1/"])
+def test_the_metadata_of_the_protected_resource_is_where_its_challenge_says(
+    serving: Serving, path: str
+) -> None:
+    resource = f"https://factory.test{path}"
+    tokens = JWTAuthorization("https://login.example", resource)
+    with serving(guarded, authorization=tokens, anchor="https://factory.test") as (_, line):
+        # RFC 9728 3.1: inserted before the path, which stays as it is
+        at = tokens.metadata_url.removeprefix("https://factory.test")
+        assert at == "/.well-known/oauth-protected-resource" + ("" if path == "/" else path)
         head = f"GET {at} HTTP/1.1\r\nHost: factory.test\r\n\r\n".encode()
         assert line.say(head, "GET").json()["resource"] == resource
 

@@ -223,6 +223,48 @@ def test_a_new_key_is_found_at_once_and_random_ones_cost_one_question_a_minute(s
     run(work())
 
 
+def test_a_new_key_without_a_name_is_found_and_forgeries_cost_one_question_a_minute(
+    server: HandIssuer,
+) -> None:
+    def nameless() -> SigningKey:
+        key = SigningKey.generate("ES256")
+        server.published[:] = [key.public()]
+        return key
+
+    async def work() -> None:
+        guard, clock = guard_with_clock(server)
+        server.key = nameless()
+        await guard.authorize(bearer(server.token()), NONE)
+        server.key = nameless()
+        await guard.authorize(bearer(server.token()), NONE)
+        assert server.asked["/jwks"] == 2
+        forged = SigningKey.generate("ES256")
+        for _ in range(20):
+            with pytest.raises(AIIPError, match="not one for this resource"):
+                await guard.authorize(bearer(server.token(key=forged)), NONE)
+        assert server.asked["/jwks"] == 2
+        clock.advance(60)
+        # a name that is known and a signature that is not: nothing newer would help
+        named = SigningKey.generate("ES256", kid="first")
+        server.published[:] = [server.key.public(), SigningKey.generate("ES256", kid="first").public()]
+        with pytest.raises(AIIPError):
+            await guard.authorize(bearer(server.token(key=forged)), NONE)
+        assert server.asked["/jwks"] == 3
+        clock.advance(60)
+        with pytest.raises(AIIPError, match="not one for this resource"):
+            await guard.authorize(bearer(server.token(key=named)), NONE)
+        assert server.asked["/jwks"] == 3
+        await guard.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("algorithms", [("ES384",), ("HS256",), ["ES256", "none"], "RS256", ()])
+def test_algorithms_that_would_refuse_every_token_are_refused_themselves(algorithms: Any) -> None:
+    with pytest.raises(UsageError, match="algorithms are some of"):
+        JWTAuthorization("https://login.example", RESOURCE, algorithms=algorithms)
+
+
 def test_a_key_that_was_withdrawn_is_forgotten_when_its_time_is_over(server: HandIssuer) -> None:
     async def work() -> None:
         guard, clock = guard_with_clock(server)

@@ -105,15 +105,21 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an end before time": ({"exp": -1}, "sign.bad-claim"),
     "an end behind all dates": ({"exp": 10**300}, "sign.bad-claim"),
     "ten years": ({"exp": int(time.time()) + 10 * 365 * 86400}, "sign.bad-claim"),
-    "a beginning in an hour": (
-        {"iat": int(time.time()) + 3600, "exp": int(time.time()) + 3900},
+    # far enough ahead of the time of collection: the test may run hours after
+    "a beginning in ten days": (
+        {"iat": int(time.time()) + 864_000, "exp": int(time.time()) + 864_300},
         "sign.not-yet",
     ),
-    "a start in an hour": ({"nbf": int(time.time()) + 3600}, "sign.not-yet"),
+    "a start in ten days": (
+        {"nbf": int(time.time()) + 864_000, "exp": int(time.time()) + 864_300},
+        "sign.not-yet",
+    ),
     "no subject": ({"sub": None}, "sign.bad-claim"),
     "a subject with a line feed": ({"sub": "a\nb"}, "sign.bad-claim"),
     "no client": ({"client_id": None}, "sign.bad-claim"),
     "a client that is an object": ({"client_id": {"$ne": None}}, "sign.bad-claim"),
+    "a client that no receipt can name": ({"client_id": "büro"}, "sign.bad-claim"),
+    "a client with a line end": ({"client_id": "a\n"}, "sign.bad-claim"),
     "no name of its own": ({"jti": None}, "sign.bad-claim"),
     "scopes as a list": ({"scope": ["agents:invoke"]}, "sign.bad-claim"),
     "scopes with two spaces": ({"scope": "agents:invoke  b"}, "sign.bad-claim"),

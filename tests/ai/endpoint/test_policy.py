@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import enum
+from collections.abc import AsyncIterator, Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.ai.endpoint import Call, Caller, Endpoint
+from onym.ai.endpoint.kinds.task import task
 from onym.ai.endpoint.policy import MAX_POLICY, read_policies
 from onym.ai.records import Effects
 from onym.errors import ConfigError, DeniedError
@@ -114,6 +119,15 @@ def test_the_context_holds_what_was_asked(condition: str, expected: bool) -> Non
     assert allowed(policy, "financial", body=body) is expected
 
 
+@pytest.mark.parametrize(
+    "slot", ["principal == ?principal, action, resource", "principal, action, resource in ?resource"]
+)
+def test_a_template_is_refused_for_nobody_would_fill_it_in(slot: str) -> None:
+    with pytest.raises(ConfigError, match="templates") as caught:
+        read_policies("a.example", f"permit(principal, action, resource); forbid({slot});")
+    assert caught.value.code == "config.bad-policy"
+
+
 def test_a_body_that_is_no_object_is_no_input() -> None:
     assert not allowed(
         "permit(principal, action, resource) when { context.input has a };", "financial", body=[1]
@@ -179,3 +193,88 @@ def test_nothing_moves_without_a_permit(serving: Serving) -> None:
         assert line.ask("GET", "/agent/forklift").json()["effects"] == "physical"
         assert line.ask("POST", "/agent/forklift", b'{"to":"dock"}', key, JSON).body == b"dock"
     assert moved == ["dock"]
+
+
+class Cheque(msgspec.Struct, omit_defaults=True, rename="camel", tag="cheque"):
+    """Written as JSON it says nothing of its defaults."""
+
+    amount_due: int = 5000
+
+
+@dataclasses.dataclass
+class Order:
+    cheque: Cheque = dataclasses.field(default_factory=Cheque)
+    at: date = date(2026, 11, 22)
+
+
+class Speed(enum.Enum):
+    FAST = "fast"
+
+
+PAID: list[Any] = []
+
+
+def desk(app: Endpoint) -> None:
+    @app.resource("/pay", effects="write")
+    def pay(
+        call: Call,
+        amount: int = 5000,
+        order: Order = Order(),  # noqa: B008
+        speed: Speed = Speed.FAST,
+        weight: float = 1.0,
+        tags: tuple[str, ...] = ("a",),
+        extra: msgspec.UnsetType | int = msgspec.UNSET,
+    ) -> int:
+        PAID.append(amount)
+        return amount
+
+
+def test_a_default_is_judged_like_what_was_sent(serving: Serving) -> None:
+    PAID.clear()
+    policy = PERMIT + "forbid(principal, action, resource) when "
+    policy += "{ context.input has amount && context.input.amount > 100 };"
+    with serving(desk, policy=policy) as (_, line):
+        for number, (target, body) in enumerate(
+            (("/pay", b"{}"), ("/pay", b""), ("/pay?speed=fast", b""), ("/pay", b'{"amount":5000}'))
+        ):
+            heard = line.ask("POST", target, body, ("Idempotency-Key", f'"{number}"'), JSON)
+            assert (heard.status, heard.json()["code"]) == (403, "policy-denied"), target
+        assert line.ask("POST", "/pay", b'{"amount":5}', ("Idempotency-Key", '"5"'), JSON).status == 200
+    assert PAID == [5]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "context.input.order.cheque.amountDue == 5000",
+        'context.input.order.cheque.type == "cheque"',
+        'context.input.order.at == "2026-11-22"',
+        'context.input.speed == "fast"',
+        'context.input.weight == "1.0"',
+        'context.input.tags.contains("a")',
+        "!(context.input has extra) && !(context.input has call)",
+    ],
+)
+@pytest.mark.parametrize("body", [b"{}", b'{"order":{"cheque":{"type":"cheque"}},"weight":1}'])
+def test_policies_see_what_the_function_is_given(serving: Serving, condition: str, body: bytes) -> None:
+    policy = f"forbid(principal, action, resource) unless {{ {condition} }};"
+    with serving(desk, policy=policy) as (_, line):
+        assert line.ask("POST", "/pay", body, ("Idempotency-Key", '"1"'), JSON).status == 200
+
+
+class Job(msgspec.Struct):
+    steps: int = 500
+
+
+def test_the_default_of_a_task_is_judged_too(serving: Serving) -> None:
+    async def work(job: Job) -> AsyncIterator[int]:
+        yield job.steps
+
+    def fill(app: Endpoint) -> None:
+        app.add("/work", task(work, input=Job), effects="read")
+
+    policy = "forbid(principal, action, resource) when { context.input.steps > 100 };"
+    with serving(fill, policy=policy) as (_, line):
+        assert line.ask("POST", "/work", b"{}", JSON).status == 403
+        assert line.ask("POST", "/work?steps=500", b"").status == 403
+        assert line.ask("POST", "/work", b'{"steps":7}', JSON).body == b"7"

@@ -153,7 +153,7 @@ def test_a_resource_describes_itself(serving: Serving) -> None:
     assert (told["title"], told["description"]) == ("Adder", "The second may be left out.")
     assert told["methods"] == ["GET", "POST"]
     assert told["output"] == {"type": "integer"}
-    assert told["input"]["$defs"]["add"]["required"] == ["a"]
+    assert (told["input"]["type"], told["input"]["required"]) == ("object", ["a"])
     assert (told["effects"], told["scopes"], told["idempotency"]) == ("read", [], False)
     assert (told["async"], told["approval"]) == (False, False)
 

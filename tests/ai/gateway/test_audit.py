@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.gateway import audit, journal
+from onym.ai.gateway import audit
 from onym.ai.gateway.audit import LONGEST_LINE, START, Chain, encode_line, hash_line, path_hash, verify_lines
-from onym.ai.gateway.journal import Journal, mend, retain, rotate, verify_file
+from onym.ai.gateway.journal import Journal, mend, verify_file
+from onym.ai.gateway.rotation import retain, rotate
 from onym.errors import ConfigError
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -271,10 +272,134 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 def test_rotation_does_not_overwrite(tmp_path: Path) -> None:
     path = filled(tmp_path)
-    (tmp_path / "audit.jsonl.new").write_bytes(b"")
+    kept = rotate(path, at=AT)
+    before = kept.read_bytes()
     with pytest.raises(ConfigError):
         rotate(path, at=AT)
-    assert verify_file(path).holds
+    assert kept.read_bytes() == before
+    assert verify_file(path, previous=verify_file(kept).ends).holds
+    assert not (tmp_path / "audit.jsonl.new").exists()
+
+
+def test_a_rotation_for_which_there_was_no_room_is_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = filled(tmp_path)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("write", "fsync"):
+        monkeypatch.setattr(os, name, full)
+        with pytest.raises(ConfigError, match="No space"):
+            rotate(path, at=AT)
+        monkeypatch.undo()
+        assert [each.name for each in tmp_path.iterdir()] == ["audit.jsonl"]
+    kept = rotate(path, at=AT)
+    assert verify_file(path, previous=verify_file(kept).ends).holds
+
+
+KILLED = """
+import os, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from onym.ai.gateway.rotation import rotate
+at = int(sys.argv[2])
+calls = 0
+
+def counted(name):
+    real = getattr(os, name)
+    def call(*given, **more):
+        global calls
+        calls += 1
+        if calls == at:
+            os._exit(9)
+        return real(*given, **more)
+    setattr(os, name, call)
+
+for name in ("open", "write", "fsync", "link", "rename", "unlink"):
+    counted(name)
+print(rotate(Path(sys.argv[1]), at=datetime(2026, 11, 22, tzinfo=UTC)))
+"""
+
+
+def test_a_rotation_that_is_killed_loses_nothing_wherever_it_was(tmp_path: Path) -> None:
+    died = 0
+    for step in range(1, 40):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        path = filled(folder)
+        ran = subprocess.run([sys.executable, "-c", KILLED, str(path), str(step)], capture_output=True)
+        died += ran.returncode == 9
+        log = Journal(path)
+        log.append({"id": "after"}, at=AT)
+        log.close()
+        kept = rotate(path, at=AT)
+        files = sorted(folder.glob("audit.jsonl.*Z"))
+        assert files[-1] == kept
+        previous, lines = None, 0
+        for each in (*files, path):
+            verdict = verify_file(each, previous=previous)
+            assert verdict.holds, (step, each.name, verdict)
+            previous, lines = verdict.ends, lines + verdict.lines
+        assert lines == 6 + len(files)  # what was written, and a line for each rotation
+        assert not (folder / "audit.jsonl.new").exists()
+        if ran.returncode == 0:
+            break
+    assert died == step - 1 >= 8
+
+
+def test_the_log_has_its_name_at_every_moment_of_a_rotation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = filled(tmp_path)
+    there: list[bool] = []
+
+    def watched(real: Any) -> Any:
+        def call(*given: Any, **more: Any) -> Any:
+            found = real(*given, **more)
+            there.append(path.exists())
+            return found
+
+        return call
+
+    for name in ("link", "rename", "unlink", "fsync"):
+        monkeypatch.setattr(os, name, watched(getattr(os, name)))
+    rotate(path, at=AT)
+    assert len(there) >= 5
+    assert all(there)
+
+
+def test_a_rotation_that_waits_for_another_goes_on_with_the_new_file(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    start = threading.Barrier(4)
+    kept: list[Path] = []
+
+    def work(number: int) -> None:
+        start.wait()
+        kept.append(rotate(path, at=AT + timedelta(seconds=number)))
+
+    threads = [threading.Thread(target=work, args=(each,)) for each in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(set(kept)) == 4
+    assert sum(verify_file(each).lines for each in (*kept, path)) == 5 + 4
+
+
+def test_a_filesystem_without_hard_links_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = filled(tmp_path)
+
+    def none(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", none)
+    with pytest.raises(ConfigError) as caught:
+        rotate(path, at=AT)
+    assert (caught.value.code, "hard links" in str(caught.value.hint)) == ("audit.unusable", True)
+    assert [each.name for each in tmp_path.iterdir()] == ["audit.jsonl"]
+    assert verify_file(path).lines == 5
 
 
 def test_a_last_line_of_another_kind_is_not_continued(tmp_path: Path) -> None:
@@ -301,10 +426,10 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
         write(file, data[:7])
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(journal.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(OSError, match="no space"):
         log.append({"id": "x"}, at=AT)
-    monkeypatch.setattr(journal.os, "write", lambda file, data: write(file, data[:3]))
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:3]))
     with pytest.raises(OSError, match="whole"):
         log.append({"id": "x"}, at=AT)
     with pytest.raises(ConfigError):
@@ -323,7 +448,7 @@ def test_mending_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def fail(*_: object) -> None:
         raise OSError(errno.EIO, "broken disk")
 
-    monkeypatch.setattr(journal.os, "fsync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(ConfigError, match="broken disk"):
         mend(path, at=AT)
 

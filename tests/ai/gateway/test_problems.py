@@ -43,7 +43,8 @@ CASES: list[tuple[errors.OnymError, int, str]] = [
     (errors.AIIPError("x", code="aiip.upstream-redirect"), 502, "upstream-redirect"),
     (errors.AIIPError("x", code="aiip.too-large"), 413, "too-large"),
     (errors.AIIPError("x", code="aiip.never-heard-of"), 500, "internal"),
-    (errors.UsageError("x"), 400, "bad-request"),
+    (errors.UsageError("x"), 500, "internal"),
+    (errors.StoreError("x"), 500, "internal"),
     (errors.ConfigError("x"), 500, "internal"),
     (errors.OnymError("x"), 500, "internal"),
     (invocation(401, code="authentication-required"), 403, "authentication-required"),
@@ -101,6 +102,50 @@ def test_the_canonical_form_is_told() -> None:
     assert (told["canonical"], told["trace"]) == ("ai://a.example/", "t")
     assert told["type"] == "https://gw.example/problems/non-canonical-uri"
     assert "hint" not in told
+
+
+#: the classes whose words are about the caller's request or the authority's answer; all others' are ours
+_TELL = {
+    errors.URIError,
+    errors.URISyntaxError,
+    errors.URILimitError,
+    errors.LLMURIError,
+    errors.ParameterError,
+    errors.AIURIError,
+    errors.DiscoveryError,
+    errors.DeniedError,
+    errors.InvocationError,
+}
+_EVERY = sorted(
+    {each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.OnymError)},
+    key=lambda each: each.__name__,
+)
+_OURS = "/srv/onym/private"
+
+
+def told(kind: type[errors.OnymError], code: str | None = None) -> str:
+    more: dict[str, Any] = {"code": code}
+    if issubclass(kind, errors.PolicyError):
+        more = {"reason": "private"}
+    error = kind(f"{_OURS} is broken", hint=f"mend {_OURS}", **more)
+    for name in ("clause", "endpoint", "source", "command", "field"):
+        if hasattr(error, name):
+            setattr(error, name, _OURS)
+    found = refusal_of(error)
+    return str(document(found, base_url="https://gw.example", request_id="r")) + proxy_status(found, "gw")
+
+
+@pytest.mark.parametrize("kind", _EVERY, ids=lambda each: each.__name__)
+def test_only_words_about_the_request_or_the_authority_reach_a_caller(kind: type[errors.OnymError]) -> None:
+    assert (_OURS in told(kind)) is (kind in _TELL)
+
+
+@pytest.mark.parametrize("code", ["aiip.unavailable", "aiip.internal"])
+@pytest.mark.parametrize("kind", [errors.AIIPError, errors.DiscoveryError, errors.ProvenanceError])
+def test_what_the_gateway_itself_cannot_do_is_told_without_its_reason(
+    kind: type[errors.AIIPError], code: str
+) -> None:
+    assert _OURS not in told(kind, code)
 
 
 def test_a_long_detail_of_an_endpoint_is_cut() -> None:

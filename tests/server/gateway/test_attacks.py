@@ -155,7 +155,7 @@ def test_a_request_that_two_servers_read_differently_is_refused(
     ],
 )
 def test_malformed_http_is_answered_with_400(site: World, octets: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", site.port), timeout=20) as line:
+    with socket.create_connection(("127.0.0.1", site.port), timeout=300) as line:
         line.sendall(octets)
         line.shutdown(socket.SHUT_WR)
         found = line.recv(65536)
@@ -165,7 +165,7 @@ def test_malformed_http_is_answered_with_400(site: World, octets: bytes) -> None
 def test_a_client_that_goes_away_in_its_body_costs_nothing(site: World) -> None:
     before = len(site.endpoint.seen)
     for _ in range(20):
-        with socket.create_connection(("127.0.0.1", site.port), timeout=20) as line:
+        with socket.create_connection(("127.0.0.1", site.port), timeout=300) as line:
             line.sendall(
                 head(site, "Content-Type: application/json", "Content-Length: 100", method="POST") + b"{"
             )

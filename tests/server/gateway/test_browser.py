@@ -51,7 +51,7 @@ def page(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Page]:
     }[request.param]
     # no script of ours is needed
     context = browser.new_context(java_script_enabled=False, locale="en-GB", timezone_id="UTC", **look)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(300_000)
     opened = context.new_page()
     opened.name = request.param  # type: ignore[attr-defined]
     yield opened

@@ -53,6 +53,14 @@ def text(answer: Answer) -> str:
     return html.unescape(re.sub(r"<[^>]+>", " ", answer.body.decode()))
 
 
+def test_a_form_whose_key_was_changed_is_the_senders_mistake(person: Browser) -> None:
+    form = person.form(person.site.path("/tool/add"))
+    for key in ('a"b', "x" * 65, "\u00e9"):
+        answer = person.send({**form, "in0": "1", "in1": "2", "key": key})
+        assert (answer.status, "onym" in text(answer).lower().split()) == (400, False)
+        assert "bad-request" in text(answer)
+
+
 def test_the_front_page_shows_both_forms_before_anything_is_asked(person: Browser) -> None:
     before = len(person.site.endpoint.seen)
     assert "Open an ai: name" in text(person.get("/"))

@@ -39,7 +39,7 @@ def _jwks(site: World) -> bytes:
     host, _, port = site.authority.partition(":")
     context = ssl.create_default_context(cafile=str(site.folder / "ca.pem"))
     context.check_hostname = False
-    connection = http.client.HTTPSConnection("127.0.0.1", int(port), context=context, timeout=20)
+    connection = http.client.HTTPSConnection("127.0.0.1", int(port), context=context, timeout=300)
     connection.request("GET", "/.well-known/aiip.jwks.json", headers={"Host": f"{host}:{port}"})
     try:
         return connection.getresponse().read()

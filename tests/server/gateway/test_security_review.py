@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
 import socket
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -20,14 +23,18 @@ from ai_support import PATIENCE
 from gateway_support import world
 from onym.ai.endpoint import Answer, Call, Endpoint
 from onym.ai.gateway.form import fields_of
-from onym.ai.gateway.journal import Journal
+from onym.ai.gateway.journal import Journal, verify_file
+from onym.ai.gateway.rotation import rotate
 from onym.cli._ai_audit import command as audit
+from onym.cli._ai_verify import command as verify
 from onym.cli._output import Session
 from onym.errors import ConfigError
+from onym.net.sse import SSEDecoder
 from onym.server.gateway.answers import Begun, stream_answer
 from onym.server.gateway.draw import environment
 from onym.server.gateway.shelf import Shelf
 from onym.server.gateway.views import control_views
+from onym.sign.keystore import KeyStore
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
@@ -83,12 +90,108 @@ def town() -> Any:
         yield found
 
 
+class Gate:
+    """A stream that goes on when it is told to."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.opened = threading.Event()
+
+        @endpoint.resource("/gated")
+        async def gated() -> AsyncIterator[int]:
+            yield 1
+            await asyncio.to_thread(self.opened.wait, PATIENCE)
+            yield 2
+
+
+@contextmanager
+def begun_at(found: Any, resource: str) -> Iterator[tuple[Any, bytes]]:
+    """A stream of events, and what came of it up to its first event."""
+    line = http.client.HTTPConnection("127.0.0.1", found.port, timeout=PATIENCE)
+    try:
+        line.request("POST", found.path(resource), b"", {"Accept": "text/event-stream"})
+        with line.getresponse() as reply:
+            assert reply.status == 200
+            heard = b""
+            while b"data:" not in heard:
+                heard += reply.read1()
+            yield reply, heard
+    finally:
+        line.close()
+
+
+def decisions(found: Any) -> list[tuple[str, str]]:
+    return [(each["event"], each["decision"]) for each in found.lines()]
+
+
+def test_a_stream_is_in_the_audit_log_before_its_first_octet_and_at_its_end() -> None:
+    with world() as found:
+        gate = Gate(found.endpoint.app)
+        with begun_at(found, "/gated") as (reply, _):
+            assert decisions(found) == [("begun", "provisional")]
+            verdict = verify_file(found.folder / "audit.jsonl")
+            assert (verdict.holds, verdict.begun) == (True, frozenset({found.lines()[0]["id"]}))
+            gate.opened.set()
+            assert b"event: gateway-receipt" in reply.read()
+        begun, ended = found.lines()
+        assert decisions(found) == [("begun", "provisional"), ("exchange", "permit")]
+        assert begun["id"] == ended["id"]
+        assert begun["path"] == ended["path"]
+        assert ("jti" in begun, "jti" in ended) == (False, True)
+        assert verify_file(found.folder / "audit.jsonl").begun == frozenset()
+
+
+def test_a_stream_that_cannot_be_recorded_does_not_begin() -> None:
+    with world() as found:
+        (found.folder / "audit.jsonl").unlink()
+        (found.folder / "audit.jsonl").mkdir()
+        answer = found.ask("POST", "/tool/count", b"{}", Accept="text/event-stream")
+        assert (answer.status, answer.json()["code"]) == (503, "unavailable")
+        assert b"number" not in answer.body
+        assert len(found.gateway._parts.slots) == 0
+
+
+def test_a_stream_whose_end_cannot_be_recorded_never_counts() -> None:
+    with world() as found:
+        gate = Gate(found.endpoint.app)
+        with begun_at(found, "/gated") as (reply, heard):
+            kept = (found.folder / "audit.jsonl").rename(found.folder / "kept")
+            (found.folder / "audit.jsonl").mkdir()
+            gate.opened.set()
+            with pytest.raises(http.client.IncompleteRead) as cut:
+                reply.read()
+        heard += cut.value.partial
+        assert b"event: error" in heard
+        assert b'"code":"unavailable"' in heard
+        assert b"receipt\ndata" not in heard
+        assert len(verify_file(kept).begun) == 1
+        assert len(found.gateway._parts.slots) == 0
+
+
+def test_streams_that_were_cut_off_are_told_of_over_files(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = Journal(path)
+    for event, name in (("begun", "a"), ("begun", "b"), ("exchange", "c")):
+        log.append({"event": event, "id": name}, at=AT)
+    kept = rotate(path, at=AT)
+    log.append({"event": "exchange", "id": "a"}, at=AT)
+    log.close()
+    told = CliRunner().invoke(audit, ("verify", str(kept), str(path)), obj=Session())
+    assert (told.exit_code, "1 stream has no end here" in told.output) == (0, True)
+    told = CliRunner().invoke(audit, ("verify", str(kept)), obj=Session())
+    assert "2 streams have no end here" in told.output
+    log = Journal(path)
+    log.append({"event": "exchange", "id": "b"}, at=AT)
+    log.close()
+    told = CliRunner().invoke(audit, ("verify", str(kept), str(path)), obj=Session())
+    assert "no end" not in told.output
+
+
 def test_a_description_without_an_end_is_not_read_and_not_kept(town: Any) -> None:
     assert town.ask("POST", "/long", b"{}").status == 502
     page = town.ask("GET", "/long", Accept="text/html")
     assert (page.status, b"xxxx" in page.body) == (502, False)
     assert town.ask("POST", "/short", b"{}").status == 200
-    kept = town.gateway._relay._described
+    kept = town.gateway._routes._exchanges._relay._described
     uris = [uri for uri in kept if uri.endswith(("/long", "/short"))]
     assert [uri.rpartition("/")[2] for uri in uris] == ["short"]
     assert all(description.input is None and description.output is None for _, description in kept.values())
@@ -146,7 +249,7 @@ def test_who_leaves_before_a_stream_begins_gives_its_place_back() -> None:
         return {"type": "http.disconnect"}
 
     nothing: Any = None
-    begun = Begun(cast("Any", Stream()), None, nothing)
+    begun = Begun(cast("Any", Stream()), None, nothing, nothing)
     answer = stream_answer(nothing, nothing, begun, lambda: ended.append("place"))
     asyncio.run(answer({"type": "http", "asgi": {"spec_version": "2.3"}}, left, held))
     assert sorted(ended) == ["place", "stream"]
@@ -172,3 +275,19 @@ def test_an_audit_log_cannot_command_a_terminal(tmp_path: Path) -> None:
     found = CliRunner().invoke(audit, ("verify", str(path)), obj=Session())
     assert "\x1b" not in found.output
     assert "\\x1b" in found.output
+
+
+def test_a_stream_that_was_saved_is_verified_with_either_receipt(town: Any, tmp_path: Path) -> None:
+    answer = town.ask("POST", "/tool/count", b'{"to":3}', Accept="text/event-stream")
+    events = {each.event: each.data for each in SSEDecoder().feed(answer.body)}
+    body, now = tmp_path / "stream", time.time()
+    body.write_bytes(answer.body)
+    for event, store, options in (
+        ("receipt", KeyStore(town.endpoint.folder / "keys"), ()),
+        ("gateway-receipt", town.keys, ("--gateway",)),
+    ):
+        (tmp_path / "token").write_text(events[event])
+        (tmp_path / "keys").write_bytes(store.history(now))
+        given = (str(tmp_path / "token"), "--history", str(tmp_path / "keys"), "--body", str(body), *options)
+        told = CliRunner().invoke(verify, given, obj=Session())
+        assert (told.exit_code, "3 events" in told.output) == (0, True), told

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from onym._version import __version__
+from onym.ai._problem import detail_of
 from onym.ai.anchor import MAX_OCTETS, WELL_KNOWN, anchor_of, read_anchor, signed_in
 from onym.ai.discovery._signed import Published, attested
 from onym.ai.discovery.cache import LONGEST_LIFE, NEGATIVE_LIFE, SHORTEST_LIFE, Cached, lifetime
@@ -317,6 +318,7 @@ def _check(reply: Reply, url: str, types: Collection[str]) -> None:
             clause=_CLAUSE,
             status=reply.status,
             retryable=reply.status == 429 or reply.status >= 500,
+            hint=_said(reply),
         )
     said = reply.headers.get_all("content-type")
     if len(said) != 1 or said[0].partition(";")[0].strip().lower() not in types:
@@ -325,3 +327,9 @@ def _check(reply: Reply, url: str, types: Collection[str]) -> None:
             code="aiip.discovery-conflict",
             clause=_CLAUSE,
         )
+
+
+def _said(reply: Reply) -> str | None:
+    """Why, in the server's own words, which prove nothing."""
+    detail = detail_of(reply.headers.get("content-type"), reply.body)
+    return None if detail is None else f"the server says, unsigned: {detail}"

@@ -88,6 +88,11 @@ class PinFile:
         self.path = default_path() if path is None else Path(path)
         self._limit = limit
 
+    def look(self) -> None:
+        """See that the file can be used; a missing one is made. Raises DiscoveryError (aiip.unavailable)."""
+        with self._opened():
+            pass
+
     def check(self, authority: str, document: AnchorDocument, kids: Collection[str], at: float) -> None:
         """Raise DiscoveryError (aiip.downgrade-detected) for a weaker document; else remember this one.
 

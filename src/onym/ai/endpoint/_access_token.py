@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import SignatureError
-from onym.sign._strict import read_object
+from onym.sign._strict import decode, read_object
 from onym.sign.jws import verify
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ __all__ = [
     "MAX_ACCESS_TOKEN",
     "TOKEN_ALGORITHMS",
     "AccessToken",
+    "names_key",
     "verify_access_token",
 ]
 
@@ -36,6 +37,8 @@ _LONGEST_TEXT: Final = 255
 _MOST_SCOPES: Final = 128
 #: RFC 6749 3.3
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}\Z")
+#: RFC 6749 A.1; a receipt is made out to it, and is ASCII (aiip 3.8)
+_CLIENT: Final = re.compile(r"[\x20-\x7e]{1,255}\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +81,18 @@ def verify_access_token(
     return AccessToken(
         issuer=issuer,
         subject=_text(claims, "sub"),
-        client_id=_text(claims, "client_id"),
+        client_id=_client(claims),
         scopes=_scopes(claims),
         issued=issued,
         expires=expires,
         id=_text(claims, "jti"),
         bound="cnf" in claims,
     )
+
+
+def names_key(token: str) -> bool:
+    """Does the token say which key it is signed with? Raises SignatureError for what is no token."""
+    return read_object(decode(token.partition(".")[0], "header"), "header").get("kid") is not None
 
 
 def _check_type(header: Mapping[str, Any]) -> None:
@@ -126,6 +134,13 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_TEXT or not value.isprintable():
         raise _wrong(name, "bad-claim", f"{name} is a text of 1 to {_LONGEST_TEXT} characters")
+    return value
+
+
+def _client(claims: Mapping[str, Any]) -> str:
+    value = claims.get("client_id")
+    if not isinstance(value, str) or not _CLIENT.match(value):
+        raise _wrong("client_id", "bad-claim", "client_id is 1 to 255 visible ASCII characters and spaces")
     return value
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from onym.ai.endpoint._fault import contained
 from onym.ai.endpoint.context import StreamEvent
 from onym.errors import AIIPError
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from onym.ai.endpoint._http import Receive, Send
     from onym.ai.endpoint.streams import Wire
 
-__all__ = ["Ends", "Outlet", "Streaming", "close_events", "finish", "gone", "part", "pour", "timed"]
+__all__ = ["Ends", "Events", "Outlet", "Streaming", "close_events", "finish", "gone", "part", "pour"]
 
 #: seconds that a caller may take for one piece; longer than servers wait that cut off idle ones themselves
 _STALLED: Final = 120.0
@@ -35,6 +36,38 @@ class Streaming:
     ends: Ends | None = None
     deadline: float = 0.0
     release: Callable[[], None] = field(default=lambda: None)
+
+
+class Events:
+    """The events of a handler, which may fail in any way."""
+
+    def __init__(self, source: AsyncIterator[StreamEvent]) -> None:
+        self._source = source
+        self._ahead: list[StreamEvent] = []
+        self._over = False
+
+    async def begin(self) -> None:
+        """Take the first event, if there is one: what fails before it is an answer of its own."""
+        try:
+            self._ahead.append(await self._next())
+        except StopAsyncIteration:
+            self._over = True
+
+    def __aiter__(self) -> Events:
+        return self
+
+    async def __anext__(self) -> StreamEvent:
+        if self._over:
+            raise StopAsyncIteration
+        return self._ahead.pop() if self._ahead else await self._next()
+
+    async def aclose(self) -> None:
+        """Let the function clean up."""
+        await close_events(self._source)
+
+    async def _next(self) -> StreamEvent:
+        with contained():
+            return await anext(self._source)
 
 
 class Outlet:
@@ -63,14 +96,22 @@ class Outlet:
 
 
 async def pour(stream: Streaming, wire: Wire, send: Send) -> None:
-    """Send the events within their time, and tell `stream.ends` of them. Raises TimeoutError and theirs."""
+    """Send the events, and tell `stream.ends` of them. Raises their error, and `aiip.upstream-timeout`."""
     sent: list[StreamEvent] = []
-    async with asyncio.timeout_at(stream.deadline):
-        async for event in stream.events:
-            octets = wire.add(event)
-            if stream.ends is not None:
-                sent.append(event)
-            await part(send, octets)
+    limit = asyncio.timeout_at(stream.deadline)
+    try:
+        async with limit:
+            async for event in stream.events:
+                octets = wire.add(event)
+                if stream.ends is not None:
+                    sent.append(event)
+                await part(send, octets)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise AIIPError(
+            "the stream took longer than the endpoint allows", code="aiip.upstream-timeout"
+        ) from error
     if stream.ends is not None:
         await stream.ends(sent)
         stream.ends = None
@@ -99,12 +140,6 @@ async def close_events(events: AsyncIterator[StreamEvent]) -> None:
     """Let the function behind the events clean up."""
     close = getattr(events, "aclose", None)
     if close is not None:
-        with contextlib.suppress(Exception):  # it has been told already, or nobody listens
+        # it has been told already, or nobody listens
+        with contextlib.suppress(Exception), contained():
             await close()
-
-
-def timed(error: Exception) -> Exception:
-    """The error to tell of."""
-    if isinstance(error, TimeoutError):
-        return AIIPError("the stream took longer than the endpoint allows", code="aiip.upstream-timeout")
-    return error

@@ -222,7 +222,7 @@ class Exchanges:
             idempotency_key=head.idempotency_key,
             request_hash=asked.request_hash,
         )
-        self.signing.signer()  # who could not sign the answer does nothing
+        self.signing.check(asked)  # who could not sign the answer does nothing
         if resource.idempotency and head.idempotency_key is None:
             raise AIIPError(
                 f"{resource.effects.value} effects need an idempotency key",
@@ -230,7 +230,8 @@ class Exchanges:
                 clause="AIIP/HTTPS v1 3.11",
                 hint='Idempotency-Key: "8e03978e-40d5", another one for each request',
             )
-        self._policies.check(call, resource.effects, _judged(resource.handler, call, data))
+        judged = _judged(resource.handler, call, data) if self._policies.judge else None
+        self._policies.check(call, resource.effects, judged)
         if not resource.idempotency or self.store is None:
             with self._inside("invoke"):
                 return await self._runner.run(resource, call, who)
@@ -264,23 +265,35 @@ class Exchanges:
                 error.message, code="aiip.invalid-input", clause="RFC 8259 4", hint="name each member once"
             ) from None
 
-    def problem(self, error: BaseException, target: str | None, trace: str | None = None) -> Answer:
-        """The answer that tells of an error; what is our fault goes to the log with the answer's instance."""
+    def problem(
+        self, error: BaseException, target: str | None, trace: str | None = None, *, final: bool = False
+    ) -> Answer:
+        """The answer that tells of an error; what is our fault goes to the log with the answer's instance.
+
+        With `final`, nobody is asked to try again.
+        """
         instance = str(uuid.uuid4())
         if self._telemetry is not None:
             self._telemetry.refused(error)
-        answer = problem(error, anchor=self._site.anchor, target=target, instance=instance, trace=trace)
+        answer = problem(
+            error, anchor=self._site.anchor, target=target, instance=instance, trace=trace, final=final
+        )
         if answer.status >= 500:
             _LOG.error("request %s failed: %s", instance, type(error).__name__, exc_info=error)
         return answer
 
 
 def _judged(handler: Any, call: Call, data: Any) -> Any:
-    """What policies judge as input: all that the handler will be given, be it of the body or of the query."""
+    """What policies judge as input: what the handler will be given, of body and query and by default.
+
+    A handler that does not say what it reads is given both as they came.
+    """
+    typed = getattr(handler, "typed", None)
+    if typed is not None:
+        return typed(call)
     if not call.parameters:
         return data
-    typed = getattr(handler, "typed", None)
-    given = dict(call.parameters) if typed is None else typed(call)
+    given = dict(call.parameters)
     return {**given, **data} if isinstance(data, dict) else given
 
 

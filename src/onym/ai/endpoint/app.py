@@ -146,8 +146,9 @@ class Endpoint:
 
         A plain function runs in a thread, a coroutine in the loop; a generator answers with a stream.
         A parameter of the type `Call` is given the call itself. `media_type` is that of a result of bytes or
-        str. Raises UsageError for a function without type hints, and as `add`.
+        str. Raises UsageError for a function whose type hints are missing or have no JSON form, and as `add`.
         """
+        resource_uri(self.authority, path)  # now: without parentheses nobody would call `decorate`
 
         def decorate(function: F) -> F:
             handler = FunctionHandler(function, media_type=media_type, executor=self._executor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -10,10 +11,22 @@ if TYPE_CHECKING:
     from onym.net.messages import Headers
     from onym.uri.ai import AIURI
 
-__all__ = ["ANONYMOUS", "JSON", "Answer", "Authorization", "Call", "Caller", "ResourceHandler", "StreamEvent"]
+__all__ = [
+    "ANONYMOUS",
+    "CONTENT_TYPE",
+    "JSON",
+    "Answer",
+    "Authorization",
+    "Call",
+    "Caller",
+    "ResourceHandler",
+    "StreamEvent",
+]
 
 #: media type of a result that is data
 JSON: Final = "application/json"
+#: what a content type is made of; longer ones would not leave a receipt its room
+CONTENT_TYPE: Final = re.compile(r"[\x20-\x7e]{1,255}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,20 @@ import asyncio
 import contextlib
 import inspect
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import typing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from onym.ai.endpoint._types import read_signature, schema_of
-from onym.ai.endpoint.context import JSON, Answer, Call, StreamEvent
-from onym.errors import AIIPError
+from onym.ai.endpoint._fault import plainly
+from onym.ai.endpoint._output import Output
+from onym.ai.endpoint._pydantic import plain
+from onym.ai.endpoint._types import fresh, input_schema, read_signature
+from onym.ai.endpoint.context import CONTENT_TYPE, JSON, Answer, Call, StreamEvent
+from onym.errors import AIIPError, UsageError
 
 __all__ = ["OCTETS", "TEXT", "FunctionHandler"]
 
@@ -22,13 +27,15 @@ __all__ = ["OCTETS", "TEXT", "FunctionHandler"]
 OCTETS: Final = "application/octet-stream"
 TEXT: Final = "text/plain; charset=utf-8"
 _END: Final = object()
+_AWAITED: Final = frozenset({AsyncGenerator, AsyncIterator})
 
 
 class FunctionHandler:
     """Calls a function with the members of a JSON object, the parameters of the query, or both.
 
     A plain function runs in a thread of `executor`, a coroutine in the loop; a generator's values are the
-    events of a stream. Raises UsageError for a function that cannot be called so.
+    events of a stream. Raises UsageError for a function that cannot be called so, for a result of a type
+    without a JSON form, and for a media type that is none.
     """
 
     def __init__(
@@ -38,12 +45,17 @@ class FunctionHandler:
         media_type: str | None = None,
         executor: Callable[[], Executor | None] = lambda: None,
     ) -> None:
+        if media_type is not None and not CONTENT_TYPE.fullmatch(media_type):
+            raise UsageError("a media type is visible ASCII, at most 255 characters")
         self._function = function
         self._signature = read_signature(function)
         self._decoder = msgspec.json.Decoder(self._signature.input)
-        self._encoder = msgspec.json.Encoder()
+        self._output = Output(self._signature.input.__name__, self._signature.output)
         self._media_type = media_type
         self._executor = executor
+        # what is made to be awaited is made in the loop
+        kind = typing.get_origin(typing.get_type_hints(function).get("return"))
+        self._threaded = not self._signature.asynchronous and kind not in _AWAITED
 
     def describe(self) -> Mapping[str, Any]:
         """Title and description from the docstring, input and output from the type hints."""
@@ -51,8 +63,8 @@ class FunctionHandler:
         found = {
             "title": first.strip().rstrip(".") or None,
             "description": rest.strip() or None,
-            "input": schema_of(self._signature.input),
-            "output": schema_of(self._signature.output),
+            "input": input_schema(self._signature),
+            "output": self._output.schema(),
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -61,35 +73,52 @@ class FunctionHandler:
         self._input(call)
 
     def typed(self, call: Call) -> dict[str, Any]:
-        """The parameters of the query as the function is given them, for policies. Raises as `check`."""
-        try:
-            return self._parameters(call)
-        except msgspec.ValidationError as error:
-            raise _invalid(call, str(error)) from None
+        """What the function is given, defaults filled in, for policies. Raises as `check`."""
+        given = self._input(call)
+        given.pop(self._signature.call or "", None)
+        for name in self._signature.models:
+            given[name] = plain(given[name])
+        return given
+
+    @property
+    def lasts(self) -> bool:
+        """Does the function go on where a call of it is given up? A thread cannot be ended."""
+        return self._threaded and not self._signature.streams
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
         """Call the function."""
-        given = self._input(call)
-        if self._signature.streams:
-            return self._events(self._function(**given))
-        if self._signature.asynchronous:
-            return self._answer(await self._function(**given))
-        loop = asyncio.get_running_loop()
-        result = await loop.run_in_executor(self._executor(), lambda: self._function(**given))
-        return self._answer(result)
+        made = await self._called(self._input(call))
+        return self._events(made) if self._signature.streams else self._answer(made)
+
+    async def _called(self, given: Mapping[str, Any]) -> Any:
+        work = partial(self._function, **given)
+        made = await self._in_thread(work) if self._threaded else work()
+        # of a coroutine function, and of a plain one around it
+        return await made if inspect.isawaitable(made) else made
+
+    async def _in_thread(self, work: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._executor(), plainly, work, *args)
 
     def _input(self, call: Call) -> dict[str, Any]:
         """The function's arguments."""
         try:
             made = self._merged(call) if call.parameters else self._decoder.decode(_json(call) or b"{}")
+            given = {name: self._member(name, getattr(made, name)) for name in self._signature.members}
         except msgspec.ValidationError as error:
             raise _invalid(call, str(error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise _invalid(call, "the body is not JSON") from None
-        given = {name: getattr(made, name) for name in self._signature.members}
         if self._signature.call is not None:
             given[self._signature.call] = call
         return given
+
+    def _member(self, name: str, value: Any) -> Any:
+        model = self._signature.models.get(name)
+        if model is None:
+            return value
+        if value is msgspec.UNSET:
+            return fresh(self._signature.defaults[name])
+        return model.read(value, name)
 
     def _merged(self, call: Call) -> msgspec.Struct:
         """The input out of query and body; a member that both have has two values, and none."""
@@ -108,19 +137,20 @@ class FunctionHandler:
         for name, text in call.parameters:
             if name not in self._signature.members:
                 raise _invalid(call, f"Object contains unknown field `{name}`")
-            values[name] = _scalar(name, text, self._signature.members[name])
+            pydantics = name in self._signature.models  # which reads numbers out of text
+            values[name] = text if pydantics else _scalar(name, text, self._signature.members[name])
         return values
 
     def _answer(self, result: Any) -> Answer:
         if isinstance(result, Answer):
             return result
-        if result is None and self._signature.output in {None, type(None)}:
+        if result is None and self._output.empty:
             return Answer(status=204, content_type=None)
-        if isinstance(result, bytes):
+        if isinstance(result, bytes) and self._output.octets:
             return Answer(content_type=self._media_type or OCTETS, body=result)
-        if isinstance(result, str) and self._signature.output is str:
+        if isinstance(result, str) and self._output.kind is str:
             return Answer(content_type=self._media_type or TEXT, body=result.encode())
-        return Answer(content_type=self._media_type or JSON, body=self._encoder.encode(result))
+        return Answer(content_type=self._media_type or JSON, body=self._output.encode(result))
 
     async def _events(self, values: Any) -> AsyncIterator[StreamEvent]:
         source: Any = values if hasattr(values, "__anext__") else self._in_threads(iter(values))
@@ -129,22 +159,23 @@ class FunctionHandler:
                 yield (
                     each
                     if isinstance(each, StreamEvent)
-                    else StreamEvent(data=self._encoder.encode(each).decode())
+                    else StreamEvent(data=self._output.encode(each).decode())
                 )
         finally:
-            await source.aclose()
+            close = getattr(source, "aclose", None)  # generators have it, iterators need not
+            if close is not None:
+                await close()
 
     async def _in_threads(self, values: Iterator[Any]) -> AsyncIterator[Any]:
         """What a plain generator yields, each awaited from a thread."""
-        loop = asyncio.get_running_loop()
         try:
-            while (each := await loop.run_in_executor(self._executor(), next, values, _END)) is not _END:
+            while (each := await self._in_thread(next, values, _END)) is not _END:
                 yield each
         finally:
             close = getattr(values, "close", None)
             if close is not None:
                 with contextlib.suppress(ValueError):  # it still runs, in the thread that was given up
-                    await loop.run_in_executor(self._executor(), close)
+                    await self._in_thread(close)
 
 
 def _json(call: Call) -> bytes:

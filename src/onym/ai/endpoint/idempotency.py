@@ -52,6 +52,7 @@ class Idempotency:
         self._total = total
         self._lock = threading.Lock()
         self._swept = 0.0
+        self._lost: set[Scope] = set()
         self.owner = secrets.token_hex(16)
         self._held: sqlite3.Connection | None = None
         try:
@@ -85,6 +86,7 @@ class Idempotency:
                 "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
                 (*scope.row, fingerprint, at, self.owner),
             )
+            self._lost.discard(scope)
         return Stored(None)
 
     def complete(self, scope: Scope, answer: bytes) -> None:
@@ -97,8 +99,17 @@ class Idempotency:
             )
 
     def interrupt(self, scope: Scope) -> None:
-        """The run ended without an answer, and nobody knows how far it came."""
-        with self._lock, self._transaction() as base:
+        """The run ended without an answer, and nobody knows how far it came.
+
+        This process goes by that even where it cannot be written down. Raises AIIPError `aiip.unavailable`.
+        """
+        with self._lock:
+            self._lost.add(scope)
+            self._give_up(scope)
+            self._lost.discard(scope)
+
+    def _give_up(self, scope: Scope) -> None:
+        with self._transaction() as base:
             base.execute(
                 "UPDATE keys SET owner = '' WHERE client = ? AND principal = ? AND target = ? AND key = ?"
                 " AND owner = ? AND answer IS NULL",
@@ -167,7 +178,8 @@ class Idempotency:
             )
         if answer is not None:
             return Stored(answer)
-        if self._lives(base, owner):
+        lost = owner == self.owner and scope in self._lost
+        if not lost and self._lives(base, owner):
             raise AIIPError(
                 "the first request with this key is still running",
                 code="aiip.idempotency-in-progress",

@@ -16,7 +16,8 @@ class Limits:
     `concurrent` counts invocations that run, streams until they end; `share` those of them that one caller
     may have (a client with a token, else a network address), where it is None half of `concurrent` or of
     `threads`, whichever is less; `threads` those that are plain functions and are at work at one time. One
-    that is out of its time counts no more, but keeps its thread until it returns. `seconds` is for a whole
+    that is out of its time keeps its thread until it returns; it counts on where an idempotency key waits
+    for its result, and else no more. `seconds` is for a whole
     result, `stream_seconds` for a streaming one. `depth` is that of arrays and objects in JSON. `keys` are
     the idempotency keys that one caller may use in 24 hours, `kept` the octets of answers kept under them,
     `kept_total` those of all callers.

@@ -46,8 +46,8 @@ class JWTAuthorization:
     (default: Ed25519, ES256, PS256, RS256). The server is asked through a transport of its own, by `policy`,
     `tls` and `resolver`; `clock` gives seconds since the epoch, `monotonic` seconds that only grow.
 
-    Raises UsageError for an issuer or a resource that is no https URL; http is for trials on this machine,
-    and no `Endpoint` takes it.
+    Raises UsageError for an issuer or a resource that is no https URL, and for algorithms that are not among
+    those; http is for trials on this machine, and no `Endpoint` takes it.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class JWTAuthorization:
         self.issuer = _identifier("issuer", issuer)
         self.resource = _identifier("resource", resource)
         self._scopes = _scope_list(scopes)
-        self._algorithms = None if algorithms is None else tuple(algorithms)
+        self._algorithms = None if algorithms is None else _algorithm_list(algorithms)
         self._clock = clock
         self._transport = AsyncTransport(
             policy or Policy.trusted(), resolver=resolver, limits=_LIMITS, tls=tls or TLSConfig()
@@ -133,8 +133,7 @@ class JWTAuthorization:
         try:
             return self._check(token, keys)
         except SignatureError as error:
-            # the server may have new keys since they were read
-            if error.code != "sign.unknown-key":
+            if not _may_be_newer(error, token):
                 raise
             return self._check(token, await self._server.keys(unknown=keys))
 
@@ -188,6 +187,18 @@ class JWTAuthorization:
         return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parts.items() if value)
 
 
+def _may_be_newer(error: SignatureError, token: str) -> bool:
+    """May the token be signed with a key that the server has published since its keys were read?
+
+    Where keys have no names, a new one shows by a signature that does not hold, and by that alone.
+    """
+    from onym.ai.endpoint._access_token import names_key  # late: cryptography is heavy
+
+    if error.code == "sign.bad-signature":
+        return not names_key(token)
+    return error.code == "sign.unknown-key"
+
+
 def _caller(found: AccessToken, token: str) -> Caller:
     from onym.sign.receipt import access_token_hash  # late: cryptography is heavy
 
@@ -219,3 +230,15 @@ def _scope_list(scopes: Collection[str]) -> tuple[str, ...]:
             "scopes are texts without spaces and quotes", code="usage.bad-scope", hint="RFC 6749 3.3"
         )
     return tuple(sorted(set(scopes)))
+
+
+def _algorithm_list(algorithms: Collection[str]) -> tuple[str, ...]:
+    from onym.ai.endpoint._access_token import TOKEN_ALGORITHMS  # late: cryptography is heavy
+
+    if isinstance(algorithms, str) or not algorithms or not set(algorithms) <= set(TOKEN_ALGORITHMS):
+        raise UsageError(
+            f"algorithms are some of {', '.join(TOKEN_ALGORITHMS)}",
+            code="usage.bad-argument",
+            hint='as in algorithms=["ES256"]; a secret that both sides know (HS256) proves nothing here',
+        )
+    return tuple(algorithms)

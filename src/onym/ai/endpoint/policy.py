@@ -9,15 +9,21 @@ it, and a skipped `forbid` is a hole.
     action      Action::"read", "write", "financial" or "physical": the resource's effects
     resource    Resource::"ai://factory.example/agent/x" in Authority::"factory.example"
     context     effects, scopes (of the caller), authority, parameters (the query's, as texts), input (what
-                the resource is given: members of a JSON body and parameters of the query, these of the type
-                that it reads them as; numbers that are no 64-bit integers are texts, null is left out)
+                the resource is given: members of a JSON body, parameters of the query, and its own defaults
+                for what neither has, all of the types that it reads them as; numbers that are no 64-bit
+                integers are texts, null is left out)
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import UNSET
 
 from onym._lazy import require
 from onym.ai.records import Effects
@@ -34,6 +40,7 @@ _CLAUSE: Final = "AIIP/HTTPS v1 3.13"
 #: what happens only where a policy permits it
 _CLOSED: Final = frozenset({Effects.FINANCIAL, Effects.PHYSICAL})
 _INTEGERS: Final = range(-(2**63), 2**63)
+_BUILTIN: Final = (str, int, float, list, tuple, set, frozenset)
 
 
 class Policies:
@@ -42,6 +49,11 @@ class Policies:
     def __init__(self, authority: str, native: Any = None) -> None:
         self._authority = authority
         self._native = native
+
+    @property
+    def judge(self) -> bool:
+        """Is there any policy, so that the input matters?"""
+        return self._native is not None
 
     def check(self, call: Call, effects: Effects, body: Any = None) -> None:
         """Raises DeniedError `aiip.policy-denied` unless this call may happen. `body` is its input, read."""
@@ -73,7 +85,7 @@ class Policies:
                 "scopes": sorted(call.caller.scopes),
                 "authority": self._authority,
                 "parameters": dict(call.parameters),
-                "input": _plain(body) if isinstance(body, Mapping) else {},
+                "input": given if isinstance(given := _plain(body), dict) else {},
             },
         }
         found = cedarpy.is_authorized(request, self._native, entities)
@@ -92,13 +104,21 @@ def read_policies(authority: str, source: str | Path | None) -> Policies:
     import cedarpy  # late: see above
 
     try:
-        return Policies(authority, cedarpy.PolicySet.from_str(text))
+        native = cedarpy.PolicySet.from_str(text)
     except ValueError as error:
         raise ConfigError(
             f"the Cedar policies cannot be parsed: {error}",
             code="config.bad-policy",
             hint="the language: https://docs.cedarpolicy.com",
         ) from None
+    if native.templates():
+        # nothing would link them: a `forbid` among them would forbid nobody
+        raise ConfigError(
+            "the Cedar policies have templates, which say nothing until somebody fills them in",
+            code="config.bad-policy",
+            hint="name the principal and the resource in place of ?principal and ?resource",
+        )
+    return Policies(authority, native)
 
 
 def _text(path: Path) -> str:
@@ -125,18 +145,39 @@ def _principal(caller: Caller) -> tuple[dict[str, str], list[dict[str, Any]]]:
 
 
 def _plain(value: Any) -> Any:
-    """JSON as Cedar knows it: no floats, no null; names that Cedar would take for its own are left out."""
+    """A value as Cedar knows it: no floats, no null; names that Cedar would take for its own are left out."""
+    value = _members(value)
     if isinstance(value, Mapping):
         return {
             name: _plain(each)
             for name, each in value.items()
-            if each is not None and not name.startswith("__")
+            if each is not None and each is not UNSET and not name.startswith("__")
         }
-    if isinstance(value, list):
+    if isinstance(value, list | tuple | set | frozenset):
         return [_plain(each) for each in value if each is not None]
-    if isinstance(value, bool | str):
+    if isinstance(value, bool) or type(value) is str:
         return value
-    return value if isinstance(value, int) and value in _INTEGERS else str(value)
+    return int(value) if isinstance(value, int) and value in _INTEGERS else str(value)
+
+
+def _members(value: Any) -> Any:
+    """What a typed value holds, under the names that JSON has for it, its defaults too."""
+    if isinstance(value, msgspec.Struct):
+        # not `to_builtins`: a Struct may leave its defaults out there
+        kind = type(value)
+        tag = {kind.__struct_config__.tag_field: kind.__struct_config__.tag}
+        names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
+        found = {given: getattr(value, name) for given, name in names}
+        return {**tag, **found} if None not in tag else found
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(name): each for name, each in value.items()}
+    if isinstance(value, _BUILTIN):
+        return value
+    return msgspec.to_builtins(value, enc_hook=str)
 
 
 def _denied(call: Call, message: str) -> DeniedError:

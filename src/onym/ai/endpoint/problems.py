@@ -12,8 +12,11 @@ from onym.errors import (
     AIIPError,
     AIURIError,
     ConfigError,
+    DiscoveryError,
+    InvocationError,
     NetError,
     OnymError,
+    ProvenanceError,
     ProviderError,
     RateLimitError,
     URIError,
@@ -37,19 +40,31 @@ _FAMILIES: Final[tuple[tuple[type[OnymError], str], ...]] = (
     (NetError, "upstream-unreachable"),
     (ConfigError, "internal"),
 )
+#: codes whose errors say themselves whether the same request may do better later
+_SAID: Final = frozenset({"idempotency-in-progress"})
 _SPELLING: Final = frozenset({"ai.non-canonical"})
 
 
 def problem(
-    error: BaseException, *, anchor: str, target: str | None, instance: str, trace: str | None = None
+    error: BaseException,
+    *,
+    anchor: str,
+    target: str | None,
+    instance: str,
+    trace: str | None = None,
+    final: bool = False,
 ) -> Answer:
     """The answer that tells of this error. `target` is the canonical URI without its query.
 
-    `trace` is the id of the caller's trace (W3C Trace Context), where there is one.
+    `trace` is the id of the caller's trace (W3C Trace Context), where there is one. With `final`, nobody is
+    asked to try again, whatever the error is.
     """
-    row = _row(error)
+    elsewhere = _elsewhere(error, target)
+    row = _upstream(error) if elsewhere else _row(error)
     # what another server or library said is not for strangers
-    known = error if isinstance(error, AIIPError | URIError) and not (is_ours(row) or _proof(row)) else None
+    tells = not (elsewhere or is_ours(row) or _proof(row))
+    known = error if tells and isinstance(error, AIIPError | URIError) else None
+    retryable = not final and _retryable(known, row)
     body: dict[str, Any] = {
         "type": anchor + TYPES + row.name,
         "title": row.title,
@@ -57,10 +72,10 @@ def problem(
         "detail": row.title if known is None else _detail(known),
         "instance": f"urn:uuid:{instance}",
         "code": row.name,
-        "retryable": getattr(known, "retryable", False) or row.retryable,
+        "retryable": retryable,
     }
     body |= _members(known, target) | ({} if trace is None else {"trace": trace})
-    headers = _RETRY if row.retryable else ()
+    headers = _RETRY if retryable and row.retryable else ()
     challenge = getattr(known, "challenge", None)
     if isinstance(challenge, str):
         headers = (*headers, ("WWW-Authenticate", challenge))
@@ -70,6 +85,25 @@ def problem(
 def is_ours(row: Code) -> bool:
     """Is this a failure of the endpoint, whose reason is for its log alone?"""
     return row.name == "internal"
+
+
+def _elsewhere(error: BaseException, target: str | None) -> bool:
+    """Does it tell of a call that a function made? It is about another name, or only clients raise it."""
+    if isinstance(error, InvocationError | DiscoveryError | ProvenanceError):
+        return True
+    about = error.target if isinstance(error, AIIPError) else None
+    return None not in {about, target} and about != target
+
+
+def _upstream(error: BaseException) -> Code:
+    """A call of the function failed: that, and at most in which way. Its status there is no status here."""
+    row = _row(error)
+    known = not isinstance(error, InvocationError) and (_proof(row) or row.name.startswith("upstream-"))
+    return row if known else CODES["upstream-failed"]
+
+
+def _retryable(known: OnymError | None, row: Code) -> bool:
+    return getattr(known, "retryable", False) or (row.retryable and row.name not in _SAID)
 
 
 def _proof(row: Code) -> bool:

@@ -82,8 +82,14 @@ class Resource:
         )
 
 
-def resource_uri(authority: str, path: str) -> AIURI:
-    """The URI of a path of this authority. Raises UsageError for one that is not canonical or has a query."""
+def resource_uri(authority: str, path: object) -> AIURI:
+    """The URI of a path of this authority.
+
+    Raises UsageError for one that is not canonical or has a query, and for what is no path: a decorator
+    without parentheses is given the function.
+    """
+    if not isinstance(path, str):
+        raise UsageError("a resource needs its path, a str", hint='write @app.resource("/tool/...")')
     if not path.startswith("/"):
         # it would go on with the authority's name
         raise UsageError("the path of a resource begins with a slash", hint=f"/{path}")
@@ -203,9 +209,9 @@ class Site:
         return None
 
     def _protected_path(self) -> str:
-        # RFC 9728 3.1: the well-known part stands before the resource's path, not behind it
-        resource = str((self.protected or {}).get("resource", ""))
-        return _PROTECTED + resource.removeprefix(self.anchor).removesuffix("/")
+        # RFC 9728 3.1: the well-known part stands before the resource's path, which stays as it is
+        path = str((self.protected or {}).get("resource", "")).removeprefix(self.anchor)
+        return _PROTECTED + ("" if path == "/" else path)
 
 
 def unless_kept(answer: Answer, kept: Iterable[str]) -> Answer:

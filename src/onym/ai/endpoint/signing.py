@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from onym.ai.endpoint.context import CONTENT_TYPE, Answer
 from onym.errors import AIIPError, CredentialError, OnymError, SignatureError
+from onym.sign._claims import claims_of, receipt_of
 from onym.sign.metadata import sign_metadata
 from onym.sign.receipt import Receipt as _Receipt
 from onym.sign.receipt import content_digest, new_id, request_hash, sign_receipt
 
 if TYPE_CHECKING:
-    from onym.ai.endpoint.context import Answer, Caller
+    from onym.ai.endpoint.context import Caller
     from onym.sign.chain import StreamEnd
     from onym.sign.keys import Signer
     from onym.sign.keystore import KeyStore
 
-__all__ = ["ALGORITHMS", "LIFE", "METADATA_LIFE", "Asked", "Signing"]
+__all__ = ["ALGORITHMS", "LIFE", "METADATA_LIFE", "Asked", "Signing", "check_answer"]
 
 #: what receipts are signed with, where no key is of another algorithm (3.8)
 ALGORITHMS: Final = ("Ed25519", "ES256")
@@ -28,6 +30,10 @@ ALGORITHMS: Final = ("Ed25519", "ES256")
 LIFE: Final = 120
 #: seconds for which `signed_metadata` holds: twice as long as anybody keeps a copy of it
 METADATA_LIFE: Final = 48 * 3600
+#: octets of claims that fit into a receipt, whatever signs it
+_FITS: Final = 1_536
+#: an answer that takes as much of a receipt as one may
+_LARGEST: Final = Answer(content_type="x" * 255)
 _CLAIMED: Final = re.compile(r"sha-256=:[A-Za-z0-9+/]{43}=:")
 
 
@@ -83,13 +89,20 @@ class Signing:
             raise _unavailable() from error
         return signer
 
-    def whole(self, asked: Asked, answer: Answer, body: bytes) -> str:
-        """The receipt of a whole answer; `body` is what is sent of it (nothing, for HEAD).
+    def check(self, asked: Asked) -> None:
+        """Raises AIIPError `aiip.receipt-unavailable` where no answer to this could be signed."""
+        signer = self.signer()
+        trial = self._receipt(asked, _LARGEST, digest=content_digest(b""), length=2**53 - 1)
+        try:
+            claims = claims_of(trial)
+            receipt_of(claims, trial.kind)
+            if len(msgspec.json.encode(claims)) > _FITS:
+                sign_receipt(trial, signer)  # only its signature says how long the whole is
+        except (SignatureError, CredentialError) as error:
+            raise _unavailable() from error
 
-        Raises OnymError `aiip.internal` for a status that ends nothing (1xx).
-        """
-        if answer.status < 200:
-            raise OnymError("a handler answered with a status that is not final", code="aiip.internal")
+    def whole(self, asked: Asked, answer: Answer, body: bytes) -> str:
+        """The receipt of a whole answer; `body` is what is sent of it (nothing, for HEAD)."""
         return self._sign(asked, answer, digest=content_digest(body), length=len(body))
 
     def stream(self, asked: Asked, answer: Answer, end: StreamEnd) -> str:
@@ -97,8 +110,14 @@ class Signing:
         return self._sign(asked, answer, stream=end)
 
     def _sign(self, asked: Asked, answer: Answer, **content: Any) -> str:
+        try:
+            return sign_receipt(self._receipt(asked, answer, **content), self.signer())
+        except (SignatureError, CredentialError) as error:
+            raise _unavailable() from error
+
+    def _receipt(self, asked: Asked, answer: Answer, **content: Any) -> _Receipt:
         now = int(self.clock())
-        receipt = _Receipt(
+        return _Receipt(
             issuer=self.anchor,
             subject=asked.subject,
             audience=asked.caller.audience,
@@ -112,10 +131,6 @@ class Signing:
             token_hash=asked.caller.token_hash,
             **content,
         )
-        try:
-            return sign_receipt(receipt, self.signer())
-        except (SignatureError, CredentialError) as error:
-            raise _unavailable() from error
 
     def metadata(self, members: Mapping[str, Any]) -> str:
         """These members of the anchor document, signed (3.2). Raises AIIPError as `signer`."""
@@ -153,6 +168,17 @@ class Signing:
         if keys is None:
             raise _unavailable()
         return msgspec.json.encode({"keys": [keys.public()]})
+
+
+def check_answer(answer: Answer) -> None:
+    """Raises OnymError `aiip.internal` for what a handler gave and nobody can sign or send."""
+    if not 200 <= answer.status <= 599:
+        raise OnymError("a handler answered with a status that is not final", code="aiip.internal")
+    if answer.content_type is not None and not CONTENT_TYPE.fullmatch(answer.content_type):
+        raise OnymError("a handler answered with a content type that is none", code="aiip.internal")
+    texts = all(isinstance(each, str) for field in answer.headers for each in field)
+    if not (texts and isinstance(answer.body, bytes)):
+        raise OnymError("a handler answered with a body or fields of another type", code="aiip.internal")
 
 
 def _unavailable() -> AIIPError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,6 +35,8 @@ START: Final = "0" * 64
 #: octets of a line, its end included
 LONGEST_LINE: Final = 4 * 1024
 _HASH: Final = 64
+#: streams without an end that are kept in mind
+_MOST_BEGUN: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,9 @@ class Fault:
 class Verdict:
     """What a log says of itself: its lines, the first and last hash, the times, and what does not hold.
 
-    `torn` are the octets of a last line without an end: a process that was killed while it wrote.
+    `torn` are the octets of a last line without an end: a process that was killed while it wrote. `begun` are
+    the ids of streams that began and have no second line: they run, or the process was killed meanwhile. It
+    is no fault; of very many the first are named.
     """
 
     lines: int
@@ -58,6 +62,7 @@ class Verdict:
     first: str | None = None
     last: str | None = None
     torn: int = 0
+    begun: frozenset[str] = frozenset()
     faults: tuple[Fault, ...] = ()
 
     @property
@@ -133,14 +138,22 @@ def split_tail(octets: bytes) -> Tail:
     return Tail(whole.rpartition(b"\n")[2] + b"\n", torn)
 
 
-def verify_lines(lines: Iterable[bytes], *, previous: str | None = None, most_faults: int = 20) -> Verdict:
+def verify_lines(
+    lines: Iterable[bytes],
+    *,
+    previous: str | None = None,
+    begun: Collection[str] = (),
+    most_faults: int = 20,
+) -> Verdict:
     """Follow the chain. `previous` is the hash that the first line must continue, where one is known.
 
+    `begun` are the streams that the file before says to have begun.
     A log that was rotated begins with the hash of the file before, which is taken as it stands.
     """
     faults: list[Fault] = []
     count, begins, expected, number, torn = 0, "", previous, None, 0
     times: list[str] = []
+    streams = set(begun)
     for count, line in enumerate(lines, start=1):
         if not line.endswith(b"\n") and len(line) <= LONGEST_LINE:
             torn, count = len(line), count - 1
@@ -152,6 +165,7 @@ def verify_lines(lines: Iterable[bytes], *, previous: str | None = None, most_fa
             begins = begins or found["prev"]
             faults += [Fault(count, why) for why in _faults(found, expected, number)]
             number = found["n"]
+            _follow(streams, found)
             times = [times[0] if times else found["at"], found["at"]]
         expected = hash_line(line)
         if len(faults) >= most_faults:
@@ -164,8 +178,18 @@ def verify_lines(lines: Iterable[bytes], *, previous: str | None = None, most_fa
         first=first,
         last=last,
         torn=torn,
+        begun=frozenset(streams),
         faults=tuple(faults[:most_faults]),
     )
+
+
+def _follow(streams: set[str], found: dict[str, Any]) -> None:
+    """Keep in mind which streams have begun; a stranger's log names no more than there is room for."""
+    event, name = found.get("event"), found.get("id")
+    if event == "begun" and isinstance(name, str) and len(streams) < _MOST_BEGUN:
+        streams.add(name)
+    elif event == "exchange" and isinstance(name, str):
+        streams.discard(name)
 
 
 def _faults(found: dict[str, Any], expected: str | None, number: int | None) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Every error as what a gateway answers: its status, its public code, its words, and Proxy-Status (3.7).
 
-A caller is told no more than it needs: which check of a receipt failed, which key is known and which address
-a name has are for the operator's log.
+A caller is told no more than it needs: which check of a receipt failed, which key is known, which address
+a name has and which file of the gateway cannot be used are for the operator's log.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _CLASSES: Final[tuple[tuple[type[errors.OnymError], str], ...]] = (
     (errors.DiscoveryError, "unknown-authority"),
     (errors.DeniedError, "policy-denied"),
     (errors.URIError, "malformed-uri"),
-    (errors.UsageError, "bad-request"),
 )
+#: families whose words are about the request or the authority; those of others may name files of ours
+_TELLING: Final = (errors.AIIPError, errors.URIError)
 _URI_CODES: Final = MappingProxyType({"ai.non-canonical": "non-canonical-uri"})
 #: what is said whichever check it was
 _UNIFORM: Final = MappingProxyType(
@@ -46,6 +47,8 @@ _WORDS: Final = MappingProxyType(
         "blocked-address": "the authority is not at an address that this gateway may go to",
         "upstream-unreachable": "no usable answer came from the authority",
         "internal": "something went wrong on this side",
+        # a file of pins, receipts, names or the audit log is what cannot be used, or there is no room
+        "unavailable": "the gateway cannot do this now",
     }
 )
 #: 401 would promise a way to sign in, and there is none here (RFC 9110 15.5.2)
@@ -90,11 +93,11 @@ class Refusal:
 
 
 def refusal_of(error: errors.OnymError) -> Refusal:
-    """The public side of any error."""
+    """The public side of any error; its own words only where they are about the request or the authority."""
     if isinstance(error, errors.InvocationError):
         return _of_endpoint(error)
     row = _row(error)
-    words = _WORDS.get(row.name)
+    words = _WORDS.get(row.name) or (None if isinstance(error, _TELLING) else row.title)
     uri = isinstance(error, errors.URIError)
     canonical = error.hint if row.name == "non-canonical-uri" else None
     return Refusal(

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from onym.cli._options import json_option
 from onym.cli._output import Session
-
-if TYPE_CHECKING:
-    from onym.server.gateway.settings import GatewaySettings
 
 __all__ = ["command"]
 
@@ -49,7 +45,7 @@ def command(session: Session, /, config: str | None, local: bool, **given: Any) 
     from onym.server.listen import listen
 
     given["ca_files"] = given["ca_files"] or None
-    settings = _reachable(load_gateway_settings(config, network="local" if local else None, **given))
+    settings = load_gateway_settings(config, network="local" if local else None, **given)
     app = create_gateway(settings)
 
     def ready(port: int) -> None:
@@ -72,12 +68,3 @@ def command(session: Session, /, config: str | None, local: bool, **given: Any) 
         plain=settings.behind_proxy,
         ready=ready,
     )
-
-
-def _reachable(settings: GatewaySettings) -> GatewaySettings:
-    """Where nobody said what address people see, it is the one that is listened on."""
-    from onym.server.gateway.settings import GatewaySettings
-
-    if settings.base_url != GatewaySettings().base_url or settings.port == GatewaySettings().port:
-        return settings
-    return replace(settings, base_url=f"http://{settings.host}:{settings.port}", allowed_hosts=())

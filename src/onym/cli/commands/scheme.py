@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from errno import ENOENT
-from os import strerror
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,8 +65,12 @@ def check_command(ctx: click.Context, files: tuple[str, ...], profile: str, form
     what only a person can judge is listed as a question.
 
     Exit code 0 when no file has an error, 1 when one has (with --strict, or a warning), 2 for a file that
-    cannot be opened, 11 for one that is no text of these kinds. --json writes one object for each file on a
-    line of its own, --format json the same, --format sarif one SARIF 2.1.0 log for all files.
+    cannot be opened, 11 for one that is no text of these kinds. A grammar that cannot be decided (it
+    recurses, leaves rules to words or undefined, is too large, or does not say which rule is the scheme's)
+    is a warning and stands under "not checked": 0 says that no error was found, not that all was decided.
+
+    --json writes one object for each file on a line of its own, --format json the same, --format sarif one
+    SARIF 2.1.0 log for all files.
 
     \b
     Examples:
@@ -149,17 +153,18 @@ def _joined(logs: list[dict[str, Any]]) -> dict[str, Any]:
 @json_option
 @click.pass_context
 def match_command(ctx: click.Context, file: str, strings: tuple[str, ...], start: str | None) -> None:
-    """Try strings against the grammar of FILE, rules of other RFCs included.
+    """Try strings against the grammar of FILE, rules of other RFCs included, octet by octet.
 
     Exit code 0 when every string matches, 1 when one does not.
     """
-    from onym.registry.abnf import match
+    from onym.registry.abnf import matcher
 
     session = _session(ctx)
     grammar, rule = _grammar(file, start)
+    match = matcher(grammar, rule)
     all_match = True
     for each in strings:
-        found = match(grammar, rule, each)
+        found = match(os.fsencode(each))
         all_match &= found
         if session.as_json:
             session.line({"string": each, "start": rule, "matches": found})
@@ -215,6 +220,8 @@ def examples_command(session: Session, file: str, count: int, seed: int, start: 
     grammar, rule = _grammar(file, start)
     found = examples(grammar, rule, count, seed=seed)
     session.record({"start": rule, "seed": seed, "examples": list(found)})
+    if not found:
+        session.note(f"no string of {rule} was found that is UTF-8 text of at most 2,048 octets")
     for each in found:
         session.say(printable(each))
 
@@ -267,7 +274,7 @@ def _text(file: str) -> str:
 def _octets(file: str) -> bytes:
     """A file's octets, one beyond the cap at most: a device has no end, and no size."""
     if not file:
-        raise FileNotFoundError(ENOENT, strerror(ENOENT))
+        raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
     with Path(file).open("rb") as stream:
         return stream.read(MAX_FILE + 1)
 

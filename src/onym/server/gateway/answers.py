@@ -120,11 +120,15 @@ def result_answer(parts: Parts, visit: Visit, result: Result) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A stream whose first event was waited for; `first` is None where it ended without one."""
+    """A stream whose first event was waited for; `first` is None where it ended without one.
+
+    `record` writes the last line of the audit log. Raises AIIPError `aiip.unavailable`.
+    """
 
     stream: Events
     first: SSEEvent | None
     rest: AsyncIterator[SSEEvent]
+    record: Callable[[], None]
 
 
 def stream_answer(parts: Parts, visit: Visit, begun: Begun, done: Callable[[], None]) -> Response:
@@ -166,6 +170,7 @@ async def _events(parts: Parts, visit: Visit, begun: Begun) -> AsyncIterator[byt
                 yield _encoded(event)
             result = begun.stream.result
             own = witness_of(parts, visit, result)
+            begun.record()  # what the events become by their receipt is in the log before
             yield encode_event("receipt", result.token)
             yield encode_event("gateway-receipt", own)
     except OnymError as error:

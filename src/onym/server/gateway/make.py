@@ -1,4 +1,4 @@
-"""A gateway from its settings: the client that asks, the key that signs, the files that it keeps."""
+"""A gateway from its settings: the key that signs, the files that it keeps, and all that they share."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from onym.ai._observe import wanted
-from onym.ai.gateway.journal import Journal
+from onym.errors import ConfigError
+from onym.server.gateway._upstream import open_upstream
 from onym.server.gateway.app import Gateway
+from onym.server.gateway.exchanges import Exchanges
 from onym.server.gateway.parts import Parts
 from onym.server.gateway.relay import Relay
+from onym.server.gateway.routes import Routes
 from onym.server.gateway.shelf import Shelf
 from onym.server.gateway.site import Site
 from onym.server.gateway.slots import Slots
 from onym.server.security.rates import Rates
 
 if TYPE_CHECKING:
+    from onym.ai.gateway.journal import Journal
     from onym.ai.telemetry import Telemetry
-    from onym.net.records import RecordResolver
     from onym.net.resolve import Resolver
     from onym.server.gateway.parts import Upstream
     from onym.server.gateway.settings import GatewaySettings
     from onym.sign.keys import Signer
 
 __all__ = ["create_gateway"]
-
-_HTTPS: Final = 443
 
 
 def create_gateway(
@@ -49,12 +50,12 @@ def create_gateway(
     Raises ConfigError for files that cannot be used.
     """
     now = clock or _now
-    journal = None if settings.audit is None else Journal(settings.audit)
+    journal = None if settings.audit is None else _journal(settings.audit)
     signer, jwks = _keys(settings, now)
     given = settings.audit_key
     audit_key = secrets.token_bytes(32) if given is None else given.reveal().encode("utf-8")
     telemetry = wanted(telemetry, path_key=audit_key)
-    client = upstream or _client(settings, resolver, now, telemetry)
+    client = upstream or open_upstream(settings, resolver, now, telemetry)
     parts = Parts(
         settings=settings,
         upstream=client,
@@ -78,7 +79,21 @@ def create_gateway(
             journal.close()
 
     relay = Relay(parts, monotonic)
-    return Gateway(parts, relay, Site(parts, relay), (close,), telemetry)
+    site = Site(parts, relay)
+    routes = Routes(parts, site, Exchanges(parts, relay, site))
+    return Gateway(parts, routes, (close,), telemetry)
+
+
+def _journal(path: str) -> Journal:
+    try:
+        from onym.ai.gateway.journal import Journal  # late: not every system can lock a file so
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "an audit log needs a system with POSIX file locks",
+            code="audit.unusable",
+            hint="run the gateway on Linux or macOS, or leave audit out",
+        ) from None
+    return Journal(path)
 
 
 def _keys(
@@ -104,98 +119,6 @@ def _keys(
     key = SigningKey.generate("Ed25519").with_thumbprint()
     octets = json.encode({"keys": [key.public()]})
     return lambda: key, lambda _history: octets
-
-
-def _client(
-    settings: GatewaySettings,
-    resolver: Resolver | None,
-    clock: Callable[[], datetime],
-    telemetry: Telemetry | None,
-) -> Upstream:
-    from onym.ai.client import AsyncAIClient
-    from onym.ai.replay import MemoryReplays, ReplayFile
-    from onym.net.limits import NetLimits, TLSConfig
-    from onym.net.policy import Policy
-    from onym.net.transport import AsyncTransport
-
-    policy = Policy.untrusted().replace(
-        # trials take whatever port is free
-        ports=None if settings.network == "local" else frozenset({_HTTPS, *settings.ports}),
-        allow_networks=(
-            *settings.networks,
-            *(("127.0.0.0/8", "::1/128") if settings.network == "local" else ()),
-        ),
-    )
-    transport = AsyncTransport(
-        policy,
-        resolver=resolver,
-        limits=NetLimits(body=settings.answer_limit),
-        tls=TLSConfig(ca_files=settings.ca_files, minimum="1.3"),
-        records=_records(settings),
-    )
-    replays = MemoryReplays() if settings.replays is None else ReplayFile(settings.replays)
-    client = AsyncAIClient(
-        _resolver_settings(settings, clock),
-        transport=transport,
-        origin=settings.base_url,
-        replays=replays,
-        timeout=float(settings.timeout),
-        telemetry=telemetry,
-    )
-    return _Client(client, transport)
-
-
-def _records(settings: GatewaySettings) -> RecordResolver | None:
-    if not settings.dns:
-        return None
-    from onym.net.records import RecordResolver
-
-    return RecordResolver(settings.nameservers or None, settings.nameserver_port)
-
-
-class _Client:
-    """The client with its transport, which is closed with it."""
-
-    def __init__(self, client: Any, transport: Any) -> None:
-        self._transport = transport
-        self.resolve = client.resolve
-        self.exchange = client.exchange
-        self.exchange_stream = client.exchange_stream
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._transport.close()
-
-
-def _resolver_settings(settings: GatewaySettings, clock: Callable[[], datetime]) -> Any:
-    from onym.ai.discovery.pins import MemoryPins
-    from onym.ai.records import Namespace
-    from onym.ai.settings import ResolverSettings
-
-    contexts = {
-        each.path: Namespace(label="_", anchor=each.anchor, keys=each.keys) for each in settings.contexts
-    }
-    pins: Any = MemoryPins()
-    if settings.pins is not None:
-        from onym.ai.discovery.pins import PinFile
-
-        pins = PinFile(settings.pins)
-    return ResolverSettings(
-        namespaces=tuple(_namespaces(settings)),
-        contexts=contexts,
-        pins=pins,
-        dns=settings.dns,
-        timeout=float(settings.timeout),
-        clock=lambda: clock().timestamp(),
-    )
-
-
-def _namespaces(settings: GatewaySettings) -> list[Any]:
-    if not settings.namespaces:
-        return []
-    from onym.registry.resolve import SignedNamespaces  # late: few gateways have a registry
-
-    return [SignedNamespaces.load(each.file, key=each.keys, state=each.state) for each in settings.namespaces]
 
 
 def _now() -> datetime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
@@ -29,7 +30,8 @@ __all__ = ["Site"]
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _MOST_FIELDS: Final = 64
-_LONGEST_KEY: Final = 64
+#: the page made it, and a caller may have changed it
+_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Site:
@@ -132,7 +134,7 @@ class Site:
                 body=content,
                 content_type="application/json" if content else None,
                 headers=self._relay.onward(visit, plain=True),
-                idempotency_key=form.get("key", "")[:_LONGEST_KEY] or None,
+                idempotency_key=_key(form.get("key", "")),
             )
             result = await self._relay.invoke(invocation, resolution)
         owner = visit.form_key.reveal().reveal()
@@ -207,6 +209,12 @@ def _target(text: str) -> AIURI:
             "the target is another spelling of an ai URI", code="ai.non-canonical", hint=str(uri.target)
         )
     return uri
+
+
+def _key(text: str) -> str | None:
+    if text and not _KEY.fullmatch(text):
+        raise AIIPError("the form's key is not one that this page gave", code="aiip.bad-request")
+    return text or None
 
 
 def _filled(fields: tuple[Field, ...], form: dict[str, str]) -> dict[str, str]:

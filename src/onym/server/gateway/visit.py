@@ -21,7 +21,8 @@ class Visit:
     """A request on its way. `client` is what its address has in common with others of the same client.
 
     `cookie` is the secret that the browser has already. `notes` become the line of the audit
-    log; it is written where `audited`.
+    log; it is written where `audited`, by the stream itself where `streaming`, and once: then it is
+    `recorded`.
     """
 
     scope: Scope
@@ -32,6 +33,8 @@ class Visit:
     form_key: FormKey = field(repr=False)
     notes: dict[str, Any] = field(default_factory=dict)
     audited: bool = False
+    streaming: bool = False
+    recorded: bool = False
 
     @property
     def method(self) -> str:

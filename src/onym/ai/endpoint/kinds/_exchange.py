@@ -12,7 +12,7 @@ from onym.ai.endpoint.context import JSON, Answer, Call, StreamEvent
 from onym.errors import AIIPError, SignatureError
 from onym.sign._strict import read_object
 
-__all__ = ["EVENTS", "arguments", "convert", "event", "refused", "result", "schema", "typed", "wants_events"]
+__all__ = ["EVENTS", "arguments", "convert", "event", "refused", "result", "typed", "wants_events"]
 
 T = TypeVar("T")
 
@@ -20,6 +20,8 @@ T = TypeVar("T")
 EVENTS: Final = "text/event-stream"
 _JSON: Final = re.compile(r"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)\s*(?:;|\Z)", re.IGNORECASE)
 _WEIGHT: Final = re.compile(r"\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*\Z", re.IGNORECASE)
+#: how JSON escapes a half of a character beyond U+FFFF, which may come without the other
+_SURROGATE: Final = b"\\ud"
 #: media ranges of one Accept field that are read
 _MOST_RANGES: Final = 32
 
@@ -49,10 +51,9 @@ def convert(found: Mapping[str, Any], kind: type[T], *, texts: bool = False) -> 
         raise refused(str(error)) from None
 
 
-def typed(call: Call, kind: Any) -> dict[str, Any]:
-    """The parameters of the query as `kind` reads them, for policies. Raises as `convert`."""
-    found = msgspec.to_builtins(convert(arguments(call), kind, texts=not call.body))
-    return {name: found[name] for name, _ in call.parameters if name in found}
+def typed(call: Call, kind: type[T]) -> T:
+    """The input as `kind` reads it, defaults filled in, for policies. Raises as `arguments` and `convert`."""
+    return convert(arguments(call), kind, texts=not call.body)
 
 
 def wants_events(call: Call) -> bool:
@@ -76,14 +77,6 @@ def event(name: str, value: Any) -> StreamEvent:
     return StreamEvent(event=name, data=msgspec.json.encode(value).decode())
 
 
-def schema(kind: type) -> dict[str, Any]:
-    """The JSON Schema of a type; an object says so at its root, where some readers look."""
-    found = msgspec.json.schema(kind)
-    named = dict(found.pop("$defs", {}))
-    root = named.pop(str(found.get("$ref", "")).removeprefix("#/$defs/"), found)
-    return {**root, **({"$defs": named} if named else {})}
-
-
 def refused(why: str, code: str = "aiip.invalid-input", hint: str | None = None) -> AIIPError:
     """The error of an input that cannot be used."""
     return AIIPError(
@@ -97,9 +90,14 @@ def _body(call: Call) -> dict[str, Any]:
             "the body is read as JSON alone", "aiip.unsupported-media-type", f"Content-Type: {JSON}"
         )
     try:
-        return read_object(call.body, "body")
+        found = read_object(call.body, "body")
+        if _SURROGATE in call.body.lower():
+            msgspec.json.encode(found)
     except SignatureError as error:
         raise refused(error.message) from None
+    except UnicodeEncodeError:
+        raise refused("the body has half a character, which no text can have") from None
+    return found
 
 
 def _weight(parameters: str) -> float:

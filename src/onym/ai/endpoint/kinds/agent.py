@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 
+from onym.ai.endpoint._types import schema
 from onym.ai.endpoint.context import Answer, Call, StreamEvent
 from onym.ai.endpoint.kinds._exchange import (
     arguments,
@@ -21,7 +22,6 @@ from onym.ai.endpoint.kinds._exchange import (
     event,
     refused,
     result,
-    schema,
     wants_events,
 )
 from onym.errors import AIIPError

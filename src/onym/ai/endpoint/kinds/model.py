@@ -13,14 +13,12 @@ from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from onym.ai.endpoint._types import schema
 from onym.ai.endpoint.context import Answer, Call, StreamEvent
 from onym.ai.endpoint.kinds._exchange import (
-    arguments,
-    convert,
     event,
     refused,
     result,
-    schema,
     typed,
     wants_events,
 )
@@ -136,8 +134,8 @@ class ModelHandler:
         title = {} if self._title is None else {"title": self._title}
         return {**title, "input": {**schema(ModelInput), "oneOf": one_of}, "output": schema(ModelOutput)}
 
-    def typed(self, call: Call) -> dict[str, Any]:
-        """The parameters of the query as they are read, for policies. Raises as `invoke`."""
+    def typed(self, call: Call) -> ModelInput:
+        """The input as it is read, defaults filled in, for policies. Raises as `invoke`."""
         return typed(call, ModelInput)
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
@@ -145,7 +143,7 @@ class ModelHandler:
 
         A stream has `message` events, each with a piece of the text, and then one `result` with the whole.
         """
-        given = convert(arguments(call), ModelInput, texts=not call.body)
+        given = typed(call, ModelInput)
         turns, options = self._turns(given), self._options(given)
         streams = wants_events(call) if given.stream is msgspec.UNSET else given.stream
         if streams:

@@ -16,8 +16,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
+from onym.ai.endpoint._types import schema
 from onym.ai.endpoint.context import Answer, Call, StreamEvent
-from onym.ai.endpoint.kinds._exchange import arguments, convert, event, result, schema, typed, wants_events
+from onym.ai.endpoint.kinds._exchange import event, result, typed, wants_events
 from onym.errors import AIIPError
 
 __all__ = ["Progress", "TaskHandler", "task"]
@@ -52,13 +53,13 @@ class TaskHandler:
         output = {} if self._output is None else {"output": schema(self._output)}
         return {**title, "input": schema(self._kind), **output}
 
-    def typed(self, call: Call) -> dict[str, Any]:
-        """The parameters of the query as they are read, for policies. Raises as `invoke`."""
+    def typed(self, call: Call) -> Any:
+        """The input as it is read, defaults filled in, for policies. Raises as `invoke`."""
         return typed(call, self._kind)
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
         """The result as JSON; where Accept prefers events, `progress` events and then one `result`."""
-        given: Any = convert(arguments(call), self._kind, texts=not call.body)
+        given: Any = typed(call, self._kind)
         if wants_events(call):
             return self._events(given)
         async with aclosing(self._steps(given)) as steps:

@@ -1,0 +1,188 @@
+"""What is wrong with a gateway's files is said to its operator at the start, and to no caller."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from ai_support import authority_ca
+from gateway_support import world
+from onym.ai.discovery.pins import PinFile
+from onym.cli._app import app
+from onym.errors import ConfigError
+from onym.server.gateway import GatewaySettings, create_gateway, load_gateway_settings
+
+
+def text(path: Path) -> None:
+    path.write_text("this is a log of openssl, and nothing else", encoding="utf-8")
+
+
+def nothing(path: Path) -> None:
+    """There is no such file."""
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def open_to_others(path: Path) -> None:
+    PinFile(path).look()
+    path.chmod(0o644)
+
+
+def orphan(path: Path) -> None:
+    """There is no such folder, and its parent is a file."""
+    path.parent.write_text("x", encoding="utf-8")
+
+
+#: setting, what is made of the file, where it is
+FILES: list[tuple[str, Callable[[Path], None], str]] = [
+    ("ca_files", text, "file"),
+    ("ca_files", nothing, "file"),
+    ("ca_files", folder, "file"),
+    ("pins", text, "file"),
+    ("pins", Path.touch, "file"),
+    ("pins", folder, "file"),
+    ("pins", open_to_others, "file"),
+    ("pins", orphan, "a/file"),
+    ("replays", text, "file"),
+    ("replays", folder, "file"),
+    ("replays", nothing, "none/file"),
+    ("audit", text, "file"),
+    ("audit", nothing, "none/file"),
+    ("keys", nothing, "file"),
+    ("keys", text, "file"),
+]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes and locks are of POSIX")
+@pytest.mark.parametrize(("setting", "make", "name"), FILES)
+def test_a_file_that_cannot_be_used_ends_the_gateway_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, make: Callable[[Path], None], name: str
+) -> None:
+    path = tmp_path / name
+    make(path)
+    config = tmp_path / "gateway.toml"
+    value = f'["{path}"]' if setting == "ca_files" else f'"{path}"'
+    config.write_text(f"{setting} = {value}\n", encoding="utf-8")
+    found = started(monkeypatch, "--config", str(config))
+    assert (found.exit_code, "  code " in found.output) == (4, True), found.output
+    assert str(path) in found.output.replace("\n            ", "")
+
+
+def started(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
+    def listen(*_: object, **__: object) -> None:
+        raise AssertionError("it listens")
+
+    monkeypatch.setattr("onym.server.listen.listen", listen)
+    monkeypatch.setenv("COLUMNS", "500")
+    return CliRunner().invoke(app, ["gateway", *arguments], prog_name="onym")
+
+
+@pytest.mark.parametrize(
+    "namespaces",
+    [
+        'file = "{0}/none.jws"\nkeys = "{0}/text"',
+        'file = "{0}/text"\nkeys = "{0}/text"',
+        'file = "{0}/text"\nkeys = "{0}/key.json"',
+    ],
+)
+def test_a_registry_file_or_key_that_is_none_ends_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, namespaces: str
+) -> None:
+    text(tmp_path / "text")
+    public = '{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","alg":"EdDSA"}'
+    (tmp_path / "key.json").write_text(public, encoding="utf-8")
+    config = tmp_path / "gateway.toml"
+    config.write_text(f"[[namespaces]]\n{namespaces.format(tmp_path)}\n", encoding="utf-8")
+    found = started(monkeypatch, "--config", str(config))
+    assert found.exit_code == 4, found.output
+
+
+def test_a_file_of_authorities_of_the_command_line_is_read_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text(tmp_path / "openssl.log")
+    found = started(monkeypatch, "--ca-file", str(tmp_path / "openssl.log"))
+    assert (found.exit_code, "holds no certificates" in found.output) == (4, True)
+    assert "--ca-file" in found.output
+
+
+@pytest.mark.parametrize(
+    "given", ['["dns.example"]', '["127.0.0.1:53"]', '"127.0.0.1,x"', '[""]', "[1]", "1"]
+)
+def test_nameservers_that_are_no_addresses_are_a_mistake_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    config = tmp_path / "gateway.toml"
+    config.write_text(f"nameservers = {given}\n", encoding="utf-8")
+    found = started(monkeypatch, "--config", str(config))
+    assert (found.exit_code, "nameservers" in found.output) == (4, True), found.output
+
+
+def test_files_that_are_not_there_yet_are_made(tmp_path: Path) -> None:
+    pins, replays = tmp_path / "state" / "pins.db", tmp_path / "replays.db"
+    authority_ca().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    create_gateway(
+        GatewaySettings(pins=str(pins), replays=str(replays), ca_files=(str(tmp_path / "ca.pem"),), dns=False)
+    )
+    with closing(sqlite3.connect(replays)) as database:
+        assert database.execute("SELECT COUNT(*) FROM seen").fetchone() == (0,)
+    assert pins.exists()
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/html"])
+@pytest.mark.parametrize("setting", ["pins", "replays"])
+def test_a_file_that_goes_bad_while_it_is_served_is_for_the_log_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, setting: str, accept: str
+) -> None:
+    path = tmp_path / "kept-secret.db"
+    with caplog.at_level(logging.WARNING, "onym.server.gateway"), world(**{setting: str(path)}) as site:
+        for each in tmp_path.glob("kept-secret.db*"):
+            each.unlink()
+        text(path)
+        path.chmod(0o600)
+        found = site.ask("POST", "/tool/add", b'{"a": 1, "b": 2}', Accept=accept)
+    assert (found.status, found.headers["retry-after"]) == (503, "1")
+    assert b"unavailable" in found.body
+    for word in (b"kept-secret", str(tmp_path).encode(), b"pins", b"removed", b"receipts", b"database"):
+        assert word not in found.body
+    assert {"pins": f"put {path} right", "replays": "not a database"}[setting] in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ({}, "http://127.0.0.1:8480"),
+        ({"port": 80}, "http://127.0.0.1"),
+        ({"certificate": "c.pem"}, "https://127.0.0.1:8480"),
+        ({"certificate": "c.pem", "port": 443}, "https://127.0.0.1"),
+        ({"certificate": "c.pem", "host": "::1", "port": 8504}, "https://[::1]:8504"),
+        ({"host": "0.0.0.0"}, "http://127.0.0.1:8480"),
+        ({"certificate": "c.pem", "base_url": "https://localhost:8480"}, "https://localhost:8480"),
+    ],
+)
+def test_without_a_base_url_it_is_the_address_that_is_listened_on(given: dict[str, Any], url: str) -> None:
+    settings = load_gateway_settings(environ={}, **given)
+    assert settings.base_url == url
+    assert settings.allowed_hosts == (url.partition("://")[2],)
+    assert settings.https is url.startswith("https:")
+
+
+def test_only_a_gateway_on_this_machine_signs_with_a_key_that_ends_with_it() -> None:
+    for given in (
+        {"base_url": "https://gw.example"},
+        {"certificate": "c.pem", "host": "192.0.2.1"},
+        {"certificate": "c.pem", "allowed_hosts": ["gw.example"]},
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load_gateway_settings(environ={}, **given)
+        assert caught.value.code == "config.missing-setting"
