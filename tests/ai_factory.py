@@ -47,7 +47,9 @@ class Factory:
         policy, wire = self._wire()
         with (
             Transport(policy, **wire) as transport,
-            AIClient(settings or ResolverSettings(dns=False), transport=transport, **terms) as client,
+            AIClient(
+                settings or ResolverSettings(dns=False, timeout=600.0), transport=transport, **terms
+            ) as client,
         ):
             yield client
 
@@ -56,7 +58,7 @@ class Factory:
         self, settings: ResolverSettings | None = None, **terms: Any
     ) -> AsyncIterator[AsyncAIClient]:
         policy, wire = self._wire()
-        chosen = settings or ResolverSettings(dns=False)
+        chosen = settings or ResolverSettings(dns=False, timeout=600.0)
         async with (
             AsyncTransport(policy, **wire) as transport,
             AsyncAIClient(chosen, transport=transport, **terms) as client,

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 #: seconds: how long a test waits for what must come; nothing waits so long when all is well
-PATIENCE = 20.0
+PATIENCE = 300.0
 LOOPBACK = "127.0.0.1"
 
 

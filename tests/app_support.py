@@ -46,13 +46,13 @@ def run_app(app: Any, **options: Any) -> Iterator[str]:
         thread = threading.Thread(target=serve, name="uvicorn", daemon=True)
         thread.start()
         try:
-            assert ready.wait(timeout=60), "uvicorn did not start"
+            assert ready.wait(timeout=600), "uvicorn did not start"
             assert server.started, f"the application did not start: {failures}"
             scheme = "https" if config.is_ssl else "http"
             yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(timeout=60)
+            thread.join(timeout=600)
     assert not failures, failures
 
 
@@ -115,7 +115,7 @@ def registry_service(
 
         task, stop = submit(begin())
         try:
-            assert ready.wait(timeout=60), "the service did not start"
+            assert ready.wait(timeout=600), "the service did not start"
             yield service
         finally:
             submit(end(task, stop))

@@ -138,7 +138,7 @@ class BatchServer:
 
     def _wait(self) -> None:
         self.held.set()
-        self._gate.wait(60)
+        self._gate.wait(600)
 
     def _advance(self, batch: dict[str, Any]) -> None:
         """Move a batch on by one state; at its end every request of it has been answered, and paid."""

@@ -1,7 +1,8 @@
 """A model server for tests of batches, in a process of its own: fast, and wrong as often as it is told to be.
 
 It speaks as much of the OpenAI chat API as a batch needs, answers with the prompt, and keeps count of every
-prompt. `GET /wait/N` is answered once N requests have come, `GET /counts` with the counts. Nothing sleeps.
+prompt. `GET /wait/N` is answered once N requests have come, `GET /counts` with the counts. After
+`GET /hold/N` no more than N are answered until `GET /release`. Nothing sleeps.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Counts:
         self.rate = rate
         self.chance = random.Random(seed)
         self.waiting: list[tuple[int, Any]] = []
+        self.limit: int | None = None
+        self.held: list[tuple[str, Any]] = []
 
 
 class Protocol(asyncio.Protocol):
@@ -54,6 +57,11 @@ class Protocol(asyncio.Protocol):
         if path.startswith("/wait/"):
             self.counts.waiting.append((int(path.rpartition("/")[2]), self))
             self.wake()
+        elif path.startswith("/hold/"):
+            self.counts.limit = int(path.rpartition("/")[2])
+            self.reply(200, {})
+        elif path == "/release":
+            self.release()
         elif path == "/counts":
             counts = self.counts
             found = {"total": counts.total, "refused": counts.refused, "answered": counts.answered}
@@ -61,8 +69,19 @@ class Protocol(asyncio.Protocol):
         else:
             self.chat(json.loads(body)["messages"][-1]["content"])
 
+    def release(self) -> None:
+        counts = self.counts
+        held, counts.held, counts.limit = counts.held, [], None
+        for prompt, protocol in held:
+            if not protocol.transport.is_closing():
+                protocol.chat(prompt)
+        self.reply(200, {})
+
     def chat(self, prompt: str) -> None:
         counts = self.counts
+        if counts.limit is not None and counts.total >= counts.limit:
+            counts.held.append((prompt, self))
+            return
         counts.total += 1
         counts.asked[prompt] += 1
         if counts.chance.random() < counts.rate:
@@ -111,12 +130,20 @@ class Server:
         """Return once so many requests have come."""
         self._get(f"/wait/{total}")
 
+    def hold(self, total: int) -> None:
+        """Answer so many requests in all, and no more until `release`: nobody gets to an end meanwhile."""
+        self._get(f"/hold/{total}")
+
+    def release(self) -> None:
+        """Answer all that come, and those that were held of callers who are still there."""
+        self._get("/release")
+
     def counts(self) -> dict[str, Any]:
         found: dict[str, Any] = self._get("/counts")
         return found
 
     def _get(self, path: str) -> Any:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=600)
         try:
             connection.request("GET", path)
             return json.loads(connection.getresponse().read())
@@ -127,7 +154,7 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=600)
 
 
 def write_rows(path: Path, count: int) -> Path:

@@ -70,7 +70,7 @@ def peer(script: str, **settings: Any) -> Any:
         env={"PATH": os.environ.get("PATH", "")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

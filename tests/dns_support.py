@@ -28,14 +28,23 @@ import dns.rdatatype
 import pytest
 
 from model_support import unavailable
+from support import free_port
 
-__all__ = ["Forwarder", "NameServers", "knot", "name_servers", "shared_name_servers", "unbound"]
+__all__ = [
+    "Forwarder",
+    "NameServers",
+    "give_dns_time",
+    "knot",
+    "name_servers",
+    "shared_name_servers",
+    "unbound",
+]
 
 T = TypeVar("T")
 
 _GUARD = [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard.py"))]
 #: seconds: how long a server may take to start
-_STARTUP = 30.0
+_STARTUP = 150.0
 LOOPBACK = "127.0.0.1"
 
 #: the zones of most tests. bank.test is signed; plain.test is not
@@ -65,6 +74,13 @@ aiip            IN A 127.0.0.1
 }
 
 
+def give_dns_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer of a busy machine comes too late. Tests of silence say themselves how long they wait."""
+    monkeypatch.setattr("onym.net.records._TRY", 60.0)
+    monkeypatch.setattr("onym.net.records._PATIENCE", 60.0)
+    monkeypatch.setattr("onym.net.resolve._PATIENCE", 60.0)
+
+
 def program(name: str, package: str) -> str:
     """Where a server of Debian's is; the test is skipped where it is not, or fails in CI."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
@@ -74,12 +90,10 @@ def program(name: str, package: str) -> str:
 def free_dns_port() -> int:
     """A port of loopback that nobody listens on now, by UDP or TCP."""
     while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams, socket.socket() as streams:
-            datagrams.bind((LOOPBACK, 0))
-            port = int(datagrams.getsockname()[1])
-            with contextlib.suppress(OSError):
-                streams.bind((LOOPBACK, port))
-                return port
+        port = free_port()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams, contextlib.suppress(OSError):
+            datagrams.bind((LOOPBACK, port))
+            return port
 
 
 @dataclass(frozen=True)
@@ -245,7 +259,7 @@ def _guarded(command: list[str], folder: Path) -> Iterator[subprocess.Popen[byte
     finally:
         assert process.stdin is not None
         process.stdin.close()
-        process.wait(timeout=60)
+        process.wait(timeout=600)
 
 
 def _wait(process: subprocess.Popen[bytes], ready: Callable[[], T | None]) -> T | None:
@@ -332,7 +346,10 @@ class Forwarder:
         self.asked.append((question.name.to_text(), dns.rdatatype.to_text(question.rdtype)))
         real = None
         if self._upstream is not None:
-            real = dns.query.tcp(query, LOOPBACK, 5, self._upstream)
+            try:
+                real = dns.query.tcp(query, LOOPBACK, 60, self._upstream)
+            except dns.exception.Timeout:  # which is no OSError, and would end the thread
+                return None
         answer = self._lie(query, real)
         if answer is None or isinstance(answer, bytes):
             return answer
@@ -372,5 +389,5 @@ class Forwarder:
         self._streams.shutdown(socket.SHUT_RDWR)
         self._streams.close()
         for thread in self._threads:
-            thread.join(20)
+            thread.join(300)
         self._datagrams.close()

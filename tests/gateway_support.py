@@ -217,7 +217,7 @@ def world(*, late: Late | None = None, **changes: Any) -> Iterator[World]:
             "network": "local",
             "ports": (port,),
             "ca_files": (str(folder / "ca.pem"),),
-            "timeout": 10,
+            "timeout": 600,
             "rates": _PLENTY,
             "dns": False,
             **changes,

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 
-_PATIENCE = 20.0
+_PATIENCE = 300.0
 
 
 def main(number: str, user: str, folder: str, *command: str) -> int:

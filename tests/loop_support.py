@@ -39,8 +39,8 @@ def loop_thread(name: str) -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]
     thread = threading.Thread(target=loop.run_forever, name=name, daemon=True)
     thread.start()
     try:
-        yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(timeout=30)
+        yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(timeout=600)
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(timeout=30)
+        thread.join(timeout=600)
         loop.close()

@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 
 from onym.errors import WeightsError
-from onym.llm import weights
+from onym.llm import embedded, weights
 from support import ROOT
 
 MODEL = "smollm2-135m-instruct"
@@ -31,6 +31,8 @@ def unavailable(reason: str) -> NoReturn:
 @cache
 def pulled_weights() -> Path:
     """The GGUF file of the embedded model, pulled once per machine. Workers wait for each other."""
+    # a busy machine may take long to load it
+    (embedded.ensure.__kwdefaults__ or {})["start_timeout"] = 600.0
     try:
         return weights.pull(MODEL)
     except WeightsError as error:
@@ -55,7 +57,7 @@ def uv() -> str:
     return program
 
 
-def ends(pid: int, seconds: float = 20.0) -> bool:
+def ends(pid: int, seconds: float = 300.0) -> bool:
     """Whether a process, which need not be a child, ends within so many seconds (Linux)."""
     try:
         descriptor = os.pidfd_open(pid)

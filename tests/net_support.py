@@ -24,7 +24,9 @@ from onym.net.probe import ProbeReport
 from onym.net.transport import AsyncTransport, Transport
 
 #: seconds: how long a test waits for what must come; nothing waits so long when all is well
-PATIENCE = 20.0
+PATIENCE = 300.0
+#: seconds: what a call has whose time is to end once the server is reached; mostly the first is enough
+TRIES = (0.1, 1.0, 10.0, 100.0)
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from model_support import unavailable
+from support import free_port
 
 __all__ = ["GATEWAY_LINES", "nginx"]
 
 _GUARD = [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard.py"))]
-_PATIENCE = 20.0
+_PATIENCE = 300.0
 
 #: the lines of docs/how-to/run-a-gateway.md; proxy_pass has no path, or nginx would rewrite the target
 GATEWAY_LINES = """
@@ -61,9 +61,19 @@ def nginx(upstream: int, *, lines: str = GATEWAY_LINES) -> Iterator[int]:
     program = shutil.which("nginx") or "/usr/sbin/nginx"
     if not Path(program).exists():
         unavailable("nginx is not installed: apt-get install nginx")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    said = ""
+    for _ in range(3):  # between our look and its start, somebody may take the port
+        with _attempt(program, free_port(), upstream, lines) as found:
+            if isinstance(found, int):
+                yield found
+                return
+            said = found
+    raise AssertionError(f"nginx did not start: {said}")
+
+
+@contextmanager
+def _attempt(program: str, port: int, upstream: int, lines: str) -> Iterator[int | str]:
+    """The port of one that runs, or what one said that did not start."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         config = folder / "nginx.conf"
@@ -78,18 +88,20 @@ def nginx(upstream: int, *, lines: str = GATEWAY_LINES) -> Iterator[int]:
                 stderr=subprocess.STDOUT,
             )
         try:
-            _wait(port, process, folder)
-            yield port
+            yield port if _starts(process, folder) else (folder / "out.log").read_text()
         finally:
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(timeout=_PATIENCE)
+            process.wait(timeout=2 * _PATIENCE)  # the guard takes that once
 
 
-def _wait(port: int, process: subprocess.Popen[bytes], folder: Path) -> None:
-    end = time.monotonic() + _PATIENCE
-    while time.monotonic() < end and process.poll() is None:
-        with socket.socket() as line:
-            if line.connect_ex(("127.0.0.1", port)) == 0:
-                return
-    raise AssertionError(f"nginx did not start: {(folder / 'out.log').read_text()}")
+def _starts(process: subprocess.Popen[bytes], folder: Path) -> bool:
+    """Whether it comes so far as to say its number, which is when it listens."""
+    number, end = folder / "nginx.pid", time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        if number.exists() and number.read_text():
+            return True
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.02)
+            return False
+    return False

@@ -56,7 +56,7 @@ class OpenIDProvider:
         url, body = authorization_url, None
         for _ in range(10):
             try:
-                with opener.open(urllib.request.Request(url, data=body), timeout=20):  # the form
+                with opener.open(urllib.request.Request(url, data=body), timeout=300):  # the form
                     body = urllib.parse.urlencode({"login": login}).encode()
                     continue
             except urllib.error.HTTPError as error:
@@ -117,10 +117,10 @@ def openid_provider(
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
-            pytest.fail(f"the OpenID provider did not start: {process.communicate(timeout=20)[1][-2000:]}")
+            pytest.fail(f"the OpenID provider did not start: {process.communicate(timeout=300)[1][-2000:]}")
         yield OpenIDProvider(json.loads(line)["issuer"], **client)
     finally:
-        process.communicate(timeout=30)
+        process.communicate(timeout=300)
 
 
 def independent_client(script: str, settings: Mapping[str, Any], ca_file: Path | None = None) -> Any:
@@ -134,7 +134,7 @@ def independent_client(script: str, settings: Mapping[str, Any], ca_file: Path |
         env={"PATH": os.environ.get("PATH", ""), **trusted},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

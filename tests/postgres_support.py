@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,19 +18,13 @@ from typing import Any
 import pytest
 
 from model_support import unavailable
+from support import free_port
 
-__all__ = ["Postgres", "free_port", "postgres_server"]
+__all__ = ["Postgres", "postgres_server"]
 
 _GUARD = [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard.py"))]
 #: seconds
 _STARTUP = 120
-
-
-def free_port() -> int:
-    """A port of the loopback address that nobody listens on now. Better bind port 0 where you can."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @contextmanager
@@ -53,7 +46,7 @@ def _guarded(
     finally:
         assert process.stdin is not None
         process.stdin.close()
-        process.wait(timeout=60)
+        process.wait(timeout=600)
 
 
 @dataclass(frozen=True)
@@ -78,7 +71,7 @@ class Postgres:
         import psycopg
 
         target = {"host": self.folder, "port": self.port, "user": self.user, "dbname": database}
-        with psycopg.connect(**target, autocommit=True, connect_timeout=10) as connection:  # type: ignore[arg-type]
+        with psycopg.connect(**target, autocommit=True, connect_timeout=120) as connection:  # type: ignore[arg-type]
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 

@@ -21,7 +21,7 @@ from app_support import Service, registry_service, run_app
 from browser_support import chromium
 from loop_support import arun
 from openid_support import OpenIDProvider, openid_provider
-from postgres_support import Postgres, free_port, postgres_server
+from postgres_support import Postgres, postgres_server
 from smtp_support import SentMail, SMTPServer, smtp_server
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ __all__ = [
     "arun",
     "browser",
     "chromium",
-    "free_port",
     "openid",
     "openid_provider",
     "page",
@@ -109,7 +108,7 @@ def browser() -> Iterator[Browser]:
 def page(browser: Browser) -> Iterator[Page]:
     """A page in a profile of its own. A script's error fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB", timezone_id="UTC")
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(300_000)
     faults: list[str] = []
     opened = context.new_page()
     opened.on("pageerror", lambda error: faults.append(str(error)))

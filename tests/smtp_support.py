@@ -49,7 +49,7 @@ class SMTPServer:
     refused: set[str] = field(default_factory=set)
     _arrived: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
-    def wait_for(self, count: int = 1, *, to: str | None = None, timeout: float = 20.0) -> list[SentMail]:
+    def wait_for(self, count: int = 1, *, to: str | None = None, timeout: float = 300.0) -> list[SentMail]:
         """The mails (`to` that address), once there are so many. Fails after `timeout` seconds."""
 
         def found() -> list[SentMail]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +23,35 @@ SHARED = ROOT.parent / "shared" / "vectors"
 def load_own(name: str) -> Any:
     """A file of the project's own `vectors/`."""
     return json.loads((ROOT / "vectors" / name).read_text(encoding="utf-8"))
+
+
+#: ports that no system gives to whoever asks for any (Linux: from 32768), so that nobody gets one by chance
+#: between our look and the start of the server that is to have it
+_PORTS = range(10_000, 32_000)
+
+
+@cache
+def _own_ports() -> Iterator[int]:
+    """Those of this process: workers of one run have parts of their own, runs begin at different places."""
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    part = _PORTS[number % count :: count]
+    begin = os.getpid() * 97 % len(part)
+    return itertools.cycle([*part[begin:], *part[:begin]])
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 for a server that another process starts. Better bind port 0 where you can."""
+    return next(port for port in _own_ports() if _is_free(port))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def untraced(environment: Mapping[str, str] = os.environ) -> dict[str, str]:

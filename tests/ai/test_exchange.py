@@ -273,6 +273,27 @@ def test_a_refusal_that_is_no_problem_document_still_has_its_status(body: bytes)
     assert error.code == "aiip.invocation-failed"
 
 
+@pytest.mark.parametrize(
+    ("code", "said", "again"),
+    [
+        ("upstream-timeout", None, True),
+        ("upstream-timeout", True, True),
+        ("upstream-timeout", False, False),  # under a key: a later try with another would be a second deed
+        ("upstream-timeout", "false", True),
+        ("internal", True, False),  # a stranger's word makes nobody repeat what has effects
+        ("no-such-code", True, False),
+        ("internal", None, False),
+    ],
+)
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_problem_may_take_hope_of_a_later_try_and_never_give_it(
+    code: str, said: object, again: bool, signed: bool
+) -> None:
+    body = json.dumps({"code": code} | ({} if said is None else {"retryable": said})).encode()
+    error = problem_of(504, "application/problem+json", body, "ai://a.example/x", signed=signed)
+    assert error.retryable is again
+
+
 def test_a_problem_of_another_type_is_not_read() -> None:
     error = problem_of(500, "text/html", b'{"detail":"x"}', "ai://a.example/x", signed=True)
     assert error.problem == {}
@@ -361,6 +382,38 @@ def test_a_stream_without_receipt_or_that_goes_on_behind_it_is_refused() -> None
     assert caught.value.code == "aiip.provenance-missing"
     with pytest.raises(ProvenanceError):
         read_stream(question, wire(EVENTS, stream_token(question)) + wire(EVENTS[:1], None))
+
+
+def ended_by(octets: bytes) -> AIIPError:
+    with pytest.raises(AIIPError) as caught:
+        read_stream(asking(), wire(EVENTS[:1], None) + octets)
+    return caught.value
+
+
+def test_why_a_stream_ended_is_told_as_nobody_signed_it() -> None:
+    told = {"code": "upstream-timeout", "detail": "no sea today", "status": 504, "title": "Late"}
+    error = ended_by(b"event: problem\ndata: " + json.dumps(told).encode() + b"\n\n")
+    assert isinstance(error, InvocationError)
+    assert (error.code, error.message, error.status) == ("aiip.upstream-timeout", "no sea today", 504)
+    assert error.problem == told
+    assert "not signed" in (error.hint or "")
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"status": "x"}', b'{"status": 200}', b"[" * 70_000])
+def test_a_problem_that_says_nothing_is_a_failure_too(data: bytes) -> None:
+    error = ended_by(b"event: problem\ndata: " + data + b"\n\n")
+    assert (error.code, error.message, error.status) == (
+        "aiip.invocation-failed", "the endpoint failed", None
+    )  # fmt: skip
+
+
+def test_a_problem_that_is_not_the_last_event_is_no_reason() -> None:
+    assert ended_by(b"event: problem\ndata: {}\n\ndata: x\n\n").code == "aiip.provenance-missing"
+
+
+def test_an_event_that_is_called_problem_counts_where_the_receipt_is_for_it() -> None:
+    question, events = asking(), (*EVENTS, ("4", "problem", "x"))
+    assert read_stream(question, wire(events, stream_token(question, events))).stream is not None
 
 
 def test_the_receipt_of_another_stream_is_refused() -> None:

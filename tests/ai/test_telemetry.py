@@ -273,13 +273,10 @@ def test_a_stream_whose_proof_does_not_hold_is_a_failure(quiet: Factory, seen: S
 
 
 def test_a_refusal_where_a_stream_was_wanted_ends_the_call(quiet: Factory, seen: Seen) -> None:
-    with (
-        quiet.client(telemetry=seen.telemetry) as client,
-        client.stream(quiet.uri("/agent/count"), {"to": BODY}) as stream,
-    ):
-        assert stream.result.status == 422
+    with quiet.client(telemetry=seen.telemetry) as client, pytest.raises(InvocationError):
+        client.stream(quiet.uri("/agent/count"), {"to": BODY})
     assert seen.tree() == [("client", "invoke", CALL)]
-    assert said(seen.one("invoke"), "error.type") == "422"
+    assert said(seen.one("invoke"), "error.type") == "aiip.invalid-input"
     assert BODY not in seen.everything()
 
 
@@ -455,3 +452,24 @@ def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     assert caught.value.code == "telemetry.missing-extra"
     with pytest.warns(OnymWarning, match="ONYM_TELEMETRY"):
         assert from_environment({"ONYM_TELEMETRY": "1"}) is None
+
+
+NO_LOCKS = """
+import sys
+sys.modules["fcntl"] = None
+from onym.ai.telemetry import Telemetry
+from onym.uri.ai import AIURI
+print(len(Telemetry(path_key=b"k").path_hash(AIURI.parse("ai://bank.example/x"))))
+from onym.ai.gateway import check_head
+from onym.errors import ConfigError
+from onym.server.gateway import GatewaySettings, create_gateway
+try:
+    create_gateway(GatewaySettings(audit="audit.jsonl"))
+except ConfigError as error:
+    print(error.code)
+"""
+
+
+def test_paths_are_hashed_where_files_cannot_be_locked_too(tmp_path: Path) -> None:
+    ran = subprocess.run([sys.executable, "-c", NO_LOCKS], capture_output=True, text=True, cwd=tmp_path)
+    assert ran.stdout.split() == ["32", "audit.unusable"], ran.stderr

@@ -98,7 +98,7 @@ def shell(home: Path, command: str, *, expected: int = 0) -> subprocess.Complete
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == expected, done.stderr

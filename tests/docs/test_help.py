@@ -37,7 +37,7 @@ def test_an_example_of_the_help_works_as_it_is_written(command: str, tmp_path: P
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     # `check` is shown on a URI that it finds fault with

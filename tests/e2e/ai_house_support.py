@@ -60,7 +60,6 @@ __all__ = [
     "begun",
     "descriptors",
     "ended",
-    "free_port",
     "led_to",
     "onym",
     "process",
@@ -78,7 +77,7 @@ _ANY_PORT = Policy.untrusted().replace(ports=None, allow_networks=("127.0.0.0/8"
 
 def until(holds: Callable[[], bool], what: str) -> None:
     """Wait for something that comes by itself."""
-    pause, end = threading.Event(), time.monotonic() + 3 * PATIENCE
+    pause, end = threading.Event(), time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end, what
         pause.wait(0.01)
@@ -207,7 +206,7 @@ class House:
                     "audit": str(folder / "audit.jsonl"),
                     "network": "local",
                     "ca_files": (self.ca_file,),
-                    "timeout": 10,
+                    "timeout": 600,
                     "rates": _PLENTY,
                     "dns": False,
                     **changes,
@@ -222,7 +221,8 @@ class House:
         self, settings: ResolverSettings | None = None, *, policy: Policy = _ANY_PORT, **terms: Any
     ) -> Iterator[AIClient]:
         """A native client that trusts this house."""
-        chosen = settings or ResolverSettings(dns=False)
+        chosen = settings or ResolverSettings(dns=False, timeout=600.0)
+        terms = {"timeout": 600.0, **terms}
         wire = {"resolver": names_resolver(_NAMES), "tls": trust(self.ca, self.folder)}
         with (
             Transport(policy, **wire) as transport,
@@ -287,11 +287,6 @@ def process(folder: Path, *words: str, **variables: str) -> Iterator[subprocess.
     finally:
         child.kill()
         child.communicate()
-
-
-def free_port() -> int:
-    with socket.create_server((LOOPBACK, 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 _TEMPLATE = """\
@@ -517,7 +512,7 @@ def ended(work: Begun) -> list[BaseException]:
     """Wait for them; what they raised."""
     threads, failed = work
     for thread in threads:
-        thread.join(3 * PATIENCE)
+        thread.join(PATIENCE)
         assert not thread.is_alive(), "it did not end"
     return failed
 

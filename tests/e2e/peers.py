@@ -27,7 +27,7 @@ from model_support import MODEL, pulled_weights, uv
 from onym.llm.providers import Provider, ProviderTable
 from onym.uri.llm import LLMURI
 from peer_install import Node, environment, install, installed, node, npm_package
-from postgres_support import free_port
+from support import free_port
 
 HERE = Path(__file__).parent
 UPSTREAM_KEY = "sk-upstream-of-the-peers"
@@ -50,7 +50,7 @@ MOCKED_CALL = {
 #: what ollama-proxy-plus puts before a model's name to say where it is, and where its key is refused
 HERE_PREFIX = "local"
 REFUSED_PREFIX = "refused"
-_STARTUP = 240.0
+_STARTUP = 1200.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def llama() -> Iterator[Peer]:
         yield Peer("llama.cpp", int(address.rpartition(":")[2]), UPSTREAM_KEY)
     finally:
         process.stdin.close()
-        process.wait(timeout=30)
+        process.wait(timeout=300)
         process.stdout.close()
 
 
@@ -253,7 +253,7 @@ def _serving(
         finally:
             process.terminate()
             try:
-                process.wait(timeout=20)
+                process.wait(timeout=300)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -263,7 +263,7 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], url: str, log: Path
     deadline = time.monotonic() + _STARTUP
     while time.monotonic() < deadline:
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            with urllib.request.urlopen(url, timeout=60):
                 return
         except urllib.error.HTTPError as error:
             error.close()

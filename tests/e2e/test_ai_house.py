@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -26,6 +27,7 @@ from typing import Any
 import dns.flags
 import dns.message
 import dns.query
+import dns.rcode
 import dns.rdatatype
 import dns.rrset
 import pytest
@@ -33,7 +35,7 @@ from jwcrypto import jwk, jws
 
 from ai_support import LOOPBACK, PATIENCE, Line, serve_authority
 from browser_support import chromium
-from dns_support import Forwarder, Lie, knot, unbound
+from dns_support import Forwarder, Lie, give_dns_time, knot, unbound
 from dns_support import Server as Zones
 from e2e.ai_house_support import (
     FACTORY,
@@ -50,7 +52,6 @@ from e2e.ai_house_support import (
     begun,
     descriptors,
     ended,
-    free_port,
     led_to,
     onym,
     process,
@@ -70,9 +71,14 @@ from onym.server.gateway.settings import Context, Namespaces
 from onym.sign.keys import SigningKey
 from onym.sign.keystore import KeyStore
 from onym.sign.receipt import content_digest
-from support import ROOT
+from support import ROOT, free_port
 
 SUM = b'{"a": 1, "b": 2}'
+
+
+@pytest.fixture(autouse=True)
+def _time_for_dns(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_dns_time(monkeypatch)
 
 
 @pytest.fixture
@@ -196,14 +202,25 @@ def test_a_forged_answer_and_a_bogus_one_stop_the_gateway(town: Town) -> None:
 
 @pytest.mark.xdist_group("ai-house-dns")
 def test_dns_that_is_silent_is_waited_for_once(town: Town) -> None:
+    over = threading.Event()
+
+    def keep_silent(query: dns.message.Message, real: dns.message.Message | None) -> dns.message.Message:
+        over.wait(PATIENCE)
+        answer = dns.message.make_response(query)
+        answer.set_rcode(dns.rcode.REFUSED)
+        return answer
+
     with ExitStack() as stack:
-        silent = stack.enter_context(Forwarder(None, lambda query, real: None))
-        gateway = town.gateway(stack, silent.port, timeout=2)
+        silent = stack.enter_context(Forwarder(None, keep_silent))
+        stack.callback(over.set)
+        gateway = town.gateway(stack, silent.port)
         answers: list[Answer] = []
         threads = begun([lambda: answers.append(gateway.ask("POST", "/tool/add", SUM))] * 8)
+        until(lambda: bool(silent.asked), "DNS is asked")
         # who asks for another name meanwhile does not wait for these
         assert said(gateway.at("GET", "/gateway/bank/x")) == (404, "unknown-authority")
         assert not answers
+        over.set()
         assert ended(threads) == []
         assert [said(each) for each in answers] == [(200, "")] * 8
         assert town.invoked_at == {town.anchor}
@@ -683,7 +700,7 @@ def test_what_is_killed_in_the_middle_did_everything_once_or_says_that_it_cannot
     drawn: dict[str, str] = {}
     asked: set[str] = set()
 
-    with house.client(policy=Policy.local(), timeout=20.0) as client:
+    with house.client(policy=Policy.local()) as client:
 
         def book(seat: str) -> bool:
             asked.add(seat)
@@ -773,7 +790,7 @@ def test_the_demonstration_runs_to_its_end() -> None:
             env={**kept, "TMPDIR": short},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=3000,
             check=False,
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -45,13 +45,16 @@ def test_ten_thousand_rows_killed_five_times_are_each_answered_once(tmp_path: Pa
         args = [server.uri, str(source), "-o", str(output), "--concurrency", str(CONCURRENCY)]
         args += ["--order", order, "--json"]
         for kill in range(KILLS):
+            asked = (kill + 1) * ROWS // (KILLS + 2)
+            server.hold(asked)
             process = start(args, tmp_path)
-            server.wait((kill + 1) * ROWS // (KILLS + 2))
+            server.wait(asked)
             process.kill()
-            assert process.wait(timeout=60) == -9
+            assert process.wait(timeout=600) == -9
+            server.release()
             process.communicate()
         process = start(args, tmp_path)
-        out, complaint = process.communicate(timeout=300)
+        out, complaint = process.communicate(timeout=3000)
         counts = server.counts()
     assert (process.returncode, complaint) == (0, b"")
     report, results = json.loads(out), read_results(output)
@@ -97,13 +100,16 @@ def test_two_ray_nodes_answer_each_row_once_though_the_driver_is_killed_twice(
         args = [server.uri, str(source), "-o", str(output), "--concurrency", str(CONCURRENCY)]
         args += ["--engine", "ray", "--json"]
         for kill in range(RAY_KILLS):
+            asked = (kill + 1) * RAY_ROWS // (RAY_KILLS + 2)
+            server.hold(asked)
             process = start(args, tmp_path)
-            server.wait((kill + 1) * RAY_ROWS // (RAY_KILLS + 2))
+            server.wait(asked)
             process.kill()
-            assert process.wait(timeout=60) == -9
+            assert process.wait(timeout=600) == -9
+            server.release()
             process.communicate()
         process = start(args, tmp_path)
-        out, complaint = process.communicate(timeout=300)
+        out, complaint = process.communicate(timeout=3000)
         counts = server.counts()
     assert process.returncode == 0, complaint
     report, results = json.loads(out.splitlines()[-1]), read_results(output)

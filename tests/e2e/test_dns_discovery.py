@@ -20,7 +20,7 @@ import dns.rdatatype
 import dns.rrset
 import pytest
 
-from dns_support import LOOPBACK, Forwarder, Lie, knot, unbound
+from dns_support import LOOPBACK, Forwarder, Lie, give_dns_time, knot, unbound
 from dns_support import Server as Zones
 from net_support import OK, Authority, FixedResolver, Server, answering, post
 from onym.ai import flow
@@ -74,6 +74,11 @@ class World:
     misled: int
 
 
+@pytest.fixture(autouse=True)
+def _time_for_dns(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_dns_time(monkeypatch)
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     authority = Authority()
@@ -125,7 +130,7 @@ def resolver(port: int, **options: Any) -> RecordResolver:
 
 
 def connect_of(drive: Callable[..., Any], host: str, records: RecordResolver) -> Found:
-    settings = ResolverSettings(timeout=2.0)
+    settings = ResolverSettings(timeout=60)
     # pages are not asked here, nor the anchors of others: no name has an address
     found: Found = drive(
         fetch_connect(document(host), settings),
@@ -202,7 +207,7 @@ def test_where_the_first_target_takes_no_connection_the_next_one_is_asked(
     names = FixedResolver({name: [["127.0.0.1"]] for name in ("first.several.test", "second.several.test")})
     with_dns = {"records": resolver(world.validating), "resolver": names, "tls": world.tls}
 
-    targets, sources = drive(fetch_targets(asked, ResolverSettings(timeout=2.0)), policy, **with_dns)
+    targets, sources = drive(fetch_targets(asked, ResolverSettings(timeout=60)), policy, **with_dns)
     assert targets == (
         Origin("https", "first.several.test", world.closed),
         Origin("https", "second.several.test", world.server.port),

@@ -227,7 +227,7 @@ def slots(llama: Peer) -> list[dict[str, Any]]:
     request = urllib.request.Request(
         f"{llama.address}/slots", headers={"Authorization": f"Bearer {llama.key}"}
     )
-    with urllib.request.urlopen(request, timeout=30) as reply:
+    with urllib.request.urlopen(request, timeout=300) as reply:
         return list(json.load(reply))
 
 

@@ -40,6 +40,8 @@ TOKEN = accounts.new_token()
 #:   force, 422 for a text without a template, a cursor of another list, data that an event does not take;
 #: - missing_required_header: a write without If-Match is answered with 428 (RFC 6585 3).
 CONFIG = """
+request-timeout = 600
+
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "412", "422", "429"]
 
@@ -116,7 +118,7 @@ def _run(service: Service, folder: Path, *options: str) -> Counter[tuple[str, in
         *("--continue-on-failure", "--no-color", "--report-har-path", "asked.har", *options),
     ]
     done = subprocess.run(
-        command, cwd=folder, env=untraced(), capture_output=True, text=True, timeout=540, check=False
+        command, cwd=folder, env=untraced(), capture_output=True, text=True, timeout=3600, check=False
     )
     assert done.returncode == 0, done.stdout[-12_000:] + done.stderr[-4_000:]
     log = json.loads((folder / "asked.har").read_text(encoding="utf-8"))["log"]["entries"]

@@ -144,7 +144,7 @@ class Person:
             color_scheme="dark" if dark else "light",
             reduced_motion="reduce",
         )
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(300_000)
         if login is not None:
             context.add_cookies([{"name": "onym", "value": _session(service, login), "url": service.url}])
         return cls(context.new_page(), service.url, folder)
@@ -232,7 +232,7 @@ def fetch(url: str, *, accept: str = "application/json") -> tuple[int, Any]:
     """Status and body of an address, as a program sees it."""
     request = urllib.request.Request(url, headers={"Accept": accept})
     try:
-        with urllib.request.urlopen(request, timeout=20) as reply:
+        with urllib.request.urlopen(request, timeout=300) as reply:
             body = reply.read()
             return reply.status, json.loads(body) if accept == "application/json" else body.decode()
     except urllib.error.HTTPError as error:

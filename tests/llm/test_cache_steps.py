@@ -123,12 +123,12 @@ def test_many_threads_that_ask_at_once_make_one_call(room: Room) -> None:
     def slow(waited: float) -> Completion:
         room.calls += 1
         inside.set()
-        assert gate.wait(30)
+        assert gate.wait(300)
         return ANSWER
 
     threads = [threading.Thread(target=lambda: answers.append(drive(room.steps(), slow))) for _ in range(8)]
     threads[0].start()
-    assert inside.wait(30)
+    assert inside.wait(300)
     for thread in threads[1:]:
         thread.start()
     gate.set()
@@ -165,12 +165,12 @@ def test_a_coroutine_and_a_thread_wait_for_each_other(room: Room) -> None:
     def slow(waited: float) -> Completion:
         room.calls += 1
         inside.set()
-        assert gate.wait(30)
+        assert gate.wait(300)
         return ANSWER
 
     thread = threading.Thread(target=lambda: drive(room.steps(), slow))
     thread.start()
-    assert inside.wait(30)
+    assert inside.wait(300)
 
     async def main() -> Completion:
         waiting = asyncio.create_task(room.aask())
@@ -262,7 +262,7 @@ class Other:
     def end(self, *, kill: bool = False) -> None:
         if kill:
             self._process.kill()
-        self._process.communicate("\n" if not kill else None, timeout=60)
+        self._process.communicate("\n" if not kill else None, timeout=600)
 
 
 def play_out(asking: Any, step: Any) -> Any:

@@ -359,7 +359,7 @@ assert os.waitpid(child, 0)[1] == 0
 assert store.get(b"child") == b"value"
 store.put(b"parent", b"value")
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
     made.clock.advance(0)
     assert made.another(age=10**10).get(b"parent") == b"value"
 
@@ -395,7 +395,7 @@ def test_processes_that_hammer_one_cache_spoil_nothing(tmp_path: Path) -> None:
         )
         for number in range(4)
     ]
-    said = {process.communicate(timeout=120)[0].strip() for process in running}
+    said = {process.communicate(timeout=600)[0].strip() for process in running}
     assert {process.returncode for process in running} == {0}
     assert len(said) == 1, said
     assert said.pop().startswith("0 []")
@@ -415,7 +415,7 @@ def test_a_process_that_is_killed_while_it_writes_leaves_a_whole_store(tmp_path:
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     store = Store(folder, size=300_000, age=1e9, trouble=pytest.fail)
     store.put(b"k", b"value")
     assert store.get(b"k") == b"value"

@@ -93,7 +93,12 @@ def test_a_stream_may_begin_in_each_way(fake: FakeProvider, how: str) -> None:
     assert len(fake.requests) == 1
 
 
-def test_a_stream_that_was_read_to_its_end_leaves_its_connection_to_the_next(fake: FakeProvider) -> None:
+def test_a_stream_that_was_read_to_its_end_leaves_its_connection_to_the_next(
+    fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the end of the body may be late on a busy machine
+    monkeypatch.setattr("onym.llm._stream._PATIENCE", 60)
+
     async def steps(client: AsyncClient) -> None:
         for _ in range(3):
             assert (await client.stream("one two").completion()).text == "one two"
@@ -170,7 +175,7 @@ def test_leaving_a_stream_early_closes_the_connection(fake: FakeProvider) -> Non
         return ""
 
     assert run(fake, steps) == "more "
-    assert fake.gone.wait(10)
+    assert fake.gone.wait(300)
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -197,7 +202,7 @@ def test_cancelling_a_call_closes_the_connection(fake: FakeProvider, streaming: 
             await task
 
     run(fake, steps)
-    assert fake.gone.wait(10)
+    assert fake.gone.wait(300)
 
 
 def test_failures_are_typed_and_say_where(fake: FakeProvider) -> None:

@@ -339,7 +339,7 @@ def test_a_machine_of_googles_gives_the_token_of_its_service_account(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=600,
     )
     assert done.stdout.split() == [TOKEN, "google:default", "True"], done.stderr
 

@@ -334,7 +334,7 @@ def test_of_several_processes_that_pull_at_once_one_fetches(index: Index, tmp_pa
             assert any("waiting for another pull" in line for line in output)
             gate.write_text("go on")
             assert sum("ready" in line for line in output) == 3
-        assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]
+        assert [process.wait(timeout=600) for process in processes] == [0, 0, 0]
     finally:
         for process in processes:
             process.kill()
@@ -366,7 +366,7 @@ def test_a_pull_that_is_cut_off_leaves_nothing_half_written(
     process = _pulling()
     installer = int(told.read_text())
     process.send_signal(number)
-    assert process.wait(timeout=60) != 0
+    assert process.wait(timeout=600) != 0
     assert not index.file.exists()
     if number == signal.SIGINT:
         assert ends(installer)

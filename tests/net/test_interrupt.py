@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from net_support import NAMED, PATIENCE, Authority, FixedResolver, Peer, Server, asking
+from net_support import NAMED, PATIENCE, TRIES, Authority, FixedResolver, Peer, Server, asking
 from onym.errors import DeadlineExceeded
 from onym.net.limits import TLSConfig
 from onym.net.messages import Origin
@@ -30,7 +29,7 @@ from onym.net import *
 scheme, port, stream = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "stream"
 request = HTTPRequest(method="POST", origin=Origin(scheme, "localhost", port), target="/v1", body=b"{}")
 try:
-    reply = Transport(Policy.local()).send(Send(request, 60.0, stream))
+    reply = Transport(Policy.local()).send(Send(request, 3600.0, stream))
     while reply.stream.read():
         pass
 except KeyboardInterrupt:
@@ -67,11 +66,9 @@ def test_ctrl_c_ends_a_blocking_call_at_once(where: str) -> None:
         )
         try:
             assert reached.wait(PATIENCE), child.communicate()
-            start = time.monotonic()
             child.send_signal(signal.SIGINT)
             out, err = child.communicate(timeout=PATIENCE)
             assert (out, err, child.returncode) == ("interrupted\n", "", 0)
-            assert time.monotonic() - start < PATIENCE / 4
             assert server.closed.wait(PATIENCE)
         finally:
             child.kill()
@@ -181,7 +178,8 @@ def test_a_lookup_that_takes_too_long_ends_the_call_and_closing_ends_the_lookup(
     resolver = SlowResolver()
 
     async def scenario() -> None:
-        async with AsyncTransport(NAMED, resolver=resolver) as transport:
+        # time stands still, so that none of them is too late to ask
+        async with AsyncTransport(NAMED, resolver=resolver, clock=lambda: 0.0) as transport:
             sends = [asking(Origin("https", "pub.example", 443), timeout=0.02) for _ in range(3)]
             outcomes = await asyncio.gather(*map(transport.send, sends), return_exceptions=True)
             assert [type(outcome) for outcome in outcomes] == [DeadlineExceeded] * 3
@@ -191,16 +189,25 @@ def test_a_lookup_that_takes_too_long_ends_the_call_and_closing_ends_the_lookup(
 
 
 def test_a_deadline_during_the_handshake_ends_the_call(authority: Authority, tmp_path: Path) -> None:
-    with Server(Peer.wait_until_closed) as server:
+    def handle(peer: Peer) -> None:
+        peer.sock.recv(1000)
+        reached.set()
+        peer.wait_until_closed()
 
-        async def scenario(tls: TLSConfig) -> None:
-            resolver = FixedResolver({"pub.example": [["127.0.0.1"]]})
-            async with AsyncTransport(NAMED, resolver=resolver, tls=tls) as transport:
-                with pytest.raises(DeadlineExceeded):
-                    await transport.send(asking(Origin("https", "pub.example", server.port), timeout=1.0))
+    async def scenario(tls: TLSConfig, port: int, seconds: float) -> None:
+        resolver = FixedResolver({"pub.example": [["127.0.0.1"]]})
+        async with AsyncTransport(NAMED, resolver=resolver, tls=tls) as transport:
+            with pytest.raises(DeadlineExceeded):
+                await transport.send(asking(Origin("https", "pub.example", port), timeout=seconds))
 
-        asyncio.run(scenario(authority.trust(tmp_path)))
-        assert server.closed.wait(PATIENCE)
+    for seconds in TRIES:
+        reached = threading.Event()
+        with Server(handle) as server:
+            asyncio.run(scenario(authority.trust(tmp_path), server.port, seconds))
+            if reached.is_set():
+                assert server.closed.wait(PATIENCE)
+                return
+    pytest.fail("no try got as far as the handshake")
 
 
 def test_closing_a_transport_of_another_loop_is_harmless() -> None:

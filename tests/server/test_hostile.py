@@ -85,7 +85,7 @@ def test_a_body_behind_an_upgrade_is_not_read_as_the_next_request(tmp_path: Path
         said = await reader.read(65536)
         with suppress(ConnectionError):
             writer.write(hidden)
-            said += await asyncio.wait_for(reader.read(), 20)
+            said += await asyncio.wait_for(reader.read(), 300)
         writer.close()
         return said
 
@@ -119,9 +119,9 @@ def test_a_client_that_takes_no_answer_is_dropped(tmp_path: Path, monkeypatch: p
             await loop.sock_connect(client, ("127.0.0.1", port))
             taken = 0
             with suppress(ConnectionError):
-                await asyncio.wait_for(loop.sock_sendall(client, asked), 20)
+                await asyncio.wait_for(loop.sock_sendall(client, asked), 300)
             with suppress(ConnectionError):
-                while part := await asyncio.wait_for(loop.sock_recv(client, 1 << 20), 20):
+                while part := await asyncio.wait_for(loop.sock_recv(client, 1 << 20), 300):
                     taken += len(part)
             return taken
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -170,6 +171,39 @@ def test_a_certificate_without_its_key_is_told(tmp_path: Path) -> None:
         assert caught.value.code == "config.bad-certificate"
 
 
+def pems(folder: Path) -> tuple[Path, Path]:
+    """A certificate and its key."""
+    issued = authority_ca().issue_cert("factory.test")
+    issued.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
+    issued.private_key_pem.write_to_path(str(folder / "key.pem"))
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def why(certificate: Path, key: Path | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        tls_context(certificate, key)
+    assert caught.value.code == "config.bad-certificate"
+    return caught.value.message
+
+
+def test_what_is_wrong_with_a_certificate_or_its_key_is_said(tmp_path: Path) -> None:
+    cert, key = pems(tmp_path)
+    (tmp_path / "other").mkdir()
+    _, other = pems(tmp_path / "other")
+    junk = tmp_path / "junk.pem"
+    junk.write_text("junk")
+    assert f"{other} is that of another certificate" in why(cert, other)
+    assert "the two are swapped" in why(key, cert)
+    assert f"no PEM certificate in {junk}" in why(junk, key)
+    assert f"no PEM certificate in {key}" in why(key, key)
+    assert f"no PEM private key in {junk}" in why(cert, junk)
+    assert f"no PEM private key in {cert}" in why(cert)
+    assert f"there is no file {tmp_path / 'none'}" in why(cert, tmp_path / "none")
+    assert f"Is a directory: {tmp_path}" in why(tmp_path, key)
+    junk.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    assert "(" in why(junk, key)
+
+
 def test_a_key_under_a_password_is_told_and_asks_nobody(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -185,6 +219,7 @@ def test_a_key_under_a_password_is_told_and_asks_nobody(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         tls_context(tmp_path / "cert.pem", tmp_path / "key.pem")
     assert caught.value.code == "config.bad-certificate"
+    assert "has a password" in str(caught.value)
 
 
 def test_certificate_and_key_may_be_two_files(tmp_path: Path) -> None:
@@ -195,13 +230,82 @@ def test_certificate_and_key_may_be_two_files(tmp_path: Path) -> None:
     assert context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_a_port_that_is_taken_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError) as caught:
         listen(app, host="127.0.0.1", port=taken.getsockname()[1])
     assert caught.value.code == "config.cannot-listen"
+    assert "something else listens there" in str(caught.value)
+    assert capfd.readouterr() == ("", "")
 
 
-def test_a_signal_ends_it_after_the_open_request(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("host", "says"),
+    [
+        ("nowhere.invalid", "the host is unknown"),
+        (f"{'x' * 64}.example", "the host is unknown"),
+        ("192.0.2.1", "no address of this machine"),
+    ],
+)
+def test_a_host_that_cannot_be_listened_on_is_told(
+    host: str, says: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if host == "nowhere.invalid":  # no resolver is asked
+        monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(ConfigError) as caught:
+        listen(app, host=host, port=0, plain=True)
+    assert caught.value.code == "config.cannot-listen"
+    assert says in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def unknown(*_: object, **__: object) -> None:
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+def test_a_port_that_needs_a_right_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket, "create_server", forbidden)
+    with pytest.raises(ConfigError) as caught:
+        listen(app, host="127.0.0.1", port=443)
+    assert "CAP_NET_BIND_SERVICE" in str(caught.value)
+
+
+def test_an_address_of_a_kind_that_this_machine_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.getaddrinfo
+
+    def both(*given: Any, **more: Any) -> Any:
+        v6 = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2001:db8::1", 0, 0, 0))
+        return [v6, *real(*given, **more)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    stop, found = asyncio.Event(), list[int]()
+
+    def ready(port: int) -> None:
+        found.append(port)
+        stop.set()
+
+    listen(app, host="127.0.0.1", port=0, ready=ready, stop=stop)
+    assert found[0] > 0
+
+
+def test_an_app_that_does_not_start_is_told_and_its_port_is_free_again() -> None:
+    async def torn(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": ""})
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(ConfigError) as caught:
+        listen(torn, host="127.0.0.1", port=port)
+    assert "the app did not start" in str(caught.value)
+    socket.create_server(("127.0.0.1", port)).close()
+
+
+def test_a_signal_ends_it_after_the_open_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a request that a busy machine is slow with is open for longer than the ten seconds of grace
+    monkeypatch.setattr("onym.server.listen._GRACE", int(PATIENCE))
     began, go = threading.Event(), threading.Event()
 
     async def slow(scope: Any, receive: Any, send: Any) -> None:

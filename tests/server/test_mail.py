@@ -21,8 +21,9 @@ from onym.registry.store import OutboxNotice, Store
 from onym.server.mail import GIVE_UP, Sender, message_of, one_line, retry_at
 from onym.server.settings import Settings, Smtp
 from onym.uri.secret import Secret
-from registry_support import SMTPServer, free_port, smtp_server
+from registry_support import SMTPServer, smtp_server
 from server_support import ALICE, BASE, ROOT, START, Clock
+from support import free_port
 
 NOTICE = OutboxNotice(
     id=7,
@@ -207,7 +208,7 @@ def test_the_sender_stops_when_it_is_told(tmp_path: Path) -> None:
         task = asyncio.create_task(sender.run(stop))
         await asyncio.sleep(0)
         stop.set()
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 300)
 
     go(tmp_path, mail_settings(25), Outbox(), work)
 
@@ -225,7 +226,7 @@ def test_an_outbox_that_fails_does_not_end_the_sender(
             raise StoreError("locked")
 
     async def work(sender: Sender, store: Store) -> None:
-        await asyncio.wait_for(sender.run(stop), 20)
+        await asyncio.wait_for(sender.run(stop), 300)
 
     go(tmp_path, mail_settings(25), Broken(), work)
     assert "registry.store" in caplog.text
@@ -285,3 +286,47 @@ def test_a_subject_is_one_line(text: str) -> None:
 def test_a_sender_needs_a_mail_server() -> None:
     with pytest.raises(ValueError, match="no mail server"):
         Sender(Settings(), None, Clock().now)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fault", [UnicodeError("label empty or too long"), ValueError("x"), KeyError("x")])
+def test_what_the_library_cannot_take_is_logged_and_the_sender_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    stop, outbox = asyncio.Event(), Outbox(NOTICE, variant(id=8))
+
+    class Odd:
+        async def __aenter__(self) -> None:
+            stop.set()
+            raise fault
+
+        async def __aexit__(self, *given: object) -> None:
+            """Never entered."""
+
+    monkeypatch.setattr(Sender, "_connection", lambda self: Odd())
+
+    async def work(sender: Sender, store: Store) -> None:
+        await asyncio.wait_for(sender.run(stop), 20)
+
+    go(tmp_path, mail_settings(25), outbox, work)
+    # the other notice is there again when its lease is over
+    assert [(number, said) for number, said, _ in outbox.done] == [(7, type(fault).__name__)]
+    assert outbox.done[0][2] is not None
+    assert f"notice 7 cannot be sent: {type(fault).__name__}" in caplog.text
+
+
+def test_a_fault_of_the_outbox_itself_does_not_end_the_sender(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop = asyncio.Event()
+
+    class Broken(Outbox):
+        async def claim(self, at: datetime, limit: int) -> tuple[OutboxNotice, ...]:
+            stop.set()
+            raise RuntimeError("secret")
+
+    async def work(sender: Sender, store: Store) -> None:
+        await asyncio.wait_for(sender.run(stop), 20)
+
+    go(tmp_path, mail_settings(25), Broken(), work)
+    assert "mail cannot be sent: RuntimeError" in caplog.text
+    assert "secret" not in caplog.text

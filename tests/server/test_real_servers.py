@@ -86,7 +86,7 @@ def test_no_server_outlives_the_process_that_started_it() -> None:
         stdout=subprocess.PIPE,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert run.returncode == -9
     assert ends(int(run.stdout))
@@ -104,7 +104,7 @@ def test_the_store_url_is_a_fresh_place(store_url: str, postgres: Postgres) -> N
 
 def _send(server: SMTPServer, to: str = "ann@example.net", **options: Any) -> None:
     tls, login = options.get("tls"), options.get("login")
-    with smtplib.SMTP(server.host, server.port, timeout=20) as client:
+    with smtplib.SMTP(server.host, server.port, timeout=300) as client:
         if tls is not None:
             client.starttls(context=tls)
         if login is not None:
@@ -194,7 +194,7 @@ def test_the_provider_gives_a_token_for_the_code_and_the_verifier(openid: OpenID
     )
     import json
 
-    with urllib.request.urlopen(request, timeout=20) as reply:
+    with urllib.request.urlopen(request, timeout=300) as reply:
         token = json.load(reply)["id_token"]
     claims = json.loads(urlsafe_b64decode(token.split(".")[1] + "=="))
     assert claims["sub"] == openid.subject("ann")
@@ -228,7 +228,7 @@ def address() -> Iterator[str]:
 
 
 def test_an_application_is_served_on_a_free_port(address: str) -> None:
-    with urllib.request.urlopen(address, timeout=20) as reply:
+    with urllib.request.urlopen(address, timeout=300) as reply:
         assert b"hello" in reply.read()
 
 

@@ -128,6 +128,10 @@ def test_a_mail_server_may_come_from_variables_alone() -> None:
         ("idle_seconds = 3600\nsession_seconds = 60", "idle_seconds"),
         ("smtp = 7", "smtp"),
         ('[smtp]\nhost = "x.example"', "smtp.sender"),
+        ('[smtp]\nhost = "mail..example"\nsender = "a@x.example"', "smtp.host"),
+        (f'[smtp]\nhost = "{"x" * 70}.example"\nsender = "a@x.example"', "smtp.host"),
+        ('[smtp]\nhost = "a b"\nsender = "a@x.example"', "smtp.host"),
+        ('[smtp]\nhost = "1.2.3"\nsender = "a@x.example"', "smtp.host"),
         ('[smtp]\nhost = "x.example"\nsender = "a\\nb@x.example"', "smtp.sender"),
         ('[smtp]\nhost = "x.example"\nsender = "nobody"', "smtp.sender"),
         ('[smtp]\nhost = "x"\nsender = "a@x.example"\nsecurity = "maybe"', "smtp.security"),
@@ -181,3 +185,11 @@ def test_an_unknown_argument_is_told() -> None:
 def test_http_to_this_machine_is_for_trials(tmp_path: Path) -> None:
     text = '[[oidc]]\nid = "a"\nissuer = "http://127.0.0.1:7"\nclient_id = "c"\nnetwork = "local"\n'
     assert load(tmp_path, text).issuers[0].network == "local"
+
+
+@pytest.mark.parametrize(("given", "read"), [("mail_1.x.example", "mail_1.x.example"), ("[::1]", "::1")])
+def test_a_mail_server_is_a_name_or_an_address(given: str, read: str) -> None:
+    environ = {"ONYM_REGISTRY_SMTP_HOST": given, "ONYM_REGISTRY_SMTP_SENDER": "r@example.org"}
+    found = load_settings(environ=environ)
+    assert found.smtp is not None
+    assert found.smtp.host == read

@@ -18,8 +18,8 @@ from onym.server.pages import AccountView, PlainPages, ProblemView
 from onym.server.security.visitor import FormKey, Visitor, current
 from onym.server.settings import Issuer, Smtp
 from onym.uri.secret import Secret
-from registry_support import free_port
 from server_support import ALICE, START, World, settings, world
+from support import free_port
 
 HTML = {"accept": "text/html"}
 

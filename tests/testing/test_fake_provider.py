@@ -29,7 +29,7 @@ def ask(
     path: str = "/v1/chat/completions",
     headers: dict[str, str] | None = None,
 ) -> tuple[int, str, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", fake.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", fake.port, timeout=300)
     try:
         if body is None:
             connection.request("GET", path, headers=headers or {})
@@ -119,14 +119,14 @@ def test_it_may_hang_up_without_a_word(fake: FakeProvider) -> None:
 def test_closing_it_ends_connections_that_are_still_open() -> None:
     with FakeProvider() as fake:
         fake.answer(pieces=["more"], endless=True)
-        connection = http.client.HTTPConnection("127.0.0.1", fake.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", fake.port, timeout=300)
         connection.request("POST", "/v1/chat/completions", json.dumps({**BODY, "stream": True}))
         reply = connection.getresponse()
         reply.read(10)
-        idle = http.client.HTTPConnection("127.0.0.1", fake.port, timeout=10)
+        idle = http.client.HTTPConnection("127.0.0.1", fake.port, timeout=300)
         idle.request("GET", "/v1/models")
         idle.getresponse().read()
-    assert fake.gone.wait(10)
+    assert fake.gone.wait(300)
     connection.close()
     with pytest.raises((OSError, http.client.HTTPException)):
         again(idle)

@@ -21,6 +21,8 @@ from onym.uri.secret import Secret
 __all__ = ["Child", "Endpoint", "Launch"]
 
 _STDERR_KEPT = 16_384
+#: seconds between two looks of the child at who its parent is
+_LOOK = 2.0
 #: how Windows says "illegal instruction"
 _WINDOWS_SIGILL = 0xC000001D
 
@@ -74,7 +76,7 @@ class Child:
         """Say what to serve and hear where it is served."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None  # noqa: S101, PT018 - both are pipes
-        order = {**launch._asdict(), "key": key.reveal(), "parent": os.getpid()}
+        order = {**launch._asdict(), "key": key.reveal(), "parent": os.getpid(), "look": _LOOK}
         expired = threading.Event()
         alarm = threading.Timer(timeout, self._expire, args=(expired,))
         alarm.daemon = True

@@ -19,8 +19,6 @@ from typing import Any, TextIO
 __all__ = ["main"]
 
 _PR_SET_PDEATHSIG = 1
-#: seconds between two looks at who the parent is
-_LOOK = 2.0
 
 
 def main() -> int:
@@ -45,7 +43,7 @@ def main() -> int:
         return 1
     _signal_on_orphaning(0)
     _say(answers, address=server.listening_address)
-    _wait_for_the_end(settings["parent"])
+    _wait_for_the_end(settings["parent"], settings["look"])
     # closing the server in good order would wait for every answer that is still being written
     os._exit(0)
 
@@ -92,10 +90,13 @@ def _load(settings: dict[str, Any]) -> Any:
     return xllamacpp.Server(params)
 
 
-def _wait_for_the_end(parent: int) -> None:
-    """Return when standard input ends, or the parent process does though somebody holds its pipe."""
+def _wait_for_the_end(parent: int, look: float) -> None:
+    """Return when standard input ends, or the parent process does though somebody holds its pipe.
+
+    `look` is the seconds between two looks at who the parent is.
+    """
     if os.name == "posix":
-        while not select.select([0], [], [], _LOOK)[0]:
+        while not select.select([0], [], [], look)[0]:
             if os.getppid() != parent:
                 return
     else:

@@ -220,6 +220,15 @@ def test_an_anchor_that_fails_is_no_anchor(world: World, status: int, again: boo
     assert error.retryable is again
 
 
+def test_what_a_server_says_of_its_refusal_is_told_as_unsigned(world: World) -> None:
+    said = b'{"title": "Bad request", "detail": "the field Host names another server, or none"}'
+    world.bank.put(DOCUMENT, said, "application/problem+json", status=400)
+    error = refused(world, "aiip.upstream-unreachable")
+    assert error.hint == "the server says, unsigned: the field Host names another server, or none"
+    world.bank.put(DOCUMENT, b'{"detail": "' + b"x" * 2000 + b'"}', "application/problem+json", status=400)
+    assert len(refused(world, "aiip.upstream-unreachable").hint or "") < 600
+
+
 def test_a_host_without_a_document_is_unknown(world: World) -> None:
     world.bank.pages.clear()
     found = world.discover()
@@ -451,7 +460,7 @@ def test_a_look_that_fails_counts_too(world: World) -> None:
 
 
 def test_names_that_lead_nowhere_or_inside_are_told_apart(world: World) -> None:
-    settings = replace(world.settings, timeout=5.0)
+    settings = replace(world.settings, timeout=60.0)
     port = world.bank.authority.partition(":")[2]
     for question, code in (
         (f"nowhere.test:{port}", "aiip.upstream-unreachable"),

@@ -202,6 +202,16 @@ def unusable(pins: Pins, said: str) -> DiscoveryError:
     return caught.value
 
 
+def test_a_file_is_looked_at_before_anybody_asks(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "pins.sqlite"
+    PinFile(file).look()
+    PinFile(file).look()
+    file.write_bytes(b"")
+    with pytest.raises(DiscoveryError) as caught:
+        PinFile(file).look()
+    assert caught.value.code == "aiip.unavailable"
+
+
 @pytest.mark.parametrize("octets", [b"", b"SQLite format 3\x00 and then nothing of the kind", b"\x00" * 9000])
 def test_a_ruined_file_is_an_error_and_not_an_empty_one(tmp_path: Path, octets: bytes) -> None:
     file = tmp_path / "pins.sqlite"
@@ -242,7 +252,9 @@ def test_a_file_that_is_busy_can_be_tried_again(tmp_path: Path, monkeypatch: pyt
     db.close()
 
 
-def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_many_at_once_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # SQLite hands its lock to whoever looks first: with eight at it one may look late again and again
+    monkeypatch.setattr("onym.ai.discovery.pins._PATIENCE", 60.0)
     file = tmp_path / "pins.sqlite"
     names = [f"a{number}.example" for number in range(24)]
     with ThreadPoolExecutor(8) as pool:

@@ -161,11 +161,11 @@ def test_what_comes_while_the_disk_is_busy_is_synced_together(tmp_path):
 
     def sync(descriptor):
         busy.set()
-        assert gate.wait(60)
+        assert gate.wait(600)
 
     writer = Writer(tmp_path / "j", told, gather=0.0, synced=sync)
     writer.put(LINES[0])
-    assert busy.wait(60)
+    assert busy.wait(600)
     for line in LINES[1:]:
         writer.put(line)
     gate.set()
@@ -182,7 +182,7 @@ def test_a_disk_that_cannot_sync_ends_the_writing_and_takes_back_what_does_not_c
 
     writer = Writer(path, told, synced=sync)
     writer.put(LINES[1])
-    assert told.came.wait(60)
+    assert told.came.wait(600)
     writer.put(LINES[2])
     writer.close()
     assert (told.count, told.error.errno) == (0, errno.EIO)

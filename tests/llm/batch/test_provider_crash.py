@@ -67,16 +67,16 @@ def kill_at(server: BatchServer, folder: Path, step: str, when: str, *more: str)
     """Start a run, and kill it while the server has this request."""
     server.hold(step, when)
     process = start(server, folder, *more)
-    assert server.held.wait(60), process.communicate()
+    assert server.held.wait(600), process.communicate()
     process.kill()
-    assert process.wait(60) == -signal.SIGKILL
+    assert process.wait(600) == -signal.SIGKILL
     process.communicate()
     server.release()
 
 
 def end(server: BatchServer, folder: Path, *more: str) -> dict:
     process = start(server, folder, "--json", *more)
-    out, complaint = process.communicate(timeout=60)
+    out, complaint = process.communicate(timeout=600)
     assert process.returncode == 0, (out, complaint)
     assert KEY.encode() not in out + complaint
     return json.loads(out)
@@ -154,10 +154,10 @@ def test_ctrl_c_leaves_the_batch_at_the_provider_and_says_how_to_go_on(tmp_path:
         server.states = ["in_progress"] * 1000
         server.hold("look", "after")
         process = start(server, tmp_path, "--poll", "3600")
-        assert server.held.wait(60)
+        assert server.held.wait(600)
         process.send_signal(signal.SIGINT)
         server.release()
-        out, complaint = process.communicate(timeout=60)
+        out, complaint = process.communicate(timeout=600)
         assert (process.returncode, out) == (130, b"")
         said = complaint.decode()
         assert "goes on there; to go on: onym batch" in said
@@ -179,7 +179,7 @@ def test_cancel_ends_the_batch_takes_what_it_has_and_leaves_the_rest_to_be_asked
         server.states = ["in_progress"] * 1000
         kill_at(server, tmp_path, "look", "after")
         process = start(server, tmp_path, "--cancel", "--json")
-        out, complaint = process.communicate(timeout=60)
+        out, complaint = process.communicate(timeout=600)
         assert process.returncode == 1, complaint
         report = json.loads(out)
         assert (report["answered"], report["failed"], report["left"]) == (3, 2, 0)

@@ -251,13 +251,13 @@ def test_two_runs_on_one_output_are_refused(fake, source, tmp_path):
     thread = threading.Thread(target=lambda: go(fake, source, tmp_path / "out"))
     thread.start()
     try:
-        assert fake.arrived.wait(60)
+        assert fake.arrived.wait(600)
         with pytest.raises(UsageError) as caught:
             go(fake, source, tmp_path / "out")
         assert caught.value.code == "usage.batch-locked"
     finally:
         fake.release()
-        thread.join(60)
+        thread.join(600)
     assert len(read(tmp_path / "out")) == 6
 
 
@@ -534,7 +534,7 @@ def test_a_run_that_is_told_to_stop_does_not_wait_for_the_next_attempt(
             arun(fake.uri(), source, tmp_path / "out", policy=Policy.local(), config=Config(), stop=stop,
                  engine=engine, watch=watch, concurrency=2)
         )  # fmt: skip
-        await asyncio.wait_for(seen.wait(), 60)
+        await asyncio.wait_for(seen.wait(), 600)
         stop.set()
         return await asyncio.wait_for(task, 60)
 
@@ -568,7 +568,7 @@ def test_a_run_that_is_cancelled_keeps_what_it_has(fake, source, tmp_path):
             arun(fake.uri(), source, tmp_path / "out", policy=Policy.local(), config=Config(), watch=watch,
                  concurrency=1)
         )  # fmt: skip
-        await asyncio.wait_for(seen.wait(), 60)
+        await asyncio.wait_for(seen.wait(), 600)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()

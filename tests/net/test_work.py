@@ -1,0 +1,49 @@
+"""What a flow has to wait for besides the network: a call that a driver makes, of coroutines in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, cast
+
+import pytest
+
+from onym.net.messages import Flow, Work
+from onym.net.transport import AsyncTransport, Transport, arun, run
+
+NOWHERE = cast("Any", None)
+
+
+def flow() -> Flow[tuple[threading.Thread, str]]:
+    where = yield Work(threading.current_thread)
+    return where, (yield Work(lambda: "again"))
+
+
+def test_work_is_done_where_the_flow_is() -> None:
+    assert run(flow(), cast("Transport", NOWHERE)) == (threading.current_thread(), "again")
+
+
+def test_coroutines_go_on_meanwhile() -> None:
+    where, found = asyncio.run(arun(flow(), cast("AsyncTransport", NOWHERE)))
+    assert found == "again"
+    assert where is not threading.current_thread()
+
+
+def broken() -> None:
+    raise KeyError("x")
+
+
+def test_work_that_fails_ends_the_flow() -> None:
+    ended: list[bool] = []
+
+    def failing() -> Flow[None]:
+        try:
+            yield Work(broken)
+        finally:
+            ended.append(True)
+
+    with pytest.raises(KeyError):
+        run(failing(), cast("Transport", NOWHERE))
+    with pytest.raises(KeyError):
+        asyncio.run(arun(failing(), cast("AsyncTransport", NOWHERE)))
+    assert ended == [True, True]
