@@ -188,3 +188,50 @@ def test_a_grammar_that_is_broken_is_answered_with_its_fault(run, file):
     ran = run("scheme", "match", file('kite-URI = "kite:\n'), "kite:a")
     assert ran.code == 11
     assert "the string is not closed on its line" in ran.err
+
+
+def test_match_takes_the_octets_of_the_command_line_as_they_are(run, file):
+    path = file('k = "kite:" %xFF\n', "k.abnf")
+    assert run("scheme", "match", path, "kite:\udcff").code == 0
+    assert run("scheme", "match", file('k = "kite:" 3OCTET\n', "three.abnf"), "kite:\udcff").code == 1
+    assert run("scheme", "match", "--json", path, "kite:\udcff").json["matches"] is True
+
+
+def test_match_makes_the_automaton_once_for_all_strings(run, file, monkeypatch):
+    import onym.registry.abnf._match as module
+
+    made = []
+    build = module.build
+    monkeypatch.setattr(module, "build", lambda whole: made.append(whole) or build(whole))
+    assert run("scheme", "match", file(GRAMMAR, "kite.abnf"), "kite:a", "kite:b", "kite:c").code == 0
+    assert len(made) == 1
+
+
+def test_examples_that_there_are_none_of_is_said_on_standard_error(run, file):
+    ran = run("scheme", "examples", file('k = "kite:" %xFF\n', "k.abnf"))
+    assert (ran.code, ran.out) == (0, "")
+    assert "no string" in ran.err
+    ran = run("scheme", "examples", "--json", file('k = "kite:" %xFF\n', "k.abnf"))
+    assert ran.json["examples"] == []
+
+
+def test_a_rule_line_with_one_angle_bracket_is_a_finding_and_no_crash(run, file):
+    ran = run("scheme", "check", file('s = "k:" "a"\n<a = b>\n', "c.abnf"))
+    assert ran.code == 0
+    assert "described in words" in ran.out
+
+
+def test_a_grammar_whose_rule_is_not_clear_is_said_to_be_no_pass(run, file):
+    path = file('a-URI = "a:" x\nb-URI = "b:" x\nx = *( %x21-7E )\n', "two.abnf")
+    ran = run("scheme", "check", path)
+    assert ran.code == 0
+    assert "which rule is the scheme's is not clear" in ran.out
+    assert "not complete" in ran.out
+    assert run("scheme", "check", "--strict", path).code == 1
+
+
+def test_an_undecided_grammar_is_listed_as_not_checked(run, file):
+    ran = run("scheme", "check", file('kite = "kite:" <words>\n', "k.abnf"))
+    assert ran.code == 0
+    assert "S1 inclusion in absolute-URI: it was not decided, which is no pass" in ran.out
+    assert "not complete" in ran.out

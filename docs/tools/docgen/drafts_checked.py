@@ -59,9 +59,8 @@ not-requested
 Give a reference for AIIP, and a list of references.
 protocol-without-reference no-reference-list
 
-Restore `&currency` where the text has a currency sign, and write the host `bank` as a name that may stand in
-an example.
-example-not-ascii real-host-in-example
+Restore `&currency` where the text has a currency sign.
+example-not-ascii
 
 Replace NEED NOT, which BCP 14 does not define.
 keyword-unknown

@@ -79,7 +79,7 @@ def measured(program: str, text: str) -> list[Any]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=600,
         env=untraced(),
     )
     found: list[Any] = json.loads(done.stdout)
@@ -191,7 +191,9 @@ def test_lint_asks_no_more_where_its_questions_are_too_costly() -> None:
     grammar = resolve(read(f"s = {' '.join(names)}\n{text}"))
     with linear_enough():
         found = [each for each in lint(grammar) if each.code is RemarkCode.UNDECIDED]
-    assert [each.rule for each in found] == names
+    assert [each.rule for each in found if "differs" in each.message] == names
+    # that the alternatives of `path` were too costly is told too, once
+    assert len(found) == len(names) + 1
 
 
 def test_the_search_itself_is_capped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 from onym.errors import UnknownEntryError
 from onym.registry.abnf import Remark, RemarkCode, lint, read_document, resolve
 from onym.registry.documents.types import Block
+from support import linear_enough
 
 
 def told(text: str, *codes: RemarkCode, start: str | None = None) -> list[Remark]:
@@ -121,7 +122,44 @@ def test_broken_rules_prose_and_repeated_rules_are_among_the_remarks() -> None:
 
 def test_no_more_alternatives_are_looked_at_than_the_work_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onym.registry.abnf._lint._MAX_WORK", 3)
-    assert told('s = "aa" / "aa"', RemarkCode.REDUNDANT) == []
+    text = 's = t ( "aa" / "aa" ) ( "bb" / "bb" )\nt = "cc" / "cc"'
+    (remark,) = told(text, RemarkCode.REDUNDANT, RemarkCode.UNDECIDED)
+    assert (remark.code, remark.rule, remark.line) == (RemarkCode.UNDECIDED, "s", 1)
+
+
+def test_alternatives_beyond_the_cap_are_told_once() -> None:
+    many = " / ".join(f'"{at:04}"' for at in range(401))
+    (remark,) = told(f's = {many}\nt = s ( "a" / "a" )', RemarkCode.REDUNDANT, RemarkCode.UNDECIDED)
+    assert (remark.code, remark.rule) == (RemarkCode.UNDECIDED, "s")
+    assert "400" in remark.message
+
+
+def test_words_and_undefined_names_keep_no_other_alternatives_from_being_looked_at() -> None:
+    rules = "\n".join(
+        f'p{at} = <x {at}> / "0"\nq{at} = nowhere{at} / "0"\nr{at} = p{at} / "0"\nl{at} = "a" [ l{at} ] / "0"'
+        for at in range(8)
+    )
+    names = " ".join(f"{letter}{at}" for letter in "pqrl" for at in range(8))
+    found = told(f's = {names} n\n{rules}\nn = ALPHA / "a"', RemarkCode.REDUNDANT, RemarkCode.UNDECIDED)
+    assert [(each.code, each.rule) for each in found] == [(RemarkCode.REDUNDANT, "n")]
+
+
+def test_alternatives_too_large_to_compare_are_told_once() -> None:
+    rules = "\n".join(f'r{at} = 60000"a" / "b"' for at in range(8))
+    found = told(f"s = {' '.join(f'r{at}' for at in range(8))}\n{rules}", RemarkCode.UNDECIDED)
+    assert [each.rule for each in found] == ["r0"]
+    big = 's = *ALPHA "x" 12ALPHA / *ALPHA "y" 13ALPHA\nt = s ( *ALPHA "x" 12ALPHA / *ALPHA "z" 13ALPHA )'
+    found = told(big, RemarkCode.UNDECIDED)
+    assert [each.rule for each in found] == ["s"]
+
+
+def test_unused_rules_are_told_in_linear_time() -> None:
+    long = "/".join(['"a"'] * 40_000)
+    rules = "\n".join(f"r{at}=x" for at in range(1_000))
+    grammar = resolve(read_document([Block(text=f"x = {long}\n{rules}", line=1)]))
+    with linear_enough(3):
+        found = [each for each in lint(grammar) if each.code is RemarkCode.UNUSED]
+    assert len(found) == 999
 
 
 def test_a_diamond_of_rules_is_reached_once() -> None:

@@ -25,6 +25,7 @@ from onym.registry.abnf import (
 )
 from onym.registry.abnf._fixed import generic
 from onym.registry.abnf._match import MAX_EXAMPLES, MAX_STRING
+from support import linear_enough
 
 LOOSE = 'llm-URI = "llm:" "//" authority path-abempty [ "?" query ] [ "#" fragment ]'
 STRICT = """\
@@ -150,7 +151,43 @@ def test_a_string_beyond_the_cap_is_refused() -> None:
 def test_a_match_that_takes_too_many_steps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onym.registry.abnf._match.MAX_STEPS", 100)
     with pytest.raises(GrammarError, match="steps"):
-        match(grammar("s = *( *ALPHA *ALPHA )"), "s", "a" * 100)
+        match(grammar("s = *( *ALPHA *ALPHA )"), "s", "ab" * 100)
+
+
+def test_the_steps_of_a_match_count_moves_and_not_states_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onym.registry.abnf._match.MAX_STEPS", 1_000)
+    many = " / ".join(
+        f'"{first}{second}{third}"' for first in "ab" for second in "ab" for third in range(300)
+    )
+    with pytest.raises(GrammarError, match="steps"):
+        match(grammar(f"s = *( {many} )"), "s", "aa1")
+
+
+def test_states_that_were_seen_before_cost_one_step_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onym.registry.abnf._match.MAX_STEPS", 3_000)
+    assert match(grammar('s = *( "a" / "bc" / 2"d" )'), "s", "a" * 2_000)
+
+
+def test_states_are_forgotten_where_they_grow_beyond_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onym.registry.abnf._match._MAX_KEPT", 10)
+    many = matcher(grammar('s = *( *"a" *"b" 3"c" )'), "s")
+    assert many("abcccabcccaaaccc")
+    assert not many("abcccabcccaaacc")
+
+
+def test_steps_given_to_a_matcher_are_for_all_its_strings() -> None:
+    every = matcher(grammar("s = *ALPHA"), "s", steps=100)
+    assert every("a" * 50)
+    with pytest.raises(GrammarError, match="steps"):
+        every("a" * 60)
+    with pytest.raises(GrammarError, match="steps"):
+        every("a")
+
+
+def test_a_lone_surrogate_is_in_no_language() -> None:
+    for text in ("\udcff", "\ud800", "a\udc80"):
+        assert not match(grammar("s = *OCTET"), "s", text)
+    assert match(grammar("s = 3OCTET"), "s", b"\xed\xb3\xbf")
 
 
 # examples
@@ -185,6 +222,20 @@ def test_strings_that_are_no_utf8_or_too_long_are_no_examples() -> None:
     assert examples(grammar('s = 100( 100"a" )'), "s", 3) == []
     assert examples(grammar('s = 5000( "" )'), "s", 3) == [""]
     assert examples(grammar('s = "b" / "a" *%xD800'), "s", 9)[0] in ("a", "b")
+
+
+def test_a_shortest_string_that_is_no_utf8_keeps_no_other_from_being_an_example() -> None:
+    found = examples(grammar("s = %x80-FF / 2ALPHA"), "s", 5)
+    assert len(found) == 5
+    assert all(len(each) == 2 for each in found)
+
+
+def test_a_thousand_examples_of_a_long_alternation_are_soon_made() -> None:
+    strings = (f"%x{at // 200 + 33:X}.{at // 15 % 14 + 48:X}.{at % 15 + 60:X}" for at in range(16_000))
+    many = grammar("s = " + "/".join(strings))
+    with linear_enough(2):
+        found = examples(many, "s", MAX_EXAMPLES)
+    assert len(found) == MAX_EXAMPLES
 
 
 @pytest.mark.parametrize("count", [0, -1, MAX_EXAMPLES + 1])
@@ -271,6 +322,25 @@ def test_the_start_rule_is_the_one_that_begins_with_the_name(
     text: str, scheme: str, start: str | None
 ) -> None:
     assert grammar(text).start(scheme) == start
+
+
+@pytest.mark.parametrize(
+    ("text", "schemes"),
+    [
+        (STRICT, ("llm",)),
+        ('u = scheme ":" host\nscheme = "stun" / "stuns"', ("stun", "stuns")),
+        ('u = "Kite" ; the name\n  ":" *pchar', ("kite",)),
+        ('u = %x6B.69.74.65 ":" *pchar', ("kite",)),
+        ('time = hour ":" 2DIGIT\nhour = 2DIGIT\nport = ":" *DIGIT\nodd = "1a:" / "a b:"', ()),
+        ('a-URI = "a:" *pchar\nb-URI = "b:" *pchar', ("a", "b")),
+        ("u = *pchar", ()),
+        ("u = ftp-like\nftp-like = absolute-URI", ()),
+    ],
+)
+def test_the_schemes_of_a_grammar_are_those_that_its_own_rules_begin_with(
+    text: str, schemes: tuple[str, ...]
+) -> None:
+    assert grammar(text).schemes == schemes
 
 
 def test_a_start_rule_is_never_an_imported_or_a_broken_one() -> None:

@@ -8,6 +8,7 @@ from onym.registry.abnf import Grammar, Relation, RemarkCode, compare, included,
 from onym.registry.abnf._fixed import generic
 from onym.registry.abnf._library import LIBRARY, find, library, number_of
 from onym.registry.abnf._start import references
+from support import linear_enough
 
 
 def sources(grammar: Grammar) -> dict[str, str | None]:
@@ -151,3 +152,45 @@ def test_media_type_names_take_their_incremental_alternatives() -> None:
     grammar = resolve(read("s = <type-name, see RFC 6838>"))
     assert match(grammar, "s", "vnd.example+json")
     assert not match(grammar, "s", "a/b")
+
+
+@pytest.mark.parametrize(
+    ("prose", "rule"),
+    [
+        ("<segment in UTF-8>", "part"),
+        ("<segment per octet>", "part"),
+        ("<segment from a path>", "part"),
+        ("<any octet in the log>", "segment"),
+        ("<a host that people see>", "host"),
+        ("<not defined here>", "host"),
+        ("<host [of a mail]>", "part"),
+        ("<host in STDs>", "part"),
+    ],
+)
+def test_prose_that_cites_nothing_is_no_rule_of_an_rfc(prose: str, rule: str) -> None:
+    for text in (f'kite = "kite:" {prose}', f'kite = "kite:" {rule}\n{rule} = {prose}'):
+        assert included(resolve(read(text)), "kite").outcome == "prose"
+
+
+@pytest.mark.parametrize("prose", ["<segment, see above>", "<segment as specified in the generic syntax>"])
+def test_prose_that_cites_without_a_number_takes_the_rule_that_it_names(prose: str) -> None:
+    assert included(resolve(read(f'kite = "kite:" {prose}')), "kite").ok
+
+
+def test_a_rule_that_is_another_in_angle_brackets_is_not_told_as_words() -> None:
+    grammar = resolve(read('s = a\na = <b>\nb = "x"'))
+    assert match(grammar, "s", "x")
+    assert [each.code for each in grammar.remarks] == [RemarkCode.ANGLE_REFERENCE]
+
+
+def test_an_import_of_a_definition_that_lost_leaves_the_remark_on_the_other() -> None:
+    grammar = resolve(read("host = <host, see RFC 3986>\nhost = <a word>"))
+    assert included(grammar, "host").outcome == "prose"
+    assert RemarkCode.PROSE in [each.code for each in grammar.remarks]
+
+
+def test_thousands_of_imports_are_resolved_in_linear_time() -> None:
+    grammar = read("\n".join(f"r{at} = <host, RFC 3986>" for at in range(3_900)))
+    with linear_enough(1):
+        resolved = resolve(grammar)
+    assert RemarkCode.PROSE not in {each.code for each in resolved.remarks}

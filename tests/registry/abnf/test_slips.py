@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onym.errors import GrammarError
-from onym.registry.abnf import RemarkCode, match, read, resolve
+from onym.registry.abnf import Outcome, RemarkCode, included, match, read, resolve
+from onym.registry.abnf._parse import parse
+from onym.registry.abnf._scan import Chunk
 from onym.registry.checks.load import load, load_grammar
 
 
@@ -67,3 +69,56 @@ def test_a_grammar_whose_only_rule_is_broken_is_answered_with_the_fault() -> Non
     with pytest.raises(GrammarError) as caught:
         load_grammar(load('a-uri = "a:\n'))
     assert (caught.value.code, caught.value.line, caught.value.column) == ("abnf.syntax", 1, 9)
+
+
+@pytest.mark.parametrize("text", ["<a = b>", "<a = b", "a> = b", 'z = "k:"\n\na> = "b"'])
+def test_one_angle_bracket_alone_names_no_rule(text: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        read(text)
+    assert caught.value.line == len(text.split("\n"))
+    assert "both" in (caught.value.hint or "")
+
+
+def test_a_line_with_one_angle_bracket_never_ends_a_rule_silently() -> None:
+    grammar = read('s = "k:" "a"\n<a = b>')
+    assert list(grammar.rules) == ["s"]
+    assert included(resolve(grammar), "s").outcome is Outcome.PROSE
+
+
+def test_a_rule_without_its_sign_is_refused_at_its_place() -> None:
+    for text, column in (("a b", 3), ("a", 1)):
+        with pytest.raises(GrammarError) as caught:
+            parse(Chunk(name="a", text=text, line=4))
+        assert (caught.value.code, caught.value.line, caught.value.column) == ("abnf.syntax", 4, column)
+
+
+@pytest.mark.parametrize("text", ['1a = "x"', '\u00e9 = "a"', "only words", '; why\n  1a = "x"'])
+def test_a_text_without_rules_is_answered_with_line_and_column(text: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        read(text)
+    last = text.split("\n")[-1]
+    assert caught.value.code == "abnf.none"
+    assert (caught.value.line, caught.value.column) == (
+        len(text.split("\n")),
+        len(last) - len(last.lstrip()) + 1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "string"),
+    [
+        ('s = "a" / t ; see [Page 3]\nt = "b"', "b"),
+        ('s = "a"\n      / "b" ; as on [Page 3]', "b"),
+        ('s = "a"\n      "b" ; as on [Page 3]', "ab"),
+        ('s = "a"\nRFC-1 = "b" ; January 2005\nRFC 1234   Kites   January 2005\n  / "c"', "a"),
+    ],
+)
+def test_a_comment_that_names_a_page_is_no_running_foot(text: str, string: str) -> None:
+    assert match(read(text), "s", string)
+
+
+def test_a_rule_line_that_ends_as_a_running_foot_is_told_and_never_dropped() -> None:
+    for text in ('s = "a"\nt = "b" [Page 3]', 's = "a"\n  / "b" [Page 3]', 's = "a"\n/ "b" [Page 3]'):
+        with pytest.raises(GrammarError) as caught:
+            read(text)
+        assert (caught.value.code, caught.value.line) == ("abnf.syntax", 2)

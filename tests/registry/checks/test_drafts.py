@@ -89,7 +89,7 @@ def test_the_llm_template_is_complete_under_rfc_7595_and_lacks_five_fields_under
 
 def test_ai_cites_the_wrong_section_for_the_template():
     (wrong,) = found(AI, "section-does-not-fit")
-    assert wrong.fix == "write `[RFC7595] Section 7.4`"
+    assert (wrong.level, wrong.fix) == (Level.WARNING, "write `[RFC7595] Section 7.4`")
     assert "Definition of Operations" in wrong.message
     assert "Section 3.4" in at(AI, wrong)
 
@@ -110,9 +110,10 @@ def test_ai_uses_names_of_other_registries_that_it_does_not_ask_for():
     assert not found(LLM, "not-requested")
 
 
-def test_ai_has_a_word_that_bcp_14_has_not_hosts_that_are_no_examples_and_urls_that_are_not_ascii():
+def test_ai_has_a_word_that_bcp_14_has_not_and_urls_that_are_not_ascii():
     assert [each.witness for each in found(AI, "keyword-unknown")] == ["NEED NOT"]
-    assert "bank" in {each.witness for each in found(AI, "real-host-in-example")}
+    # "bank", without a dot, is no name of the DNS
+    assert not found(AI, "real-host-in-example")
     broken = found(AI, "example-not-ascii")
     assert len(broken) >= 2
     assert all("&currency=USD" in each.fix and "\u00a4" in at(AI, each) for each in broken)

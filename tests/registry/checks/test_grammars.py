@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from checks_support import GOOD, codes, draft, finding, report
+from checks_support import GOOD, codes, draft, finding, report, template
 from onym.errors import GrammarError, UnknownEntryError
 from onym.registry.checks import Level, check
 from onym.registry.checks._grammar import Syntax
@@ -181,7 +183,7 @@ def test_whatever_the_grammar_refuses_is_told_and_never_raised(monkeypatch, name
 
 
 def test_an_example_beyond_the_steps_of_a_match_is_not_taken_for_wrong(monkeypatch):
-    monkeypatch.setattr("onym.registry.abnf._match.MAX_STEPS", 1)
+    monkeypatch.setattr("onym.registry.checks._grammar.MAX_STEPS", 1)
     told = of('kite-URI = "kite:" 1*ALPHA', examples=("kite:1",))
     assert codes(told, "S7") == {"could-not-check"}
 
@@ -195,3 +197,116 @@ def test_the_list_operator_admits_commas_and_is_told():
     listed = of('kite-URI = "kite:" 1#ALPHA')
     assert "list-operator" in codes(listed)
     assert "no-charset" not in codes(listed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'kite-URI = kite-scheme ":" name\nkite-scheme = "kite"\nname = *( %x21-7E )\n',
+        'kite-URI = "kite" ; the name\n    ":" name\nname = *( %x21-7E )\n',
+        'kite-URI = %x6B.69.74.65 ":" name\nname = *( %x21-7E )\n',
+        'kite-URI = ( "kite" / "kites" ) ":" name\nname = *( %x21-7E )\n',
+        'kite-URI = scheme ":" *( %x21-7E )\n',
+        'kite-URI = "kite:" *( %x21-7E )\nkite-list = "list" kite-URI *( "," kite-URI )\n',
+    ],
+)
+def test_the_rule_of_the_scheme_is_found_however_its_name_is_written(text):
+    found = check(load(text), known=Known())
+    assert "not-a-uri" in [each.code for each in found.of(Level.ERROR)]
+    assert found.scheme in ("kite", None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a-URI = "a:" name\nb-URI = "b:" name\nname = *( %x21-7E )\n',
+        'a = *( %x21-7E )\nb = "b"\n',
+        'a = "a" b\nb = "b" a\n',
+    ],
+)
+def test_a_grammar_whose_rule_is_not_clear_is_a_warning_and_no_pass(text):
+    found = check(load(text), known=Known())
+    (warning,) = [each for each in found.findings if each.code == "no-start-rule"]
+    assert (warning.check, warning.level, warning.line) == ("S1", Level.WARNING, 1)
+    assert "which rule is the scheme's is not clear" in warning.message
+    (left,) = [each for each in found.findings if each.check == "S1" and each is not warning]
+    assert left.code == "could-not-check"
+    assert "template" not in left.message
+    assert "no ABNF" not in left.message
+
+
+def test_a_draft_without_a_template_is_told_that_its_rule_is_not_clear():
+    two = replace(draft("Kites.", abnf='a-URI = "a:" ALPHA\nb-URI = "b:" ALPHA'), templates=())
+    assert {"no-start-rule"} <= codes(two, "S1")
+    assert not any("no ABNF" in each.message for each in report(two).findings if each.check == "S1")
+
+
+def test_the_grammar_of_something_else_is_not_taken_for_the_scheme_s():
+    other = of('token = 1*( ALPHA / "^" )')
+    assert codes(other, "S1") == {"no-start-rule", "could-not-check"}
+    named = of('kite-URI = scheme ":" *pchar')
+    assert codes(named, "S2") == {"wrong-prefix"}
+
+
+def test_a_broken_rule_is_told_as_such_and_as_no_other_scheme():
+    broken = of('kite-URI = "kite:" (\nspare = "foo:" ALPHA')
+    assert codes(broken, "S1") == {"abnf-syntax", "could-not-check"}
+    assert "name-not-in-syntax" not in codes(broken, "S2")
+    alone = check(load('kite-URI = "kite:" (\nname = *( %x21-7E )\n'), known=Known())
+    assert [each.code for each in alone.of(Level.ERROR)] == ["abnf-syntax"]
+
+
+@pytest.mark.parametrize(
+    "abnf",
+    [
+        'kite-URI = "kite:" loop\nloop = "(" [ loop ] ")"',
+        'kite-URI = "kite:" nowhere',
+        'kite-URI = "kite:" <whatever there is>',
+        'kite-URI = "kite:" 1*999999( ALPHA / "-" )',
+    ],
+)
+def test_what_was_not_decided_is_told_as_no_pass(abnf):
+    found = [each for each in report(of(abnf)).findings if each.check == "S1"]
+    assert {each.level for each in found} == {Level.WARNING, Level.HINT}
+    (left,) = [each for each in found if each.code == "could-not-check"]
+    assert "not checked: inclusion in absolute-URI" in left.message
+    assert "no pass" in left.message
+
+
+@pytest.mark.parametrize("least", [2_000, 9_000])
+def test_reserved_characters_that_are_too_costly_to_ask_for_are_told(least):
+    prose = "Kites have no relative references."
+    big = draft(prose, sections=SAID, abnf=f'kite-URI = "kite:" 1*{least}(pchar) / "kite:/"')
+    for name in ("S4", "S5"):
+        assert "could-not-check" in codes(big, name)
+    small = draft(prose, sections=SAID, abnf='kite-URI = "kite:" 1*9(pchar) / "kite:/"')
+    assert "could-not-check" not in codes(small, "S4") | codes(small, "S5")
+    assert "slash-without-hierarchy" in codes(small, "S4")
+
+
+def test_the_examples_of_a_check_share_their_steps(monkeypatch):
+    monkeypatch.setattr("onym.registry.checks._grammar.MAX_STEPS", 60)
+    examples = ("kite:aa", "kite:1", "kite:bbbbbbbbbbbbbbbbb", "kite:ccccccccccccc", "kite:dddd")
+    told = report(of('kite-URI = "kite:" 1*ALPHA', examples=examples)).findings
+    (left,) = [each for each in told if each.check == "S7" and each.code == "could-not-check"]
+    assert "whether 3 of the examples fit the syntax" in left.message
+    assert "steps" in left.message
+    assert [each.witness for each in told if each.code == "example-not-in-syntax"] == ["kite:1"]
+
+
+def test_examples_against_thousands_of_options_take_seconds_together():
+    examples = tuple("kite:" + "a" * (3_700 + at) for at in range(50))
+    with linear_enough():
+        assert codes(of('kite-URI = "kite:" *4000[pchar]', examples=examples), "S7") == {"could-not-check"}
+
+
+def test_what_a_remark_could_not_decide_is_told_as_not_checked():
+    many = " / ".join(f'"{at:04}"' for at in range(401))
+    assert "could-not-check" in codes(of(f'kite-URI = "kite:" ( {many} )'), "S6")
+
+
+def test_of_two_templates_the_grammar_of_one_is_no_fault_of_the_other():
+    one = of('kite-URI = "kite:" ALPHA')
+    two = replace(one, templates=(*one.templates, template(name="kites")))
+    assert "name-not-in-syntax" not in codes(two)
+    assert "name-not-in-syntax" in codes(replace(one, templates=two.templates[1:]))

@@ -264,7 +264,7 @@ def test_a_draft_that_expires_is_a_hint_and_a_wrong_date_a_warning():
     assert "expired on 2026-08-10" in finding(draft(**day), "draft-expired", today=date(2026, 8, 11)).message
     assert "expired" not in str(codes(draft(**day), today=None))
     wrong = draft(dated=date(2026, 2, 6), expires=date(2027, 8, 10))
-    assert finding(wrong, "draft-expiry-wrong").fix == "write `Expires: 2026-08-10`"
+    assert finding(wrong, "draft-expiry-wrong").fix == "write `Expires: 10 August 2026`"
     assert codes(draft(), "T7") == {"could-not-check"}
     assert codes(draft(dated=date(2026, 2, 6)), "T7") == {"draft-expires"}
     assert not codes(document(template()), "T7")
@@ -335,8 +335,9 @@ def test_a_contact_that_points_at_the_authors_addresses_is_looked_for_there():
 
 
 def test_rfcs_and_drafts_that_are_called_by_their_names_are_no_keys():
-    of = draft("RFC 8446 and draft-x-y", references={"A": "a"}, citations=(("A", None), ("RFC8446", None)))
-    assert "citation-unlisted" not in codes(of)
+    of = draft("RFC 8446 and draft-x-y", references={"A": "a"}, citations=(("A", None),))
+    bare = Citation(key="RFC8446", section=None, line=10, bare=True)
+    assert "citation-unlisted" not in codes(replace(of, citations=(*of.citations, bare)))
     keyed = draft("see [RFC8446]", references={"A": "a"}, citations=(("A", None), ("RFC8446", None)))
     assert "citation-unlisted" in codes(keyed)
 

@@ -163,7 +163,7 @@ def test_an_empty_fence_is_no_grammar() -> None:
     ("text", "found"),
     [
         ("[RFC7595]", [("RFC7595", None)]),
-        ("[1] and [a] and [A] and [AB-C]", [("1", None), ("AB-C", None)]),
+        ("[1] and [a] and [A] and [Abc] and [AB-C]", [("AB-C", None)]),
         ("Section 3.4 of [RFC7595]", [("RFC7595", "3.4")]),
         ("Sections 3.4 and 5 of RFC 7595", [("RFC7595", "3.4")]),
         ("Section\n3.4 of RFC\n7595", [("RFC7595", "3.4")]),

@@ -26,7 +26,7 @@ from onym.registry.abnf.types import (
     Series,
 )
 
-__all__ = ["MAX_STATES", "Expression", "Kind", "Pool", "Translator", "expression"]
+__all__ = ["MAX_STATES", "Expression", "Kind", "Pool", "Translator", "expression", "words"]
 
 #: states of one automaton
 MAX_STATES: Final = 50_000
@@ -264,7 +264,7 @@ class Translator:
     def uses(
         self, rule: Rule, undefined: dict[str, Reference], prose: list[tuple[Rule, Prose]]
     ) -> list[Rule]:
-        prose.extend((rule, each) for each in _words(rule.node))
+        prose.extend((rule, each) for each in words(rule.node))
         out = []
         for each in references(rule.node):
             found = self.grammar.rules.get(each.key)
@@ -309,7 +309,7 @@ class Translator:
         return pool.repetition(filled, 0, 1) if node.least == 0 else filled
 
 
-def _words(node: Node | None) -> list[Prose]:
+def words(node: Node | None) -> list[Prose]:
     """Prose that matters: `0<pchar>` is the empty string (RFC 3986 Appendix A), whatever it says."""
     out: list[Prose] = []
     stack = [] if node is None else [node]
@@ -350,14 +350,14 @@ def _refuse(
             hint="define it, or say which RFC it is from: name = <name, see RFC nnnn>",
         )
     if prose:
-        rule, words = prose[0]
+        rule, told = prose[0]
         raise GrammarError(
             f"the rule {rule.name} is described in words",
             code="abnf.prose",
             field=rule.name,
             clause="RFC 5234 4",
-            line=words.line,
-            column=words.column,
+            line=told.line,
+            column=told.column,
             hint="write it as ABNF, or name the rule and the RFC that defines it",
         )
     if cycle:

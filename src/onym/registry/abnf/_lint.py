@@ -7,11 +7,11 @@ from typing import Final
 
 from onym.errors import GrammarError
 from onym.registry.abnf._compare import Relation, compared, covered
-from onym.registry.abnf._expression import Expression, Pool, Translator
+from onym.registry.abnf._expression import Expression, Pool, Translator, words
 from onym.registry.abnf._fixed import generic
 from onym.registry.abnf._nfa import too_large
 from onym.registry.abnf._resolve import undefined
-from onym.registry.abnf._start import leading, references
+from onym.registry.abnf._start import Heads, references
 from onym.registry.abnf.types import (
     Alternation,
     Concatenation,
@@ -171,9 +171,10 @@ def _unused(grammar: Grammar) -> Iterator[Remark]:
         each.key for rule in grammar.rules.values() for each in references(rule.node) if each.key != rule.key
     }
     free = [rule for rule in grammar.own if rule.key not in used and rule.node is not None]
-    starts = [rule for rule in free if leading(grammar, rule.name)] or free[:1]
+    heads = Heads(grammar)
+    starts = {rule.key for rule in free if heads.of(rule.key)} or {rule.key for rule in free[:1]}
     for rule in free:
-        if rule not in starts:
+        if rule.key not in starts:
             yield _about(rule, RemarkCode.UNUSED, "no other rule uses it", fix="take it out, or use it")
 
 
@@ -206,7 +207,8 @@ def _redefined(grammar: Grammar) -> Iterator[Remark]:
             yield _about(
                 rule,
                 RemarkCode.UNDECIDED,
-                f"the rule is also one of {source}; whether it differs was not decided: {error.message}",
+                f"the rule is also one of {source}; whether it differs was not decided: "
+                + error.message.removeprefix("not decided: "),
             )
             continue
         if found.relation is not Relation.EQUAL:
@@ -228,20 +230,26 @@ def _redefined(grammar: Grammar) -> Iterator[Remark]:
 def _redundant(grammar: Grammar) -> Iterator[Remark]:
     pool = Pool()
     translator = Translator(grammar, pool)
-    count = work = undecided = 0
-    for rule, node in [(own, node) for own in grammar.own for node in _alternations(own.node)]:
+    count = work = 0
+    costly = False
+    for rule, node in _decidable(grammar):
         count += len(node.items)
-        if count > _MAX_ALTERNATIVES or undecided >= _MAX_UNDECIDED:
+        if count > _MAX_ALTERNATIVES:
+            yield _left(rule, node, f"{_MAX_ALTERNATIVES} alternatives of a grammar are looked at")
             return
         try:
             parts = [translator.part(item) for item in node.items]
-        except GrammarError:
-            undecided += 1  # another remark says why
-            continue
-        work += sum(part.size for part in parts) * len(parts)
-        if work > _MAX_WORK:
+            work += sum(part.size for part in parts) * len(parts)
+            if work > _MAX_WORK:
+                raise too_large("the alternatives are too costly to compare")
+        except GrammarError as error:
+            yield _left(rule, node, error.message.removeprefix("not decided: "))
             return
-        for item in (node.items[at] for at in _superfluous(parts, pool)):
+        superfluous, unsure = _superfluous(parts, pool)
+        if unsure and not costly:
+            costly = True
+            yield _left(rule, node, "comparing them takes too long", more=False)
+        for item in (node.items[at] for at in superfluous):
             yield Remark(
                 code=RemarkCode.REDUNDANT,
                 message=f"the alternative {_words(item)} adds nothing: the others have all its strings",
@@ -253,17 +261,53 @@ def _redundant(grammar: Grammar) -> Iterator[Remark]:
             )
 
 
-def _superfluous(parts: list[Expression], pool: Pool) -> list[int]:
-    """Which alternatives the others cover; of two that are equal, the later one."""
+def _left(rule: Rule, node: Node, why: str, *, more: bool = True) -> Remark:
+    after = ", nor of any after them" if more else ""
+    return Remark(
+        code=RemarkCode.UNDECIDED,
+        message=f"whether each of these alternatives adds something was not decided{after}: {why}",
+        rule=rule.name,
+        line=node.line,
+        column=node.column,
+        section=rule.section,
+    )
+
+
+def _decidable(grammar: Grammar) -> Iterator[tuple[Rule, Alternation]]:
+    """The alternations whose strings can be told; of the others another remark says why not."""
+    uses = _uses(grammar)
+    users: dict[str, list[str]] = {}
+    for key, used in uses.items():
+        for each in used:
+            users.setdefault(each, []).append(key)
+    ring = {
+        key for found in _components(uses) if len(found) > 1 or found[0] in uses[found[0]] for key in found
+    }
+    untold = {key for key, rule in grammar.rules.items() if rule.node is None or words(rule.node)}
+    stack = [*untold, *ring, *(users.keys() - uses.keys())]
+    dark = set(stack)
+    while stack:
+        following = [key for key in users.get(stack.pop(), ()) if key not in dark]
+        dark.update(following)
+        stack.extend(following)
+    for rule in grammar.own:
+        for node in _alternations(rule.node):
+            if not words(node) and dark.isdisjoint(each.key for each in references(node)):
+                yield rule, node
+
+
+def _superfluous(parts: list[Expression], pool: Pool) -> tuple[list[int], bool]:
+    """Which alternatives the others cover (of two that are equal, the later one); were some too costly?"""
     left = dict(enumerate(parts))
+    unsure = False
     for at in reversed(range(len(parts))):
         others = pool.alternation([part for number, part in left.items() if number != at])
         try:
             if len(left) > 1 and covered(parts[at], others, budget=_BUDGET, most=_MAX_PAIRS):
                 del left[at]
         except GrammarError:
-            continue  # too costly to tell: no remark
-    return [at for at in range(len(parts)) if at not in left]
+            unsure = True
+    return [at for at in range(len(parts)) if at not in left], unsure
 
 
 def _alternations(node: Node | None) -> Iterator[Alternation]:

@@ -15,8 +15,10 @@ __all__ = ["MAX_EXAMPLES", "MAX_STRING", "Matcher", "examples", "match", "matche
 
 #: octets of a string that is tried
 MAX_STRING: Final = 65_536
-#: steps of one match: states looked at, over all octets
+#: steps of one match: moves and jumps looked at, over all octets
 MAX_STEPS: Final = 20_000_000
+#: states in the sets that a matcher remembers
+_MAX_KEPT: Final = 500_000
 MAX_EXAMPLES: Final = 1_000
 #: octets of an example, and how often in a row a try may bring nothing new
 _MAX_EXAMPLE: Final = 2_048
@@ -27,30 +29,67 @@ _COMMON: Final = 36
 
 
 class Matcher:
-    """One rule, ready to try strings; cheaper than `match` where there are many."""
+    """One rule, ready to try strings; cheaper than `match` where there are many.
 
-    def __init__(self, nfa: NFA) -> None:
+    Sets of states that were met before are not made again. `steps` caps the work of all strings together;
+    None: each string has MAX_STEPS of its own.
+    """
+
+    def __init__(self, nfa: NFA, *, steps: int | None = None) -> None:
         self._nfa = nfa
+        self._steps = steps
+        self._left = steps or 0
+        self._first = self._closed({0})
+        self._forget()
 
     def __call__(self, text: str | bytes) -> bool:
-        """Is the string of the rule? Raises GrammarError abnf.too-large beyond MAX_STRING octets."""
+        """Is the string of the rule? A lone surrogate is in no language.
+
+        Raises GrammarError abnf.too-large beyond MAX_STRING octets, and beyond the steps.
+        """
         octets = octets_of(text)
+        if octets is None:
+            return False
         if len(octets) > MAX_STRING:
             raise GrammarError(f"the string has more than {MAX_STRING:,} octets", code="abnf.too-large")
-        states = self._closed({0})
-        steps = 0
+        if self._steps is None:
+            self._left = MAX_STEPS
+        number = self._number(self._first)
         for octet in octets:
-            steps += len(states)
-            if steps > MAX_STEPS:
-                raise GrammarError(f"the match took more than {MAX_STEPS:,} steps", code="abnf.too-large")
-            states = self._closed(
-                {to for state in states for mask, to in self._nfa.moves[state] if mask >> octet & 1}
-            )
-            if not states:
+            self._spend(1)
+            following = self._moves.get((number, octet))
+            number = self._moved(number, octet) if following is None else following
+            if not self._sets[number]:
                 return False
-        return 1 in states
+        return 1 in self._sets[number]
 
-    def _closed(self, states: set[int]) -> set[int]:
+    def _forget(self) -> None:
+        self._sets: list[frozenset[int]] = []
+        self._numbers: dict[frozenset[int], int] = {}
+        # (number of a set, octet) -> number of the set that it leads to
+        self._moves: dict[tuple[int, int], int] = {}
+        self._kept = 0
+
+    def _number(self, states: frozenset[int]) -> int:
+        number = self._numbers.setdefault(states, len(self._sets))
+        if number == len(self._sets):
+            self._sets.append(states)
+            self._kept += len(states) + 1
+        return number
+
+    def _moved(self, number: int, octet: int) -> int:
+        before, moves = self._sets[number], self._nfa.moves
+        self._spend(sum(len(moves[state]) for state in before))
+        after = self._closed({to for state in before for mask, to in moves[state] if mask >> octet & 1})
+        self._spend(sum(len(self._nfa.jumps[state]) + 1 for state in after))
+        if self._kept > _MAX_KEPT:
+            self._forget()
+            number = self._number(before)
+        found = self._moves[number, octet] = self._number(after)
+        self._kept += 1
+        return found
+
+    def _closed(self, states: set[int]) -> frozenset[int]:
         stack = list(states)
         jumps = self._nfa.jumps
         while stack:
@@ -58,16 +97,22 @@ class Matcher:
                 if to not in states:
                     states.add(to)
                     stack.append(to)
-        return states
+        return frozenset(states)
+
+    def _spend(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            most = MAX_STEPS if self._steps is None else self._steps
+            raise GrammarError(f"the match took more than {most:,} steps", code="abnf.too-large")
 
 
-def matcher(grammar: Grammar, start: str) -> Matcher:
-    """The rule `start`, ready to try strings.
+def matcher(grammar: Grammar, start: str, *, steps: int | None = None) -> Matcher:
+    """The rule `start`, ready to try strings; `steps` as `Matcher` takes them.
 
     Raises GrammarError where the rule's strings cannot be told (undefined, prose, recursive, too large) and
     UnknownEntryError where there is no such rule.
     """
-    return Matcher(build(expression(grammar, start)))
+    return Matcher(build(expression(grammar, start)), steps=steps)
 
 
 def match(grammar: Grammar, start: str, text: str | bytes) -> bool:
@@ -76,7 +121,7 @@ def match(grammar: Grammar, start: str, text: str | bytes) -> bool:
 
 
 def examples(grammar: Grammar, start: str, count: int, *, seed: int = 0) -> list[str]:
-    """Up to `count` different strings of the rule: a shortest one first, then random ones.
+    """Up to `count` different strings of the rule: a shortest one first, if it is UTF-8, then random ones.
 
     The same seed gives the same strings. Alternatives that were taken least are taken first, so that a
     dozen strings show most of a grammar. Strings that are no UTF-8 are left out; fewer than `count` come
@@ -90,10 +135,11 @@ def examples(grammar: Grammar, start: str, count: int, *, seed: int = 0) -> list
         return []
     writer = _Writer(Random(seed))  # noqa: S311 - examples, not secrets
     found: dict[str, None] = {}
-    tries = 0
+    tries, shortest = 0, True
     while len(found) < count and tries < _MAX_TRIES:
         tries += 1
-        octets = writer.write(whole, shortest=not found)
+        octets = writer.write(whole, shortest=shortest)
+        shortest = False
         try:
             text = None if octets is None else octets.decode()
         except UnicodeDecodeError:
@@ -110,8 +156,8 @@ class _Writer:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.octets: dict[int, list[int]] = {}
-        #: how often each alternative was taken
-        self.taken: dict[tuple[int, int], int] = {}
+        #: the alternatives of each alternation that are still to be taken in this round
+        self.waiting: dict[int, list[Expression]] = {}
 
     def write(self, whole: Expression, *, shortest: bool) -> bytes | None:
         """A string, or None where it grew too long."""
@@ -147,11 +193,11 @@ class _Writer:
         return self.random.choice(octets)
 
     def choice(self, part: Expression) -> Expression:
-        least = min(self.taken.get((part.number, item.number), 0) for item in part.items)
-        open_ = [item for item in part.items if self.taken.get((part.number, item.number), 0) == least]
-        chosen = self.random.choice(open_)
-        self.taken[part.number, chosen.number] = least + 1
-        return chosen
+        waiting = self.waiting.get(part.number)
+        if not waiting:
+            waiting = self.waiting[part.number] = list(part.items)
+            self.random.shuffle(waiting)
+        return waiting.pop()
 
     @staticmethod
     def shortest(part: Expression) -> Expression:

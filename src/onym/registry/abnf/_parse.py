@@ -48,7 +48,9 @@ class _Parser:
         self.remarks: list[Remark] = []
 
     def rule(self) -> tuple[Node, bool, tuple[Remark, ...]]:
-        defined = self.tokens[1]
+        defined = self.tokens[min(1, len(self.tokens) - 1)]
+        if defined.text not in ("=", "=/"):
+            self.fail("the rule is not defined", defined, hint='a rule is defined by "="')
         self.at = 2
         if self.peek() is None:
             self.fail("the rule has no elements", defined, hint='the empty string is written ""')

@@ -180,6 +180,7 @@ class _Reader:
                 code="abnf.none",
                 clause="RFC 5234 4",
                 line=None if first is None else first.line,
+                column=None if first is None else first.column,
                 hint=(None if first is None else first.fix) or "a rule is `name = elements`",
             )
         rules, others = {}, []

@@ -31,8 +31,11 @@ from onym.registry.abnf.types import (
 __all__ = ["resolve"]
 
 _RFC: Final = re.compile(r"\b(?:RFC|STD)[\s-]?(\d{2,5})\b", re.IGNORECASE)
+#: what says that the words are another text's rule: an RFC, a key of the references, or as much in words
 _CITES: Final = re.compile(
-    r"\[[^\[\]]{1,200}\]|\b(?:RFC|STD|defined|specified|see|from|per|in)\b", re.IGNORECASE
+    r"\b(?:RFC|STD)[\s-]?\d|\[[^\[\]\s]{1,200}\]"
+    r"|\b(?<!not )(?:defined|specified)\s+(?:in|by)\b|(?:\A|[,;:.(])\s*see\b",
+    re.IGNORECASE,
 )
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 #: STD numbers that texts cite for RFCs of the library
@@ -67,15 +70,12 @@ class _Resolver:
         self.names: dict[tuple[str, str], str] = {}
         self.imported: dict[str, Rule] = {}
         self.waiting: list[tuple[str, Rule]] = []
+        #: own rules that are words no more
+        self.told: set[str] = set()
 
     def run(self) -> Grammar:
         itself = {key: found for key, rule in self.own.items() if (found := self.itself(rule)) is not None}
-        for key in itself:
-            self.remarks = [
-                each
-                for each in self.remarks
-                if not (each.code is RemarkCode.PROSE and (each.rule or "").lower() == key)
-            ]
+        self.told.update(itself)
         replaced = {key: self.own.pop(key) for key in itself}
         for key, (rfc, rule) in itself.items():
             self.take(rfc, rule, replaced[key].name, at=replaced[key])
@@ -94,7 +94,11 @@ class _Resolver:
             self.grammar,
             rules=MappingProxyType({**self.own, **ordered}),
             others=others,
-            remarks=tuple(self.remarks),
+            remarks=tuple(
+                each
+                for each in self.remarks
+                if each.code is not RemarkCode.PROSE or (each.rule or "").lower() not in self.told
+            ),
         )
 
     def itself(self, rule: Rule) -> tuple[str, Rule] | None:
@@ -122,7 +126,10 @@ class _Resolver:
     def prose(self, rule: Rule, words: Prose, *, is_whole: bool) -> Node:
         line, column = words.line, words.column
         text = words.text.strip()
+        settles = is_whole and self.own.get(rule.key) is rule
         if _NAME.fullmatch(text) and (text.lower() in self.own or text.lower() in self.imported):
+            if settles:
+                self.told.add(rule.key)
             self.remarks.append(
                 Remark(
                     code=RemarkCode.ANGLE_REFERENCE,
@@ -138,12 +145,8 @@ class _Resolver:
         if found is None:
             return words
         name = self.take(*found, found[1].name, at=words, used_by=rule)
-        if is_whole:
-            self.remarks = [
-                each
-                for each in self.remarks
-                if not (each.code is RemarkCode.PROSE and each.rule == rule.name)
-            ]
+        if settles:
+            self.told.add(rule.key)
         return Reference(name=name, line=line, column=column)
 
     def take(self, rfc: str, rule: Rule, name: str, *, at: Rule | Node, used_by: Rule | None = None) -> str:

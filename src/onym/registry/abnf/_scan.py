@@ -13,13 +13,13 @@ __all__ = ["MAX_NUMBER", "Chunk", "Token", "chunks", "slip", "syntax_error", "to
 
 #: digits of a number; what is longer cannot be meant
 MAX_NUMBER: Final = 9
-_RULE_LINE: Final = re.compile(r"[ \t]*<?([A-Za-z][A-Za-z0-9-]*)>?[ \t]*(=/|=)(?!=)")
+_RULE_LINE: Final = re.compile(r"[ \t]*(<)?(?P<name>[A-Za-z][A-Za-z0-9-]*)(?(1)>)[ \t]*(?:=/|=)(?!=)")
 #: a name alone on its line, and the line after it that begins with "=" (RFC 5234 4: c-wsp within defined-as)
-_NAME_LINE: Final = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:;.*)?\Z")
+_NAME_LINE: Final = re.compile(r"[ \t]*(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?:;.*)?\Z")
 _DEFINES: Final = re.compile(r"[ \t]+(?:=/|=)(?!=)")
-#: running heads and feet of RFCs and Internet-Drafts
+#: running heads and feet of RFCs and Internet-Drafts; a comment may name a page, and an alternative be one
 _FURNITURE: Final = re.compile(
-    r"[ \t]*(?:\S.*\[Page \d+\]|(?:RFC \d+|Internet-Draft) .*\b(?:19|20)\d\d)[ \t]*\Z"
+    r"[ \t]*(?:[^\s/;][^;]*\[Page \d+\]|(?:RFC \d+|Internet-Draft) .*\b(?:19|20)\d\d)[ \t]*\Z"
 )
 _TOKEN: Final = re.compile(
     r"""
@@ -63,6 +63,7 @@ _NO_RULES: Final = tuple(
         (r"\s*<?[\w-]+>?\s*(?:->|\u2192|==)", 'a rule is defined by "="'),
         (r"\s*<?[0-9-][\w-]*>?\s*=", "a rule's name begins with a letter"),
         (r"\s*<?[\w-]*_[\w-]*>?\s*=", 'rule names have letters, digits and "-"; write "-" for "_"'),
+        (r"\s*(?:<[\w-]+|[\w-]+>)\s*=", "angle brackets stand on both sides of a rule's name, or on none"),
         (r"\s*<?[\w-]+>?\s*=", "rule names have letters of ASCII alone"),
     )
 )
@@ -110,7 +111,7 @@ def syntax_error(
 def _clean(line: str) -> str:
     """A line without page furniture, form feeds and the paragraph marks of HTML renderings."""
     line = line.replace("\f", "").replace("\u00b6", " ").replace("\u00a0", " ")
-    return "" if _FURNITURE.match(line) else line
+    return "" if _FURNITURE.match(line) and not _RULE_LINE.match(line) else line
 
 
 def _goes_on(line: str, indent: int) -> bool:
@@ -141,7 +142,7 @@ def chunks(text: str, *, line: int = 1) -> Iterator[Chunk]:
             if "".join(rows).strip():
                 yield Chunk(name=name, text="\n".join(rows), line=first)
             rows, first = [], number
-            name = found[1] if found else None
+            name = found["name"] if found else None
             indent = len(row) - len(row.lstrip(" \t"))
         rows.append(row)
         blank = not row.strip() and (blank or row == raw)

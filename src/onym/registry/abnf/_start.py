@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from onym.registry.abnf.types import (
@@ -16,11 +17,13 @@ from onym.registry.abnf.types import (
     Series,
 )
 
-__all__ = ["leading", "references", "start_rule"]
+__all__ = ["Heads", "leading", "references", "schemes", "start_rule"]
 
 #: beginnings of one rule that are looked at; more than any scheme has
 _MAX_HEADS: Final = 64
 _MAX_STEPS: Final = 64
+#: RFC 3986 3.1, in lower case, as long as a name that is registered may be here
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{0,62}")
 
 
 def references(node: Node | None) -> list[Reference]:
@@ -43,17 +46,18 @@ def leading(grammar: Grammar, name: str) -> frozenset[str]:
 
     Only literals are followed; beginnings that are not literal are left out.
     """
-    return _Heads(grammar).of(grammar.rule(name).key)
+    return Heads(grammar).of(grammar.rule(name).key)
 
 
-class _Heads:
-    """Literal beginnings of rules; each rule is looked at once."""
+class Heads:
+    """Literal beginnings of rules; each rule is looked at once, however many are asked about."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self.known: dict[str, set[str]] = {}
 
     def of(self, key: str) -> frozenset[str]:
+        """What `leading` says of the rule filed under `key`."""
         heads = self.rule(key, _MAX_STEPS)
         return frozenset(head[: head.index(":") + 1] for head in heads if ":" in head)
 
@@ -93,13 +97,20 @@ class _Heads:
         return done | open_
 
 
+def schemes(grammar: Grammar) -> tuple[str, ...]:
+    """See `Grammar.schemes`."""
+    heads = Heads(grammar)
+    found = (head[:-1] for rule in grammar.own for head in sorted(heads.of(rule.key)))
+    return tuple(dict.fromkeys(each for each in found if _SCHEME.fullmatch(each)))
+
+
 def start_rule(grammar: Grammar, scheme: str) -> str | None:
     """See `Grammar.start`."""
     wanted = f"{scheme.lower()}:"
     used = {
         each.key for rule in grammar.rules.values() for each in references(rule.node) if each.key != rule.key
     }
-    heads = _Heads(grammar)
+    heads = Heads(grammar)
     found = [rule for rule in grammar.own if wanted in heads.of(rule.key)]
     if not found:
         return None

@@ -13,6 +13,9 @@ def shown(octets: bytes) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def octets_of(text: str | bytes) -> bytes:
-    """A string as the octets that an automaton reads: UTF-8. A lone surrogate is in no language."""
-    return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+def octets_of(text: str | bytes) -> bytes | None:
+    """A string as the octets that an automaton reads: UTF-8. None for a lone surrogate: it has none."""
+    try:
+        return text if isinstance(text, bytes) else text.encode()
+    except UnicodeEncodeError:
+        return None

@@ -223,6 +223,16 @@ class Grammar:
                 rules[other.key], others[at] = other, rules[other.key]
         return replace(self, rules=rules, others=tuple(others))
 
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The schemes whose names and colons the text's own rules begin with, in lower case, in its order.
+
+        As with `leading`, only literals are followed.
+        """
+        from onym.registry.abnf._start import schemes
+
+        return schemes(self)
+
     def start(self, scheme: str) -> str | None:
         """The rule whose strings begin with `scheme:`, None where no rule does.
 

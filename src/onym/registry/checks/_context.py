@@ -11,19 +11,21 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from onym.registry.checks._grammar import Syntax
+from onym.registry.checks._reading import Reading, squeezed
 from onym.registry.checks.known import Known
 from onym.registry.checks.report import Finding, Level
-from onym.registry.documents.types import Document, DocumentKind, Section, Template
+from onym.registry.documents.types import Document, Section, Template
 from onym.registry.profiles import Profile
 from onym.registry.records import Status
 
-__all__ = ["Context", "Fault", "Faults", "Row", "fault", "shown", "squeezed", "unchecked"]
+__all__ = ["Context", "Fault", "Faults", "Row", "fault", "lowered", "shown", "squeezed", "unchecked"]
 
 #: longest stretch of a stranger's text that a finding repeats, in characters
 MAX_SHOWN: Final = 80
-#: how much of the document's text the checks of prose read, in characters
-MAX_PROSE: Final = 2_000_000
 
+#: a remark beside the status
+_ASIDE: Final = re.compile(r"\([^()]*\)|[;.,](?: |\n).*\Z", re.DOTALL)
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z-]*")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{0,62}")
 _NAME_JUNK: Final = re.compile(
     r"^[\s\"'<`\u2018\u2019\u201c\u201d*_]+|[\s\"'>`\u2018\u2019\u201c\u201d*_.,;]+$"
@@ -64,6 +66,7 @@ class Context:
     """Everything a check may ask of one template in one document."""
 
     document: Document
+    reading: Reading
     profile: Profile
     known: Known
     template: Template | None
@@ -87,14 +90,17 @@ class Context:
     @cached_property
     def scheme(self) -> str:
         """The scheme that the document is about, in lower case: the template's, else its grammar's; or ""."""
-        name = self.name.lower()
+        name = lowered(self.name)
         return name if _SCHEME.fullmatch(name) else (self.syntax.scheme or "")
 
     @cached_property
     def status(self) -> Status | None:
-        """The status asked for, None where the template names none of the three."""
-        word = re.match(r"[\W_]*([A-Za-z-]+)", "" if self.template is None else self.template.text("status"))
-        return None if word is None else _STATUSES.get(word[1].lower())
+        """The status asked for, None where the template names none of the three, or two of them."""
+        text = _ASIDE.sub("", "" if self.template is None else self.template.text("status")[:4096])
+        found = [each.lower() for each in _WORD.findall(text)]
+        if not found or len({each for each in found if each in _STATUSES}) > 1:
+            return None
+        return _STATUSES.get(found[0])
 
     def value(self, identifier: str) -> str:
         """A field of the template, white space squeezed; "" where absent."""
@@ -106,14 +112,7 @@ class Context:
 
     def sections(self, *words: str) -> tuple[Section, ...]:
         """The sections whose title has one of `words` (lower case), and those below them."""
-        hits = [each for each in self.document.sections if _has(each.title, words)]
-        below = {
-            id(inner): inner
-            for each in hits
-            for inner in self.document.sections
-            if inner is each or _inside(inner, each)
-        }
-        return tuple(each for each in self.document.sections if id(each) in below)
+        return self.reading.sections(words)
 
     def prose_of(self, identifier: str, *words: str) -> str:
         """A field's text together with the sections about the same matter.
@@ -125,28 +124,18 @@ class Context:
         found = (squeezed(each.text) for each in self.sections(*words))
         return "\n".join([self.value(identifier), *found]).strip()
 
-    @cached_property
+    @property
     def prose(self) -> str:
         """The whole text, white space squeezed, up to the cap."""
-        return squeezed(self.document.text[:MAX_PROSE])
-
-    @cached_property
-    def prose_without_blocks(self) -> str:
-        """The same without the lines of ABNF."""
-        lines = self.document.text[:MAX_PROSE].split("\n")
-        for block in self.document.blocks:
-            for at in range(block.line - 1, min(block.line + block.text.count("\n"), len(lines))):
-                lines[at] = ""
-        return squeezed("\n".join(lines))
+        return self.reading.prose
 
     @property
     def whole(self) -> bool:
         """Is this a specification, and not a template alone?"""
-        if self.document.kind is DocumentKind.MARKDOWN:
-            return bool(self.document.sections or self.document.blocks)
-        return self.document.kind is not DocumentKind.TEMPLATE
+        return self.reading.whole
 
 
+_LOWER: Final = {at: at + 32 for at in range(ord("A"), ord("Z") + 1)}
 _STATUSES: Final = {
     each.value: each
     for each in (Status.PERMANENT, Status.PROVISIONAL, Status.HISTORICAL, Status.REGISTERED, Status.ACTIVE)
@@ -169,15 +158,15 @@ def unchecked(what: str, why: str, *, line: int | None = None, fix: str | None =
     )
 
 
+def lowered(name: str) -> str:
+    """In lower case within ASCII alone: the sign of Kelvin is no k (decision 0026)."""
+    return name.translate(_LOWER)
+
+
 def clean_name(text: str) -> str:
     """A scheme's name without what texts put around it: quotes, brackets, a closing colon or `://`."""
     stripped = _NAME_JUNK.sub("", text.strip()[:4096])
     return re.sub(r":(?://)?$", "", stripped)
-
-
-def squeezed(text: str) -> str:
-    """Runs of white space as one space."""
-    return " ".join(text.split())
 
 
 def shown(text: str, limit: int = MAX_SHOWN) -> str:
@@ -193,12 +182,3 @@ def shown(text: str, limit: int = MAX_SHOWN) -> str:
 
 def _code(character: str) -> str:
     return f"<U+{ord(character):04X}>"
-
-
-def _has(title: str, words: tuple[str, ...]) -> bool:
-    lowered = title.lower()
-    return any(word in lowered for word in words)
-
-
-def _inside(inner: Section, outer: Section) -> bool:
-    return bool(inner.number and outer.number and inner.number.startswith(f"{outer.number}."))

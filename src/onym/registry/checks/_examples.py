@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from onym.registry.checks._context import Context, Faults, fault, shown, unchecked
+from onym.registry.checks._context import Context, Faults, fault, shown, squeezed, unchecked
 from onym.registry.checks.report import Level
 from onym.registry.documents.types import Example
 from onym.registry.records import Status
@@ -21,6 +21,25 @@ _CHARSET: Final = re.compile(
     re.IGNORECASE,
 )
 _ELSEWHERE: Final = re.compile(r"\bsection\b|\bRFC ?\d|\[[\w.-]+\]", re.IGNORECASE)
+#: in a whole specification, anywhere: narrower, for "octets" and "ASCII" are in every grammar
+_NAMED: Final = re.compile(r"\bUTF-?8\b|\bUTF-?16\b|\bISO[- ]?8859|RFC ?3629", re.IGNORECASE)
+#: what happens to octets that are not UTF-8
+_REFUSES: Final = re.compile(
+    r"\b(?:other|invalid|illegal|ill-formed|malformed|non-UTF-?8"
+    r"|not(?: (?:valid|legal|well-formed))? UTF-?8)\b"
+    r"[^.]{0,100}\b(?:refus|reject|error|MUST NOT|not allowed|forbidden|invalid|ignor|replac|opaque)"
+    r"|\b(?:refus|reject|MUST NOT|only)\w*\b[^.]{0,100}\b(?:not|other than|invalid|valid) UTF-?8",
+    re.IGNORECASE,
+)
+#: what the text shows as wrong
+_COUNTER: Final = re.compile(
+    r"\b(?:invalid|illegal|malformed|ill-formed|incorrect|wrong|forbidden|erroneous|counter-?examples?"
+    r"|not (?:a )?(?:valid|legal|well-formed|allowed|permitted)"
+    r"|(?:must|shall) (?:be (?:refused|rejected)|not))\b",
+    re.IGNORECASE,
+)
+#: lines above an example in which the text may say so
+_ABOVE: Final = 6
 _UTF8: Final = re.compile(r"\bUTF-?8\b|RFC ?3629", re.IGNORECASE)
 
 
@@ -32,12 +51,41 @@ def examples(ctx: Context) -> Faults:
     # an example of another scheme may hold one of this one, and the same damage
     others = [each for each in ctx.document.examples if each not in mine and not each.uri.isascii()]
     for each in [*mine[:MAX_EXAMPLES], *others[:MAX_EXAMPLES]]:
-        yield from _example(ctx, each)
-    if mine and ctx.syntax.accepts(mine[0].uri) is None:
-        why = ctx.syntax.problem.message if ctx.syntax.problem else "no grammar of the scheme can be decided"
-        yield unchecked("whether the examples fit the syntax", why)
+        found = list(_example(ctx, each))
+        if found and _is_counter_example(ctx, each):
+            found = [unchecked(shown(each.uri), "the text seems to show it as wrong", line=each.line)]
+        yield from found
+    yield from _untried(ctx, [each.uri for each in mine[:MAX_EXAMPLES] if len(each.uri) <= MAX_EXAMPLE])
     if len(mine) > MAX_EXAMPLES:
         yield unchecked(f"{len(mine) - MAX_EXAMPLES} further examples", f"{MAX_EXAMPLES} are checked")
+
+
+def _untried(ctx: Context, uris: list[str]) -> Faults:
+    """Examples of which nobody knows whether they fit."""
+    left = sum(ctx.syntax.accepts(each) is None for each in uris)
+    if left:
+        which = "the examples fit" if left == len(uris) else f"{left} of the examples fit"
+        why = ctx.syntax.problem.message if ctx.syntax.problem else "no grammar of the scheme can be decided"
+        yield unchecked(f"whether {which} the syntax", ctx.syntax.unmatched or why)
+
+
+def _is_counter_example(ctx: Context, each: Example) -> bool:
+    """Does the sentence that leads to the example, or its heading, say that it is no good one?"""
+    lines = ctx.reading.lines
+    row = lines[each.line - 1] if 0 < each.line <= len(lines) else ""
+    head, shown_here, tail = row.partition(each.uri[:60])
+    lead = [head if shown_here else row]
+    for at in range(each.line - 2, max(each.line - 2 - _ABOVE, -1), -1):
+        if at >= len(lines):
+            continue
+        lead.insert(0, lines[at])
+        if lines[at].rstrip().endswith("."):
+            lead[0] = ""
+            break
+    before = re.split(r"[.!?] ", squeezed(" ".join(lead)))[-1]
+    # what follows may say it too: that it is not valid
+    after = re.split(r"[.!?,;](?: |$)", tail, maxsplit=1)[0][:80]
+    return bool(_COUNTER.search(before) or _COUNTER.search(after))
 
 
 def _example(ctx: Context, each: Example) -> Faults:
@@ -108,6 +156,8 @@ def encoding(ctx: Context) -> Faults:
         return
     lenient = ctx.status is Status.PROVISIONAL and ctx.profile.id != "rfc4395"
     level = Level.WARNING if lenient else Level.ERROR
+    if not _CHARSET.search(text) and ctx.whole and _NAMED.search(ctx.prose):
+        text = ctx.prose
     if not _CHARSET.search(text) and _ELSEWHERE.search(text) and not ctx.whole:
         yield unchecked("the character encoding", "the field points at a specification that was not given")
     elif not _CHARSET.search(text):
@@ -121,7 +171,7 @@ def encoding(ctx: Context) -> Faults:
         )
     elif ctx.syntax.unprobed is not None:
         yield unchecked("octets that are no UTF-8", ctx.syntax.unprobed)
-    elif (stray := ctx.syntax.probe("encoded-octet")) is not None and _UTF8.search(text):
+    elif (stray := ctx.syntax.probe("encoded-octet")) is not None and _only_utf8(ctx, text):
         yield fault(
             "not-only-utf-8",
             "the text says UTF-8, and the syntax admits percent-encoded octets that are not",
@@ -131,6 +181,11 @@ def encoding(ctx: Context) -> Faults:
             witness=shown(stray),
             fix="say what a reader does with octets that are not UTF-8: refuse it, or take octets",
         )
+
+
+def _only_utf8(ctx: Context, text: str) -> bool:
+    """Is UTF-8 said, and nothing on what is none?"""
+    return bool(_UTF8.search(text)) and not _REFUSES.search(f"{text}\n{ctx.prose if ctx.whole else ''}")
 
 
 def _named_without_grammar(ctx: Context, text: str) -> Faults:

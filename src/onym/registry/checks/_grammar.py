@@ -6,7 +6,6 @@ an outcome of its own, never a pass.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,11 +42,8 @@ class Answer:
 
 #: states of a grammar's automaton beyond which only inclusion is decided
 MAX_STATES: Final = 10_000
-#: how much of one rule is looked at for the scheme's name, in characters
-MAX_RULE: Final = 2_000
-
-
-_BEGINS: Final = re.compile(r"=/?\s*\(?\s*(?:%[si])?\"([A-Za-z][A-Za-z0-9+.-]{0,62})(?::|\"\s*\":)")
+#: steps of the matches of all examples together (`abnf.Matcher`)
+MAX_STEPS: Final = 20_000_000
 
 
 class Syntax:
@@ -61,6 +57,9 @@ class Syntax:
         self.problem = problem
         self.grammar: Grammar | None = None
         self.start: str | None = None
+        #: why `accepts` gave no answer, where it did not
+        self.unmatched: str | None = None
+        self._matches: dict[str, bool | None] = {}
         if written is not None:
             self._settle(written)
 
@@ -73,10 +72,23 @@ class Syntax:
         except GrammarError as error:
             self.problem = _problem(error)
             return
-        name = self._name or (self.schemes[0] if len(self.schemes) == 1 else "")
-        self.start = self.grammar.start(name) if name else None
         if written.problems:
             self.problem = _problem(written.problems[0])
+        self.start = self._chosen(self.grammar)
+
+    def _chosen(self, grammar: Grammar) -> str | None:
+        """The scheme's rule: by what it begins with, else by its name or as the only one that none uses."""
+        from onym.registry.checks._terminals import unused_rules
+
+        if self._name and self.schemes:
+            return grammar.start(self._name)
+        starts = {rule for each in self.schemes if (rule := grammar.start(each)) is not None}
+        if not starts and self.problem is None:
+            # no rule begins with a name; of a text on a scheme not any rule is the scheme's
+            starts = {each for each in unused_rules(grammar) if each.lower().startswith(self._name)}
+        called = {each for each in starts if each.lower().endswith(("uri", "url"))}
+        (*several, last) = called or starts or ("",)
+        return None if several or not last else last
 
     @property
     def scheme(self) -> str | None:
@@ -86,9 +98,7 @@ class Syntax:
     @cached_property
     def schemes(self) -> tuple[str, ...]:
         """The names that rules of the text begin with, in lower case."""
-        rules = () if self._written is None else self._written.own
-        found = (_BEGINS.search(rule.text[:MAX_RULE]) for rule in rules)
-        return tuple(dict.fromkeys(each[1].lower() for each in found if each))
+        return () if self.grammar is None else self.grammar.schemes
 
     @property
     def present(self) -> bool:
@@ -96,9 +106,31 @@ class Syntax:
         return self._written is not None or self.problem is not None
 
     @property
+    def unclear(self) -> bool:
+        """Is there a grammar that can be read, and nothing that says which rule is the scheme's?
+
+        A grammar of other schemes alone is clear: it is not the one that is sought.
+        """
+        return (
+            self.grammar is not None
+            and self.start is None
+            and self.problem is None
+            and not (self._name and self.schemes)
+        )
+
+    @property
     def decidable(self) -> bool:
         """Is there a grammar with a rule that is the scheme's?"""
         return self.grammar is not None and self.start is not None
+
+    @cached_property
+    def reached(self) -> frozenset[str]:
+        """The rules that the scheme's rule is made of, by their names in lower case; it too."""
+        from onym.registry.checks._terminals import reached_rules
+
+        if self.grammar is None or self.start is None:
+            return frozenset()
+        return reached_rules(self.grammar, self.start)
 
     @cached_property
     def own_rules(self) -> tuple[str, ...]:
@@ -134,17 +166,23 @@ class Syntax:
         if self.grammar is None or self.start is None:
             return None
         try:
-            return matcher(self.grammar, self.start)
+            return matcher(self.grammar, self.start, steps=MAX_STEPS)
         except GrammarError:
             return None
 
     def accepts(self, text: str) -> bool | None:
-        """Is `text` a string of the scheme? None where that is not decided."""
+        """Is `text` a string of the scheme? None where that is not decided. Each is tried once."""
+        if text not in self._matches:
+            self._matches[text] = self._tried(text)
+        return self._matches[text]
+
+    def _tried(self, text: str) -> bool | None:
         if self._matcher is None:
             return None
         try:
             return self._matcher(text)
-        except GrammarError:
+        except GrammarError as error:
+            self.unmatched = error.message
             return None
 
     @cached_property
@@ -181,7 +219,7 @@ class Syntax:
 
     @property
     def unprobed(self) -> str | None:
-        """Why `probe` and `reserved` have no answers; None where they have."""
+        """Why `probe` has no answers; None where it has."""
         if self._large:
             return f"the automaton has more than {MAX_STATES:,} states"
         if self._probes is None or self._probes.problem is None:
@@ -227,16 +265,25 @@ class Syntax:
         return characters(self.grammar, self.start)
 
     @cached_property
-    def reserved(self) -> tuple[Position, ...]:
-        """Where strings of the scheme may hold a reserved character (RFC 3986 2.2) as data."""
+    def _reserved(self) -> tuple[tuple[Position, ...], str | None]:
         from onym.registry.abnf import reserved
 
-        if self.grammar is None or self.start is None or self._large:
-            return ()
+        if self.grammar is None or self.start is None or self.unprobed is not None:
+            return (), self.unprobed
         try:
-            return reserved(self.grammar, self.start)
-        except GrammarError:
-            return ()
+            return reserved(self.grammar, self.start), None
+        except GrammarError as error:
+            return (), error.message
+
+    @property
+    def reserved(self) -> tuple[Position, ...]:
+        """Where strings of the scheme may hold a reserved character (RFC 3986 2.2) as data."""
+        return self._reserved[0]
+
+    @property
+    def unreserved_why(self) -> str | None:
+        """Why `reserved` has no answer; None where it has."""
+        return self._reserved[1]
 
     @property
     def holds_text(self) -> bool:

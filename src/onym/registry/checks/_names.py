@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-from onym.registry.checks._context import Context, Fault, Faults, clean_name, fault, shown, unchecked
+from onym.registry.checks._context import Context, Fault, Faults, clean_name, fault, lowered, shown, unchecked
 from onym.registry.checks.known import words
 from onym.registry.checks.near import one_edit, skeleton
 from onym.registry.checks.report import Level
@@ -16,6 +16,8 @@ from onym.registry.registries import REGISTRIES
 __all__ = ["confusable", "general", "service", "syntax", "taken", "with_dot"]
 
 MAX_NAME: Final = 63
+#: lines below its label in which a name is looked for
+_BELOW: Final = 3
 _LABELS: Final = {"rfc4395": "URI scheme name", "rfc7595": "Scheme name"}
 #: how many near names a finding lists
 MAX_NEAR: Final = 8
@@ -26,7 +28,7 @@ _GRANDIOSE: Final = re.compile(r"universal|standard|global|generic|official|ever
 
 def syntax(ctx: Context) -> Faults:
     """N1: `[a-z][a-z0-9+.-]*`, and no longer than the registry keeps."""
-    name, line = ctx.name, ctx.line("name")
+    name, line = ctx.name or ctx.raw_name.strip(), ctx.line("name")
     if not name:
         return  # T1 says that it is missing
     rule = REGISTRIES["uri-schemes"]
@@ -35,18 +37,18 @@ def syntax(ctx: Context) -> Faults:
     if rule.allows(name):
         return
     label = ctx.profile.fields[0].label.capitalize() if rule.id != "uri-schemes" else _LABELS[ctx.profile.id]
-    if rule.fold_case and rule.allows(name.lower()):
+    if rule.fold_case and rule.allows(lowered(name)):
         yield fault(
             "name-not-lowercase",
             "a scheme's name is registered in lower case",
             field="name",
             line=line,
             witness=shown(name),
-            fix=f"write `{label}: {name.lower()}`",
+            fix=f"write `{label}: {lowered(name)}`",
         )
         return
     parts = [clean_name(each) for each in _SEVERAL.split(name[:1024])]
-    if len(parts) > 1 and all(rule.allows(each.lower()) for each in parts):
+    if len(parts) > 1 and all(rule.allows(lowered(each)) for each in parts):
         yield fault(
             "several-names",
             f"one template names {len(parts)} {rule.noun}s; each entry needs a template of its own",
@@ -61,7 +63,6 @@ def syntax(ctx: Context) -> Faults:
 
 
 def _not_a_name(ctx: Context, name: str, rule: str, fix: str) -> Fault:
-    start = ctx.raw_name.find(name[:64])
     where = next(
         (at for at, each in enumerate(name) if not (each.isascii() and (each.isalnum() or each in "+.-"))),
         None,
@@ -72,16 +73,30 @@ def _not_a_name(ctx: Context, name: str, rule: str, fix: str) -> Fault:
         message = f"not a name: it takes {rule}"
     else:
         message = f"not a name: {_called(name[where])} at its character {where + 1}; it takes {rule}"
-    column = None if "\n" in ctx.raw_name else (where or 0) + max(start, 0) + 1
+    line, column = _place(ctx, name, where or 0)
     return fault(
         "name-syntax",
         message,
         field="name",
-        line=ctx.line("name"),
+        line=line,
         column=column,
         witness=shown(name),
         fix=fix,
     )
+
+
+def _place(ctx: Context, name: str, at: int) -> tuple[int | None, int | None]:
+    """Where the name's character `at` stands in the text; the column only where the name is found there."""
+    line = ctx.line("name")
+    if line is None or "\n" in name:
+        return line, None
+    rows = ctx.document.text.split("\n", line + _BELOW)[line - 1 : line + _BELOW]
+    for offset, row in enumerate(rows):
+        # the value comes after the label, which may hold the same letters
+        start = row.find(name[:64], row.find(":") + 1 if offset == 0 else 0)
+        if start >= 0:
+            return line + offset, start + at + 1
+    return line, None
 
 
 def _called(character: str) -> str:
@@ -98,7 +113,7 @@ def taken(ctx: Context) -> Faults:
     if not ctx.known.has_names:
         yield unchecked("whether the name is free", "no entries of the registry are at hand")
         return
-    entry = ctx.known.entries.get(ctx.name.lower())
+    entry = ctx.known.entries.get(lowered(ctx.name))
     if entry is None or ctx.update:
         return
     since = "" if entry.registered is None else f" since {entry.registered.date().isoformat()}"
@@ -126,11 +141,11 @@ def taken(ctx: Context) -> Faults:
 
 def with_dot(ctx: Context) -> Faults:
     """N3: a dot only in a reversed domain name; under RFC 4395 a reversed domain goes with hyphens."""
-    name = ctx.name.lower()
+    name = lowered(ctx.name)
     old = ctx.profile.id == "rfc4395"
     labels = re.split(r"[.-]" if old else r"\.", name)
-    if len(labels) < 2:
-        return
+    if len(labels) < 2 or not REGISTRIES["uri-schemes"].allows(name):
+        return  # N1 says what is no name
     if not ctx.known.tlds:
         yield unchecked(
             "whether the name is a reversed domain name", "no list of top-level domains is at hand"
@@ -177,7 +192,7 @@ def _is_private(labels: list[str]) -> bool:
 
 def general(ctx: Context) -> Faults:
     """N4: names that are too short, too general, or easily taken for another (heuristics)."""
-    name = ctx.name.lower()
+    name = lowered(ctx.name)
     if not name or len(name) > MAX_NAME:
         return
     if len(name) <= 2:
@@ -258,7 +273,7 @@ def _pair(one: str, other: str) -> bool:
 
 def service(ctx: Context) -> Faults:
     """N5: the name is a service name of RFC 6335 that the text does not mention (a heuristic)."""
-    name = ctx.name.lower()
+    name = lowered(ctx.name)
     if name and name in ctx.known.services and "service name" not in ctx.prose.lower():
         yield fault(
             "service-name",

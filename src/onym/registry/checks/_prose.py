@@ -51,7 +51,7 @@ _TOPICS: Final = (
 )
 _TOPIC_WORDS: Final = tuple((at, topic, re.compile(words, re.IGNORECASE)) for at, topic, words in _TOPICS)
 _CITES_7: Final = re.compile(
-    r"(?:section\s*7\s*of\s*\[?RFC\s?3986|\[?RFC\s?3986\]?,?\s*section\s*7)\b(?!\.)", re.IGNORECASE
+    r"(?:section\s*7\s*of\s*[\[!?]?RFC\s?3986|\[?RFC\s?3986\]?,?\s*section\s*7)\b(?!\.)", re.IGNORECASE
 )
 _PRIVACY: Final = re.compile(r"privacy|personal(?:ly)? |tracking|linkab|anonym", re.IGNORECASE)
 _NO_SECURITY: Final = re.compile(

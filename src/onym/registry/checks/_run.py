@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
 from onym.registry.checks._context import Context, Fault, Row, clean_name
 from onym.registry.checks._grammar import Syntax, read_syntax
+from onym.registry.checks._reading import Reading
 from onym.registry.checks._table import CHECKS
 from onym.registry.checks.known import Known, builtin
 from onym.registry.checks.load import grammar_alone
@@ -24,6 +26,9 @@ MAX_TEMPLATES: Final = 20
 #: findings of one check that are kept
 MAX_FINDINGS: Final = 200
 
+#: the month of RFC 7595, and its number
+_RFC_7595: Final = date(2015, 6, 1)
+_NUMBER_7595: Final = 7595
 #: what can be asked of a grammar that stands alone
 _OF_GRAMMAR: Final = frozenset({"S1", "S2", "S3", "S4", "S6"})
 _GRAVITY: Final = {Level.ERROR: 0, Level.WARNING: 1, Level.HINT: 2}
@@ -41,28 +46,41 @@ def check(
 ) -> Report:
     """Every check over every template of the document, gravest findings first.
 
-    `profile` is an id of `PROFILES`; None takes the one that the template's own labels are of, else
-    `rfc7595`. `known` are the facts to check against (None: the shipped ones). `today` tells whether a draft
-    has expired. `source` names the document in the report; `update` says that the name may be taken.
+    `profile` is an id of `PROFILES`; None takes, for each template, that of `choose_profile`; the report's
+    is that of the first. `known` are the facts to check against (None: the shipped ones). `today` tells
+    whether a draft has expired. `source` names the document in the report; `update` says that the name may
+    be taken.
 
     Raises UnknownEntryError for a profile that there is not.
     """
-    chosen = profile_of(profile or choose_profile(document))
     facts = builtin() if known is None else known
+    reading = Reading(document)
+    bare = grammar_alone(document)
     templates: tuple[Template | None, ...] = document.templates[:MAX_TEMPLATES] or (None,)
+    profiles = [profile_of(profile or choose_profile(document, each)) for each in templates]
     findings: dict[Finding, None] = {}
     scheme = None
-    for template in templates:
-        ctx = _context(document, template, chosen, facts, today, update)
+    for template, chosen in zip(templates, profiles, strict=True):
+        rows = _rows(chosen, bare=bare)
+        ctx = Context(
+            document=document,
+            reading=reading,
+            profile=chosen,
+            known=facts,
+            template=template,
+            syntax=_syntax(document, template, rows),
+            today=today,
+            update=update,
+        )
         scheme = scheme or ctx.scheme or None
-        findings.update(dict.fromkeys(_run(ctx)))
-    findings.update(dict.fromkeys(_cut(document)))
+        findings.update(dict.fromkeys(_run(rows, ctx)))
+    findings.update(dict.fromkeys(_cut(document, profiles[-1])))
     return Report(
         source=source or document.name or "-",
-        profile=chosen.id,
+        profile=profiles[0].id,
         scheme=scheme,
         findings=tuple(sorted(findings, key=_place)),
-        ran=tuple(dict.fromkeys(row.id for row in _rows(document, chosen) if row.id != "R1")),
+        ran=tuple(dict.fromkeys(row.id for row in _rows(profiles[0], bare=bare) if row.id != "R1")),
     )
 
 
@@ -104,44 +122,41 @@ def _of_fields(request: Request) -> Document:
     return Document(kind=DocumentKind.TEMPLATE, text="\n".join(lines), templates=(template,))
 
 
-def choose_profile(document: Document) -> str:
-    """The profile that the labels of the first template are of; rfc7595 where there is none."""
+def choose_profile(document: Document, template: Template | None = None) -> str:
+    """The profile that a template (None: the first) is to be judged by; rfc7595 where there is none.
+
+    Its labels decide; but a document that cites RFC 7595, or came after it, is judged by RFC 7595.
+    """
     from onym.registry.documents import profile_of_template
 
     first = document.templates[0] if document.templates else Template(values={}, line=1)
-    return profile_of_template(first, document.registry)
+    chosen = profile_of_template(first if template is None else template, document.registry)
+    return "rfc7595" if chosen == "rfc4395" and _knows_7595(document) else chosen
 
 
-def _context(
-    document: Document,
-    template: Template | None,
-    chosen: Profile,
-    facts: Known,
-    today: date | None,
-    update: bool,
-) -> Context:
+def _knows_7595(document: Document) -> bool:
+    if document.dated is not None and document.dated >= _RFC_7595:
+        return True
+    number = re.fullmatch(r"RFC (\d{1,5})", document.name or "")
+    if number is not None and int(number[1]) >= _NUMBER_7595:
+        return True
+    keys = [*(each.key for each in document.citations), *(each.key for each in document.references)]
+    return "RFC7595" in keys
+
+
+def _syntax(document: Document, template: Template | None, rows: list[Row]) -> Syntax:
     name = "" if template is None else clean_name(template.text("name"))
-    has_syntax = any(row.id == "S1" for row in _rows(document, chosen))
-    syntax = read_syntax(document.blocks, name) if has_syntax else Syntax(name)
-    return Context(
-        document=document,
-        profile=chosen,
-        known=facts,
-        template=template,
-        syntax=syntax,
-        today=today,
-        update=update,
-    )
+    has_syntax = any(row.id == "S1" for row in rows)
+    return read_syntax(document.blocks, name) if has_syntax else Syntax(name)
 
 
-def _rows(document: Document, chosen: Profile) -> list[Row]:
+def _rows(chosen: Profile, *, bare: bool) -> list[Row]:
     """The checks with a clause under the profile; of a bare grammar those about grammars."""
-    bare = grammar_alone(document)
     return [row for row in CHECKS if chosen.id in row.clauses and (not bare or row.id in _OF_GRAMMAR)]
 
 
-def _run(ctx: Context) -> list[Finding]:
-    for row in _rows(ctx.document, ctx.profile):
+def _run(rows: list[Row], ctx: Context) -> list[Finding]:
+    for row in rows:
         ctx.so_far.extend(_of(row, ctx))
     return ctx.so_far
 
@@ -174,7 +189,7 @@ def _finding(row: Row, found: Fault, ctx: Context) -> Finding:
     )
 
 
-def _cut(document: Document) -> Iterator[Finding]:
+def _cut(document: Document, chosen: Profile) -> Iterator[Finding]:
     more = len(document.templates) - MAX_TEMPLATES
     if more > 0:
         yield Finding(
@@ -182,7 +197,7 @@ def _cut(document: Document) -> Iterator[Finding]:
             code="could-not-check",
             level=Level.HINT,
             message=f"not checked: {more} further templates: {MAX_TEMPLATES} of one document are checked",
-            clause="RFC 7595 7.4",
+            clause=chosen.template_clause,
             line=document.templates[MAX_TEMPLATES].line,
         )
 

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from onym.registry.abnf import Outcome, Position, Verdict
-from onym.registry.checks._context import Context, Fault, Faults, fault, shown, unchecked
+from onym.registry.checks._context import Context, Fault, Faults, clean_name, fault, lowered, shown, unchecked
 from onym.registry.checks.report import Level
 
 __all__ = ["beginning", "dots", "inclusion", "reserved", "rules", "slashes"]
@@ -20,6 +20,8 @@ _NOT_RELATIVE: Final = re.compile(
     r"|\brelative (?:reference|URI|form)s?\b[^.]{0,60}\b(?:not|never|cannot|no)\b",
     re.IGNORECASE,
 )
+_NAME: Final = re.compile(r"[a-z][a-z0-9-]*")
+_STRINGS: Final = re.compile(r"\"[^\"\n]*\"|;[^\n]*")
 #: RFC 3986 2.2, and the words by which prose names each
 _CALLED: Final = {
     ":": "colon",
@@ -47,7 +49,9 @@ def _no_grammar(ctx: Context, what: str) -> Faults:
     problem = ctx.syntax.problem
     if problem is not None:
         yield unchecked(what, problem.message, line=problem.line, fix=problem.fix)
-    elif ctx.whole or ctx.value("syntax"):
+    elif ctx.syntax.unclear:
+        yield unchecked(what, "which rule is the scheme's is not clear")
+    elif ctx.whole or ctx.syntax.present or ctx.value("syntax"):
         yield unchecked(
             what,
             "the text holds no ABNF for this scheme",
@@ -58,6 +62,15 @@ def _no_grammar(ctx: Context, what: str) -> Faults:
         yield unchecked(what, "the template alone was given, not the specification")
 
 
+def _level(ctx: Context, line: int | None, level: Level | None) -> Level | None:
+    """A hint where nothing says that the line is ABNF, and the scheme has no rule that is named around it."""
+    block = ctx.reading.block_at(line)
+    if block is None or block.marked or not ctx.syntax.decidable:
+        return level
+    names = _NAME.findall(_STRINGS.sub("", block.text.lower()))
+    return Level.HINT if ctx.syntax.reached.isdisjoint(names) else level
+
+
 def inclusion(ctx: Context) -> Faults:
     """S1: every string of the scheme is an absolute-URI; else a witness, and how far the fault goes."""
     problem = ctx.syntax.problem
@@ -65,16 +78,31 @@ def inclusion(ctx: Context) -> Faults:
         yield Fault(
             code=problem.code,
             message=problem.message,
-            level=Level.ERROR if problem.code == "abnf-syntax" else Level.WARNING,
+            level=_level(ctx, problem.line, Level.ERROR if problem.code == "abnf-syntax" else Level.WARNING),
             field="syntax",
             line=problem.line,
             column=problem.column,
             fix=problem.fix,
         )
     if not ctx.syntax.decidable:
+        if ctx.syntax.unclear:
+            yield _not_clear(ctx)
         yield from _no_grammar(ctx, "inclusion in absolute-URI")
         return
     yield from _verdict(ctx, ctx.syntax.inclusion)
+
+
+def _not_clear(ctx: Context) -> Fault:
+    """A grammar is there, and nothing says where the scheme's strings begin."""
+    name = shown(ctx.scheme) or "name"
+    return fault(
+        "no-start-rule",
+        "inclusion in absolute-URI was not decided: which rule is the scheme's is not clear",
+        level=Level.WARNING,
+        field="syntax",
+        line=ctx.syntax.line_of(next(iter(ctx.syntax.own_rules), "")),
+        fix=f'begin one rule with the scheme\'s name and a colon: `{name}-URI = "{name}:" ...`',
+    )
 
 
 #: outcome -> the stable code of what was not decided
@@ -100,6 +128,7 @@ def _verdict(ctx: Context, verdict: Verdict) -> Faults:
             fix=hint or "write the rule in ABNF without recursion, so that it can be decided",
             **where,
         )
+        yield unchecked("inclusion in absolute-URI", "it was not decided, which is no pass")
     elif verdict.outcome is Outcome.EMPTY:
         yield fault(
             "no-strings", "no string is of this rule", fix="give each rule an end that it can reach", **where
@@ -139,31 +168,33 @@ def beginning(ctx: Context) -> Faults:
     if not ctx.syntax.decidable:
         yield from _other_scheme(ctx)
         return
-    found = ctx.syntax.begins(ctx.name.lower())
+    found = ctx.syntax.begins(lowered(ctx.name))
     if found.problem is not None:
         yield unchecked("whether each string begins with the name", found.problem)
     elif found.witness is not None:
         yield fault(
             "wrong-prefix",
-            f'the syntax admits a string that does not begin with "{ctx.name.lower()}:"',
+            f'the syntax admits a string that does not begin with "{lowered(ctx.name)}:"',
             field="syntax",
             line=ctx.syntax.line_of(ctx.syntax.start or ""),
             witness=shown(found.witness),
-            fix=f'begin the rule with `"{ctx.name.lower()}:"`',
+            fix=f'begin the rule with `"{lowered(ctx.name)}:"`',
         )
 
 
 def _other_scheme(ctx: Context) -> Faults:
     """A grammar is there, and none of its rules begins with the name."""
     others = ctx.syntax.schemes
-    if others and ctx.name.lower() not in others:
+    # of two templates in one text, one alone may have its grammar there
+    wanted = {lowered(clean_name(each.text("name"))) for each in ctx.document.templates}
+    if others and wanted.isdisjoint(others) and ctx.syntax.problem is None:
         yield fault(
             "name-not-in-syntax",
-            f'no rule begins with "{shown(ctx.name.lower())}:"; there are {shown(", ".join(others[:5]))}',
+            f'no rule begins with "{shown(lowered(ctx.name))}:"; there are {shown(", ".join(others[:5]))}',
             field="syntax",
             line=ctx.line("name"),
             witness=shown(ctx.name),
-            fix=f'write the name into the rule: `"{shown(ctx.name.lower())}:"`',
+            fix=f'write the name into the rule: `"{shown(lowered(ctx.name))}:"`',
         )
     elif ctx.syntax.present:
         yield from _no_grammar(ctx, "whether each string begins with the name")
@@ -214,9 +245,10 @@ def dots(ctx: Context) -> Faults:
             fix="forbid the segments `.` and `..` in prose or in the rule",
             **where,
         )
-    if _NOT_RELATIVE.search(ctx.prose) and any(
-        each.character == "/" and each.component == "path" for each in ctx.syntax.reserved
-    ):
+    wants_none = _NOT_RELATIVE.search(ctx.prose) is not None
+    if wants_none and ctx.syntax.unprobed is None and ctx.syntax.unreserved_why is not None:
+        yield unchecked("slashes without hierarchy", ctx.syntax.unreserved_why)
+    if wants_none and any(each.character == "/" and each.component == "path" for each in ctx.syntax.reserved):
         yield fault(
             "slash-without-hierarchy",
             'the text wants no relative references, and the syntax admits "/"',
@@ -239,9 +271,9 @@ def reserved(ctx: Context) -> Faults:
     """S5: reserved characters that the syntax admits as data and the prose never speaks of, by component."""
     if not ctx.syntax.decidable:
         return
-    if ctx.syntax.unprobed is not None:
-        yield unchecked("reserved characters", ctx.syntax.unprobed)
-    prose = ctx.prose_without_blocks
+    if ctx.syntax.unreserved_why is not None:
+        yield unchecked("reserved characters", ctx.syntax.unreserved_why)
+    prose = ctx.reading.prose_without_blocks
     silent = [each for each in ctx.syntax.reserved if _ours(each) and not _named(each.character, prose)]
     if silent:
         by_component: dict[str, str] = {}
@@ -280,10 +312,13 @@ MAX_REMARKS: Final = 40
 def rules(ctx: Context) -> Faults:
     """S6: the same rule twice, rules undefined, unused, recursive, unreachable, redundant, or redefined."""
     for each in ctx.syntax.remarks[:MAX_REMARKS]:
+        if each.code == "undecided":
+            yield unchecked(shown(each.rule or "a rule"), each.message, line=each.line)
+            continue
         yield fault(
             each.code.value,
             f"{shown(each.rule)}: {each.message}" if each.rule else each.message,
-            level=_REMARKS.get(each.code.value),
+            level=_level(ctx, each.line, _REMARKS.get(each.code.value)),
             field="syntax",
             line=each.line,
             column=each.column,

@@ -29,6 +29,8 @@ _SAMPLES: Final = {
     "change_controller": "NAME <ADDRESS>",
     "references": "[KEY] full citation",
 }
+#: fields of one word; in the others a name may need joiners (U+200C, U+200D), as Persian and emoji do
+_WORDS: Final = frozenset({"name", "status"})
 _EMAIL: Final = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _AT: Final = re.compile(
     r"[\w.+-]{1,64} ?(?:\(at\)|\[at\]|<at>|&commat;| at ) ?[\w-]{1,63}(?:(?:\.| ?dot ?)[\w-]{2,63}){1,8}",
@@ -194,7 +196,8 @@ def _field(value: TemplateValue) -> Faults:
             witness=shown(markup[0]),
             fix="write plain text",
         )
-    odd = next((at for at, each in enumerate(head) if not (each.isprintable() or each in "\n\r\t")), None)
+    spaces = "\n\r\t" if value.id in _WORDS else "\n\r\t\u200c\u200d"
+    odd = next((at for at, each in enumerate(head) if not (each.isprintable() or each in spaces)), None)
     if odd is not None:
         yield fault(
             "unprintable-in-field",
@@ -222,15 +225,14 @@ def status(ctx: Context) -> Faults:
     if not value:
         return
     words = ctx.profile.status_words
-    label = "Status"
     if ctx.status is None or ctx.status.value not in {each.lower() for each in words}:
         yield fault(
             "status-unknown",
-            f"the status is none of {', '.join(words)}",
+            f"the status is {'more than one' if _several(value, words) else 'none'} of {', '.join(words)}",
             field="status",
             line=ctx.line("status"),
             witness=shown(value),
-            fix=f"write `{label}: {words[1 % len(words)]}`",
+            fix=_right_status(value, words),
         )
         return
     word = next(each for each in words if each.lower() == ctx.status.value)
@@ -242,8 +244,20 @@ def status(ctx: Context) -> Faults:
             field="status",
             line=ctx.line("status"),
             witness=shown(value),
-            fix=f"write `{label}: {word}`",
+            fix=f"write `Status: {word}`",
         )
+
+
+def _several(value: str, words: tuple[str, ...]) -> bool:
+    return sum(each.lower() in value.lower() for each in words) > 1
+
+
+def _right_status(value: str, words: tuple[str, ...]) -> str:
+    """What to write: the one status that the value means, else the choice."""
+    means = [each for each in words if each.lower()[:8] in value.lower()]
+    if len(means) == 1:
+        return f"write `Status: {means[0]}`"
+    return f"write `Status: WORD`, where WORD is one of {', '.join(words)}"
 
 
 def contacts(ctx: Context) -> Faults:
@@ -305,7 +319,8 @@ def _same(text: str, contact: str) -> bool:
 def reasons(ctx: Context) -> Faults:
     """T5: a provisional request without a specification says why; a permanent one (7595) must have one."""
     text = ctx.value("references")
-    if not text or _names_specification(text) or ctx.whole:
+    # a template cut out of an RFC or a draft has that for its specification
+    if not text or _names_specification(text) or ctx.whole or ctx.document.name:
         return
     if ctx.status is Status.PERMANENT and ctx.profile.id == "rfc7595":
         yield fault(

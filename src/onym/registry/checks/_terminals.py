@@ -24,7 +24,7 @@ from onym.registry.abnf.types import (
 if TYPE_CHECKING:
     from onym.registry.abnf.types import Grammar, Node
 
-__all__ = ["Characters", "characters", "unused_rules"]
+__all__ = ["Characters", "characters", "reached_rules", "unused_rules"]
 
 _ASCII: Final = range(128)
 
@@ -77,6 +77,12 @@ def _nodes(whole: Node) -> Iterator[Node]:
             waiting.extend(node.items)
         elif isinstance(node, (Repetition, ListOf)):
             waiting.append(node.item)
+
+
+def reached_rules(grammar: Grammar, start: str) -> frozenset[str]:
+    """The rules that `start` is made of, itself too, by their names in lower case."""
+    found = (node.key for node in _reached(grammar, start) if isinstance(node, Reference))
+    return frozenset((start.lower(), *found))
 
 
 def unused_rules(grammar: Grammar) -> tuple[str, ...]:

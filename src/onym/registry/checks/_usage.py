@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from typing import Final
 
-from onym.registry.checks._context import MAX_PROSE, Context, Faults, fault, shown
+from onym.registry.checks._context import Context, Faults, fault, shown
 from onym.registry.checks.known import words
 from onym.registry.checks.report import Level
 
@@ -20,10 +20,23 @@ _REL: Final = re.compile(r"\brel\s*=\s*[\"']?([A-Za-z][A-Za-z0-9.-]{0,60})[\"']?
 _SRV: Final = re.compile(r"(?<![\w.-])(_[A-Za-z0-9-]{1,63})\.(_(?:tcp|udp|sctp|dccp|quic))\b", re.IGNORECASE)
 _NODE: Final = re.compile(r"(?<![\w.-])(_[A-Za-z][A-Za-z0-9-]{0,62})\.(?=[a-z])(?!_)", re.IGNORECASE)
 
+_DOMAIN: Final = re.compile(r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,9}", re.IGNORECASE)
+#: top-level domains that are not delegated
+_SPECIAL: Final = frozenset({"example", "test", "invalid", "arpa"})
+_CITES: Final = re.compile(r"\[[A-Z][\w.+-]{2,63}\]|\bRFC[ -]?\d{1,5}\b|\{\{[^{}]{2,80}\}\}")
+#: RFCs that say how to register, and register nothing of this
+_RULES: Final = frozenset(
+    {"2782", "3986", "5785", "5988", "6335", "7595", "8126", "8288", "8552", "8553", "8615"}
+)
+
 _HOST: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(\[[^\]]*\]|[^/?#:]*)")
 _EXAMPLE_HOST: Final = re.compile(
     r"(?:^|\.)(?:example(?:\.(?:com|net|org|edu))?|test|invalid|localhost|local|onion|arpa)\.?$",
     re.IGNORECASE,
+)
+#: a name of the DNS: with a dot and a top-level domain of letters; anything else is a placeholder or no host
+_REAL: Final = re.compile(
+    r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.(?:[A-Za-z]{2,24}|xn--[A-Za-z0-9-]{2,59})\.?"
 )
 _DOCUMENTATION: Final = tuple(
     ip_network(each)
@@ -38,9 +51,12 @@ _DOCUMENTATION: Final = tuple(
     )
 )
 
-_ODD_WORDS: Final = re.compile(r"(?<![\"'\w])(NEED NOT|MAY NOT|CAN NOT|WILL NOT)(?![\"'\w])")
+#: in a sentence all in capitals, as of old legal notices, they are no key words
+_ODD_WORDS: Final = re.compile(r"(?<![\"'\w])(NEED NOT|MAY NOT|CAN NOT|WILL NOT)(?![\"'\w])(?!\s+[A-Z]{2})")
 _WORD: Final = re.compile(r"(?<![\"'\w])(?:MUST|SHALL|SHOULD|REQUIRED|RECOMMENDED|OPTIONAL)(?![\"'\w])")
 _CITES_14: Final = re.compile(r"\bBCP ?14\b|\bRFC ?2119\b|\bRFC ?8174\b", re.IGNORECASE)
+#: kramdown's own paragraph of BCP 14
+_BOILERPLATE: Final = "{::boilerplate bcp14"
 _INSTEAD: Final = {
     "NEED NOT": "`MAY` or `are not required to`",
     "MAY NOT": "`MUST NOT`",
@@ -57,16 +73,17 @@ _8615: Final = re.compile(r"RFC ?8615|RFC ?5785", re.IGNORECASE)
 
 def other_registries(ctx: Context) -> Faults:
     """D1: well-known names, link relations, services and underscored nodes that IANA is not asked for."""
-    text, asked = ctx.document.text[:MAX_PROSE], _asked(ctx)
+    text, asked = ctx.reading.text, _asked(ctx)
     for found, kind, clause, name, how in _used(ctx, text):
-        if not _requests(asked, name, kind):
+        if not _requests(asked, name, kind) and not _cited(ctx, text, found):
             yield fault(
                 "not-requested",
                 f"{kind} {shown(found[0].rstrip('.'))} is used, and IANA is not asked for it",
                 clause=clause,
-                line=_line(text, found),
+                line=ctx.reading.line(found.start()),
                 witness=shown(found[0].rstrip(".")),
-                fix=f"ask IANA for {how} in the IANA considerations, or cite the document that registers it",
+                fix=f"ask IANA for {how} in the IANA considerations, or cite in the same sentence the "
+                "document that registers it",
             )
 
 
@@ -91,6 +108,26 @@ def _asked(ctx: Context) -> str:
     found = "\n".join(each.text for each in ctx.sections("iana"))
     mine = "" if ctx.template is None else "\n".join(each.text for each in ctx.template.values.values())
     return f"{found}\n{mine}".lower()
+
+
+def _of_domain(ctx: Context, text: str, found: re.Match[str]) -> bool:
+    """Does a domain name follow, and not the rest of a file's name or of a program's?"""
+    labels = _DOMAIN.match(text, found.end())
+    parts = [] if labels is None else labels[0].lower().rstrip(".-").split(".")
+    return parts[-1:] == ["example"] or (len(parts) > 1 and parts[-1] in {*ctx.known.tlds, *_SPECIAL})
+
+
+def _cited(ctx: Context, text: str, found: re.Match[str]) -> bool:
+    """Does the sentence cite the document that registers it?"""
+    line = ctx.reading.line(found.start())
+    before = re.split(r"[.;:] ", text[max(found.start() - 300, 0) : found.start()])[-1]
+    # the line above, unless it is of a paragraph or a template that ends there
+    *above, here = before.split("\n")
+    if above and above[-1].strip() and not ctx.reading.is_field(line - 1):
+        here = f"{above[-1]} {here}"
+    after = re.split(r"[.;:](?:\s|\Z)|\n\n", text[found.end() : found.end() + 200], maxsplit=1)[0]
+    cited = _CITES.findall(f"{here} {after}")
+    return any(re.sub(r"\D", "", each) not in _RULES or "RFC" not in each.upper() for each in cited)
 
 
 _Used = tuple[re.Match[str], str, str, str, str]
@@ -122,11 +159,12 @@ def _all_used(ctx: Context, text: str) -> Iterator[_Used]:
             )
     for found in _SRV.finditer(text):
         name = found[1].lstrip("_")
-        if name.lower() not in ctx.known.services:
+        if name.lower() not in ctx.known.services and name.lower() not in words("service-names"):
             yield found, "the service name", "RFC 6335 8.1", name, f'the service name "{name}"'
     for found in _NODE.finditer(text):
         if (
             found[1].lower() not in words("node-names")
+            and _of_domain(ctx, text, found)
             and f"{found[1]}._".lower() not in text[found.start() :][:80].lower()
         ):
             yield (
@@ -138,14 +176,10 @@ def _all_used(ctx: Context, text: str) -> Iterator[_Used]:
             )
 
 
-def _line(text: str, found: re.Match[str]) -> int:
-    return text.count("\n", 0, found.start()) + 1
-
-
 def well_known(ctx: Context) -> Faults:
     """D2: whoever claims support for well-known URIs in the scheme cites RFC 8615; the default is "-"."""
     value = ctx.value("well_known")
-    text = ctx.document.text[:MAX_PROSE]
+    text = ctx.reading.text
     own = rf"\b{re.escape(ctx.scheme)}://[^\s/]{{1,255}}/\.well-known/"
     used = re.search(own, text, re.IGNORECASE) if ctx.scheme else None
     claims = (value not in ("", "-")) or bool(_CLAIMS.search(ctx.prose)) or used is not None
@@ -154,7 +188,7 @@ def well_known(ctx: Context) -> Faults:
             "well-known-without-reference",
             "the scheme is said to support well-known URIs, and RFC 8615 is not cited",
             field="well_known" if value else None,
-            line=ctx.line("well_known") if value else _line(text, used) if used else None,
+            line=ctx.line("well_known") if value else ctx.reading.line(used.start()) if used else None,
             witness=shown(value or (used[0] if used else "")) or None,
             fix='cite RFC 8615 5.2 and say which URIs; without support the registry keeps "-"',
         )
@@ -163,14 +197,14 @@ def well_known(ctx: Context) -> Faults:
 def example_names(ctx: Context) -> Faults:
     """D3: hosts of examples are reserved for examples; key words are those of BCP 14, and BCP 14 is cited."""
     yield from _hosts(ctx)
-    text = ctx.document.text[:MAX_PROSE]
+    text = ctx.reading.text
     found = _WORD.search(text)
-    if ctx.whole and found and not _CITES_14.search(text):
+    if ctx.whole and found and not (_CITES_14.search(text) or _BOILERPLATE in ctx.document.text):
         yield fault(
             "keywords-undefined",
             "key words in capitals, and BCP 14 is not cited",
             clause="RFC 8174 2",
-            line=_line(text, found),
+            line=ctx.reading.line(found.start()),
             fix="add the paragraph of RFC 8174 2 and cite RFC 2119 and RFC 8174",
         )
     for word, odd in _first_each(_ODD_WORDS, text).items():
@@ -178,7 +212,7 @@ def example_names(ctx: Context) -> Faults:
             "keyword-unknown",
             f'"{word}" is no key word of BCP 14',
             clause="RFC 8174 2",
-            line=_line(text, odd),
+            line=ctx.reading.line(odd.start()),
             witness=word,
             fix=f"write {_INSTEAD[word]}, or use small letters",
         )
@@ -195,7 +229,7 @@ def _hosts(ctx: Context) -> Faults:
     seen: dict[str, int] = {}
     for each in ctx.document.examples:
         match = _HOST.match(each.uri)
-        if match and match[1] and len(seen) < MAX_LISTED and not _reserved(match[1]):
+        if match and match[1] and len(seen) < MAX_LISTED and not _reserved(ctx, match[1]):
             seen.setdefault(match[1].lower(), each.line)
     for host, line in seen.items():
         yield fault(
@@ -208,11 +242,14 @@ def _hosts(ctx: Context) -> Faults:
         )
 
 
-def _reserved(host: str) -> bool:
+def _reserved(ctx: Context, host: str) -> bool:
     if _EXAMPLE_HOST.search(host):
         return True
     try:
         address = ip_address(host.strip("[]"))
     except ValueError:
-        return not re.fullmatch(r"[A-Za-z0-9_.-]+", host)
+        tlds = ctx.known.tlds
+        return not _REAL.fullmatch(host) or bool(
+            tlds and host.lower().strip(".").rpartition(".")[2] not in tlds
+        )
     return any(address in each for each in _DOCUMENTATION if each.version == address.version)

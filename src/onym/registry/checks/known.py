@@ -79,7 +79,7 @@ def section_titles() -> Mapping[int, Mapping[str, str]]:
 @cache
 def words(kind: str) -> frozenset[str]:
     """A word list: `general` (RFC 7595 3.8), or what was registered long ago and need not be asked for:
-    `link-relations`, `well-known-uris`, `node-names`."""
+    `link-relations`, `well-known-uris`, `node-names`, `service-names` (those that `Known.services` lacks)."""
     found = json.loads(files(_HERE).joinpath("data/words.json").read_text(encoding="utf-8"))
     return frozenset(found[kind].split())
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from onym.errors import GrammarError
-from onym.registry.checks._context import clean_name
+from onym.registry.checks._context import clean_name, lowered
 from onym.registry.checks._grammar import Syntax
 from onym.registry.checks._terminals import unused_rules
 from onym.registry.documents.types import Block, Document, DocumentKind
@@ -37,8 +37,9 @@ def load(text: str, *, source: str = "-") -> Document:
 
 
 def grammar_alone(document: Document) -> bool:
-    """Is it a grammar and nothing else?"""
-    return bool(document.blocks) and not (document.sections or document.templates or document.name)
+    """Is it a grammar and nothing else? Prose with ABNF in it is not."""
+    some = document.sections or document.templates or document.name
+    return bool(document.blocks) and not some and _is_grammar(document.text)
 
 
 def _is_grammar(text: str) -> bool:
@@ -60,7 +61,7 @@ def load_grammar(document: Document, start: str | None = None) -> tuple[Grammar,
             code="abnf.none",
             hint="give the grammar as ABNF (RFC 5234), each rule as `name = elements`",
         )
-    name = clean_name(document.templates[0].text("name")).lower() if document.templates else ""
+    name = lowered(clean_name(document.templates[0].text("name"))) if document.templates else ""
     grammar = resolve(read_document(document.blocks))
     return grammar, start_rule(grammar, start, name)
 

@@ -8,6 +8,7 @@ Nothing is loaded, run or guessed from outside the text; reading takes linear ti
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import date
 
 from onym.errors import TemplateError
@@ -17,7 +18,7 @@ from onym.registry.documents._examples import examples_of
 from onym.registry.documents._headings import mark_headings, sections_of
 from onym.registry.documents._labels import NAME, labels_of
 from onym.registry.documents._lines import Line, capped, lines_of
-from onym.registry.documents._markdown import front_matter, mark_markdown
+from onym.registry.documents._markdown import anchors_of, front_matter, mark_markdown
 from onym.registry.documents._meta import dates_of, expiry_of, kind_of, name_of
 from onym.registry.documents._profile import profile_of_template, profile_reason, to_text
 from onym.registry.documents._templates import read_templates
@@ -94,7 +95,9 @@ def read_document(
 def _from_text(text: str, chosen: DocumentKind, registry: str, source: str) -> Document:
     lines = lines_of(text)
     listed: tuple[Reference, ...] = ()
+    anchors: frozenset[str] = frozenset()
     if chosen is DocumentKind.MARKDOWN:
+        anchors = anchors_of(text)
         listed = front_matter(lines)
         mark_markdown(lines)
         lines = [_unquoted(line) for line in lines]
@@ -104,7 +107,9 @@ def _from_text(text: str, chosen: DocumentKind, registry: str, source: str) -> D
         mark_headings(lines, paged=chosen is not DocumentKind.TEMPLATE)
     dated, expires = dates_of(text, chosen)
     name = name_of(text, chosen, source)
-    return _document(text, chosen, registry, lines, listed, name=name, dated=dated, expires=expires)
+    return _document(
+        text, chosen, registry, lines, listed, anchors=anchors, name=name, dated=dated, expires=expires
+    )
 
 
 def _unquoted(line: Line) -> Line:
@@ -122,15 +127,27 @@ def _from_xml(text: str, registry: str) -> Document:
         registry,
         flat.lines,
         tuple(flat.references),
+        anchors=flat.anchors,
         name=flat.name,
         dated=flat.dated,
         expires=None if flat.is_rfc else expiry_of(flat.dated),
     )
 
 
+def _plain(lines: list[Line]) -> str:
+    """The lines under their numbers; those that were not read are blank."""
+    rows: dict[int, list[str]] = {}
+    for line in lines:
+        row = rows.setdefault(line.number, [])
+        row.append(line.text.strip() if row else line.text)
+    return "\n".join(" ".join(rows.get(number, ())) for number in range(1, max(rows, default=0) + 1))
+
+
 def _itself(key: str, name: str | None) -> bool:
     """Is the key the document's own name, with its version or without?"""
-    return name is not None and (key in (name, name.replace(" ", "")) or key == name[:-3])
+    if name is None:
+        return False
+    return key in (name, name.replace(" ", ""), name[:-3], name.removesuffix("-latest"))
 
 
 def _document(
@@ -140,6 +157,7 @@ def _document(
     lines: list[Line],
     listed: tuple[Reference, ...],
     *,
+    anchors: Collection[str],
     name: str | None,
     dated: date | None,
     expires: date | None,
@@ -150,13 +168,19 @@ def _document(
     sections = sections_of(lines)
     capped(sections, MAX_SECTIONS, "sections")
     blocks = blocks_of(lines)
-    entries, entry_lines = references_of(lines, templates)
+    # XML marks its lists, and what is ABNF: its lines may be one
+    entries, entry_lines = references_of([] if kind is DocumentKind.XML else lines, templates)
     grammar_lines = {
-        number for block in blocks for number in range(block.line, block.line + block.text.count("\n") + 1)
+        number
+        for block in blocks
+        if not block.marked
+        for number in range(block.line, block.line + block.text.count("\n") + 1)
     }
     without = entry_lines | grammar_lines
     references = (*listed, *entries)
-    citations, added = citations_of(lines, known={each.key for each in references}, without=without)
+    citations, added = citations_of(
+        lines, known={each.key for each in references}, without=without, anchors=anchors
+    )
     known = {each.key for each in references}
     return Document(
         kind=kind,
@@ -165,6 +189,7 @@ def _document(
         dated=dated,
         expires=expires,
         text=text,
+        plain=_plain(lines),
         sections=sections,
         templates=templates,
         citations=tuple(each for each in citations if not _itself(each.key, name)),

@@ -19,10 +19,14 @@ _RULE: Final = re.compile(r" *[A-Za-z][A-Za-z0-9-]{0,63}(?P<space> *)=/?(?!=) *(
 _TOKEN: Final = re.compile(
     r'(?P<space> +)|(?P<comment>;.*)|(?P<string>(?:%[si])?"[^"]*(?:"|\Z))|(?P<number>%[bdxBDX][0-9A-Fa-f.-]+)'
     r"|(?P<prose><[^>]*(?:>|\Z))|(?P<name>[A-Za-z][A-Za-z0-9-]*)|(?P<group>[()\[\]])|(?P<slash>/)"
-    r"|(?P<repeat>[0-9*#]+)|(?P<equals>=/?)"
+    # a repeat is one of something: `size = 3` is no rule
+    r"|(?P<repeat>[0-9*#]+(?=[A-Za-z(\[\"<%]| +[(\[\"<%])|[0-9]*[*#][0-9]*(?= +[A-Za-z])|[0-9]*[*#]\Z)"
+    r"|(?P<equals>=/?)"
 )
 #: tokens by which a line is taken for ABNF and not for an assignment
 _STRONG: Final = frozenset(("string", "number", "prose", "group", "repeat"))
+#: languages of marked text in which ABNF may stand all the same; what is of another is left alone
+_UNSAID: Final = frozenset(("", "txt", "text", "plain", "plaintext", "ascii-art", "none"))
 #: names in a row that make a sentence
 _SENTENCE: Final = 4
 #: strange characters that a line with rules around it may hold: its fault is for the grammar's reader
@@ -185,14 +189,14 @@ def _marked(lines: list[Line]) -> Iterator[Block]:
             first = next((at for at, each in enumerate(rows) if each.text.strip()), None)
             if first is not None:
                 text = "\n".join(each.text for each in rows[first:]).rstrip()
-                yield Block(text=text, line=rows[first].number, section=section)
+                yield Block(text=text, line=rows[first].number, section=section, marked=True)
             rows = []
 
 
 def _found(lines: list[Line]) -> Iterator[Block]:
     reader = _Reader(flush=is_flush(lines))
     for line in lines:
-        if line.code == "abnf":
+        if line.code is not None and line.code not in _UNSAID:
             line = Line(number=line.number, text=".")
         ended = reader.feed(line)
         if ended is not None:

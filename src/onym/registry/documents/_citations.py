@@ -16,6 +16,10 @@ __all__ = ["MAX_CITATIONS", "citations_of", "references_of"]
 MAX_CITATIONS: Final = 20_000
 
 _ENTRY: Final = re.compile(r" *(?:[-*] )?\[\[?(?P<key>[A-Za-z0-9][A-Za-z0-9._+-]{0,63})\]\]?(?P<rest>.*)\Z")
+#: an entry, and not keys or a section that are cited there: after the key comes a text of some words
+_FULL: Final = re.compile(
+    r"\[[A-Za-z0-9][A-Za-z0-9._+-]{0,63}\] +(?!(?:Sec|Appendix|§|and\b|or\b))[\w\"'\u201c<](?:[^ ]* ){2}"
+)
 _LIST_TITLES: Final = frozenset(("references", "normative references", "informative references", "citations"))
 
 # between two words of a citation: a space, or the end of a line
@@ -30,7 +34,8 @@ _WHERE: Final = (
 )
 _CITATION: Final = re.compile(
     rf"(?:(?<![A-Za-z])(?:{_WHERE % 'before'}{_SOME}(?:of|in){_SOME})?)"
-    rf"(?:\[(?P<key>{_KEY})\](?![\[(])|\{{\{{(?P<kramdown>[^{{}}\n]{{1,120}})\}}\}}|(?<![A-Za-z0-9-])(?P<rfc>{_RFC})"
+    rf"(?:\[(?P<key>{_KEY})\](?![\[(])|\[(?P<keys>{_KEY}(?:, ?{_KEY}){{1,9}})\](?![\[(])"
+    rf"|\{{\{{(?P<kramdown>[^{{}}\n]{{1,120}})\}}\}}|(?<![A-Za-z0-9-])(?P<rfc>{_RFC})"
     rf"|(?<![A-Za-z0-9])RFCs(?P<rfcs>{_SOME}[0-9]{{1,5}}(?:{_GAP}(?:,|and|,{_SOME}and){_SOME}[0-9]{{1,5}}){{0,19}}))"
     rf"(?:,?{_SOME}(?:\(?){_WHERE % 'after'})?"
 )
@@ -65,11 +70,20 @@ def references_of(
         if value is not None:
             numbers = range(value.line, value.line + value.text.count("\n") + 2)
             rows = [Line(number=each, text=texts.get(each, "")) for each in numbers]
+            rows[0].text = _beside_label(rows[0].text, value.text)
             more, lined = _entries(rows)
             out += more
             taken |= lined
     capped(out, MAX_CITATIONS, "references")
     return tuple(sorted(out, key=lambda each: each.line)), frozenset(taken)
+
+
+def _beside_label(row: str, value: str) -> str:
+    """The entry that stands on the label's own line: a key and its citation, where it was; else the line."""
+    first = value.partition("\n")[0]
+    if not row.endswith(first) or not _FULL.match(first):
+        return row
+    return " " * (len(row) - len(first)) + first
 
 
 def _entries(lines: list[Line]) -> tuple[list[Reference], set[int]]:
@@ -93,12 +107,13 @@ def _entries(lines: list[Line]) -> tuple[list[Reference], set[int]]:
 
 
 def citations_of(
-    lines: list[Line], *, known: Collection[str], without: Collection[int]
+    lines: list[Line], *, known: Collection[str], without: Collection[int], anchors: Collection[str] = ()
 ) -> tuple[tuple[Citation, ...], tuple[Reference, ...]]:
     """What the prose cites, in order; and the references that kramdown's `{{!RFC3986}}` adds to the list.
 
-    `known` are the keys of the reference lists: one in lower case counts only when it is there.
-    `without` are lines that do not cite: the lists themselves, grammars.
+    `known` are the keys of the reference lists: what may be anything else counts only when it is there.
+    `without` are lines that do not cite: the lists themselves, grammars. `anchors` are the document's own
+    places: a reference to one of them is no citation.
     """
     running = Running(
         lines,
@@ -106,6 +121,7 @@ def citations_of(
             not (line.toc or line.heading is not None or line.code is not None or line.number in without)
         ),
     )
+    shapes = {_shape(key) for key in known}
     out: list[Citation] = []
     added: dict[str, Reference] = {}
     for found in _CITATION.finditer(running.text):
@@ -114,22 +130,52 @@ def citations_of(
         if found["kramdown"] is not None:
             _kramdown(found["kramdown"], section, line, out, added)
         else:
-            out.extend(Citation(key=key, section=section, line=line) for key in _keys(found, known))
+            bare = found["key"] is None and found["keys"] is None
+            keys = _named(found) if bare else _bracketed(found, known, shapes, running.text)
+            out.extend(Citation(key=key, section=section, line=line, bare=bare) for key in keys)
         capped(out, MAX_CITATIONS, "citations")
     for draft in _DRAFT.finditer(running.text):
-        out.append(Citation(key=draft[0], section=None, line=running.line_of(draft.start())))
+        out.append(Citation(key=draft[0], section=None, line=running.line_of(draft.start()), bare=True))
         capped(out, MAX_CITATIONS, "citations")
-    return tuple(sorted(out, key=lambda each: each.line)), tuple(added.values())
+    cited = (each for each in out if each.key in known or each.key not in anchors)
+    return tuple(sorted(cited, key=lambda each: each.line)), tuple(added.values())
 
 
-def _keys(found: re.Match[str], known: Collection[str]) -> list[str]:
+def _named(found: re.Match[str]) -> list[str]:
+    """RFCs that are called by their numbers."""
     if found["rfc"] is not None:
         return ["RFC" + _NUMBERS.findall(found["rfc"])[0]]
-    if found["rfcs"] is not None:
-        return ["RFC" + number for number in _NUMBERS.findall(found["rfcs"])]
+    return ["RFC" + number for number in _NUMBERS.findall(found["rfcs"])]
+
+
+def _bracketed(
+    found: re.Match[str], known: Collection[str], shapes: Collection[str], text: str
+) -> tuple[str, ...]:
+    """The key in brackets, where it is one: an index, a word or a number in brackets may be anything."""
+    if found["keys"] is not None:
+        # `[RFC3986, KITE]`: of keys that are listed; a figure has such brackets too
+        keys = [each.strip() for each in found["keys"].split(",")]
+        return tuple(each for each in keys if each in known)
     key = found["key"]
-    likely = (key[0].isupper() and len(key) > 2) or key.isdigit()
-    return [key] if key in known or likely else []
+    if key in known:
+        return (key,)
+    before = text[found.start("key") - 2 : found.start("key") - 1]
+    shape = _shape(key)
+    likely = (
+        bool(shape)
+        and (shape == "name" or shape in shapes)
+        and not (before.isalnum() or before in tuple(")_"))
+    )
+    return (key,) if likely else ()
+
+
+def _shape(key: str) -> str:
+    """What a key looks like: a number, a word, a name that is no word; "" for what is hardly a key."""
+    if key.isdigit():
+        return "number"
+    if not key[0].isupper() or len(key) < 3:
+        return ""
+    return "word" if key[1:].islower() and key.isalpha() else "name"
 
 
 def _kramdown(

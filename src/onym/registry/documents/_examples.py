@@ -21,6 +21,8 @@ _STOP: Final = r"\s<>\"`{}|\\^“”„«»"
 _STOPS: Final = re.compile(rf"[{_STOP}]")
 #: what opens a part to fill in; "</" is the end of an HTML element
 _PLACEHOLDER: Final = re.compile(r"[{^]|<(?!/)")
+#: `%s`, `$name`: forms of programs, to fill in
+_FORM: Final = re.compile(r"%[sd](?![0-9A-Fa-f])|(?:^|/)\$[A-Za-z_]")
 _CLOSING: Final = {'"': '"', "<": ">", "'": "'", "“": "”", "`": "`"}
 _TRAILING: Final = ".,;:!?'\u2019*_"
 _BRACKETS: Final = {")": "(", "]": "[", "}": "{"}
@@ -111,6 +113,6 @@ def _trimmed(raw: str) -> str:
 def _shown(uri: str, prefix: int) -> bool:
     """Is it a URI to look at, and not the bare scheme or a form to fill in?"""
     rest = uri[prefix:]
-    if not rest.strip("/") or "\u2026" in rest:
+    if not rest.strip("/") or "\u2026" in rest or _FORM.search(rest):
         return False
     return not {"[", "]"} & set(_LITERAL.sub("", rest))

@@ -12,6 +12,8 @@ from onym.registry.documents._lines import Line, indent_of
 __all__ = ["Found", "apart", "find"]
 
 _LEAD: Final = re.compile(r"(?P<indent> *)(?:(?:[-*+•o] {1,4})|(?P<table>\| *))?(?P<bold>\*\*|__|\*|_|`)?")
+#: the number of an item: only before a label with its colon, for headings have numbers too
+_ITEM: Final = re.compile(r" *(?:\d{1,2}[.)]|\([a-z0-9]{1,2}\)|[a-z][.)]) {1,4}(?=[A-Z*_`])")
 _WORDS: Final = re.compile(r"[A-Z][A-Za-z/&'-]*(?: [A-Za-z/&'()-]+){0,7}\Z")
 #: characters of a line in which a label is looked for
 _WIDEST: Final = 120
@@ -37,6 +39,9 @@ def _lead(text: str) -> tuple[int, bool, str, str]:
 
 def find(line: Line, labels: Labels) -> Found | None:
     """The label, or what has the form of one, that a line begins with."""
+    item = _ITEM.match(line.text)
+    if item is not None:
+        return _numbered(line, item, labels)
     indent, table, bold, body = _lead(line.text)
     if table:
         return _cell(body, indent, labels)
@@ -54,6 +59,13 @@ def find(line: Line, labels: Labels) -> Found | None:
     if label is None or not body[:1].isupper():
         return None
     return Found(label=label, spelling=body.strip("*_` .:"), rest="", indent=indent, bare=True)
+
+
+def _numbered(line: Line, item: re.Match[str], labels: Labels) -> Found | None:
+    """A label that is an item of a numbered list."""
+    margin = indent_of(line.text)
+    found = find(Line(number=line.number, text=" " * margin + line.text[item.end() :]), labels)
+    return found if found is not None and found.label is not None and not found.bare else None
 
 
 def _cell(body: str, indent: int, labels: Labels) -> Found | None:

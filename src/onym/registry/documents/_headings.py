@@ -37,6 +37,8 @@ _UNNUMBERED: Final = frozenset(
         "index",
     )
 )
+#: in a template alone, a number, a label and a value are an item of a list
+_FIELD: Final = re.compile(r"^[^:]{2,80}: *\S")
 #: a heading that ends like a sentence is an item of a list
 _SENTENCE: Final = (".", ";", ",")
 
@@ -130,6 +132,8 @@ def mark_headings(lines: list[Line], *, paged: bool) -> None:
         found = _heading(line.text)
         if found is None:
             line.heading = _unnumbered(lines, at, margin=paged and not flush)
+            continue
+        if not paged and _FIELD.search(found.title):
             continue
         if _stands(found, line.text, named, last, flush=flush):
             line.heading = found

@@ -9,9 +9,11 @@ from typing import Final
 from onym.registry.documents._lines import Heading, Line
 from onym.registry.documents.types import Reference
 
-__all__ = ["front_matter", "mark_markdown"]
+__all__ = ["anchors_of", "front_matter", "mark_markdown"]
 
 _ATX: Final = re.compile(r"(#{1,6})[ \t]+(?P<title>\S.{0,200}?)[ #]*(?:\{[^}]{0,80}\})?\Z")
+#: `{#syntax}`, `{: #fig-1 title="x"}`
+_ANCHOR: Final = re.compile(r"\{:?[^{}#\n]{0,80}#(?P<name>[A-Za-z][A-Za-z0-9._:-]{0,63})")
 _WIDEST: Final = 400
 _NUMBER: Final = re.compile(r"(\d{1,3}(?:\.\d{1,3}){0,6})\.? +(?=\S)")
 _FENCE: Final = re.compile(r" {0,3}(?P<mark>`{3,}|~{3,}) *(?P<language>[A-Za-z0-9_+-]{0,30})")
@@ -48,6 +50,11 @@ def front_matter(lines: list[Line]) -> tuple[Reference, ...]:
         elif inside and out and (title := _TITLE.match(line.text)):
             out[-1] = Reference(key=out[-1].key, text=title[1], line=out[-1].line)
     return tuple(out)
+
+
+def anchors_of(text: str) -> frozenset[str]:
+    """The names that a text gives its own sections and figures."""
+    return frozenset(found["name"] for found in _ANCHOR.finditer(text))
 
 
 def _drop_front_matter(lines: list[Line]) -> None:

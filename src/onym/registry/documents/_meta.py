@@ -16,6 +16,8 @@ __all__ = ["dates_of", "expiry_of", "kind_of", "name_of"]
 #: lines in which a document says what it is
 _HEAD: Final = 120
 _CUT: Final = 400
+#: rows with text in which a draft's own mark stands; below, it may be a reference's
+_TOP: Final = 3
 _MONTH: Final = "|".join(MONTHS)
 _DATE: Final = (
     rf"(?:(?P<day>[0-9]{{1,2}}) (?P<month>{_MONTH}),? (?P<year>[0-9]{{4}})"
@@ -37,6 +39,12 @@ _RFC_HEADER: Final = re.compile(
 _RFC_FILE: Final = re.compile(r"rfc(?P<number>[0-9]{1,5})\.(?:txt|xml)\Z")
 _XML: Final = ("<?xml", "<rfc", "<!DOCTYPE")
 _DRAFT_MARKS: Final = ("Internet-Draft", "INTERNET-DRAFT", "INTERNET DRAFT", "This Internet-Draft")
+#: what a draft says besides; a reference to a draft says none of it
+_DRAFT_TOO: Final = re.compile(
+    r"Expires?\b|Intended [Ss]tatus|Status of [Tt]his Memo|Abstract\Z|Network Working Group"
+    r"|Copyright Notice\Z|Table of Contents\Z|(?:1\.? )?Introduction\Z",
+    re.IGNORECASE,
+)
 _MARKDOWN: Final = re.compile(r"#{1,6} \S|---\Z|\*\*[^*]{2,80}\*\*|__[^_]{2,80}__|[`~]{3}|\{:")
 
 
@@ -48,16 +56,36 @@ def _head(text: str) -> list[str]:
 
 def kind_of(text: str) -> DocumentKind:
     """What a text looks like."""
-    if text[:1000].lstrip("\ufeff \t\r\n").startswith(_XML):
+    if _begins_as_xml(text):
         return DocumentKind.XML
     head = _head(text)
     if _rfc(text, head) is not None:
         return DocumentKind.RFC
-    if any(row.startswith(_DRAFT_MARKS) for row in head):
+    if _is_draft(head):
         return DocumentKind.DRAFT
     if _looks_marked(text):
         return DocumentKind.MARKDOWN
     return DocumentKind.TEMPLATE
+
+
+def _is_draft(head: list[str]) -> bool:
+    """Does it call itself a draft at its very top, or below and say more that only a draft says?"""
+    rows = [row for row in head if row]
+    at = next((at for at, row in enumerate(rows) if row.startswith(_DRAFT_MARKS)), None)
+    return at is not None and (at < _TOP or any(_DRAFT_TOO.match(row) for row in rows))
+
+
+def _begins_as_xml(text: str) -> bool:
+    """Does it begin with a declaration or the root, comments before it aside?"""
+    at = 0
+    while True:
+        rest = text[at : at + 1000].lstrip("\ufeff \t\r\n")
+        if not rest.startswith("<!--"):
+            return rest.startswith(_XML)
+        end = text.find("-->", at)
+        if end < 0:
+            return False
+        at = end + 3
 
 
 def _rfc(text: str, head: list[str]) -> re.Match[str] | None:

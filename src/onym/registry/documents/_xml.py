@@ -38,6 +38,8 @@ _PARAGRAPHS: Final[Mapping[str, int]] = {
     "t": 3, "dt": 3, "dd": 6, "li": 6, "preamble": 3, "postamble": 3, "blockquote": 6, "aside": 6, "note": 3,
 }  # fmt: skip
 _CELLS: Final = frozenset({"td", "th", "c", "ttcol"})
+#: elements whose anchor is a key
+_REFERENCES: Final = frozenset({"reference", "referencegroup"})
 #: elements whose text is not the document's
 _SILENT: Final = frozenset(
     {"author", "area", "workgroup", "keyword", "cref", "iref", "date", "seriesInfo", "svg"}
@@ -50,6 +52,8 @@ class Flat:
 
     lines: list[Line] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
+    #: the names of its own sections, figures and paragraphs
+    anchors: set[str] = field(default_factory=set)
     name: str | None = None
     dated: date | None = None
     is_rfc: bool = False
@@ -80,6 +84,8 @@ class _Flattener:
         self.entry: list[str] = []
         self.cells: list[str] = []
         self.silent = 0
+        #: the mark of a list's item, until its first line is written
+        self.bullet = ""
         self._hook()
 
     def _hook(self) -> None:
@@ -139,6 +145,8 @@ class _Flattener:
         self.path.append(name)
         self.silent += name in _SILENT
         opening = _OPENING.get(name)
+        if "anchor" in attributes and name not in _REFERENCES:
+            self.flat.anchors.add(attributes["anchor"])
         if name in _PARAGRAPHS:
             self._flush()
         if opening is not None:
@@ -151,6 +159,8 @@ class _Flattener:
         elif name in _PARAGRAPHS:
             self._flush(self._indent())
             self._blank()
+            if name == "li":
+                self.bullet = ""
         self.silent -= name in _SILENT
         self.path.pop()
 
@@ -229,7 +239,8 @@ class _Flattener:
         for number, parts in rows.items():
             text = " ".join("".join(parts).replace("\u00a0", " ").split())
             if text:
-                self._put(Line(number=number, text=" " * indent + text))
+                bullet, self.bullet = self.bullet, ""
+                self._put(Line(number=number, text=" " * indent + bullet + text))
 
     def _gathered(self) -> str:
         """The text gathered so far, as one line."""
@@ -294,7 +305,7 @@ class _Flattener:
         self._put(Line(number=self.parser.CurrentLineNumber, text=f"   | {' | '.join(cells)} |"))
 
     def _list_item(self, attributes: dict[str, str]) -> None:
-        self._characters("o ")
+        self.bullet = "o "
 
     # references
 

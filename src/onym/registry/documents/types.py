@@ -76,11 +76,15 @@ class Template:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """One citation in running text: the key ("RFC7595"), and the section cited with it, if any."""
+    """One citation in running text: the key ("RFC7595"), and the section cited with it, if any.
+
+    `bare`: it is named ("RFC 7595", a draft's name) and not written as a key of a list.
+    """
 
     key: str
     section: str | None
     line: int
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +98,15 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Lines of ABNF, as they stand (page furniture out); `line` is where the first one stands."""
+    """Lines of ABNF, as they stand (page furniture out); `line` is where the first one stands.
+
+    `marked`: the document says that it is ABNF; else it has the form.
+    """
 
     text: str
     line: int
     section: str | None = None
+    marked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +122,8 @@ class Example:
 class Document:
     """One text, read. `name` is "draft-levy-llm-uri-scheme-00", "RFC 7595" or None.
 
-    `registry` is the one whose templates were looked for.
+    `registry` is the one whose templates were looked for. `plain` is the text as it was read, without page
+    furniture, markup, comments and front matter: its lines have the numbers of those of `text`.
     """
 
     kind: DocumentKind
@@ -123,6 +132,7 @@ class Document:
     dated: date | None = None
     expires: date | None = None
     text: str
+    plain: str = ""
     sections: tuple[Section, ...] = ()
     templates: tuple[Template, ...] = ()
     citations: tuple[Citation, ...] = ()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onym.registry.iana._builtin import builtin
     from onym.registry.iana._differences import change, differences, logged
     from onym.registry.iana._facts import RFC, known_rfcs
-    from onym.registry.iana._import import as_imported
+    from onym.registry.iana._import import as_imported, filled
     from onym.registry.iana._join import combine, with_numbers
     from onym.registry.iana._namespaces import (
         Namespace,
@@ -52,6 +52,7 @@ _HOME = {
     "check_namespace_fields": "onym.registry.iana._namespaces",
     "combine": "onym.registry.iana._join",
     "differences": "onym.registry.iana._differences",
+    "filled": "onym.registry.iana._import",
     "known_rfcs": "onym.registry.iana._facts",
     "logged": "onym.registry.iana._differences",
     "read": "onym.registry.iana._read",
@@ -82,6 +83,7 @@ __all__ = [
     "check_namespace_fields",
     "combine",
     "differences",
+    "filled",
     "known_rfcs",
     "logged",
     "read",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
+from onym.registry.iana._cells import cell
+from onym.registry.iana._types import Snapshot
 from onym.registry.records import Entry
+from onym.registry.registries import registry
 
-__all__ = ["as_imported"]
+__all__ = ["as_imported", "filled"]
 
 _STAYS: Final = (
     "who has a say in it, and whether the IESG approved it, stay as they are here: an override sets them, "
@@ -30,3 +35,42 @@ def as_imported(entry: Entry, before: Entry | None) -> tuple[Entry, str | None]:
     )
     kept = replace(entry, registrant=None, designees=frozenset(), iesg_approved=False)
     return kept, _STAYS if brings else None
+
+
+def filled(snapshot: Snapshot, there: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The file's rows, each beside the entry of its name that is there already.
+
+    In columns that the file does not carry a row says what the entry has. So it does where the file shows
+    what the entry shows: a column of notes has the notes of the procedure in it, and a date has no time.
+    """
+    lacks = frozenset(each.id for each in registry(snapshot.registry).columns).difference(snapshot.columns)
+    before = {entry.name: entry for entry in there}
+    return tuple(_beside(entry, before.get(entry.name), lacks) for entry in snapshot.entries)
+
+
+def _beside(entry: Entry, old: Entry | None, lacks: frozenset[str]) -> Entry:
+    if old is None:
+        return entry
+    alike = {
+        name
+        for name in (*entry.fields, *old.fields)
+        if name in lacks or (name not in _MEMBERS and cell(entry, name) == cell(old, name))
+    }
+    if "notes" not in lacks and cell(entry, "notes") == cell(old, "notes"):
+        alike.add("notes")
+    fields = {name: value for name, value in entry.fields.items() if name not in alike or name in lacks}
+    kept = {name: value for name, value in old.fields.items() if name in alike}
+    return replace(
+        entry,
+        fields={**kept, **fields},
+        expires=entry.expires or (old.expires if "expires" in lacks else None),
+        registered=_same_day(entry.registered, old.registered),
+    )
+
+
+def _same_day(given: datetime | None, old: datetime | None) -> datetime | None:
+    return old if given is not None and old is not None and given.date() == old.date() else given
+
+
+#: columns that are members of an entry, and not among its fields
+_MEMBERS: Final = frozenset({"name", "status"})

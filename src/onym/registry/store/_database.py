@@ -69,6 +69,18 @@ class Database:
         """Is there a file to open? PostgreSQL answers for itself."""
         return self.path is None or self.path.is_file()
 
+    def check_readable(self) -> None:
+        """Raises StoreError (registry.io) for a file that is not ours to read.
+
+        SQLite would say no more than that it cannot open it.
+        """
+        if self.path is not None and self.path.is_file() and not os.access(self.path, os.R_OK):
+            raise StoreError(
+                f"{self.path} is not for this user to read",
+                code="registry.io",
+                hint="check owner and mode of the file",
+            )
+
     def make_file(self) -> None:
         """An empty file that its owner alone may read, where there is none: it will hold password hashes."""
         if self.path is not None:

@@ -86,7 +86,10 @@ class _Import:
             try:
                 found = self._one(entry, changes)
             except RefusalError as error:
-                self._report(entry, str(error))
+                if error.code == "registry.wrong-role":
+                    # of the actor, and so of every row
+                    raise
+                self._report(entry, str(error), taken=False)
                 continue
             if found is not None:
                 rows.append(log_row(found.record, found.record.event.name))
@@ -107,7 +110,7 @@ class _Import:
         before = self.present.get(key)
         entry, left_out = as_imported(entry, before)
         if left_out is not None:
-            self._report(entry, left_out)
+            self._report(entry, left_out, taken=True)
         event = self._event(key, entry)
         decision = self._decide(event, self._actor, self._at, request=None, entry=before)
         decision = numbered(decision, before, self.last.get(key, 0))
@@ -127,9 +130,9 @@ class _Import:
         self._counts["added" if before is None else "changed"] += 1
         return Applied(record=record, decision=decision)
 
-    def _report(self, entry: Entry, reason: str) -> None:
+    def _report(self, entry: Entry, reason: str, *, taken: bool) -> None:
         name = entry.name.encode("utf-8", "replace").decode().replace("\0", "?")
-        self._irregular.append(Irregularity(name=name, reason=reason))
+        self._irregular.append(Irregularity(name=name, reason=reason, taken=taken))
 
     def _event(self, key: str, entry: Entry) -> Event:
         try:

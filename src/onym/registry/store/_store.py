@@ -69,6 +69,7 @@ class Store:
                 await asyncio.to_thread(database.make_file)
                 await migrate(database, then=lambda connection: rebuild_all(connection, decide))
             else:
+                database.check_readable()
                 await check_schema(database)
         except BaseException:
             await database.close()
@@ -129,7 +130,8 @@ class Store:
 
         Rows that change nothing leave no record; rows that the engine refuses are reported as irregular;
         names that the source lacks stay. Who has a say in an entry that is there stays too. `source` says
-        where the rows come from. `progress` is told how many are done, from time to time.
+        where the rows come from. `progress` is told how many are done, from time to time. Raises
+        RefusalError (registry.wrong-role) for an actor who may not import; nothing is taken in then.
         """
         given = tuple(entries)
         return await self._database.write(

@@ -74,10 +74,11 @@ class Page(Generic[_Item]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Irregularity:
-    """A row of an import that was not taken, or not whole, and why."""
+    """A row of an import that was not `taken`, or not whole, and why."""
 
     name: str
     reason: str
+    taken: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,6 +88,7 @@ async def apply_event(
     name = request.name if request is not None else _key(event)
     entry = None if name is None else await _entry(connection, event.registry, name)
     _check_version(expected, event, request, entry)
+    await _check_time(connection, event, name, at)
     event = await undoing(connection, event, name, entry)
     decision = await _decided(connection, decide(event, actor, at, request=request, entry=entry), entry)
     head = await head_of(connection)
@@ -178,6 +179,29 @@ def _check_version(expected: int | None, event: Event, request: Request | None, 
         raise StaleError(
             f"the {field} has changed since it was read", field=field, version=version,
             hint="read it again, and decide on what it says now",
+        )  # fmt: skip
+
+
+async def _check_time(connection: AsyncConnection, event: Event, name: str | None, at: datetime) -> None:
+    """Refuse what would come before the last record about the request, or about the entry where none is named.
+
+    Times are counted from one record to the next, and a history that goes back makes nonsense of them. Rows of
+    a published registry may be as old as the file. The log as a whole is not compared: of two writers at once,
+    one comes a little later than it asked.
+    """
+    if event.kind is EventKind.IMPORT or name is None:
+        return
+    about = (
+        and_(log.c.registry == event.registry, log.c.name == name)
+        if event.request is None
+        else log.c.request == event.request
+    )
+    statement = select(log.c.at).where(about).order_by(log.c.number.desc()).limit(1)
+    last = (await connection.execute(statement)).scalar()
+    if last is not None and at < last:
+        raise RefusalError(
+            "that time is before the last record about it", code="registry.time-goes-back", field="at",
+            hint=f"the last one is of {last.isoformat()}: not before that",
         )  # fmt: skip
 
 
