@@ -81,7 +81,7 @@ def spawn(environment: dict[str, str]) -> Run:
             input=stdin,
             capture_output=True,
             env={**environment, **(env or {})},
-            timeout=60,
+            timeout=600,
             check=False,
         )
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -148,7 +148,7 @@ class Terminal:
         while self._read():
             pass
         os.close(self._screen)
-        return self._process.wait(timeout=60)
+        return self._process.wait(timeout=600)
 
 
 def _take_terminal(descriptor: int) -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from ai_factory import Factory, resources
 from ai_support import authority_ca, key_store, serve_authority, trust
 from onym.ai.endpoint import Endpoint
-from onym.cli import _ai_invoke, exit_codes
-from onym.errors import UsageError
+from onym.cli import _ai_result, exit_codes
+from onym.cli._app import app
+
+#: what a terminal would obey, and a table needs
+TABLE = "a\tb\r\nc\x1b[31m\t\u202ed\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +38,44 @@ def factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Factory]:
         def picture() -> bytes:
             return b"\x89PNG\x1b[31m"
 
+        @app.resource("/tool/table", media_type="text/tab-separated-values")
+        def table() -> str:
+            return TABLE
+
+        @app.resource("/tool/xml", media_type="application/xml")
+        def xml() -> str:
+            return "<a/>"
+
+        @app.resource("/tool/linked", media_type="application/ld+json")
+        def linked() -> dict[str, int]:
+            return {"a": 1}
+
+        @app.resource("/tool/nothing")
+        def nothing() -> None:
+            calls.append("nothing")
+
+        @app.resource("/tool/breaks")
+        def breaks() -> Iterator[int]:
+            yield 1
+            raise RuntimeError("the password is hunter2")
+
         return app
 
     with serve_authority(make, "factory.localhost", ca=ca) as (app, authority):
         trust(ca, folder)
         yield Factory(app, authority, keys, folder, ca, calls)
+
+
+@pytest.fixture
+def octets(factory: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The octets on standard output of an invocation."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def call(path: str) -> bytes:
+        words = ["ai", "invoke", factory.uri(path), "--ca", str(factory.folder / "authority.pem"), "--no-dns"]
+        return CliRunner().invoke(app, words, prog_name="onym").stdout_bytes
+
+    return call
 
 
 @pytest.fixture
@@ -78,7 +118,7 @@ def test_describe_shows_input_and_output(ai: Any) -> None:
 
 def test_invoke_prints_the_verified_result_and_says_who_signed(factory: Factory, ai: Any) -> None:
     ran = ai("invoke", "/tool/add", "-d", '{"a": 2, "b": 3}')
-    assert (ran.code, ran.out) == (0, "5\n")
+    assert (ran.code, ran.out) == (0, "5")
     assert f"signed by https://{factory.authority} for anonymous" in ran.err
 
 
@@ -137,23 +177,119 @@ def test_a_file_is_sent_as_it_is(ai: Any, tmp_path: Path) -> None:
     path = tmp_path / "body.json"
     path.write_text('{"a": 1, "b": 1}')
     ran = ai("invoke", "/tool/add", "--body", str(path), "--type", "application/json")
-    assert ran.out == "2\n"
+    assert ran.out == "2"
     untyped = ai("invoke", "/tool/add", "--body", str(path))
     assert untyped.code == exit_codes.USAGE
     assert "--type" in untyped.err
     assert ai("invoke", "/tool/add", "--body", str(path), "-d", "{}").code == exit_codes.USAGE
 
 
-def test_octets_go_to_a_pipe_and_not_to_a_terminal(ai: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert b"PNG" in ai("invoke", "/tool/picture").out.encode("utf-8", "surrogateescape")
-    monkeypatch.setattr(_ai_invoke, "is_terminal", lambda stream: True)
-    with pytest.raises(UsageError):
-        _ai_invoke._write(_Picture())
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard output is a terminal."""
+    monkeypatch.setattr(_ai_result, "is_terminal", lambda stream: True)
 
 
-class _Picture:
-    content_type = "image/png"
-    body = b"\x89PNG"
+def test_octets_go_to_a_pipe_as_they_are(ai: Any, octets: Any) -> None:
+    assert octets("/tool/picture") == b"\x89PNG\x1b[31m"
+    assert octets("/tool/table") == TABLE.encode()
+
+
+def test_octets_go_to_no_terminal_and_the_call_went_well(ai: Any, screen: None) -> None:
+    ran = ai("invoke", "/tool/picture")
+    assert (ran.code, ran.out) == (0, "")
+    assert "image/png, 9 octets" in ran.err
+    assert "--save DIR" in ran.err
+    assert "signed by" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/tool/nothing", ""),
+        ("/tool/xml", "<a/>\n"),
+        ("/tool/linked", '{"a":1}\n'),
+        ("/tool/table", "a\tb\nc\\x1b[31m\t\\u202ed\n"),
+    ],
+)
+def test_a_terminal_gets_every_kind_of_text_and_nothing_that_it_would_obey(
+    ai: Any, screen: None, path: str, shown: str
+) -> None:
+    ran = ai("invoke", path)
+    assert (ran.code, ran.out) == (0, shown)
+    assert "signed by" in ran.err
+
+
+def test_a_note_begins_a_line_of_its_own_where_both_streams_are_one(ai: Any, tmp_path: Path) -> None:
+    path = tmp_path / "both"
+    code = (
+        "import sys; from pathlib import Path; from types import SimpleNamespace as N\n"
+        "from onym.cli import _ai_result, _output\n"
+        "session = _output.Session()\n"
+        "_ai_result.write(session, N(body=b'5', content_type='application/json')); session.note('signed')"
+    )
+    with path.open("wb") as both:
+        subprocess.run([sys.executable, "-c", code], stdout=both, stderr=both, check=True, timeout=60)
+    assert path.read_text() == "5\nnote: signed\n"
+
+
+def test_programs_get_octets_in_base64_where_they_are_no_text(ai: Any) -> None:
+    picture = ai("invoke", "/tool/picture", "--json").json
+    assert picture["body"] is None
+    assert base64.b64decode(picture["body_base64"]) == b"\x89PNG\x1b[31m"
+    table = ai("invoke", "/tool/table", "--json").json
+    assert (table["body"], "body_base64" in table) == (TABLE, False)
+
+
+def test_a_result_that_does_not_stream_is_shown_with_stream_too(ai: Any) -> None:
+    ran = ai("invoke", "/tool/add", "-d", '{"a": 2, "b": 3}', "--stream")
+    assert (ran.code, ran.out) == (0, "5")
+
+
+def test_a_refusal_that_is_signed_ends_a_call_with_stream_as_any_other(ai: Any) -> None:
+    words = ("invoke", "/tool/add", "-d", '{"a": 2, "b": "x"}')
+    assert ai(*words).code == ai(*words, "--stream").code == exit_codes.AIIP
+
+
+@pytest.mark.parametrize("how", [(), ("--stream",)])
+def test_why_a_stream_failed_is_told_as_nobody_signed_it(ai: Any, how: tuple[str, ...]) -> None:
+    ran = ai("invoke", "/tool/breaks", *how)
+    assert ran.code == exit_codes.AIIP
+    assert "code      aiip.internal" in ran.err
+    assert "not signed" in ran.err
+    assert "hunter2" not in ran.out + ran.err
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_done(
+    factory: Factory, ai: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    before = list(factory.calls)
+    ran = ai("invoke", "/agent/note", "-d", '{"text": "x"}', "--save", str(tmp_path / "file" / "out"))
+    assert ran.code == exit_codes.INPUT_OUTPUT
+    assert factory.calls == before
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_result_that_cannot_be_saved_is_shown(ai: Any, tmp_path: Path, form: tuple[str, ...]) -> None:
+    (tmp_path / "out" / "receipt.jwt").mkdir(parents=True)
+    ran = ai("invoke", "/agent/note", "-d", '{"text": "y"}', "--save", str(tmp_path / "out"), *form)
+    assert ran.code == exit_codes.INPUT_OUTPUT
+    if form:
+        assert ran.json["receipt"]["token"].count(".") == 2
+        assert ran.json["error"]["code"] == "io.failed"
+        assert ran.json["error"]["exit_code"] == exit_codes.INPUT_OUTPUT
+    else:
+        assert "notes" in ran.out
+        assert "signed by" in ran.err
+        assert "error: Is a directory" in ran.err
+
+
+@pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_json_does_not_have_is_told_here(ai: Any, name: str) -> None:
+    ran = ai("invoke", "/tool/add", "-d", f'{{"a": {name}}}')
+    assert ran.code == exit_codes.USAGE
+    assert f"--data holds {name}, which JSON does not have" in ran.err
 
 
 def test_a_token_comes_from_a_variable_and_with_its_client(ai: Any) -> None:
@@ -173,14 +309,14 @@ def test_a_token_comes_from_a_variable_and_with_its_client(ai: Any) -> None:
         ("ai://bank/service", exit_codes.AIIP),
         ("ai://h.example/a/../b", exit_codes.BAD_URI),
         ("https://h.example/", exit_codes.BAD_URI),
-        ("ai://nowhere.localhost:1/x", exit_codes.AIIP),
+        ("ai://nowhere.localhost:1/x", exit_codes.NETWORK),
     ],
 )
 def test_what_cannot_be_resolved_ends_with_its_own_code(
     run: Any, uri: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    ran = run("ai", "invoke", uri, "--no-dns", "--timeout", "5")
+    ran = run("ai", "invoke", uri, "--no-dns", "--timeout", "60")
     assert ran.code == code, ran.err
     assert "error" in ran.err
 

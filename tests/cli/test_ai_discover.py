@@ -52,6 +52,17 @@ def test_sources_are_told_with_marks_that_need_no_colour(world: World, discover:
     assert any("ai://evil.localhost/x (unconfirmed" in line for line in lines)
 
 
+def test_an_authority_with_many_resources_fits_a_screen(world: World, discover: Any) -> None:
+    bank = world.sites["bank.localhost"]
+    rows = [{"uri": f"ai://{bank.authority}/tool/{at}", "effects": "read"} for at in range(40)]
+    bank.publish(endpoints=rows)
+    ran = discover(bank.authority)
+    assert ran.code == 0
+    assert max(map(len, ran.out.splitlines())) < 250
+    assert " and 39 more" in ran.out
+    assert len(discover("--json", bank.authority).json["sources"][0]["said"]) == 41
+
+
 def test_programs_get_one_document(world: World, discover: Any) -> None:
     bank = world.sites["bank.localhost"]
     found = discover("--json", bank.uri).json

@@ -134,3 +134,27 @@ def test_a_time_that_no_calendar_has_is_said(run: Run, folder: str) -> None:
     ran = run("ai", "keys", "list", folder)
     assert ran.code == 2
     assert "time" in ran.err
+
+
+def test_a_key_whose_file_is_gone_is_lost_and_no_longer_said_to_sign(run: Run, folder: str) -> None:
+    kid = new(run, folder)
+    (Path(folder) / f"{kid}.jwk").unlink()
+    ran = run("ai", "keys", "list", folder)
+    assert ran.out.split()[2] == "lost"
+    assert "the private file is gone" in ran.err
+    assert run("ai", "keys", "list", folder, "--json").json["keys"][0]["state"] == "lost"
+    rotated = run("ai", "keys", "rotate", folder)
+    assert rotated.code == 0
+    assert f"warning: {kid} should sign until then, and its private key is lost" in rotated.err
+    waiting = rotated.out.split()[0]
+    (Path(folder) / f"{waiting}.jwk").unlink()
+    lost = run("ai", "keys", "list", folder, "--json").json["keys"]
+    assert [each["state"] for each in lost] == ["lost", "lost"]
+
+
+def test_rotation_tells_programs_when_the_new_key_signs(run: Run, folder: str) -> None:
+    new(run, folder)
+    ran = run("ai", "keys", "rotate", folder, "--json")
+    found = run("ai", "keys", "list", folder, "--json").json["keys"]
+    assert ran.json["starts"] == found[1]["starts"]
+    assert ran.err == ""

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 NAME = "ai://factory.localhost:1/tool/add"
+#: of RFC 8037, appendix A
+PUBLIC = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
 
 
 @pytest.mark.parametrize(
@@ -66,6 +68,47 @@ def test_an_import_that_fails_although_the_package_is_there_is_a_bug(
     assert run("ai", "discover", NAME).code == 70
 
 
+@pytest.mark.parametrize("command", ["invoke", "describe", "resolve"])
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("bank.example/x", "did you mean ai://bank.example/x?"),
+        ("/x", "an ai URI begins with ai://, as in ai://bank.example/balance"),
+    ],
+)
+def test_a_name_without_port_and_scheme_is_told_as_an_ai_name(
+    run: Any, command: str, typed: str, hint: str
+) -> None:
+    done = run("ai", command, typed)
+    assert done.code == 3
+    assert hint in done.err
+    assert "llm" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [("ai://factory.localhost/x", "--policy local"), ("ai://factory.example:1/x", "--policy trusted")],
+)
+def test_a_policy_that_refuses_names_the_one_that_allows_it(run: Any, name: str, option: str) -> None:
+    done = run("ai", "resolve", name, "--policy", "untrusted", "--no-dns")
+    assert done.code == 5
+    assert option in done.err
+    assert "model server" not in done.err
+    assert "Policy." not in done.err
+
+
+@pytest.mark.parametrize("option", ["--registry", "--registry-key"])
+def test_a_key_file_of_the_command_line_that_holds_none_is_no_forged_receipt(
+    run: Any, tmp_path: Path, option: str
+) -> None:
+    (tmp_path / "names.jws").write_text("x")
+    (tmp_path / "key.jwk").write_text("{}" if option == "--registry-key" else json.dumps(PUBLIC))
+    words = ("--registry", str(tmp_path / "names.jws"), "--registry-key", str(tmp_path / "key.jwk"))
+    done = run("ai", "resolve", "ai://bank/x", *words)
+    assert done.code == (2 if option == "--registry-key" else 12)
+    assert ("key.jwk" in done.err) is (option == "--registry-key")
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
@@ -113,7 +156,7 @@ def test_input_that_is_no_json_is_told_with_its_place_and_not_sent(run: Any, dat
 
 
 def test_input_that_is_nested_too_deeply_is_left_to_the_endpoint(run: Any) -> None:
-    assert run("ai", "invoke", NAME, "--no-dns", "-d", "[" * 100_000 + "]" * 100_000).code == 13
+    assert run("ai", "invoke", NAME, "--no-dns", "-d", "[" * 100_000 + "]" * 100_000).code == 6
 
 
 @pytest.mark.parametrize(

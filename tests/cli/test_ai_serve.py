@@ -16,7 +16,7 @@ import pytest
 
 from ai_support import Line, authority_ca
 from onym.sign.keystore import KeyStore
-from support import untraced
+from support import free_port, untraced
 
 MODULE = '''
 from onym.ai import Endpoint
@@ -68,14 +68,10 @@ def serving(folder: Path, environment: dict[str, str], *args: str) -> Iterator[s
 
 
 def test_functions_are_served_with_tls_until_interrupted(folder: Path, environment: dict[str, str]) -> None:
-    import socket
-
     KeyStore(folder / "keys").new(at=time.time())
     ca = authority_ca()
     ca.issue_cert("factory.test").private_key_and_cert_chain_pem.write_to_path(str(folder / "tls.pem"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     (folder / "served.py").write_text(MODULE.replace("{port}", str(port)))
     args = ("served:app", "--keys", "keys", "--tls-cert", "tls.pem", "--port", str(port), "--json")
     with serving(folder, environment, *args) as child:
@@ -85,7 +81,7 @@ def test_functions_are_served_with_tls_until_interrupted(folder: Path, environme
             target = "/.well-known/aiip/v1/factory.test/tool/add?a=1&b=2"
             heard = line.ask("POST", target, service=False)
         child.send_signal(signal.SIGINT)
-        child.wait(60)
+        child.wait(600)
     assert told == {
         "address": f"https://127.0.0.1:{port}",
         "authority": "factory.test",
@@ -116,6 +112,58 @@ def test_people_are_told_what_is_served(
     assert "http://[::1]:8443" in done.err
     assert "ai://factory.test/tool/add  read, scopes sums" in done.err
     assert asked == {"host": "::1", "port": 8443, "certificate": None, "key": None}
+
+
+def notes(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, *args: str, port: int) -> str:
+    """What is said of an app that listens on this port."""
+    from onym.server import listen
+
+    monkeypatch.setattr(listen, "listen", lambda app, *, ready, **options: ready(port))
+    done = run("ai", "serve", *args)
+    assert done.code == 0
+    return str(done.err)
+
+
+def test_a_port_that_is_not_the_authoritys_is_told(
+    folder: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    KeyStore(folder / "keys").new(at=time.time())
+    words = ("served:app", "--keys", "keys", "--tls-cert", "tls.pem")
+    said = notes(run, monkeypatch, *words, port=8460)
+    assert "note: clients come to port 8443, as https://factory.test:8443 says, and this is port 8460" in said
+    assert "note" not in notes(run, monkeypatch, *words, port=8443)
+
+
+def test_an_app_without_resources_is_told(
+    folder: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    KeyStore(folder / "keys").new(at=time.time())
+    (folder / "bare.py").write_text(
+        "from onym.ai import Endpoint\napp = Endpoint('factory.test:8443', keys='keys')"
+    )
+    said = notes(run, monkeypatch, "bare:app", "--tls-cert", "tls.pem", port=8443)
+    assert "note: the app has no resources" in said
+    sys.modules.pop("bare")
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_port_that_is_taken_is_told_once(
+    folder: Path, environment: dict[str, str], form: tuple[str, ...]
+) -> None:
+    import socket
+
+    KeyStore(folder / "keys").new(at=time.time())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = ("served:app", "--keys", "keys", "--port", str(taken.getsockname()[1]), *form)
+        child = process(folder, environment, *words)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 4
+    assert "Errno" not in out + err
+    if form:
+        assert json.loads(out)["error"]["code"] == "config.cannot-listen"
+        assert err == ""
+    else:
+        assert err.startswith("error: cannot listen on 127.0.0.1 port")
 
 
 @pytest.mark.parametrize(

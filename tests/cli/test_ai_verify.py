@@ -85,6 +85,40 @@ def test_a_receipt_comes_from_a_pipe_too(run: Run, files: Files) -> None:
     assert ran.code == 0
 
 
+@pytest.mark.parametrize("name", ["AIIP-Receipt: ", "aiip-receipt:", "Aiip-Receipt:\t "])
+def test_a_receipt_may_have_the_name_of_its_field_before_it(run: Run, files: Files, name: str) -> None:
+    field = files.write("r", f"{name}{sign_receipt(RECEIPT, key())}\r\n")
+    ran = run("ai", "verify", field, "--keys", files.keys)
+    assert ran.code == 0, ran.err
+
+
+def test_another_field_is_no_receipt(run: Run, files: Files) -> None:
+    field = files.write("r", f"Authorization: {sign_receipt(RECEIPT, key())}")
+    assert run("ai", "verify", field, "--keys", files.keys).code == 12
+
+
+@pytest.mark.parametrize("option", ["--history", "--keys"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "no keys at all",
+        "{}",
+        '{"keys": [1]}',
+        '{"keys": [{"kty": "oct", "k": "AAAA"}]}',
+        "\x00" * 600_000,
+        sign_receipt(RECEIPT, key()),
+    ],
+    ids=["text", "object", "number", "shared", "long", "receipt"],
+)
+def test_a_file_that_holds_no_keys_is_a_mistake_of_the_command_line_and_no_forgery(
+    run: Run, files: Files, option: str, content: str
+) -> None:
+    wrong = files.write("wrong", content)
+    ran = run("ai", "verify", files.receipt, option, wrong, "--json")
+    assert (ran.code, ran.json["error"]["code"]) == (2, "usage.input-file")
+    assert wrong in ran.json["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("token", "why"),
     [
@@ -151,11 +185,6 @@ def test_keys_are_judged_by_their_history(run: Run, files: Files) -> None:
         assert run("ai", "verify", files.receipt, "--history", files.write("k", octets)).code == 12
 
 
-def test_a_key_set_that_cannot_be_used_is_said(run: Run, files: Files) -> None:
-    ran = run("ai", "verify", files.receipt, "--keys", files.write("k", "{}"), "--json")
-    assert (ran.code, ran.json["error"]["code"]) == (12, "sign.bad-key")
-
-
 def test_a_receipt_from_after_the_time_of_judging_is_refused(run: Run, files: Files) -> None:
     common = ["ai", "verify", files.receipt, "--keys", files.keys, "--at"]
     assert run(*common, "2025-10-09T08:53:20Z").code == 0
@@ -209,7 +238,10 @@ def verify_stream(run: Run, files: Files, content: str | bytes) -> Any:
     )
 
 
-@pytest.mark.parametrize("last", ["", "event: receipt\ndata: x.y.z\n\n"])
+RECEIPTS = "event: receipt\ndata: x.y.z\n\n", "event: gateway-receipt\ndata: x.y.z\n\n"
+
+
+@pytest.mark.parametrize("last", ["", RECEIPTS[0], "".join(RECEIPTS)])
 def test_a_filed_stream_holds_with_its_receipt_or_without(run: Run, files: Files, last: str) -> None:
     ran = verify_stream(run, files, "".join(EVENTS) + last)
     assert ran.code == 0, ran.out
@@ -224,6 +256,9 @@ def test_a_filed_stream_holds_with_its_receipt_or_without(run: Run, files: Files
         EVENTS[1] + EVENTS[0],
         "".join(EVENTS).replace("two", "too"),
         "".join(EVENTS) + "event: receipt\ndata: x\n\nid: 3\ndata: more\n\n",
+        "".join(EVENTS) + RECEIPTS[1],
+        "".join(EVENTS) + RECEIPTS[1] + RECEIPTS[0],
+        "".join(EVENTS) + RECEIPTS[0] + RECEIPTS[1] * 2,
         "",
         b"data: \xff\n\n",
         json.dumps({"not": "a stream"}),

@@ -12,7 +12,8 @@ import pytest
 from onym import __version__, errors
 from onym.cli import exit_codes
 from onym.cli._app import COMMANDS, app
-from onym.cli._errors import error_block, error_record, next_command
+from onym.cli._errors import error_block, error_record
+from onym.cli._guide import next_command
 from onym.cli._options import json_option
 from onym.cli._output import Session, Subject, colourful, is_terminal, plain
 from onym.uri.secret import Secret

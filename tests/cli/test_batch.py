@@ -128,11 +128,11 @@ def test_ctrl_c_waits_for_what_is_under_way_and_says_how_to_go_on(environment, t
         process = subprocess.Popen(
             [sys.executable, "-m", "onym", "batch", *args], stderr=subprocess.PIPE, env=untraced(environment)
         )
-        assert fake.arrived.wait(60)
+        assert fake.arrived.wait(600)
         process.send_signal(signal.SIGINT)
         # the answer comes after the signal, and is kept
         fake.release()
-        _, complaint = process.communicate(timeout=60)
+        _, complaint = process.communicate(timeout=600)
         assert process.returncode == 130
         assert b"to go on: onym batch" in complaint
         assert b"Traceback" not in complaint
@@ -145,6 +145,7 @@ def test_sigterm_ends_the_run_with_its_results_kept(environment, tmp_path):
     with Server() as server:
         source = write_rows(tmp_path / "in.jsonl", 50_000)
         args = [server.uri, str(source), "-o", str(tmp_path / "out"), "--json"]
+        server.hold(2000)
         process = subprocess.Popen(
             [sys.executable, "-m", "onym", "batch", *args],
             stdout=subprocess.PIPE,
@@ -153,7 +154,7 @@ def test_sigterm_ends_the_run_with_its_results_kept(environment, tmp_path):
         )
         server.wait(2000)
         process.terminate()
-        out, complaint = process.communicate(timeout=60)
+        out, complaint = process.communicate(timeout=600)
     assert (process.returncode, out, complaint) == (143, b"", b"")
     assert len(read_results(tmp_path / "out.journal")) > 1000
 

@@ -43,6 +43,28 @@ def test_the_documented_numbers_stay_as_they_are(error, code):
     assert exit_codes.exit_code(error) == code
 
 
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (errors.ResolveError("x"), 6),
+        (errors.ConnectionFailed("x"), 6),
+        (errors.TLSError("x"), 6),
+        (errors.DeadlineExceeded("x"), 8),
+        (errors.PolicyError("x", reason="loopback"), 5),
+        (errors.SignatureError("x"), 13),
+        (None, 13),
+    ],
+)
+def test_discovery_that_the_network_ended_has_the_networks_code(cause, code):
+    assert exit_codes.exit_code(caused(errors.DiscoveryError("x"), cause)) == code
+    assert exit_codes.exit_code(caused(errors.ProvenanceError("x"), cause)) == 12
+
+
 def test_a_class_without_a_row_ends_as_the_one_above_it():
     class Odd(errors.ResolveError):
         pass

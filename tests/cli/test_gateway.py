@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from onym.cli._ai_audit import command as audit
 from onym.cli._output import Session
 from onym.cli.commands.gateway import command as gateway
 from onym.errors import ConfigError, OnymError
-from support import untraced
+from support import free_port, untraced
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
@@ -93,9 +92,7 @@ def test_the_gateway_serves_until_it_is_interrupted(tmp_path: Path) -> None:
         "from onym.cli.commands.gateway import command; "
         "command.main(sys.argv[1:], obj=Session(as_json='--json' in sys.argv), standalone_mode=False)"
     )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [
         sys.executable,
         "-c",
@@ -117,7 +114,7 @@ def test_the_gateway_serves_until_it_is_interrupted(tmp_path: Path) -> None:
         assert ask(port, "GET", "/gateway/bank/x").status == 404
     finally:
         child.send_signal(signal.SIGINT)
-        child.communicate(timeout=30)
+        child.communicate(timeout=300)
     assert verify_file(tmp_path / "a.jsonl").lines == 1
 
 
@@ -143,6 +140,24 @@ def test_what_does_not_last_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (given["host"], given["port"], given["certificate"]) == ("127.0.0.1", 8480, None)
     found, given = serving(monkeypatch, "--base-url", "http://127.0.0.1:9999", "--port", "8481")
     assert "http://127.0.0.1:9999/" in found.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "url"),
+    [
+        (("--tls-cert", "c.pem", "--port", "8504"), "https://127.0.0.1:8504/"),
+        (("--tls-cert", "c.pem"), "https://127.0.0.1:8480/"),
+        (("--tls-cert", "c.pem", "--host", "::1"), "https://[::1]:8480/"),
+        (("--tls-cert", "c.pem", "--host", "0.0.0.0"), "https://127.0.0.1:8480/"),
+        (("--port", "8504"), "http://127.0.0.1:8504/"),
+    ],
+)
+def test_the_address_that_is_told_has_the_scheme_that_is_spoken(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], url: str
+) -> None:
+    found, _ = serving(monkeypatch, "--local", *arguments)
+    assert found.exit_code == 0, found.exception
+    assert f"serving: {url} " in found.output
 
 
 def test_an_https_gateway_needs_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -251,6 +251,6 @@ def test_a_polite_kill_that_python_drops_is_asked_for_again(environment):
         "time.sleep(60)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, timeout=30, check=False
+        [sys.executable, "-c", code], env=environment, capture_output=True, timeout=300, check=False
     )
     assert done.returncode == 143

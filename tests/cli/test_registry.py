@@ -341,15 +341,6 @@ def test_namespaces_are_exported_plain_or_signed(run, tmp_path):
     assert json.loads(payload) == plain
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kty": "oct", "k": "AAAA"}', "[" * 100_000])
-def test_a_file_without_a_private_key_signs_nothing(run, tmp_path, text):
-    file = tmp_path / "root.jwk"
-    file.write_text(text)
-    ran = run("registry", "export", "-r", "ai-namespaces", "--format", "namespaces", "--sign-key", str(file))
-    assert ran.code == 12
-    assert ran.out == ""
-
-
 def test_a_key_file_that_is_not_there_is_a_usage_error(run):
     words = ("registry", "export", "-r", "ai-namespaces", "--format", "namespaces", "--sign-key", "nowhere")
     assert run(*words).code == 2

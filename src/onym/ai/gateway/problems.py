@@ -150,7 +150,7 @@ def _of_endpoint(error: errors.InvocationError) -> Refusal:
         detail=str(detail)[:_LONGEST_DETAIL] if isinstance(detail, str) else error.message,
         cause=error.code,
         target=error.target,
-        retryable=row is not None and row.retryable,
+        retryable=error.retryable,
         upstream=status,
     )
 
