@@ -82,6 +82,8 @@ class BlockingConnection:
         """Close the socket, without a farewell."""
         self._sock.close()
 
+    drop = close
+
     def _wait(self, ready: Callable[[float], bool], deadline: Deadline) -> None:
         try:
             while not ready(remaining(deadline, self._clock, SLICE) or SLICE):

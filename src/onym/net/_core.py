@@ -81,13 +81,13 @@ class Core:
                 await connection.write(octets, deadline)
                 while incoming.head is None:
                     incoming.feed(await connection.read(deadline))
+                return Answer(self, key, connection, incoming, incoming.head, target.endpoint, deadline)
             except BaseException:
                 connection.close()
                 raise
         except NetError as error:
             error.endpoint = target.endpoint
             raise
-        return Answer(self, key, connection, incoming, incoming.head, target.endpoint, deadline)
 
     async def look_up(self, origin: Origin, name: str, deadline: Deadline) -> list[str]:
         """What the resolver says of the name."""
@@ -236,6 +236,12 @@ class Answer:
         if self._open:
             self._open = False
             self._connection.close()
+
+    def __del__(self) -> None:
+        # Ctrl-C came before somebody held it; or a stream was dropped half read, and the model would go on,
+        # and be paid for
+        if getattr(self, "_open", False):
+            self._connection.drop()
 
     def _end(self) -> None:
         if self._open:

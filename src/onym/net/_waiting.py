@@ -114,6 +114,9 @@ class WaitingConnection(asyncio.BufferedProtocol):
         if not self._loop.is_closed():
             self._transport.abort()
 
+    def drop(self) -> None:
+        """Leave it to asyncio, which closes what nobody holds, and warns."""
+
     async def _wait(self, deadline: Deadline) -> None:
         left = remaining(deadline, self._clock)
         self._until = deadline

@@ -58,6 +58,10 @@ class Connection(Protocol):
         """Close at once, wherever an exchange stands. May be called again."""
         ...
 
+    def drop(self) -> None:
+        """Nobody holds its exchange any more: close it, if that may be done from any thread."""
+        ...
+
 
 class Backend(Protocol):
     """Where connections come from."""

@@ -244,12 +244,6 @@ class _BlockingBody:
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        # a stream that was dropped half read would let the model go on, and be paid for
-        answer: Answer | None = getattr(self, "_answer", None)
-        if answer is not None:  # Ctrl-C came before it was there
-            answer.close()
-
 
 class _WaitingBody:
     """An `AsyncStreamBody`."""
