@@ -85,16 +85,13 @@ def test_who_may_not_import_is_told_once_and_nothing_is_taken(own, tmp_path, who
 
 def test_an_import_with_rows_that_were_refused_takes_the_others_and_says_so_with_its_code(own, tmp_path):
     good = {"v": 1, "registry": "uri-schemes", "name": "aaa", "status": "permanent"}
-    bad = {**good, "name": "bbb", "pending": [], "fields": {"notes": "a\ud800b"}}
+    bad = {**good, "name": "b\0b"}
     file = tmp_path / "own.json"
     head = {"format": "onym-registry", "version": 1, "registry": "uri-schemes", "updated": "2026-11-01"}
     file.write_text(json.dumps({**head, "entries": [good, bad]}))
-    ran = own("import", "--dry-run", str(file), code=11)
-    assert "1 row was refused" in ran.err
     ran = own("import", str(file), code=11)
     assert "1 row was refused" in ran.err
     own("show", "aaa")
-    own("show", "bbb", code=11)
     assert own("import", "--json", str(file), code=11).json["files"][0]["refused"] == 1
 
 
@@ -136,7 +133,7 @@ def test_the_address_that_is_said_is_kept_and_loopback_has_its_own():
     said = Settings(host="0.0.0.0", port=8602, base_url="https://registry.example")
     assert _reachable(said) is said
     assert _reachable(Settings(host="127.0.0.2", port=8602)).base_url == "http://127.0.0.2:8602"
-    with pytest.raises(UsageError, match="0.0.0.0") as caught:
+    with pytest.raises(UsageError, match=r"0\.0\.0\.0") as caught:
         _reachable(Settings(host="0.0.0.0", port=8602))
     assert caught.value.code == "usage.base-url"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,7 @@ from onym.cli._registry_base import (
     db_option,
     find_request,
     is_request,
+    logins,
     moment,
     now,
     opened,
@@ -115,13 +117,26 @@ def decide(
     event_data = _event_data(reason, members, data)
     when = moment(at)
 
-    async def work() -> Applied:
+    async def work() -> tuple[Applied, dict[str, str]]:
         async with opened(session, db) as store:
             event = await _event_about(store, target, EventKind(decision), registry, event_data)
             actor = await acting(store, event.registry, account=account, role=role)
-            return await store.apply(await with_accounts(store, event), actor, when, expected=expect)
+            with _in_options():
+                applied = await store.apply(await with_accounts(store, event), actor, when, expected=expect)
+            return applied, await logins(store)
 
-    _tell_applied(session, run(work()), when)
+    _tell_applied(session, *run(work()), when)
+
+
+@contextmanager
+def _in_options() -> Iterator[None]:
+    """A member that is missing is told as the option that brings it."""
+    try:
+        yield
+    except RefusalError as error:
+        if error.code == "registry.missing-data" and error.field is not None:
+            error.hint = f"add {'--reason TEXT' if error.field == 'reason' else f'--set {error.field}=TEXT'}"
+        raise
 
 
 def _event_data(reason: str | None, members: Sequence[str], data: str | None) -> dict[str, Any]:
@@ -151,7 +166,7 @@ async def _event_about(
     return Event(kind=kind, registry=registry, name=registry_row(registry).key(target), data=data)
 
 
-def _tell_applied(session: Session, applied: Applied, at: datetime) -> None:
+def _tell_applied(session: Session, applied: Applied, names: dict[str, str], at: datetime) -> None:
     decision = applied.decision
     session.record(
         {
@@ -172,7 +187,7 @@ def _tell_applied(session: Session, applied: Applied, at: datetime) -> None:
     if decision.removed:
         session.say(f"{applied.record.event.name or ''} is no longer registered")
     elif decision.entry is not None:
-        draw_entry(session, decision.entry)
+        draw_entry(session, decision.entry, names)
 
 
 @click.command("tick", short_help="Bring what time brings: timeouts, expired drafts and namespaces.")

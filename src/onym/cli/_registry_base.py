@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,7 +16,7 @@ import click
 
 from onym.cli._output import Session, is_terminal
 from onym.cli._text import printable
-from onym.errors import AccessError, UnknownEntryError, UsageError
+from onym.errors import AccessError, StoreError, UnknownEntryError, UsageError
 from onym.registry.records import Actor, Role
 from onym.registry.registries import REGISTRIES
 
@@ -37,6 +38,7 @@ __all__ = [
     "find_account",
     "find_request",
     "is_request",
+    "logins",
     "moment",
     "needed_place",
     "now",
@@ -190,8 +192,20 @@ async def opened(session: Session, db: str | None, *, create: bool = False) -> A
     place = needed_place(session, db)
     from onym.registry.store import Store  # late: SQLAlchemy takes longer than all the rest
 
-    async with await Store.open(place, create=create) as store:
+    try:
+        store = await Store.open(place, create=create)
+    except StoreError as error:
+        raise (_absent(place) if error.code == "registry.no-database" else error) from None
+    async with store:
         yield store
+
+
+def _absent(place: str) -> UsageError:
+    """There is no database where the command line, or a variable, says."""
+    error = UsageError(f"there is no registry in {place}", code="registry.no-database")
+    # what to run next, instead of what the code alone would say
+    vars(error)["command"] = f"onym registry init --db {shlex.quote(place)}"
+    return error
 
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:
@@ -215,6 +229,14 @@ async def find_account(store: Store, login: str) -> Account:
         field="account",
         hint=f"near ones: {', '.join(close)}" if close else "onym registry user list shows them",
     )
+
+
+async def logins(store: Store) -> dict[str, str]:
+    """Every account's login, by id."""
+    found: list[Account] = []
+    while part := await store.accounts.list(after=found[-1].login if found else ""):
+        found += part
+    return {each.id: each.login for each in found}
 
 
 async def find_request(store: Store, identifier: str) -> Request:

@@ -40,7 +40,7 @@ _SEED: Final = Actor(id="iana-seed", roles=frozenset({Role.IANA}))
 
 
 @click.command("init", short_help="Make a registry: database, the three registries, a first account.")
-@click.option("--login", default="admin", show_default=True, metavar="LOGIN", help="The first account.")
+@click.option("--login", metavar="LOGIN", help="The first account.  [default: admin]")
 @click.option("--email", metavar="ADDRESS", help="Its address, for notices.")
 @click.option("--password-stdin", is_flag=True, help="Read its password from standard input.")
 @click.option("--empty", is_flag=True, help="Without the facts that Onym ships.")
@@ -50,7 +50,7 @@ _SEED: Final = Actor(id="iana-seed", roles=frozenset({Role.IANA}))
 def init(
     session: Session,
     /,
-    login: str,
+    login: str | None,
     email: str | None,
     password_stdin: bool,
     empty: bool,
@@ -74,17 +74,22 @@ def init(
         place = HERE
         session.note(f"no database was named; this one is {place}")
 
+    named = login or "admin"
+
     def first() -> Account:
-        password = ask_password(session, login, from_stdin=password_stdin)
+        password = ask_password(session, named, from_stdin=password_stdin)
         roles = {"*": frozenset({Role.IANA, Role.EXPERT, Role.IESG, Role.REGISTRANT})}
-        return new_account(login, name=login, email=email, password=password, roles=roles)
+        return new_account(named, name=named, email=email, password=password, roles=roles)
 
     # asked before anything is made: a password that is refused leaves no half of a registry
     made = None if "://" in place or Path(place).exists() else first()
 
     async def work() -> dict[str, Any]:
         async with opened(session, place, create=True) as store:
-            account = None if await store.accounts.list() else made or first()
+            there = bool(await store.accounts.list())
+            if there and (login is not None or email is not None or password_stdin):
+                raise _has_accounts()
+            account = None if there else made or first()
             if account is not None:
                 await store.accounts.add(account)
             seeded = {} if empty else await _seed(session, store)
@@ -101,7 +106,19 @@ def init(
     session.table(rows, styles=("dim",))
     if not session.as_json:
         option = f" --db {db}" if db is not None else ""
+        if record["account"] is not None and email is None:
+            call = f"onym registry user email {record['account']} ADDRESS{option}"
+            session.note(f"no notice reaches {record['account']}: {call}")
         session.note(f"next: onym registry serve{option}; onym registry user add LOGIN{option}")
+
+
+def _has_accounts() -> UsageError:
+    return UsageError(
+        "this registry has accounts already; init makes the first one alone",
+        code="usage.command-line",
+        hint="onym registry user add LOGIN, email LOGIN ADDRESS, password LOGIN; init without these options "
+        "brings the database up to date",
+    )
 
 
 async def _seed(session: Session, store: Store) -> dict[str, dict[str, int]]:

@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from onym.cli._input import key_file
 from onym.errors import SignatureError, UsageError
 from onym.registry.records import Entry, Status
 from onym.uri.secret import Secret
@@ -115,13 +116,12 @@ def _signing_key(file: str) -> SigningKey:
         raise UsageError(f"cannot read {file}: {error.strerror}", code="usage.input-file") from None
     except (ValueError, RecursionError):
         jwk = None
-    if not isinstance(jwk, dict):
-        raise SignatureError(
-            f"{file} holds no key", code="sign.bad-key", hint="a private key as JWK (RFC 7517)"
-        )
-    kind = (jwk.get("kty"), jwk.get("crv"))
-    own = next((name for name, each in ALGORITHMS.items() if each == kind), "Ed25519")
-    return SigningKey.read(Secret(text), algorithm=str(jwk.get("alg") or own))
+    with key_file(file, "sign.bad-key", "sign.malformed"):
+        if not isinstance(jwk, dict):
+            raise SignatureError("no key", code="sign.bad-key", hint="a private key as JWK (RFC 7517)")
+        kind = (jwk.get("kty"), jwk.get("crv"))
+        own = next((name for name, each in ALGORITHMS.items() if each == kind), "Ed25519")
+        return SigningKey.read(Secret(text), algorithm=str(jwk.get("alg") or own))
 
 
 def _tables(what: Export) -> str:

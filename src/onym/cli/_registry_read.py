@@ -14,6 +14,7 @@ from onym.cli._registry_base import (
     at_option,
     complete,
     db_option,
+    logins,
     moment,
     opened,
     place_of,
@@ -35,7 +36,6 @@ from onym.registry.registries import registry as registry_row
 
 if TYPE_CHECKING:
     from onym.registry.iana import Snapshot
-    from onym.registry.store import Store
 
 __all__ = ["review", "search", "show", "status"]
 
@@ -100,17 +100,11 @@ async def _show_own(session: Session, db: str | None, registry: str, name: str) 
             near = await store.search(registry, key[:1], _MOST_ROWS)
             raise _unknown(registry, key, (each.name for each in near), requests=asked)
         records = list(await store.history(registry, key))
-        names = await _logins(store, records)
+        names = await logins(store)
     session.record({"entry": record_of(entry), "history": [record_of(each) for each in records]})
     if not session.as_json:
-        draw_entry(session, entry)
+        draw_entry(session, entry, names)
         draw_history(session, records, names)
-
-
-async def _logins(store: Store, records: Iterable[LogRecord]) -> dict[str, str]:
-    """Logins of the accounts that acted, by id."""
-    wanted = {record.actor.id for record in records}
-    return {each.id: each.login for each in await store.accounts.list() if each.id in wanted}
 
 
 def _key(registry: str, name: str) -> str:
@@ -316,8 +310,8 @@ async def _status(
                 hint="onym registry review lists the open ones",
             )
         records = {each.id: list(await store.request_history(each.id)) for each in found}
-        logins = await _logins(store, (line for lines in records.values() for line in lines))
-    return found, records, logins
+        known = await logins(store)
+    return found, records, known
 
 
 @click.command("review", short_help="List what waits, and for whom.")

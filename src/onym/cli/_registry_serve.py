@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,19 +12,23 @@ from onym._lazy import require
 from onym.cli._options import json_option
 from onym.cli._output import Session
 from onym.cli._registry_base import db_option, place_of
+from onym.errors import UsageError
+from onym.net.hosts import is_loopback
 
 if TYPE_CHECKING:
     from onym.server.settings import Settings
 
 __all__ = ["serve"]
 
-#: not addresses that anybody could open
-_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
-
 
 @click.command("serve", short_help="Serve the registry: pages for people, JSON for programs.")
 @click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, or the settings'.")
 @click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8000, or the settings'.")
+@click.option(
+    "--base-url",
+    metavar="ORIGIN",
+    help="What people see: https://registry.example. Needed where not only this machine is to reach it.",
+)
 @click.option("--config", metavar="FILE", help="Settings (TOML). Default: ONYM_REGISTRY_CONFIG.")
 @db_option
 @json_option
@@ -33,7 +37,7 @@ def serve(session: Session, /, db: str | None, config: str | None, **given: Any)
     """Serve the registry until Ctrl-C: pages for people, JSON for programs at the same addresses.
 
     Settings come from --config, ONYM_REGISTRY_* variables and these options, the later the stronger: mail,
-    OpenID Connect, the public address.
+    OpenID Connect, the public address. Plain HTTP is spoken: TLS is for a proxy in front to speak.
 
     \b
     Examples:
@@ -58,10 +62,20 @@ def serve(session: Session, /, db: str | None, config: str | None, **given: Any)
 
 
 def _reachable(settings: Settings) -> Settings:
-    """Where nobody said what address people see, it is the one that is listened on."""
+    """Where nobody said what address people see, it is the one that is listened on.
+
+    That would be plain HTTP, which is for this machine alone. Raises UsageError for another address.
+    """
     from onym.server.settings import Settings
 
-    if settings.base_url != Settings().base_url or settings.host in _EVERYWHERE:
+    if settings.base_url != Settings().base_url:
         return settings
+    if not is_loopback(settings.host):
+        raise UsageError(
+            f"nobody said at what address people see what listens on {settings.host}",
+            code="usage.base-url",
+            hint="--base-url https://registry.example, or base_url in the settings: the address of the "
+            "proxy that speaks TLS; without one, --host 127.0.0.1",
+        )
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return replace(settings, base_url=f"http://{host}:{settings.port}", allowed_hosts=())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -26,6 +26,7 @@ from onym.cli._registry_base import (
     run,
 )
 from onym.cli._registry_text import draw_report, draw_request, record_of
+from onym.errors import RefusalError, URIError, UsageError
 from onym.registry.profiles import PROFILES
 from onym.registry.records import Actor, Entry, Event, EventKind, Request, RequestKind, RequestState, Status
 from onym.registry.registries import REGISTRIES
@@ -167,6 +168,7 @@ def submit(
     assert session is not None  # noqa: S101 - the group always makes one
     session.command = "registry submit"
     asked = _Asked(at=moment(at), **options)
+    _check_archive(asked.archive)
     who = {"account": account, "role": role}
     if is_request(file):
         run(_submit_draft(session, db, file, asked, who))
@@ -248,8 +250,54 @@ async def _submit_draft(
     async with opened(session, db) as store:
         request = await find_request(store, identifier)
         actor = await acting(store, request.registry, **who)
+        _check_handed_in(request, actor, asked)
         request = await _hand_in(store, actor, request, asked)
     _tell(session, request, asked.at)
+
+
+def _check_archive(url: str | None) -> None:
+    """Raises UsageError for what is no https address."""
+    if url is None:
+        return
+    from onym.uri import URI
+
+    try:
+        uri = URI.parse(url)
+        good = uri.scheme == "https" and bool(uri.host)
+    except URIError:
+        good = False
+    if not good:
+        raise UsageError(
+            "--archive is no https address",
+            code="usage.archive",
+            hint="where the message can be read: https://mailarchive.ietf.org/arch/msg/uri-review/...",
+        )
+
+
+def _check_handed_in(request: Request, actor: Actor, asked: _Asked) -> None:
+    """Would what is asked happen? Whose request it is, the engine says. Raises RefusalError."""
+    if asked.archive is not None and asked.archive != request.archive:
+        if request.state is not RequestState.DRAFT:
+            raise _announced(request)
+    elif not asked.keep_draft and request.registrant == actor.id and _needs_list_review(request):
+        review = PROFILES[request.profile].list_review[request.status]
+        raise RefusalError(
+            f"nothing was handed in: {request.status} needs list review first",
+            code="registry.not-allowed",
+            clause=review.clause,
+            hint="post it to uri-review@ietf.org, then onym registry submit "
+            f"{request.id} --archive URL --draft; four weeks later, without --archive",
+        )
+
+
+def _announced(request: Request) -> RefusalError:
+    waits = request.state is RequestState.LIST_REVIEW
+    again = f"onym registry decide {request.id} revise, then the same again" if waits else None
+    return RefusalError(
+        f"--archive begins list review, and {request.id} is in {request.state} already",
+        code="registry.not-allowed",
+        hint=again and f"to correct the address: {again}",
+    )
 
 
 async def _open(store: Store, actor: Actor, draft: Draft, asked: _Asked) -> Request:
@@ -268,6 +316,8 @@ async def _open(store: Store, actor: Actor, draft: Draft, asked: _Asked) -> Requ
 async def _correct(store: Store, actor: Actor, draft: Draft, asked: _Asked) -> Request:
     """A rejected request is handed in again, any other open one revised."""
     request = await find_request(store, asked.revises or "")
+    if asked.archive is not None and request.state not in _WAITING:
+        raise _announced(request)
     rejected = request.state is RequestState.REJECTED
     data = draft.data(request.registry, kind=str(request.kind), status=asked.status, on_behalf_of=None)
     return await _step(
@@ -282,14 +332,18 @@ async def _correct(store: Store, actor: Actor, draft: Draft, asked: _Asked) -> R
 
 async def _hand_in(store: Store, actor: Actor, request: Request, asked: _Asked) -> Request:
     """List review where it is named, then submission, unless the draft is to be kept."""
-    waiting = (RequestState.DRAFT, RequestState.LIST_REVIEW)
-    if request.state not in waiting and asked.revises is not None:
+    if request.state not in _WAITING and asked.revises is not None:
         return request
     if asked.archive is not None and request.state is RequestState.DRAFT:
         request = await _step(store, actor, request, EventKind.ANNOUNCE, asked.at, {"archive": asked.archive})
-    if asked.keep_draft or _needs_list_review(request):
+    unreviewed = _needs_list_review(request) and request.registrant == actor.id
+    if asked.keep_draft or unreviewed:
         return request
     return await _step(store, actor, request, EventKind.SUBMIT, asked.at, {})
+
+
+#: before it is handed in
+_WAITING: Final = (RequestState.DRAFT, RequestState.LIST_REVIEW)
 
 
 def _needs_list_review(request: Request) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,8 +91,8 @@ def _headings(entry: Entry) -> dict[str, str]:
     return found
 
 
-def draw_entry(session: Session, entry: Entry) -> None:
-    """One entry: what it is, its columns and fields, its notes."""
+def draw_entry(session: Session, entry: Entry, names: Mapping[str, str] | None = None) -> None:
+    """One entry: what it is, its columns and fields, its notes. `names` are logins by id."""
     row = registry(entry.registry)
     name = session.paint(printable(entry.spelling or entry.name), "name")
     status = session.paint(str(entry.status), "warning" if entry.pending else "good")
@@ -118,7 +118,11 @@ def draw_entry(session: Session, entry: Entry) -> None:
     session.table(said, indent="  ", styles=("dim",))
     if entry.notes:
         session.say("\nnotes")
-        rows = [(minute(note.at), note.kind, note.by, _flat(note.text)) for note in entry.notes]
+        known = names or {}
+        rows = [
+            (minute(each.at), each.kind, known.get(each.by, each.by), _flat(each.text))
+            for each in entry.notes
+        ]
         session.table(rows, indent="  ", styles=("dim",))
 
 

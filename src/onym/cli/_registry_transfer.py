@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from onym.cli import exit_codes
 from onym.cli._atomic import AtomicFile
 from onym.cli._options import json_option
 from onym.cli._output import Session, is_terminal
@@ -56,9 +57,9 @@ _SHOWN: Final = 20
 @at_option
 @db_option
 @json_option
-@click.pass_obj
+@click.pass_context
 def import_(
-    session: Session,
+    ctx: click.Context,
     /,
     files: Sequence[str],
     format_: str | None,
@@ -70,17 +71,21 @@ def import_(
     at: str | None,
     db: str | None,
 ) -> None:
-    """Take the entries of FILE... into a registry. All of a file is taken in, or nothing of it.
+    """Take the entries of FILE... into a registry.
 
-    Irregular rows are kept and reported. What the registry has and a file lacks stays as it is, and so does
-    who has a say in an entry that is there: of a JSON export, only new names bring their registrants. With
-    --dry-run and without a database, the file is compared with the facts that Onym ships.
+    A file is taken in whole, but for rows that the registry refuses: with one of those the exit code is 11.
+    A file that cannot be read to its end changes nothing. Irregular rows are kept and reported. What the
+    registry has and a file lacks stays as it is, and so does who has a say in an entry that is there: of a
+    JSON export, only new names bring their registrants. With --dry-run and without a database, the file is
+    compared with the facts that Onym ships.
 
     \b
     Examples:
       onym registry import --dry-run uri-schemes-1.csv
       onym registry import --account ann uri-schemes.xml
     """
+    session = ctx.find_object(Session)
+    assert session is not None  # noqa: S101 - the group always makes one
     session.command = "registry import"
     when = moment(at)
     snapshots = [_read(file, format_, registry, contacts) for file in files]
@@ -99,6 +104,8 @@ def import_(
     session.record({"registry": registry, "dry_run": dry_run, "files": found})
     for record in found:
         _tell_import(session, record, dry_run=dry_run)
+    if any(record["refused"] for record in found):
+        ctx.exit(exit_codes.REGISTRY)
 
 
 def _read(file: str, format_: str | None, registry: str, contacts: str | None) -> Snapshot:
@@ -129,18 +136,19 @@ def _shipped(registry: str) -> tuple[Entry, ...]:
 
 def _compared(snapshot: Snapshot, there: Sequence[Entry], at: datetime) -> dict[str, Any]:
     """What an import would change: each row goes to the engine, as it would then."""
-    from onym.registry.iana import as_imported
+    from onym.registry.iana import as_imported, filled
 
     before = {entry.name: entry for entry in there}
     record = _import_record(snapshot)
     names: dict[str, list[str]] = {"added": [], "changed": [], "same": []}
-    for row in _filled(snapshot, there):
+    for row in filled(snapshot, there):
         entry, left_out = as_imported(row, before.get(row.name))
         if left_out is not None:
             record["irregular"].append(_refused(entry.name, left_out))
         try:
             names[_fate(entry, before.get(entry.name), at)].append(entry.name)
         except (RefusalError, StoreError) as error:
+            record["refused"] += 1
             record["irregular"].append(_refused(entry.name, str(error)))
     record |= {fate: len(each) for fate, each in names.items()}
     return record | {"names": {fate: names[fate] for fate in ("added", "changed")}}
@@ -160,23 +168,6 @@ def _fate(entry: Entry, old: Entry | None, at: datetime) -> str:
     return "same" if replace(new, version=old.version, updated=old.updated) == old else "changed"
 
 
-def _filled(snapshot: Snapshot, there: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The file's rows; in columns that the file does not carry they say what the registry has."""
-    from onym.registry.registries import registry
-
-    lacks = {each.id for each in registry(snapshot.registry).columns}.difference(snapshot.columns)
-    before = {entry.name: entry for entry in there} if lacks else {}
-    return tuple(_with(entry, before.get(entry.name), lacks) for entry in snapshot.entries)
-
-
-def _with(entry: Entry, old: Entry | None, columns: set[str]) -> Entry:
-    if old is None:
-        return entry
-    kept = {name: value for name, value in old.fields.items() if name in columns}
-    expires = entry.expires or (old.expires if "expires" in columns else None)
-    return replace(entry, fields={**kept, **entry.fields}, expires=expires)
-
-
 def _refused(name: str, reason: str) -> dict[str, Any]:
     return {"name": name, "code": "refused", "reason": reason, "line": None}
 
@@ -186,6 +177,7 @@ def _import_record(snapshot: Snapshot) -> dict[str, Any]:
         "source": snapshot.source,
         "vintage": snapshot.vintage,
         "entries": len(snapshot.entries),
+        "refused": 0,
         "irregular": [
             {"name": each.name, "code": each.code, "reason": each.reason, "line": each.line}
             for each in snapshot.irregular
@@ -196,13 +188,16 @@ def _import_record(snapshot: Snapshot) -> dict[str, Any]:
 async def _take(
     session: Session, store: Store, snapshot: Snapshot, actor: Actor, at: datetime
 ) -> dict[str, Any]:
-    rows = _filled(snapshot, await all_entries(store, snapshot.registry))
+    from onym.registry.iana import filled
+
+    rows = filled(snapshot, await all_entries(store, snapshot.registry))
     with counted(session, snapshot.source, len(rows)) as tell:
         report: ImportReport = await store.import_entries(
             snapshot.registry, rows, actor, at, source=snapshot.source, progress=tell
         )
     record = _import_record(snapshot)
     record["irregular"] += [_refused(each.name, each.reason) for each in report.irregular]
+    record["refused"] = sum(not each.taken for each in report.irregular)
     record |= {"added": report.added, "changed": report.changed, "same": report.same}
     return record | {"absent": list(report.absent)}
 
@@ -218,6 +213,9 @@ def _tell_import(session: Session, record: dict[str, Any], *, dry_run: bool) -> 
     session.say(f"{session.paint(record['source'], 'name')}  {record['entries']} entries: {counts}")
     if absent:
         session.note(f"{len(absent)} entries here are not in {record['source']}: they stay as they are")
+    if record["refused"]:
+        rows_were = "1 row was" if record["refused"] == 1 else f"{record['refused']} rows were"
+        session.note(f"{rows_were} refused, and not taken in: the reasons stand below")
     irregular = record["irregular"]
     if irregular:
         session.say(f"\n{len(irregular)} irregular rows")
@@ -271,6 +269,10 @@ def export(
     if session.as_json and output is None:
         raise UsageError(
             "--json needs -o: the registry itself goes to standard output", code="usage.command-line"
+        )
+    if given["status"] is not None and format_ != "csv-2015":
+        raise UsageError(
+            "--status goes with --format csv-2015, which has a file for each", code="usage.command-line"
         )
     if format_ != "atom" and (authority or config):
         raise UsageError("--authority and --config go with --format atom", code="usage.command-line")

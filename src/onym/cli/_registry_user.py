@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -41,7 +42,7 @@ _stdin = click.option(
 )
 
 
-@click.group("user", short_help="Accounts: add, list, roles, password, token, disable.")
+@click.group("user", short_help="Accounts: add, list, roles, email, password, token, disable.")
 def user() -> None:
     """Manage accounts: who may sign in, in which roles, with which API tokens. Each takes --json.
 
@@ -245,8 +246,59 @@ def roles(
             account = await find_account(store, login)
             if given or taken:
                 held = account.roles.get(registry, frozenset())
+                _check_held(account, registry, frozenset(map(Role, taken)) - held)
                 wanted = (held | set(map(Role, given))) - set(map(Role, taken))
                 await store.accounts.set_roles(account.id, registry, frozenset(wanted))
+            return await find_account(store, login)
+
+    _tell(session, run(work()))
+
+
+def _check_held(account: Account, registry: str, lacking: frozenset[Role]) -> None:
+    """Raises UsageError for roles that are to be taken away and are not held there."""
+    if not lacking:
+        return
+    role = min(lacking)
+    held = next((name for name, roles in account.roles.items() if role in roles), None)
+    call = f"onym registry user roles {account.login}"
+    raise UsageError(
+        f"{account.login} does not hold the role {role} {_in(registry)}",
+        code="usage.role",
+        hint=f"{call} shows what it holds"
+        if held is None
+        else f"held {_in(held)}: {call} --remove {role} -r {shlex.quote(held)}",
+    )
+
+
+def _in(registry: str) -> str:
+    return "in every registry at once" if registry == _ALL else f"in {registry}"
+
+
+@user.command("email", short_help="Set the address where notices go.")
+@click.argument("login")
+@click.argument("address", required=False)
+@click.option("--none", "gone", is_flag=True, help="Take the address away: no notices.")
+@db_option
+@json_option
+@click.pass_obj
+def email(session: Session, /, login: str, address: str | None, gone: bool, db: str | None) -> None:
+    """Send the notices of LOGIN to ADDRESS from now on.
+
+    \b
+    Example:
+      onym registry user email ann ann@example.net
+    """
+    session.command = "registry user email"
+    if (address is None) is not gone:
+        raise UsageError("give an ADDRESS, or --none", code="usage.command-line")
+
+    async def work() -> Account:
+        from onym.registry import accounts
+
+        async with opened(session, db) as store:
+            account = await find_account(store, login)
+            wanted = None if address is None else accounts.check_email(address)
+            await store.accounts.set_email(account.id, wanted)
             return await find_account(store, login)
 
     _tell(session, run(work()))

@@ -178,7 +178,7 @@ class Entry:
     `name` is the key, lower case; `spelling` is how the source wrote it, where that differs. `fields`
     holds the registry's columns and the template's fields by id (`registries.py`, `profiles.py`).
     `pending` holds the ids of the requests under review about this row. `version` counts the events that
-    changed it.
+    changed it, on from the last one of a name that was removed.
     """
 
     registry: str

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onym.errors import StoreError, UnknownEntryError
+from onym.errors import RefusalError, StoreError, UnknownEntryError
 from onym.registry.records import (
     Actor,
     Decision,
@@ -75,8 +75,10 @@ def test_rows_that_the_engine_refuses_are_reported_and_the_rest_is_taken(store_u
 
 def test_whoever_may_not_import_imports_nothing(store_url: str) -> None:
     async def work(store: Store) -> None:
-        report = await store.import_entries(SCHEMES, [entry("http")], REGISTRANT, AT, source="test")
-        assert (report.added, report.irregular[0].name) == (0, "http")
+        with pytest.raises(RefusalError) as caught:
+            await store.import_entries(SCHEMES, [entry("http")], REGISTRANT, AT, source="test")
+        assert caught.value.code == "registry.wrong-role"
+        assert (await store.head()).number == 0
         with pytest.raises(UnknownEntryError):
             await store.import_entries("nope", [], IANA, AT, source="test")
 
@@ -178,5 +180,24 @@ def test_every_member_of_an_entry_goes_in_and_comes_out(store_url: str) -> None:
         assert await store.entry(SCHEMES, "full") == next(pairs())
         (record,) = await store.log()
         assert record.event.kind is EventKind.IMPORT
+
+    in_store(store_url, work)
+
+
+def test_time_goes_back_for_an_import_alone(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        made = (await registered(store)).record
+        override = Event(
+            kind=EventKind.OVERRIDE, registry=SCHEMES, name="conti", data={"remove": "yes", "reason": "no"}
+        )
+        with pytest.raises(RefusalError) as caught:
+            await store.apply(override, IANA, made.at - timedelta(seconds=1))
+        assert caught.value.code == "registry.time-goes-back"
+        assert (await store.head()).number == made.number
+        old = datetime(2015, 6, 1, tzinfo=UTC)
+        report = await store.import_entries(SCHEMES, [entry("http")], IANA, old, source="2015")
+        assert report.added == 1
+        await store.apply(override, IANA, made.at)
+        await store.verify()
 
     in_store(store_url, work)

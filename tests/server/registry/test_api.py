@@ -416,3 +416,16 @@ def test_an_entry_is_reassigned_to_accounts_alone(fresh: Site, to: str, status: 
     answer = post(fresh, f"{ENTRY}/events", body, {**fresh.headers("ingo"), "if-match": tag})
     assert answer.status_code == status, answer.text
     assert get(fresh, ENTRY).json()["registrant"] == ("user-ian" if status == 200 else "user-rita")
+
+
+def test_the_document_says_that_an_override_of_a_removed_name_has_no_version_to_match() -> None:
+    def headers(path: str) -> dict[str, bool]:
+        parameters = document()["paths"][path]["post"]["parameters"]
+        return {each["name"]: each["required"] for each in parameters if each["in"] == "header"}
+
+    api = "/api/v1"
+    assert headers(f"{api}/registries/{{registry}}/entries/{{name}}/events") == {
+        "If-Match": False,
+        "If-None-Match": False,
+    }
+    assert headers(f"{api}/requests/{{id}}/events") == {"If-Match": True}

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from onym.registry.iana import builtin
-from onym.registry.records import IANA_CLOCK, EventKind
+from onym.registry.records import IANA_CLOCK, Entry, EventKind, Status
+from onym.server.registry.build.parts import nobody_of
 from server.registry.site import HOSTILE, TEMPLATE, Site
 
 
@@ -399,7 +400,10 @@ def test_a_removal_is_undone_where_its_name_was(fresh: Site) -> None:
     assert "It is used." in fresh.get(entry).text
     # what was undone is an override too, and is undone the same way
     found = fresh.get(change, accept="application/json").json()["direct"]
-    assert [each["label"] for each in found if each["kind"] == "override"] == ["Override"]
+    assert [each["label"] for each in found if each["kind"] == "override"] == [
+        "Override",
+        "Override who controls it",
+    ]
 
 
 def test_the_last_override_is_undone_from_the_page_of_changes(fresh: Site) -> None:
@@ -429,3 +433,49 @@ def test_nobody_else_is_offered_what_undoes_a_removal(fresh: Site) -> None:
         assert page["removed"]
     assert fresh.get(change, fresh.headers("ingo"), accept="application/json").json()["direct"]
     assert fresh.get("/r/uri-schemes/never-was/change").status_code == 404
+
+
+def test_who_controls_an_entry_is_the_iesgs_to_override(fresh: Site) -> None:
+    change = "/r/uri-schemes/proviso/change"
+
+    def asked(login: str) -> list[str]:
+        found = fresh.get(change, fresh.headers(login), accept="application/json").json()["direct"]
+        (action,) = [each for each in found if each["label"] == "Override who controls it"]
+        return [each["id"] for each in action["fields"]]
+
+    assert asked("ian") == ["iesg_approved", "reason"]
+    assert asked("ingo") == ["registrant", "change_controller", "iesg_approved", "reason"]
+    sign_in(fresh, "ingo")
+    said = {"kind": "override", "version": "2", "reason": "Its author has left."}
+    both = send(fresh, "/r/uri-schemes/proviso/events", change, **said, registrant="eve", status="historical")
+    assert both.status_code == 409, both.text
+    done = send(
+        fresh, "/r/uri-schemes/proviso/events", change, **said, registrant="eve",
+        change_controller="Eve Example", iesg_approved="",
+    )  # fmt: skip
+    assert done.status_code == 303, done.text
+    entry = fresh.world.do(fresh.world.store.entry, "uri-schemes", "proviso")
+    assert (entry.registrant, entry.fields["change_controller"]) == ("user-eve", "Eve Example")
+    assert not entry.iesg_approved
+
+
+def test_an_entry_that_is_nobodys_says_who_can_change_it(imported: Site) -> None:
+    assert "nobody; the IESG can reassign it" in imported.get("/r/uri-schemes/acd").text
+    assert imported.get("/r/uri-schemes/acd", accept="application/json").json()["nobody"]
+    assert not imported.get("/r/uri-schemes/proviso", accept="application/json").json()["nobody"]
+
+
+@pytest.mark.parametrize(
+    ("registry", "status", "said"),
+    [
+        ("uri-schemes", Status.PERMANENT, "the IESG's to say"),
+        ("uri-schemes", Status.PENDING_REVIEW, ""),
+        ("ai-namespaces", Status.ACTIVE, "IANA can record one"),
+    ],
+)
+def test_who_can_change_what_is_nobodys_depends_on_its_registry_and_status(
+    registry: str, status: Status, said: str
+) -> None:
+    found = nobody_of(Entry(registry=registry, name="a", status=status))
+    assert said in found
+    assert bool(found) is bool(said)

@@ -183,11 +183,10 @@ def _check_version(expected: int | None, event: Event, request: Request | None, 
 
 
 async def _check_time(connection: AsyncConnection, event: Event, name: str | None, at: datetime) -> None:
-    """Refuse what would come before the last record about the request, or about the entry where none is named.
+    """Refuse what would come before the last record about the request, or, where none is named, the entry.
 
-    Times are counted from one record to the next, and a history that goes back makes nonsense of them. Rows of
-    a published registry may be as old as the file. The log as a whole is not compared: of two writers at once,
-    one comes a little later than it asked.
+    Spans are counted from record to record. Rows of a published registry may be as old as their file. The
+    log as a whole is not compared: of two who write at once, one comes a little later than it asked.
     """
     if event.kind is EventKind.IMPORT or name is None:
         return

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import UsageError
 from onym.registry.accounts import Scope, roles_under
 from onym.registry.engine import RULES
-from onym.registry.records import Entry, EventKind, Request
+from onym.registry.records import Entry, EventKind, Request, Role, Status
 from onym.registry.registries import REGISTRIES
 from onym.server.registry import urls
 from onym.server.registry.contexts.parts import ActionField, ActionView, Choice
@@ -19,7 +19,17 @@ from onym.server.registry.words import STATUS_LABELS, day
 if TYPE_CHECKING:
     from onym.registry.store import EntryChange
 
-__all__ = ["ACTIONS", "SCOPES", "Action", "Ask", "actions_of", "data_of", "requests_for", "undo_of"]
+__all__ = [
+    "ACTIONS",
+    "SCOPES",
+    "Action",
+    "Ask",
+    "actions_of",
+    "control_of",
+    "data_of",
+    "requests_for",
+    "undo_of",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +167,29 @@ _UNDO: Final = Action(
     asks=(Ask(id="undoes", label="What is undone", kind="choice"), _reason()),
 )
 
+_CONTROL: Final = Action(
+    label="Override who controls it",
+    help="Fields left empty stay as they are. This too is recorded with your name and the reason.",
+    tone="bad",
+    asks=(
+        Ask(id="registrant", label="Login or account id of the new registrant"),
+        Ask(id="change_controller", label="New change controller"),
+        Ask(id="iesg_approved", label="Does an IESG-approved document define it?", kind="choice"),
+        _reason(),
+    ),
+)
+#: members of an override that say who controls the entry, and whether the IESG approved what defines it
+_SETTINGS: Final = tuple(each.id for each in _CONTROL.asks if each.id != "reason")
+_FOR_CONTROLLERS: Final = frozenset({"registrant", "change_controller"})
+#: who may say who controls an entry: the IESG; of a namespace the operator of the root too (engine, X)
+_CONTROLLERS: Final = MappingProxyType({"ai-namespaces": frozenset({Role.IANA, Role.IESG})})
+_IESG: Final = frozenset({Role.IESG})
+_YES_OR_NO: Final = (
+    Choice(value="", label="As it is"),
+    Choice(value="yes", label="Yes"),
+    Choice(value="no", label="No"),
+)
+
 _REGISTRANT: Final = frozenset(
     {
         EventKind.OPEN,
@@ -259,6 +292,19 @@ def undo_of(last: EntryChange, *, href: str, version: int) -> tuple[ActionView, 
     return (_view(str(EventKind.OVERRIDE), _UNDO, href, version, options),)
 
 
+def control_of(entry: Entry, roles: Iterable[Role], *, href: str) -> tuple[ActionView, ...]:
+    """The button that says who controls an entry, for somebody who holds these roles and may override.
+
+    A row that only shows a request has none.
+    """
+    if entry.status is Status.PENDING_REVIEW:
+        return ()
+    may = not _CONTROLLERS.get(entry.registry, _IESG).isdisjoint(roles)
+    asks = tuple(each for each in _CONTROL.asks if may or each.id not in _FOR_CONTROLLERS)
+    action = replace(_CONTROL, asks=asks)
+    return (_view(str(EventKind.OVERRIDE), action, href, entry.version, {"iesg_approved": _YES_OR_NO}),)
+
+
 def _view(
     kind: str, action: Action, href: str, version: int, options: Mapping[str, tuple[Choice, ...]]
 ) -> ActionView:
@@ -305,6 +351,8 @@ def data_of(kind: EventKind, form: Mapping[str, list[str]]) -> dict[str, Any]:
             data[ask.id] = values[0]
     if kind is EventKind.OVERRIDE:
         undone = next((each.strip() for each in form.get("undoes", []) if each.strip()), None)
+        given = {each: "".join(form.get(each, [])).strip() for each in _SETTINGS}
+        data |= {each: value for each, value in given.items() if value}
         if undone is not None:
             return {"undoes": undone, "reason": data["reason"]}
         if data.get("status") == _REMOVE:

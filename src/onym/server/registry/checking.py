@@ -230,11 +230,12 @@ async def known_of(request: HTTPRequest, given: Given, asked: tuple[str, ...]) -
 
 
 def asked_of(submission: Submission) -> tuple[str, ...]:
-    """The names that the document's templates ask for, in lower case."""
+    """The names that the document's templates ask for, as the registry would file them."""
     from onym.registry.checks import MAX_TEMPLATES, clean_name  # late, as above
 
     templates = submission.document.templates[:MAX_TEMPLATES]
-    return tuple(dict.fromkeys(clean_name(each.text("name")).lower() for each in templates))
+    key = submission.given.registry.key
+    return tuple(dict.fromkeys(key(clean_name(each.text("name"))) for each in templates))
 
 
 async def _names_of(request: HTTPRequest, registry: str) -> Names:

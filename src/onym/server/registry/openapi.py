@@ -80,10 +80,21 @@ def _operation(each: Operation, references: dict[Any, Any]) -> dict[str, Any]:
             {
                 "name": "If-Match",
                 "in": "header",
-                "required": True,
+                # an override may be about a name that has no entry any more
+                "required": each.id != "changeEntry",
                 "description": "The ETag of what was read.",
                 "schema": {"type": "string", "pattern": _VERSION_TAG},
                 "example": '"1-json"',
+            }
+        )
+    if each.id == "changeEntry":
+        found["parameters"].append(
+            {
+                "name": "If-None-Match",
+                "in": "header",
+                "required": False,
+                "description": "For an override of a name that was removed, in place of If-Match.",
+                "schema": {"const": "*"},
             }
         )
     if each.body is not None:

@@ -165,7 +165,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
          "The events that the caller may ask for now.", "registry", "name"),
     Operation(
         id="changeEntry", method="POST", path=_ENTRY + "/events", handler=writing.entry_event,
-        summary="Change an entry at once. If-Match names the version that was read.",
+        summary="Change an entry at once. If-Match names the version that was read; an override of a removed "
+        "name sends If-None-Match: *",
         parameters=("registry", "name"), body=m.EventBody,
         example={"event": "attach-security-note", "data": {"text": "Never resolve it as root."}},
         answers={200: m.HistoryRecord},

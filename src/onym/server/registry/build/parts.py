@@ -9,7 +9,7 @@ from typing import Final
 
 from onym.registry.checks.report import Level, Report
 from onym.registry.profiles import PROFILES
-from onym.registry.records import EMPTY, Entry, LogRecord, Note, Request
+from onym.registry.records import EMPTY, Entry, LogRecord, Note, Request, Status
 from onym.registry.registries import REGISTRIES, Registry
 from onym.server.registry import urls
 from onym.server.registry.contexts.parts import (
@@ -33,6 +33,7 @@ __all__ = [
     "fields_of",
     "history_lines",
     "last_of",
+    "nobody_of",
     "note_view",
     "parts_of",
     "report_view",
@@ -117,6 +118,17 @@ def cells_of(entry: Entry) -> tuple[Cell, ...]:
         for each in fields_of(entry.registry, entry.fields)
         if each.id not in ("name", "status", "expires")
     )
+
+
+def nobody_of(entry: Entry) -> str:
+    """Of an entry that has no registrant: who can change it all the same; "" of any other."""
+    if entry.registrant is not None or entry.status is Status.PENDING_REVIEW:
+        return ""
+    if entry.registry == "ai-namespaces":
+        return "nobody; IANA can record one"
+    if entry.status is Status.PROVISIONAL:
+        return "nobody; the IESG can reassign it"
+    return "nobody. Who controls it is the IESG's to say; changes of what an RFC defines need its approval."
 
 
 def note_view(note: Note, names: Mapping[str, str]) -> NoteView:

@@ -134,6 +134,7 @@ class EntryPage(Context):
     expires: Annotated[str, "the last day it holds"]
     draft: Annotated[str, "the Internet-Draft that holds it, and the day that expires"]
     version: Annotated[int, "how many events changed it"]
+    nobody: Annotated[str, "where it has no registrant: who can change it all the same"]
     pending: Annotated[tuple[Link, ...], "the requests under review about this entry"]
     history: Annotated[tuple[HistoryLine, ...], "its events, newest first, of one part"]
     earlier: Annotated[str, "the part before; empty where there is none"]

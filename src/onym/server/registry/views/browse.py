@@ -18,6 +18,7 @@ from onym.server.registry.build.parts import (
     entry_row,
     history_lines,
     last_of,
+    nobody_of,
     note_view,
     request_row,
 )
@@ -235,6 +236,7 @@ async def _entry(request: HTTPRequest) -> EntryPage:
         expires=day(entry.expires),
         draft=_draft(entry),
         version=entry.version,
+        nobody=nobody_of(entry),
         pending=tuple(Link(href=urls.request(each), text=each) for each in entry.pending),
         history=history_lines(reversed(part), names),
         earlier="" if earlier is None else urls.history(row.id, entry.name, earlier),

@@ -10,7 +10,7 @@ from onym.errors import AccessError, RegistryError, UsageError
 from onym.registry.records import Entry, EventKind, Role
 from onym.registry.registries import REGISTRIES
 from onym.server.registry import urls
-from onym.server.registry.actions import SCOPES, actions_of, data_of, requests_for, undo_of
+from onym.server.registry.actions import SCOPES, actions_of, control_of, data_of, requests_for, undo_of
 from onym.server.registry.build.parts import value_of
 from onym.server.registry.contexts import AuditPage, ChangePage
 from onym.server.registry.contexts.parts import ActionField
@@ -80,6 +80,8 @@ def _direct(request: HTTPRequest, entry: Entry, last: tuple[EntryChange, ...]) -
     kinds = open_to(request, None, entry)
     href = urls.entry_events(entry.registry, entry.name)
     found = actions_of(kinds, href=href, version=entry.version, about=entry)
+    if EventKind.OVERRIDE in kinds:
+        found += control_of(entry, current(request).roles(entry.registry), href=href)
     if EventKind.OVERRIDE in kinds and last:
         found += undo_of(last[0], href=href, version=entry.version)
     return found
