@@ -157,7 +157,7 @@ def test_unused_rules_are_told_in_linear_time() -> None:
     long = "/".join(['"a"'] * 40_000)
     rules = "\n".join(f"r{at}=x" for at in range(1_000))
     grammar = resolve(read_document([Block(text=f"x = {long}\n{rules}", line=1)]))
-    with linear_enough(3):
+    with linear_enough(15):
         found = [each for each in lint(grammar) if each.code is RemarkCode.UNUSED]
     assert len(found) == 999
 

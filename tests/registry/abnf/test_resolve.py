@@ -191,6 +191,6 @@ def test_an_import_of_a_definition_that_lost_leaves_the_remark_on_the_other() ->
 
 def test_thousands_of_imports_are_resolved_in_linear_time() -> None:
     grammar = read("\n".join(f"r{at} = <host, RFC 3986>" for at in range(3_900)))
-    with linear_enough(1):
+    with linear_enough(4):
         resolved = resolve(grammar)
     assert RemarkCode.PROSE not in {each.code for each in resolved.remarks}
