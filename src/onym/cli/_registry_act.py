@@ -122,7 +122,9 @@ def decide(
             event = await _event_about(store, target, EventKind(decision), registry, event_data)
             actor = await acting(store, event.registry, account=account, role=role)
             with _in_options():
-                applied = await store.apply(await with_accounts(store, event), actor, when, expected=expect)
+                applied = await store.apply(
+                    await with_accounts(store, event), actor, when, expected=expect, exact=at is not None
+                )
             return applied, await logins(store)
 
     _tell_applied(session, *run(work()), when)

@@ -111,6 +111,8 @@ class _Asked:
     anyway: bool
     keep_draft: bool
     at: datetime
+    #: did somebody name that time?
+    exact: bool
 
 
 @click.command("submit", short_help="Check a template or draft, and ask for registration.")
@@ -167,7 +169,7 @@ def submit(
     session = ctx.find_object(Session)
     assert session is not None  # noqa: S101 - the group always makes one
     session.command = "registry submit"
-    asked = _Asked(at=moment(at), **options)
+    asked = _Asked(at=moment(at), exact=at is not None, **options)
     _check_archive(asked.archive)
     who = {"account": account, "role": role}
     if is_request(file):
@@ -310,7 +312,7 @@ async def _open(store: Store, actor: Actor, draft: Draft, asked: _Asked) -> Requ
             asked.registry, kind=asked.kind, status=asked.status, on_behalf_of=asked.on_behalf_of
         ),
     )
-    return _after(await store.apply(event, actor, asked.at))
+    return _after(await store.apply(event, actor, asked.at, exact=asked.exact))
 
 
 async def _correct(store: Store, actor: Actor, draft: Draft, asked: _Asked) -> Request:
@@ -325,7 +327,7 @@ async def _correct(store: Store, actor: Actor, draft: Draft, asked: _Asked) -> R
         actor,
         request,
         EventKind.RESUBMIT if rejected else EventKind.REVISE,
-        asked.at,
+        asked,
         {name: data[name] for name in ("fields", "template", "status", "draft") if name in data},
     )
 
@@ -335,11 +337,11 @@ async def _hand_in(store: Store, actor: Actor, request: Request, asked: _Asked) 
     if request.state not in _WAITING and asked.revises is not None:
         return request
     if asked.archive is not None and request.state is RequestState.DRAFT:
-        request = await _step(store, actor, request, EventKind.ANNOUNCE, asked.at, {"archive": asked.archive})
+        request = await _step(store, actor, request, EventKind.ANNOUNCE, asked, {"archive": asked.archive})
     unreviewed = _needs_list_review(request) and request.registrant == actor.id
     if asked.keep_draft or unreviewed:
         return request
-    return await _step(store, actor, request, EventKind.SUBMIT, asked.at, {})
+    return await _step(store, actor, request, EventKind.SUBMIT, asked, {})
 
 
 #: before it is handed in
@@ -352,10 +354,10 @@ def _needs_list_review(request: Request) -> bool:
 
 
 async def _step(
-    store: Store, actor: Actor, request: Request, kind: EventKind, at: datetime, data: dict[str, Any]
+    store: Store, actor: Actor, request: Request, kind: EventKind, asked: _Asked, data: dict[str, Any]
 ) -> Request:
     event = Event(kind=kind, registry=request.registry, request=request.id, name=request.name, data=data)
-    return _after(await store.apply(event, actor, at, expected=request.version))
+    return _after(await store.apply(event, actor, asked.at, expected=request.version, exact=asked.exact))
 
 
 def _after(applied: Applied) -> Request:

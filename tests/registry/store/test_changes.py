@@ -28,6 +28,7 @@ from registry.store.store_support import (
     opened,
     registered,
     run,
+    under_review,
 )
 
 LATER = AT + timedelta(days=3)
@@ -171,6 +172,25 @@ def test_a_removal_is_not_undone_over_somebody_elses_registration(store_url: str
         with pytest.raises(RefusalError) as caught:
             await undo(store, number)
         assert caught.value.message == "the entry has changed since that record"
+
+    in_store(store_url, work)
+
+
+def test_a_request_that_was_rejected_meanwhile_keeps_no_removal_from_being_undone(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        await registered(store)
+        number = await remove(store)
+        identifier = await under_review(store)
+        with pytest.raises(RefusalError) as caught:
+            await undo(store, number)
+        assert (caught.value.field, caught.value.hint) == ("undoes", "decide that request first")
+        await store.apply(ask(EventKind.REJECT, identifier, reason="no"), EXPERT, LATER)
+        assert await store.entry(SCHEMES, "conti") is None
+        await undo(store, number)
+        found = await store.entry(SCHEMES, "conti")
+        assert found is not None
+        assert found.registrant == REGISTRANT.id
+        await store.verify()
 
     in_store(store_url, work)
 

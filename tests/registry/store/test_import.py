@@ -184,20 +184,49 @@ def test_every_member_of_an_entry_goes_in_and_comes_out(store_url: str) -> None:
     in_store(store_url, work)
 
 
-def test_time_goes_back_for_an_import_alone(store_url: str) -> None:
+def test_time_does_not_go_back_but_for_an_import(store_url: str) -> None:
     async def work(store: Store) -> None:
         made = (await registered(store)).record
         override = Event(
             kind=EventKind.OVERRIDE, registry=SCHEMES, name="conti", data={"remove": "yes", "reason": "no"}
         )
         with pytest.raises(RefusalError) as caught:
-            await store.apply(override, IANA, made.at - timedelta(seconds=1))
+            await store.apply(override, IANA, made.at - timedelta(seconds=1), exact=True)
         assert caught.value.code == "registry.time-goes-back"
         assert (await store.head()).number == made.number
         old = datetime(2015, 6, 1, tzinfo=UTC)
         report = await store.import_entries(SCHEMES, [entry("http")], IANA, old, source="2015")
         assert report.added == 1
-        await store.apply(override, IANA, made.at)
+        # a clock that is a little behind: it happens at the moment of the last record
+        removed = await store.apply(override, IANA, made.at - timedelta(seconds=1))
+        assert removed.record.at == made.at
         await store.verify()
+
+    in_store(store_url, work)
+
+
+def test_an_import_that_is_dated_too_late_stops_nothing(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        far = AT + timedelta(days=3650)
+        await store.import_entries(SCHEMES, [entry("http")], IANA, far, source="misdated")
+        override = Event(
+            kind=EventKind.OVERRIDE, registry=SCHEMES, name="http", data={"remove": "yes", "reason": "no"}
+        )
+        assert (await store.apply(override, IANA, AT, exact=True)).record.at == AT
+
+    in_store(store_url, work)
+
+
+def test_a_row_that_waits_for_review_takes_nothing_from_the_imported_one(store_url: str) -> None:
+    async def work(store: Store) -> None:
+        await store.import_entries(
+            SCHEMES, [entry("conti", status=Status.PENDING_REVIEW)], IANA, AT, source="x"
+        )
+        row = replace(entry("conti"), registrant="user-1", designees=frozenset({"user-2"}), iesg_approved=True)
+        report = await store.import_entries(SCHEMES, [row], IANA, LATER, source="own.json")
+        assert report.irregular == ()
+        found = await store.entry(SCHEMES, "conti")
+        assert found is not None
+        assert (found.registrant, found.designees, found.iesg_approved) == ("user-1", {"user-2"}, True)
 
     in_store(store_url, work)

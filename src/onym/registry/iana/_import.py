@@ -9,7 +9,7 @@ from typing import Final
 
 from onym.registry.iana._cells import cell
 from onym.registry.iana._types import Snapshot
-from onym.registry.records import Entry
+from onym.registry.records import Entry, Status
 from onym.registry.registries import registry
 
 __all__ = ["as_imported", "filled"]
@@ -24,9 +24,10 @@ def as_imported(entry: Entry, before: Entry | None) -> tuple[Entry, str | None]:
     """The row as it is imported, and what is irregular about it, where something was left out.
 
     A name that is not there yet brings its registrant, designees and approval with it: an export of a
-    registry of one's own is restored so. Those of an entry that is there were decided, and its log says why.
+    registry of one's own is restored so. A row that waits for review is not there yet. Those of an entry that
+    is there were decided, and its log says why.
     """
-    if before is None:
+    if before is None or (before.status is Status.PENDING_REVIEW and entry.status is not before.status):
         return entry, None
     brings = (
         (entry.registrant is not None and entry.registrant != before.registrant)

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from onym.errors import RefusalError
 from onym.registry.chain import canonical
 from onym.registry.codec import to_data
-from onym.registry.records import Decision, Entry, Event, EventKind, LogRecord
+from onym.registry.records import Decision, Entry, Event, EventKind, LogRecord, Status
 from onym.registry.registries import registry as registry_of
 from onym.registry.store._cursor import checked_limit
 from onym.registry.store._rows import MOST_TEXT, read_value, storable
@@ -112,6 +112,8 @@ async def undoing(connection: AsyncConnection, event: Event, name: str | None, e
                 break
     if changed:
         raise _kept("the entry has changed since that record", "override what is wrong now")
+    if entry is not None and entry.status is Status.PENDING_REVIEW:
+        raise _kept("a request for that name is under review", "decide that request first")
     restored = to_data(read_value(Entry, first.before))
     return replace(event, data={**event.data, "undoes": number, "restore": restored})
 
@@ -121,8 +123,10 @@ def _content(record: str | None) -> Entry | None:
 
 
 def _bare(entry: Entry | None) -> Entry | None:
-    """The entry but for what a request that waits leaves on it."""
-    return None if entry is None else replace(entry, pending=(), updated=None, version=0)
+    """The entry but for what a request that waits leaves on it; None for a row that only waits."""
+    if entry is None or entry.status is Status.PENDING_REVIEW:
+        return None
+    return replace(entry, pending=(), updated=None, version=0)
 
 
 def _number(given: object) -> int:

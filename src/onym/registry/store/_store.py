@@ -97,19 +97,20 @@ class Store:
     # ---------- writing
 
     async def apply(
-        self, event: Event, actor: Actor, at: datetime, *, expected: int | None = None
+        self, event: Event, actor: Actor, at: datetime, *, expected: int | None = None, exact: bool = False
     ) -> Applied:
         """Let the engine decide, and write what follows: all of it, or nothing.
 
         An OPEN event without a request gets the next id. An OVERRIDE that `undoes` a record (its number) gets
         the entry as that record found it. `expected` is the version of the request, or of the entry where no
-        request is named (0: none is there). Raises RefusalError where the procedure does not allow it,
-        StaleError with the version in force where another was first, UnknownEntryError for a request that
-        is not there.
+        request is named (0: none is there). Where `at` is before the last record about it, that record's
+        time counts; a time that is `exact` is refused then. Raises RefusalError where the procedure does not
+        allow it, StaleError with the version in force where another was first, UnknownEntryError for a
+        request that is not there.
         """
         checked_event(event)
         return await self._database.write(
-            lambda connection: apply_event(connection, self._decide, event, actor, at, expected)
+            lambda connection: apply_event(connection, self._decide, event, actor, at, expected, exact=exact)
         )
 
     async def next_request_id(self, registry: str) -> str:

@@ -81,6 +81,8 @@ async def apply_event(
     actor: Actor,
     at: datetime,
     expected: int | None,
+    *,
+    exact: bool,
 ) -> Applied:
     """Decide, seal, and write all that follows from it."""
     event = await _numbered(connection, event)
@@ -88,7 +90,7 @@ async def apply_event(
     name = request.name if request is not None else _key(event)
     entry = None if name is None else await _entry(connection, event.registry, name)
     _check_version(expected, event, request, entry)
-    await _check_time(connection, event, name, at)
+    at = await _moment(connection, event, name, at, exact=exact)
     event = await undoing(connection, event, name, entry)
     decision = await _decided(connection, decide(event, actor, at, request=request, entry=entry), entry)
     head = await head_of(connection)
@@ -182,26 +184,32 @@ def _check_version(expected: int | None, event: Event, request: Request | None, 
         )  # fmt: skip
 
 
-async def _check_time(connection: AsyncConnection, event: Event, name: str | None, at: datetime) -> None:
-    """Refuse what would come before the last record about the request, or, where none is named, the entry.
+async def _moment(
+    connection: AsyncConnection, event: Event, name: str | None, at: datetime, *, exact: bool
+) -> datetime:
+    """When it happens: not before the last record about the request, or, where none is named, the entry.
 
-    Spans are counted from record to record. Rows of a published registry may be as old as their file. The
-    log as a whole is not compared: of two who write at once, one comes a little later than it asked.
+    Spans are counted from record to record, and clocks differ by a little, or are put right: then it happens
+    at the moment of the last one. Somebody who names the time himself is told instead. Imports are as old as
+    their file. The log as a whole is not compared, for others write at once.
     """
     if event.kind is EventKind.IMPORT or name is None:
-        return
+        return at
     about = (
-        and_(log.c.registry == event.registry, log.c.name == name)
+        and_(log.c.registry == event.registry, log.c.name == name, log.c.kind != EventKind.IMPORT)
         if event.request is None
         else log.c.request == event.request
     )
     statement = select(log.c.at).where(about).order_by(log.c.number.desc()).limit(1)
-    last = (await connection.execute(statement)).scalar()
-    if last is not None and at < last:
-        raise RefusalError(
-            "that time is before the last record about it", code="registry.time-goes-back", field="at",
-            hint=f"the last one is of {last.isoformat()}: not before that",
-        )  # fmt: skip
+    last: datetime | None = (await connection.execute(statement)).scalar()
+    if last is None or at >= last:
+        return at
+    if not exact:
+        return last
+    raise RefusalError(
+        "that time is before the last record about it", code="registry.time-goes-back", field="at",
+        hint=f"the last one is of {last.isoformat()}: not before that",
+    )  # fmt: skip
 
 
 async def _decided(connection: AsyncConnection, decision: Decision, before: Entry | None) -> Decision:

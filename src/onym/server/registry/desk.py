@@ -11,7 +11,7 @@ from onym.errors import AccessError, RefusalError, RegistryError, UnknownEntryEr
 from onym.registry.accounts import Scope
 from onym.registry.engine import RULES, allowed
 from onym.registry.people import with_accounts
-from onym.registry.records import Actor, Entry, Event, EventKind, LogRecord
+from onym.registry.records import Actor, Entry, Event, EventKind, LogRecord, Status
 from onym.registry.registries import REGISTRIES, Registry
 from onym.registry.registries import registry as registry_of
 from onym.server.registry import urls
@@ -43,6 +43,7 @@ __all__ = [
     "request_id",
     "store",
     "unknown_entry",
+    "was_removed",
     "whole_changes",
     "whole_history",
     "whole_request_history",
@@ -78,8 +79,14 @@ async def find_entry(request: HTTPRequest) -> Entry:
     row, name, found = await find_absent(request)
     if found is None:
         was = await store(request).changes_of(row.id, name, limit=1)
-        raise unknown_entry(row, f"it was removed: {urls.change(row.id, name)}" if was else None)
+        removed = bool(was) and was_removed(was[0])
+        raise unknown_entry(row, f"it was removed: {urls.change(row.id, name)}" if removed else None)
     return found
+
+
+def was_removed(change: EntryChange) -> bool:
+    """Did an entry go by this change? A row that only waited for review was none."""
+    return change.before is not None and change.before.status is not Status.PENDING_REVIEW
 
 
 def unknown_entry(row: Registry, hint: str | None = None) -> UnknownEntryError:

@@ -24,6 +24,7 @@ from onym.server.registry.desk import (
     request_id,
     store,
     unknown_entry,
+    was_removed,
 )
 from onym.server.registry.form import Form, number, read_form
 from onym.server.registry.render import chrome, respond, see_other
@@ -90,7 +91,7 @@ def _direct(request: HTTPRequest, entry: Entry, last: tuple[EntryChange, ...]) -
 def _removed(request: HTTPRequest, row: Registry, last: tuple[EntryChange, ...]) -> Response:
     """Of a name that is registered no longer: when it was removed, and how that is undone."""
     change, visitor = last[0] if last else None, current(request)
-    if change is None or change.before is None:
+    if change is None or change.before is None or not was_removed(change):
         raise unknown_entry(row)
     may = not SCOPES[EventKind.OVERRIDE].isdisjoint(visitor.scopes) and not _OVERRIDES.isdisjoint(
         visitor.roles(row.id)
