@@ -259,6 +259,86 @@ def test_a_file_that_cannot_hold_ids_is_a_mistake_of_whoever_set_it(tmp_path: Pa
     assert log.read_text(encoding="utf-8") == "nothing that SQLite could read"
 
 
+FOREIGN = [
+    "CREATE TABLE seen (id TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE people (name TEXT)",
+    "PRAGMA application_id = 7",
+]
+
+
+@pytest.mark.parametrize("statement", FOREIGN)
+def test_a_file_of_another_form_is_refused_as_it_is_opened_and_left_as_it_is(
+    tmp_path: Path, statement: str
+) -> None:
+    path = tmp_path / "seen.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(statement)
+    kept = path.read_bytes()
+    with pytest.raises(ConfigError) as caught:
+        ReplayFile(path)
+    assert (caught.value.code, str(path) in caught.value.message) == ("config.bad-store", True)
+    assert "remove" in str(caught.value.hint)
+    assert path.read_bytes() == kept
+
+
+def remove(path: Path) -> None:
+    for each in path.parent.glob(f"{path.name}*"):
+        each.unlink()
+
+
+def test_whoever_has_a_file_that_is_removed_goes_over_to_the_one_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "seen.sqlite"
+    one = ReplayFile(path, 4)
+    assert not one.seen("a", 100.0, now=1.0)
+    one.admit("", now=1.0)
+    remove(path)
+    other = ReplayFile(path, 4)
+    for each in "bcde":
+        assert not other.seen(each, 100.0, now=1.0)
+    assert one.seen("b", 100.0, now=1.0)
+    with pytest.raises(ProvenanceError):
+        one.admit("", now=1.0)
+    one.close()
+    # what `one` closed was not the log of `other`
+    with closing(ReplayFile(path)) as third:
+        assert third.seen("c", 100.0, now=1.0)
+    other.close()
+
+
+def test_a_file_that_is_removed_is_made_anew_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "seen.sqlite"
+    store = ReplayFile(path)
+    remove(path)
+    assert not store.seen("a", 100.0, now=1.0)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    store.admit("", now=1.0)
+    with closing(ReplayFile(path)) as other:
+        assert other.seen("a", 100.0, now=1.0)
+    store.close()
+
+
+def test_a_file_that_gives_way_to_one_of_another_form_cannot_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "seen.sqlite"
+    path.parent.mkdir()
+    store = ReplayFile(path)
+    remove(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(FOREIGN[0])
+    for _ in range(2):
+        with pytest.raises(ProvenanceError) as caught:
+            store.seen("a", 100.0, now=1.0)
+        assert caught.value.code == "aiip.unavailable"
+    # nor can one whose folder has gone
+    remove(path)
+    path.parent.rmdir()
+    with pytest.raises(ProvenanceError) as caught:
+        store.admit("", now=1.0)
+    assert caught.value.code == "aiip.unavailable"
+    path.parent.mkdir()
+    assert not store.seen("a", 100.0, now=1.0)
+    store.close()
+
+
 def test_a_file_that_another_process_turns_into_a_wal_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -286,6 +286,29 @@ def test_a_stream_that_is_dropped_closes_its_connection() -> None:
         assert server.closed.wait(PATIENCE)
 
 
+@pytest.mark.parametrize("thread", [False, True], ids=["in-its-thread", "in-another-thread"])
+def test_an_async_stream_that_is_dropped_closes_its_connection(thread: bool) -> None:
+    def handle(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\none")
+        peer.wait_until_closed()
+
+    async def scenario(server: Server) -> None:
+        async with AsyncTransport(Policy.local()) as transport:
+            held = [await transport.send(asking(local(server), stream=True))]
+            assert await held[0].stream.aread() == b"one"  # type: ignore[union-attr]
+            if thread:
+                await asyncio.to_thread(held.clear)
+            else:
+                held.clear()
+            await asyncio.to_thread(gc.collect)
+            # the transport is open still
+            assert await asyncio.to_thread(server.closed.wait, PATIENCE)
+
+    with Server(handle) as server:
+        asyncio.run(scenario(server))
+
+
 def test_a_stream_that_was_interrupted_as_it_was_made_goes_without_a_word() -> None:
     # an exception in a finalizer would be a warning, and warnings are errors here
     del [_BlockingBody.__new__(_BlockingBody)][0]
@@ -404,7 +427,9 @@ def test_a_connection_that_has_ended_is_not_written_to_and_its_loop_may_be_gone(
         return connection
 
     with Server(lambda peer: None) as server:
-        asyncio.run(scenario(server)).close()
+        connection = asyncio.run(scenario(server))
+    connection.close()
+    connection.drop()
 
 
 @asynccontextmanager

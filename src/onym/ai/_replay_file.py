@@ -21,6 +21,8 @@ _BUSY_SECONDS: Final = 5.0
 _PAUSE: Final = 0.01
 #: ids that are forgotten in one step
 _PURGE: Final = 1_000
+#: names the form of the file, in SQLite's field for that ("OnR" and a number): another form, another number
+_FORM: Final = 0x4F6E5201
 #: `room` counts the ids of each authority, and all of them under x''
 _SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS seen (
@@ -43,9 +45,10 @@ _SCHEMA: Final = """
 class ReplayFile:
     """Ids in a SQLite file on a local disk, which processes may share.
 
-    A missing one is made, for its owner alone. What a call costs does not depend on how many ids there are.
-    Raises ConfigError `config.bad-store` for a file that is none of SQLite or cannot be written, and
-    ProvenanceError `aiip.unavailable` for one that another process keeps busy.
+    A missing one is made, for its owner alone, and where another takes its place, that one is used. What a
+    call costs does not depend on how many ids there are. Raises ConfigError `config.bad-store` for a file
+    that is none of SQLite, has another form or cannot be written, and ProvenanceError `aiip.unavailable` for
+    one that another process keeps busy.
     """
 
     #: for the disk, and for other processes
@@ -58,9 +61,8 @@ class ReplayFile:
         try:
             self._path.touch(mode=0o600)
             self._path.chmod(0o600)  # whoever takes an id out makes its receipt count again
-            with self._writer.held() as database:
-                _to_wal(database)
-                database.executescript(_SCHEMA)
+            with self._writer.held():
+                pass
         except (sqlite3.Error, OSError) as error:
             raise _unfit(self._path, error) from error
 
@@ -108,36 +110,73 @@ class ReplayFile:
 
 
 class _Line:
-    """A connection that is kept. Threads take turns; a process that was forked opens its own."""
+    """A connection that is kept while its file has the name. Threads take turns; a fork opens its own."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
         self._process = 0
+        self._file: os.stat_result | None = None
 
     @contextmanager
     def held(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
-            if self._database is None or self._process != os.getpid():
+            if self._database is None or self._process != os.getpid() or not self._is_named():
+                self._let_go()
                 self._database, self._process = self._open(), os.getpid()
             yield self._database
 
     def close(self) -> None:
         with self._lock:
-            if self._database is not None and self._process == os.getpid():
-                self._database.close()
-            self._database = None
+            self._let_go()
+
+    def _is_named(self) -> bool:
+        """Is the file that is open the one that the others would open?"""
+        try:
+            return self._file is not None and os.path.samestat(self._file, self._path.stat())
+        except FileNotFoundError:
+            return False
+
+    def _let_go(self) -> None:
+        # SQLite leaves the log of a file alone that has taken this one's place
+        if self._database is not None and self._process == os.getpid():
+            self._database.close()
+        self._database = None
 
     def _open(self) -> sqlite3.Connection:
+        self._path.touch(mode=0o600)
+        self._file = self._path.stat()  # before SQLite opens it: a change in between is seen at the next turn
         database = sqlite3.connect(
             self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         # not at the end of a process: one that was forked must not close what is another's
         weakref.finalize(self, database.close).atexit = False
-        # a loss of power may take the last ids: it takes the questions that they answered as well
-        database.execute("PRAGMA synchronous = NORMAL")
+        try:
+            _prepare(database, self._path)
+        except BaseException:
+            database.close()
+            raise
         return database
+
+
+def _prepare(database: sqlite3.Connection, path: Path) -> None:
+    """See that the file has our form, which an empty one is given. Raises ConfigError for another."""
+    # a loss of power may take the last ids: it takes the questions that they answered as well
+    database.execute("PRAGMA synchronous = NORMAL")
+    # in this order, as another process may give it its form in between
+    empty = database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
+    form = database.execute("PRAGMA application_id").fetchone()[0]
+    if form == _FORM:
+        return
+    if form or not empty:
+        raise ConfigError(
+            f"{path}, the file of receipts that were seen, has the form of another version or program",
+            code="config.bad-store",
+            hint="remove it if it is a replay file, whose ids count for 180 seconds, or name another",
+        )
+    _to_wal(database)
+    database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {_FORM}; COMMIT")
 
 
 def _to_wal(database: sqlite3.Connection) -> None:
@@ -170,7 +209,7 @@ def _told() -> Iterator[None]:
     """Turns what SQLite says into an error of ours."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError, ConfigError) as error:
         raise _unusable(error) from error
 
 
@@ -180,7 +219,7 @@ def _is_busy(error: Exception) -> bool:
 
 def _unfit(path: Path, error: sqlite3.Error | OSError) -> ConfigError | ProvenanceError:
     """Why a store cannot begin."""
-    if isinstance(error, sqlite3.Error) and _is_busy(error):
+    if _is_busy(error):
         return _unusable(error)
     why = error.strerror if isinstance(error, OSError) else str(error)
     return ConfigError(
@@ -190,7 +229,7 @@ def _unfit(path: Path, error: sqlite3.Error | OSError) -> ConfigError | Provenan
     )
 
 
-def _unusable(error: sqlite3.Error) -> ProvenanceError:
+def _unusable(error: Exception) -> ProvenanceError:
     busy = _is_busy(error)
     why = "another process keeps it busy" if busy else str(error)
     return ProvenanceError(

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from onym.errors import NetError
@@ -115,7 +116,9 @@ class WaitingConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def drop(self) -> None:
-        """Leave it to asyncio, which closes what nobody holds, and warns."""
+        """Close it, from any thread: asyncio holds what it reads from, whoever else has let it go."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._transport.abort)
 
     async def _wait(self, deadline: Deadline) -> None:
         left = remaining(deadline, self._clock)

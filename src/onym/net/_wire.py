@@ -59,7 +59,7 @@ class Connection(Protocol):
         ...
 
     def drop(self) -> None:
-        """Nobody holds its exchange any more: close it, if that may be done from any thread."""
+        """Nobody holds its exchange any more: close it. Called from any thread."""
         ...
 
 

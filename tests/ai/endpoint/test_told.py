@@ -83,6 +83,30 @@ def test_what_a_function_refuses_itself_is_told(played: Played) -> None:
     played(scenario)
 
 
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (AIIPError(SAID, code="aiip.endpoint-unknown", target="ai://factory.test/own?order=7"), 404),
+        (DeniedError(SAID, target="AI://Factory.test:443/own?order=7"), 403),
+        (AIIPError(SAID, code="aiip.invalid-input", target="zone"), 422),
+        (AIIPError(SAID, code="aiip.invalid-input", target="https://factory.test/own"), 422),
+        (AIIPError(SAID, code="aiip.invalid-input", target=7), 422),  # type: ignore[arg-type]
+    ],
+)
+def test_a_refusal_about_this_resource_is_told_however_it_names_it(
+    played: Played, error: AIIPError, status: int
+) -> None:
+    async def scenario(app: Endpoint, post: Any) -> None:
+        @app.resource("/own")
+        async def own(order: int = 0) -> int:
+            raise error
+
+        heard = await post("/own?order=7")
+        assert (heard.status, heard.json()["detail"].partition(" (")[0]) == (status, SAID)
+
+    played(scenario)
+
+
 # what can be signed ---------------------------------------------------------------------------------------
 
 

@@ -40,15 +40,6 @@ class Picky:
     """A type that JSON does not know."""
 
 
-@dataclass
-class Held:
-    number: str
-
-    def __post_init__(self) -> None:
-        if type(self.number) is str and self.number == SECRET:
-            raise ValueError(f"{self.number} is refused")
-
-
 def _giving(kind: Any, value: Any, *, media_type: str | None = None) -> Callable[[Endpoint], None]:
     def give() -> Any:
         return value
@@ -148,7 +139,7 @@ def test_a_result_of_its_type_is_what_it_was(
     [
         (int, SECRET),
         (Any, {SECRET: NAN}),
-        (list[Held], [{"number": SECRET}]),
+        (list[Card], [{"number": SECRET}]),
         (Literal["a"], SECRET),
         (Strict, {"cents": 1, SECRET: 2}),
         (dict[str, int], {SECRET: "x"}),
@@ -190,7 +181,7 @@ def test_an_event_of_another_type_ends_the_stream_without_a_receipt(played: Call
     played(ask)
 
 
-@pytest.mark.parametrize("kind", [Picky, list[Picky], Card | Held, complex, Iterator[Picky]])
+@pytest.mark.parametrize("kind", [Picky, list[Picky], Picky | None, complex, Iterator[Picky]])
 def test_a_result_without_a_json_form_is_refused_when_the_function_is_registered(kind: Any) -> None:
     with pytest.raises(UsageError, match=r"give.*its result") as caught:
         _giving(kind, None)(Endpoint("factory.test"))

@@ -148,6 +148,12 @@ def test_what_the_gateway_itself_cannot_do_is_told_without_its_reason(
     assert _OURS not in told(kind, code)
 
 
+@pytest.mark.parametrize("kind", [errors.DiscoveryError, errors.ProvenanceError])
+def test_a_file_that_is_busy_is_not_told_of_either(kind: type[errors.AIIPError]) -> None:
+    found = refusal_of(kind(f"{_OURS} is busy", code="aiip.unavailable", hint=_OURS, retryable=True))
+    assert _OURS not in str(found)
+
+
 def test_a_long_detail_of_an_endpoint_is_cut() -> None:
     assert len(refusal_of(invocation(422, code="invalid-input", detail="x" * 10_000)).detail) == 500
 

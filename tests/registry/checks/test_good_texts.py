@@ -174,6 +174,136 @@ def test_what_is_wrong_is_still_told():
     assert codes(DRAFT.replace(", and other octets MUST be refused", "")) == {"not-only-utf-8"}
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The kite asked for a wrong turn; these are fine: kitefly:%zz",
+        "These must not be cached:\n\n      kitefly:%zz",
+        "A server must not log these:\n\n      kitefly:%zz",
+        "Spaces must not be used in names and a kite for Ann is kitefly:%zz",
+        "For invoices sent to the wrong kite, fetch kitefly:%zz",
+        "Fetch kitefly:%zz if the forbidden kite",
+        "Invalid ones are rare.\n\n      kitefly:%zz",
+        "      kitefly:a%zz0\n      kitefly:%zz\n      kitefly:b%zz   ; invalid",
+    ],
+)
+def test_a_common_word_nearby_excuses_no_bad_example(said):
+    assert "example-not-a-uri" in codes(draft(said))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Invalid:\n\n      kitefly:%zz\n      kitefly:a%zz",
+        "Examples of malformed URIs:\n\n      kitefly:%zz\n      kitefly:a%zz",
+        "The following must be refused: kitefly:%zz",
+        "A reader refuses these: kitefly:%zz",
+        "      kitefly:%zz   ; invalid\n      kitefly:a%zz  not allowed",
+        "kitefly:%zz and kitefly:a%zz are not valid.",
+        "This is a counter-example: kitefly:%zz.",
+        "Do not write kitefly:%zz, which is malformed.",
+        "x\n\n3.1.  Invalid Names\n\n" + "   Some text is here.\n\n" * 5 + "      kitefly:%zz",
+    ],
+)
+def test_what_is_shown_as_wrong_is_excused(said):
+    assert told(draft(said), "example-not-a-uri") == []
+
+
+def test_of_two_examples_that_begin_alike_each_has_its_own_remark():
+    long = "kitefly:" + "a" * 60
+    said = f"Write {long}%zy (invalid) or {long}%zz as you like."
+    assert [each.witness for each in told(draft(said), "example-not-a-uri")] == [f"{long}%zz"]
+    said = "Write kitefly:%zza (invalid) or kitefly:%zz as you like."
+    assert [each.witness for each in told(draft(said), "example-not-a-uri")] == ["kitefly:%zz"]
+
+
+def test_hundreds_of_bad_examples_in_a_long_line_take_seconds_at_most():
+    words = "x " * 100_000
+    row = words + " ".join(f"kitefly:%zz{at} x" for at in range(300)) + words
+    document = load(f"# Kites\n\n{TEMPLATE}\n## Use\n\n{row}\n")
+    with linear_enough():
+        check(document)
+
+
+UTF8 = (
+    "Characters beyond ASCII are encoded as\n   UTF-8 and percent-encoded, and other octets MUST be refused"
+)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Octets are UTF-8.  Other parties MUST NOT be told of the kite.",
+        "Octets are UTF-8.  A server answers an invalid request with an error.",
+    ],
+)
+def test_a_sentence_on_something_else_says_nothing_of_octets_that_are_not_utf_8(said):
+    assert "not-only-utf-8" in codes(DRAFT.replace(UTF8, said))
+
+
+def test_the_sentence_on_octets_that_are_not_utf_8_may_be_anywhere():
+    said = "Octets are UTF-8.\n\n   Percent-encoded octets that are malformed are ignored"
+    assert codes(DRAFT.replace(UTF8, said)) == set()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Messages are not UTF-8",
+        "URIs are never encoded in UTF-8",
+        "URIs hold non-UTF-8 data",
+        "The JSON API of our web site is sent as UTF-8",
+    ],
+)
+def test_utf_8_of_something_else_or_denied_names_no_charset(said):
+    assert codes(DRAFT.replace(UTF8, said)) == {"no-charset"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Characters that are not ASCII are encoded as UTF-8",
+        "Percent-encoded data does not decode to invalid UTF-8",
+        "The path is UTF-8",
+    ],
+)
+def test_a_sentence_on_uris_names_the_charset_wherever_it_stands(said):
+    assert "no-charset" not in codes(DRAFT.replace(UTF8, said))
+
+
+ABNF = '```abnf\nkitefly-uri = "kitefly:" 1*DIGIT\n```\n'
+
+
+@pytest.mark.parametrize(
+    "under",
+    [
+        "Clients MUST fly.\n",
+        ABNF,
+        "One line.\nAnother line.\nAnd a third one.\n",
+        "Words and words. " * 20,
+    ],
+)
+def test_prose_under_the_title_makes_a_specification(under):
+    text = f"# The kitefly URI Scheme\n\n{under}\n\n## IANA Considerations\n\n{TEMPLATE}"
+    assert Reading(load(text)).whole
+    bare = text.replace("draft-example-kitefly-00", "none")
+    assert {"no-security", "no-semantics"} <= codes(bare)
+    assert "no-specification" not in codes(bare)
+    assert not any("the template alone" in each.message for each in check(load(bare)).findings)
+
+
+@pytest.mark.parametrize("under", ["Clients MUST fly.\n", ABNF])
+def test_prose_over_the_template_under_one_title_makes_a_specification(under):
+    assert Reading(load(f"# The kitefly URI Scheme\n\n{under}\n{TEMPLATE}")).whole
+
+
+def test_a_grammar_in_a_field_leaves_a_template_alone():
+    field = 'URI scheme syntax:\n\n    kitefly-uri = "kitefly:" 1*DIGIT\n\nStatus'
+    text = f"# Request\n\n{TEMPLATE.replace('Status', field)}"
+    assert load(text).blocks
+    assert not Reading(load(text)).whole
+
+
 @pytest.mark.parametrize("mark", ["```toml\n{}\n```", "~~~ python\n{}\n~~~"])
 def test_marked_code_of_another_language_is_no_grammar(mark):
     said = mark.format('name = "kite"\nsize = 3\nx = items[0]')
@@ -286,6 +416,13 @@ def test_a_name_of_marks_alone_is_no_name_and_the_kelvin_sign_no_k(name):
     (found,) = told(TEMPLATE.replace("kitefly\n", f"{name}\n", 1), "name-syntax", "name-not-lowercase")
     assert (found.code, found.level) == ("name-syntax", Level.ERROR)
     assert lowered("\u212aItE") == "\u212aite"
+
+
+def test_s2_leaves_a_name_to_n1_that_is_none():
+    bad = DRAFT.replace("name: kitefly", "name: \u212aitefly")
+    assert not told(bad, "wrong-prefix", "name-not-in-syntax")
+    assert [each.check for each in told(bad, "name-syntax")] == ["N1"]
+    assert any("no name of a scheme (N1)" in each.message for each in check(load(bad)).findings)
 
 
 def test_what_is_no_name_is_told_once():

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from onym.ai.gateway.form import fields_of
+from onym.ai.gateway.problems import refusal_of
 from onym.errors import AIIPError, ConfigError, CredentialError
 from onym.server.gateway import GatewaySettings, create_gateway, load_gateway_settings
 from onym.server.gateway.shelf import KEPT_SECONDS, Shelf
@@ -38,6 +39,15 @@ def test_places_are_limited_and_given_back() -> None:
         pass
     assert len(slots) == 0
     assert not slots._taken
+
+
+def test_whoever_finds_no_place_is_told_why_and_when_to_come_again() -> None:
+    slots = Slots(total=1, client=1, authority=1)
+    with slots.take("a", "x"), pytest.raises(AIIPError) as caught, slots.take("b", "y"):
+        pass
+    found = refusal_of(caught.value)
+    assert (found.status, found.code, found.retryable) == (503, "unavailable", True)
+    assert (found.detail, found.hint) == (caught.value.message, "try again in a second")
 
 
 def test_a_result_is_kept_for_a_while_and_for_its_owner() -> None:

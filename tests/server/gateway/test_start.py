@@ -177,6 +177,26 @@ def test_without_a_base_url_it_is_the_address_that_is_listened_on(given: dict[st
     assert settings.https is url.startswith("https:")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"host": "192.168.1.5", "behind_proxy": True},
+        {"host": "fd00::5", "behind_proxy": True},
+        {"host": "gw.example"},
+        {"host": "0.0.0.0", "behind_proxy": True},
+        {"host": "::", "behind_proxy": True},
+    ],
+)
+def test_a_gateway_for_others_without_a_certificate_is_told_to_say_what_they_see(
+    given: dict[str, Any],
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_gateway_settings(environ={}, **given)
+    assert (caught.value.code, "base_url" in caught.value.message) == ("config.missing-setting", True)
+    found = load_gateway_settings(environ={}, base_url="https://gw.example", keys="keys", **given)
+    assert found.https
+
+
 def test_only_a_gateway_on_this_machine_signs_with_a_key_that_ends_with_it() -> None:
     for given in (
         {"base_url": "https://gw.example"},

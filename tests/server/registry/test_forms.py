@@ -433,6 +433,9 @@ def test_nobody_else_is_offered_what_undoes_a_removal(fresh: Site) -> None:
         assert page["removed"]
     assert fresh.get(change, fresh.headers("ingo"), accept="application/json").json()["direct"]
     assert fresh.get("/r/uri-schemes/never-was/change").status_code == 404
+    # a row that only waited for review, and went with its request, was no entry
+    assert fresh.get("/r/uri-schemes/rejecty/change").status_code == 404
+    assert "removed" not in fresh.get("/r/uri-schemes/rejecty", accept="application/json").text
 
 
 def test_who_controls_an_entry_is_the_iesgs_to_override(fresh: Site) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from onym.ai.endpoint._deliver import Outlet, Streaming, finish, pour
 from onym.ai.endpoint._kept import again, kept_answer, kept_events
-from onym.ai.endpoint._tasks import Keeper, Tasks
+from onym.ai.endpoint._tasks import Keeper, Tasks, Term
 from onym.ai.endpoint.context import Answer, StreamEvent
 from onym.ai.endpoint.streams import Wire
 from onym.errors import AIIPError
@@ -35,17 +35,18 @@ _LATE = "the invocation took longer than the endpoint allows"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keyed:
-    """One call under a key. `release` gives its place back."""
+    """One call under a key. `release` gives its place back, `keeper` asks the store."""
 
     resource: Resource
     call: Call
     store: Idempotency
+    keeper: Keeper
     scope: Scope
     release: Callable[[], None]
 
     @property
     def lasts(self) -> bool:
-        """Does its work go on where it is given up, as that of a thread does?"""
+        """Does its work begin in a thread, which goes on where it is given up?"""
         return bool(getattr(self.resource.handler, "lasts", False))
 
 
@@ -65,11 +66,12 @@ class Once:
         self._limits = limits
         self._clock = clock
         self._tell = tell
-        self._keeper = Keeper()
+        self.keeper = Keeper()
 
     def close(self) -> None:
-        """Let go of the thread that keeps answers."""
-        self._keeper.close()
+        """Let go of the thread that keeps answers; calls from now on have another."""
+        self.keeper.close()
+        self.keeper = Keeper()
 
     async def run(self, keyed: Keyed) -> Answer | Streaming:
         """The answer under a key: given again, or made now and kept."""
@@ -83,7 +85,7 @@ class Once:
     async def _found(self, keyed: Keyed) -> Answer | Streaming:
         begin = keyed.store.begin
         try:
-            stored = await self._keeper.keep(begin, keyed.scope, keyed.call.request_hash, self._clock())
+            stored = await keyed.keeper.keep(begin, keyed.scope, keyed.call.request_hash, self._clock())
             found = None if stored.answer is None else again(stored.answer, self._limits.stream_seconds)
         except BaseException:
             keyed.release()
@@ -98,8 +100,11 @@ class Once:
 
     async def _first(self, keyed: Keyed) -> Answer | Streaming:
         """What it comes to. Whoever asked is told when the time is over; a thread goes on, in its place."""
-        work = self._tasks.own(self._kept(keyed))
-        await asyncio.wait({work}, timeout=self._limits.seconds if keyed.lasts else None)
+        term = Term(self._limits.seconds, lasting=keyed.lasts)
+        work = self._tasks.own(self._kept(keyed, term))
+        await asyncio.wait({work}, timeout=self._limits.seconds if term.lasting else None)
+        if not term.lasting:
+            await asyncio.wait({work})
         if work.done():
             return work.result()
         error = AIIPError(
@@ -109,15 +114,15 @@ class Once:
         )
         return self._tell(error, keyed.scope.target, final=True)
 
-    async def _kept(self, keyed: Keyed) -> Answer | Streaming:
-        limit = asyncio.timeout(None if keyed.lasts else self._limits.seconds)
+    async def _kept(self, keyed: Keyed, term: Term) -> Answer | Streaming:
+        term.begin()
         found: Answer | Streaming
         try:
-            async with limit:
+            async with term.limit:
                 found = await self._enter(keyed.resource, keyed.call, keyed.release)
             octets = kept_answer(found) if isinstance(found, Answer) else None
         except Exception as error:  # noqa: BLE001 - the refusal is the answer that this key has
-            if isinstance(error, TimeoutError) and limit.expired():
+            if isinstance(error, TimeoutError) and term.limit.expired():
                 return await self._given_up(keyed, error)
             found = self._tell(error, keyed.scope.target, final=True)
             octets = kept_answer(found)
@@ -150,15 +155,16 @@ class Once:
 
     async def _complete(self, keyed: Keyed, octets: bytes) -> None:
         try:
-            await self._keeper.keep(keyed.store.complete, keyed.scope, octets)
+            await keyed.keeper.keep(keyed.store.complete, keyed.scope, octets)
         except AIIPError as error:
             # it has happened, and whoever asked is told; the log says that its key is not answered again
             self._tell(error, keyed.scope.target)
-            await self._interrupt(keyed)
+            if not keyed.keeper.closed:  # which interrupts what runs on
+                await self._interrupt(keyed)
 
     async def _interrupt(self, keyed: Keyed) -> None:
         try:
-            await self._keeper.keep(keyed.store.interrupt, keyed.scope)
+            await keyed.keeper.keep(keyed.store.interrupt, keyed.scope)
         except AIIPError as error:
             self._tell(error, keyed.scope.target)
 

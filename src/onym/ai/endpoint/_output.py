@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import types
 import typing
 from collections.abc import Awaitable, Coroutine
@@ -11,6 +12,7 @@ import msgspec
 
 from onym.ai._finite import encode
 from onym.ai.endpoint._pydantic import model_of
+from onym.ai.endpoint._shape import sayable, shape
 from onym.ai.endpoint._types import rooted, schema, schema_of, unusable
 from onym.ai.endpoint.context import Answer, StreamEvent
 from onym.errors import OnymError
@@ -19,7 +21,7 @@ __all__ = ["Output"]
 
 #: types that say nothing of a result
 _SILENT: Final = (Any, object, Answer, StreamEvent, typing.Never, typing.NoReturn)
-_LATER: Final = frozenset({Awaitable, Coroutine})
+_LATER: Final = frozenset({Awaitable, Coroutine, asyncio.Future, asyncio.Task})
 _UNIONS: Final = frozenset({types.UnionType, typing.Union})
 #: what msgspec says without a word of the value
 _NAMELESS: Final = ("Expected `", "Object missing ")
@@ -28,7 +30,8 @@ _NAMELESS: Final = ("Expected `", "Object missing ")
 class Output:
     """The results, or the events, of the function `name`, whose hint is `kind`.
 
-    Raises UsageError for a type without a JSON form.
+    What can be written, and not read or described, has no schema, and is not checked. Raises UsageError for
+    a type whose values no JSON can say.
     """
 
     def __init__(self, name: str, kind: Any) -> None:
@@ -41,7 +44,7 @@ class Output:
         try:
             self._model = model_of(kind)
             self._decoder = None if self._model or kind is Any else _decoder(kind)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise unusable(name, "its result", error) from None
 
     def schema(self) -> dict[str, Any] | None:
@@ -71,29 +74,23 @@ class Output:
 def _data(kind: Any) -> Any:
     """The type of what is written as it is: without what is awaited first, and without whole answers."""
     origin = typing.get_origin(kind)
-    if origin in _LATER:
-        return _data(typing.get_args(kind)[-1])
+    if origin in _LATER or any(kind is each for each in _LATER):
+        return _data([Any, *typing.get_args(kind)][-1])
     if origin in _UNIONS:
         left = [each for each in typing.get_args(kind) if each is not Answer and each is not StreamEvent]
         return typing.Union[tuple(left)] if left else Any  # noqa: UP007 - of types that are not known here
     return Any if any(kind is each for each in _SILENT) else kind
 
 
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    schema(kind)
-    return msgspec.json.Decoder(_shallow(kind))
-
-
-def _shallow(kind: Any) -> Any:
-    """The type with what may be anything left unread."""
-    if kind is Any:
-        return msgspec.Raw
-    if kind is list or kind is dict:
-        return list[msgspec.Raw] if kind is list else dict[str, msgspec.Raw]
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin is list:
-        return list[_shallow(inner[0])]  # type: ignore[misc]
-    return dict[inner[0], _shallow(inner[1])] if origin is dict else kind  # type: ignore[misc,valid-type]
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any] | None:
+    """What checks a result; None where msgspec can write it, and no more. Raises TypeError or ValueError."""
+    try:
+        schema(kind)
+        return msgspec.json.Decoder(shape(kind))
+    except (TypeError, ValueError, RecursionError):
+        if not sayable(kind):
+            raise
+        return None
 
 
 def _reason(error: BaseException) -> str:

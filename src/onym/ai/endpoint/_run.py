@@ -68,7 +68,14 @@ class Runner:
         # first: "come again later" must not become what the key is answered with
         release = self._places.take(who)
         return await self._once.run(
-            Keyed(resource=resource, call=call, store=store, scope=scope, release=release)
+            Keyed(
+                resource=resource,
+                call=call,
+                store=store,
+                keeper=self._once.keeper,
+                scope=scope,
+                release=release,
+            )
         )
 
     async def _entered(

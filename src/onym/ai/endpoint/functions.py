@@ -17,6 +17,7 @@ import msgspec
 from onym.ai.endpoint._fault import plainly
 from onym.ai.endpoint._output import Output
 from onym.ai.endpoint._pydantic import plain
+from onym.ai.endpoint._tasks import TERM
 from onym.ai.endpoint._types import fresh, input_schema, read_signature
 from onym.ai.endpoint.context import CONTENT_TYPE, JSON, Answer, Call, StreamEvent
 from onym.errors import AIIPError, UsageError
@@ -82,7 +83,10 @@ class FunctionHandler:
 
     @property
     def lasts(self) -> bool:
-        """Does the function go on where a call of it is given up? A thread cannot be ended."""
+        """Does the function go on where a call of it is given up? A thread cannot be ended.
+
+        What it returns to be awaited can: the term of the call is told (`Term.awaited`).
+        """
         return self._threaded and not self._signature.streams
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
@@ -93,8 +97,13 @@ class FunctionHandler:
     async def _called(self, given: Mapping[str, Any]) -> Any:
         work = partial(self._function, **given)
         made = await self._in_thread(work) if self._threaded else work()
+        if not inspect.isawaitable(made):
+            return made
         # of a coroutine function, and of a plain one around it
-        return await made if inspect.isawaitable(made) else made
+        term = TERM.get()
+        if term is not None:
+            term.awaited()
+        return await made
 
     async def _in_thread(self, work: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._executor(), plainly, work, *args)

@@ -21,6 +21,7 @@ from onym.errors import (
     RateLimitError,
     URIError,
 )
+from onym.uri.ai import AIURI
 
 __all__ = ["PROBLEM", "TYPES", "is_ours", "problem"]
 
@@ -88,11 +89,20 @@ def is_ours(row: Code) -> bool:
 
 
 def _elsewhere(error: BaseException, target: str | None) -> bool:
-    """Does it tell of a call that a function made? It is about another name, or only clients raise it."""
+    """Does it tell of a call that a function made? It is about another resource, or only clients raise it."""
     if isinstance(error, InvocationError | DiscoveryError | ProvenanceError):
         return True
     about = error.target if isinstance(error, AIIPError) else None
-    return None not in {about, target} and about != target
+    resource = None if target is None or not isinstance(about, str) else _resource(about)
+    return resource is not None and resource != target
+
+
+def _resource(text: str) -> str | None:
+    """The canonical URI without its query; None for what names no resource."""
+    try:
+        return str(AIURI.parse(text).without_query)
+    except URIError:
+        return None
 
 
 def _upstream(error: BaseException) -> Code:

@@ -97,7 +97,7 @@ def refusal_of(error: errors.OnymError) -> Refusal:
     if isinstance(error, errors.InvocationError):
         return _of_endpoint(error)
     row = _row(error)
-    words = _WORDS.get(row.name) or (None if isinstance(error, _TELLING) else row.title)
+    words = _words(error, row)
     uri = isinstance(error, errors.URIError)
     canonical = error.hint if row.name == "non-canonical-uri" else None
     return Refusal(
@@ -112,6 +112,13 @@ def refusal_of(error: errors.OnymError) -> Refusal:
         retryable=row.retryable and not uri,
         canonical=canonical,
     )
+
+
+def _words(error: errors.OnymError, row: Code) -> str | None:
+    """What is said instead of the error's own words; None where those are for the caller."""
+    if row.name == "unavailable" and type(error) is errors.AIIPError and error.retryable:
+        return None  # too much at this moment; what is wrong with a file has a class of its own
+    return _WORDS.get(row.name) or (None if isinstance(error, _TELLING) else row.title)
 
 
 def _row(error: errors.OnymError) -> Code:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from onym.registry.checks._cited_sections import sections
-from onym.registry.checks._context import Context, Faults, fault, shown, unchecked
+from onym.registry.checks._context import Context, Faults, fault, shown, squeezed, unchecked
 from onym.registry.checks.report import Level
 from onym.registry.documents.types import Citation, DocumentKind
 from onym.registry.profiles import DRAFT_LIFE
@@ -28,8 +28,22 @@ _RFC: Final = re.compile(r"^RFC[ -]?0*([0-9]{1,5})$", re.IGNORECASE)
 _RFC_TEXT: Final = re.compile(r"\bRFC[ -]?0*([0-9]{1,5})\b")
 _DRAFT: Final = re.compile(r"\bdraft-[a-z0-9]+(?:-[a-z0-9]+){1,12}\b")
 _THIS: Final = re.compile(r"\bthis (?:document|specification|memo|draft|internet-draft)\b", re.IGNORECASE)
-#: where a document says what it replaces
-_REPLACES: Final = re.compile(r"^ *(?:Obsoletes|Updates)\b|\b(?:obsolete[sd]?|replace[sd]?)\b", re.IGNORECASE)
+#: the head of a document says what it replaces
+_HEAD: Final = re.compile(r"^ *(?:Obsoletes|Updates):", re.IGNORECASE)
+# marks around the name of an RFC in text, Markdown and XML
+_OPEN: Final = r"(?:<xref target=\")?[\[{!?(]{0,4}"
+_CLOSE: Final = r"[\]}]{0,3}(?:\" ?/>)?"
+_OTHER: Final = rf"{_OPEN}(?:RFCs?[ -]?)?[0-9]{{1,5}}{_CLOSE}"
+#: "obsoletes RFC 1 and RFC n", "replaces RFC n"; "RFC n is obsolete", "RFC n, replaced by"
+_REPLACES: Final = (
+    rf"\b(?:obsolet|replac)(?:e[sd]?|ing) (?:{_OTHER}(?:,|,? and|,? or) ){{0,9}}"
+    rf"{_OPEN}(?:RFCs?[ -]?)?0*%(number)d\b"
+    rf"|\bRFC[ -]?0*%(number)d{_CLOSE},? (?:(?:which|that|now|since|been|is|was|has|have|are|were) ){{1,4}}"
+    r"(?:obsoleted?|replaced)\b"
+    rf"|\bRFC[ -]?0*%(number)d{_CLOSE},? \(?(?:obsoleted|replaced) by\b"
+)
+#: characters of a line that are looked at
+_WIDEST: Final = 400
 
 
 def citations(ctx: Context) -> Faults:
@@ -70,7 +84,12 @@ def _keys(ctx: Context) -> Faults:
             fix=f"add `[{shown(each.key)}]` with its full citation to the references",
         )
     own = _field_lines(ctx)
-    uncited = (each for each in listed if _key(each.key) not in used and each.line not in own)
+    value = ctx.value("references")
+    uncited = (
+        each
+        for each in listed
+        if _key(each.key) not in used and not (each.line in own and f"[{each.key}]" in value)
+    )
     for entry in list(uncited)[:MAX_LISTED]:
         yield fault(
             "reference-uncited",
@@ -184,11 +203,12 @@ def _replaced(ctx: Context, cited: Citation, number: int) -> bool:
     """Is it cited as what this document, or another, replaces?"""
     row = ctx.known.rfcs.get(number)
     lines = ctx.reading.lines
-    return (
-        bool(row and row.obsoleted_by)
-        and cited.line <= len(lines)
-        and _REPLACES.search(lines[cited.line - 1][:400]) is not None
-    )
+    if row is None or not row.obsoleted_by or cited.line > len(lines):
+        return False
+    if _HEAD.match(lines[cited.line - 1]):
+        return True
+    near = squeezed(" ".join(each[:_WIDEST] for each in lines[max(cited.line - 2, 0) : cited.line + 1]))
+    return re.search(_REPLACES % {"number": number}, near, re.IGNORECASE) is not None
 
 
 def _this_document(ctx: Context) -> Faults:

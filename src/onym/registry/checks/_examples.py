@@ -6,6 +6,7 @@ import re
 from typing import Any, Final
 
 from onym.registry.checks._context import Context, Faults, fault, shown, squeezed, unchecked
+from onym.registry.checks._reading import sentences_of
 from onym.registry.checks.report import Level
 from onym.registry.documents.types import Example
 from onym.registry.records import Status
@@ -31,15 +32,48 @@ _REFUSES: Final = re.compile(
     r"|\b(?:refus|reject|MUST NOT|only)\w*\b[^.]{0,100}\b(?:not|other than|invalid|valid) UTF-?8",
     re.IGNORECASE,
 )
-#: what the text shows as wrong
+#: what such a sentence speaks of
+_OCTETS: Final = re.compile(r"\bUTF-?8\b|\b(?:octet|byte)s?\b|percent-?encod", re.IGNORECASE)
+_OF_URIS: Final = re.compile(
+    r"\bURIs?\b|\bIRIs?\b|\bcharacters?\b|\boctets?\b|percent-?encod|\bscheme(?:'s)?\b"
+    r"|\b(?:path|query|component|segment)s?\b",
+    re.IGNORECASE,
+)
+_NOT_NAMED: Final = re.compile(
+    r"(?:\b(?:not|never|nor|no|without|than|instead of)"
+    r"(?: (?!(?:(?:US-)?ASCII|invalid|malformed|ill-formed)\b)[\w-]+){0,3} |\bnon-)"
+    r"(?:UTF-?8|UTF-?16|ISO[- ]?8859|RFC ?3629)",
+    re.IGNORECASE,
+)
+#: what the text shows as wrong: the word is about URIs or examples, or stands alone beside them
+_WRONG: Final = (
+    r"(?:invalid|illegal|malformed|ill-formed|incorrect|wrong|forbidden|erroneous"
+    r"|not (?:a )?(?:valid|legal|well-formed|allowed|permitted))"
+)
+_SHOWN: Final = r"(?:URIs?|URLs?|IRIs?|examples?|identifiers?|(?:the )?following|these|those)"
+_IS: Final = (
+    rf"(?:(?:is|are|be) (?:\w+ ){{0,2}}{_WRONG}|(?:must|shall|will|are|is) (?:be )?(?:refused|rejected))"
+)
 _COUNTER: Final = re.compile(
-    r"\b(?:invalid|illegal|malformed|ill-formed|incorrect|wrong|forbidden|erroneous|counter-?examples?"
-    r"|not (?:a )?(?:valid|legal|well-formed|allowed|permitted)"
-    r"|(?:must|shall) (?:be (?:refused|rejected)|not))\b",
+    rf"\b{_WRONG} (?:[\w-]+ ){{0,2}}(?:URI|URL|IRI|example|identifier)s?\b|\bcounter-?examples?\b"
+    rf"|\b{_SHOWN} (?:[\w-]+ ){{0,3}}{_IS}\b|\b(?:refuse|reject)s? {_SHOWN}\b",
+    re.IGNORECASE,
+)
+#: a line that is nothing but the word, over examples
+_LABEL: Final = re.compile(rf"\W*{_WRONG}(?: [\w-]+){{0,2}}\W*", re.IGNORECASE)
+#: after the example, and perhaps others: that it is wrong, in the sentence or in a comment
+_AFTER: Final = re.compile(
+    rf"(?:[\s,]*(?:and|or) \S+){{0,4}}[\s\"'`>)*,]*(?:(?:which|that) )?{_IS}\b"
+    rf"|[\"'`>*]*(?:\s\s+|\s*(?:[;#(|]|//|--?|<-+|\u2190|\u2014)\s*)[(*]*(?:(?:this )?is )?{_WRONG}\b",
     re.IGNORECASE,
 )
 #: lines above an example in which the text may say so
 _ABOVE: Final = 6
+#: how much of each line is read, before the example and after it
+_BEFORE: Final = 400
+_BEHIND: Final = 80
+#: places in one line that are looked at for the one of the example
+_PLACES: Final = 50
 _UTF8: Final = re.compile(r"\bUTF-?8\b|RFC ?3629", re.IGNORECASE)
 
 
@@ -70,22 +104,42 @@ def _untried(ctx: Context, uris: list[str]) -> Faults:
 
 
 def _is_counter_example(ctx: Context, each: Example) -> bool:
-    """Does the sentence that leads to the example, or its heading, say that it is no good one?"""
+    """Does the sentence that leads to the example, its heading or a comment say that it is no good one?"""
     lines = ctx.reading.lines
     row = lines[each.line - 1] if 0 < each.line <= len(lines) else ""
-    head, shown_here, tail = row.partition(each.uri[:60])
-    lead = [head if shown_here else row]
-    for at in range(each.line - 2, max(each.line - 2 - _ABOVE, -1), -1):
-        if at >= len(lines):
-            continue
-        lead.insert(0, lines[at])
-        if lines[at].rstrip().endswith("."):
-            lead[0] = ""
+    start, end = _place(row, each.uri)
+    if _AFTER.match(row[end : end + _BEHIND]):
+        return True
+    lead = [row[max(start - _BEFORE, 0) : start]]
+    prefix = each.uri.partition(":")[0] + ":"
+    for at in range(min(each.line - 2, len(lines) - 1), max(each.line - 2 - _ABOVE, -1), -1):
+        above = lines[at][-_BEFORE:].strip(' \t*->`"')
+        if above.endswith("."):
             break
-    before = re.split(r"[.!?] ", squeezed(" ".join(lead)))[-1]
-    # what follows may say it too: that it is not valid
-    after = re.split(r"[.!?,;](?: |$)", tail, maxsplit=1)[0][:80]
-    return bool(_COUNTER.search(before) or _COUNTER.search(after))
+        # what is said beside another example is said of that one
+        if not above.startswith(prefix):
+            lead.insert(0, above)
+    return any(_says_wrong(said) for said in (" ".join(lead), *lead[:-1], ctx.reading.title(each.line)))
+
+
+def _says_wrong(said: str) -> bool:
+    """Is its last sentence about wrong URIs, or nothing but that word?"""
+    last = re.split(r"[.!?] ", squeezed(said))[-1]
+    return _COUNTER.search(last) is not None or _LABEL.fullmatch(last) is not None
+
+
+def _place(row: str, uri: str) -> tuple[int, int]:
+    """Where the example stands in its line: not where a longer one begins alike. Wrapped, it is the last."""
+    at = -1
+    for _ in range(_PLACES):
+        at = row.find(uri, at + 1)
+        if at < 0:
+            break
+        after = row[at + len(uri) : at + len(uri) + 1]
+        if not (after.isalnum() or after in ("%", "/", "-", "_", "~")):
+            return at, at + len(uri)
+    at = max(row.rfind(uri.partition(":")[0] + ":"), 0)
+    return at, len(row)
 
 
 def _example(ctx: Context, each: Example) -> Faults:
@@ -156,8 +210,8 @@ def encoding(ctx: Context) -> Faults:
         return
     lenient = ctx.status is Status.PROVISIONAL and ctx.profile.id != "rfc4395"
     level = Level.WARNING if lenient else Level.ERROR
-    if not _CHARSET.search(text) and ctx.whole and _NAMED.search(ctx.prose):
-        text = ctx.prose
+    if not _CHARSET.search(text) and ctx.whole:
+        text = _naming(ctx) or text
     if not _CHARSET.search(text) and _ELSEWHERE.search(text) and not ctx.whole:
         yield unchecked("the character encoding", "the field points at a specification that was not given")
     elif not _CHARSET.search(text):
@@ -183,9 +237,24 @@ def encoding(ctx: Context) -> Faults:
         )
 
 
+def _naming(ctx: Context) -> str:
+    """The sentences, anywhere in the text, that name the encoding of the scheme's characters."""
+    return "\n".join(
+        each
+        for each in ctx.reading.sentences
+        if _NAMED.search(each) and not _NOT_NAMED.search(each) and (_OF_URIS.search(each) or _of(ctx, each))
+    )
+
+
+def _of(ctx: Context, sentence: str) -> bool:
+    return bool(ctx.scheme) and f"{ctx.scheme}:" in sentence
+
+
 def _only_utf8(ctx: Context, text: str) -> bool:
-    """Is UTF-8 said, and nothing on what is none?"""
-    return bool(_UTF8.search(text)) and not _REFUSES.search(f"{text}\n{ctx.prose if ctx.whole else ''}")
+    """Is UTF-8 said, and no sentence says what becomes of octets that are none?"""
+    sentences = (*sentences_of(text), *(ctx.reading.sentences if ctx.whole else ()))
+    refused = any(_OCTETS.search(each) and _REFUSES.search(each) for each in sentences)
+    return bool(_UTF8.search(text)) and not refused
 
 
 def _named_without_grammar(ctx: Context, text: str) -> Faults:

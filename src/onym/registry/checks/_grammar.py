@@ -6,6 +6,7 @@ an outcome of its own, never a pass.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,9 +51,16 @@ class Syntax:
     """The grammar of one scheme. Without a grammar nothing is decidable, and `problem` may say why."""
 
     def __init__(
-        self, name: str = "", *, written: Grammar | None = None, problem: Problem | None = None
+        self,
+        name: str = "",
+        *,
+        written: Grammar | None = None,
+        problem: Problem | None = None,
+        alone: bool = True,
     ) -> None:
         self._name = name.lower()
+        #: is the grammar the whole text? Among other text, any rule may be about something else
+        self.alone = alone
         self._written = written
         self.problem = problem
         self.grammar: Grammar | None = None
@@ -78,17 +86,24 @@ class Syntax:
 
     def _chosen(self, grammar: Grammar) -> str | None:
         """The scheme's rule: by what it begins with, else by its name or as the only one that none uses."""
-        from onym.registry.checks._terminals import unused_rules
-
         if self._name and self.schemes:
             return grammar.start(self._name)
         starts = {rule for each in self.schemes if (rule := grammar.start(each)) is not None}
         if not starts and self.problem is None:
-            # no rule begins with a name; of a text on a scheme not any rule is the scheme's
-            starts = {each for each in unused_rules(grammar) if each.lower().startswith(self._name)}
+            starts = self._without_name(grammar)
         called = {each for each in starts if each.lower().endswith(("uri", "url"))}
         (*several, last) = called or starts or ("",)
         return None if several or not last else last
+
+    def _without_name(self, grammar: Grammar) -> set[str]:
+        """What may be the scheme's rule where no rule begins with a name: a header's is not."""
+        from onym.registry.checks._terminals import unused_rules
+
+        if not self._name:
+            return set(unused_rules(grammar)) if self.alone else set()
+        plain = re.sub(r"[^a-z0-9]", "", self._name)
+        called = {plain, f"{plain}uri", f"{plain}url"}
+        return {each for each in unused_rules(grammar) if each.lower().replace("-", "") in called}
 
     @property
     def scheme(self) -> str | None:
@@ -302,7 +317,9 @@ def read_syntax(blocks: Sequence[Block], name: str) -> Syntax:
         return Syntax(name)
     from onym.registry.abnf import read_document
 
+    # only what is ABNF from its first line on has its one block there
+    alone = len(blocks) == 1 and blocks[0].line == 1
     try:
-        return Syntax(name, written=read_document(blocks))
+        return Syntax(name, written=read_document(blocks), alone=alone)
     except GrammarError as error:
-        return Syntax(name, problem=_problem(error))
+        return Syntax(name, problem=_problem(error), alone=alone)

@@ -7,9 +7,9 @@ from bisect import bisect_right
 from functools import cached_property
 from typing import Final
 
-from onym.registry.documents.types import Block, Citation, Document, DocumentKind, Section
+from onym.registry.documents.types import Block, Citation, Document, DocumentKind, Section, TemplateValue
 
-__all__ = ["MAX_PROSE", "Reading", "squeezed"]
+__all__ = ["MAX_PROSE", "Reading", "sentences_of", "squeezed"]
 
 #: how much of the document's text the checks of prose read, in characters
 MAX_PROSE: Final = 2_000_000
@@ -19,6 +19,12 @@ _BELOW: Final = 2
 #: characters of that sentence, before the citation and after it
 _BEFORE: Final = 320
 _AFTER: Final = 160
+#: what may stand under the title of a template without making it a specification: lines, characters
+_FEW: Final = 2
+_SHORT: Final = 240
+_SENTENCE: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+")
+_PARAGRAPHS: Final = re.compile(r"\n[ \t]*\n")
+_KEY_WORD: Final = re.compile(r"\b(?:MUST|SHALL|SHOULD|MAY|REQUIRED|RECOMMENDED|OPTIONAL)\b")
 
 
 class Reading:
@@ -51,11 +57,23 @@ class Reading:
     @cached_property
     def prose_without_blocks(self) -> str:
         """The same without the lines of ABNF."""
+        return squeezed("\n".join(self._lines_without_blocks))
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """The same by sentences; headings, and lines that are no text, end one."""
+        lines = list(self._lines_without_blocks)
+        for at in self._headings:
+            lines[at - 1 : at] = [""] if at <= len(lines) else []
+        return sentences_of("\n".join("" if each.startswith(("```", "~~~")) else each for each in lines))
+
+    @cached_property
+    def _lines_without_blocks(self) -> tuple[str, ...]:
         lines = list(self.lines)
         for block in self.document.blocks:
             for at in range(block.line - 1, min(block.line + block.text.count("\n"), len(lines))):
                 lines[at] = ""
-        return squeezed("\n".join(lines))
+        return tuple(lines)
 
     def sections(self, words: tuple[str, ...]) -> tuple[Section, ...]:
         """The sections whose title has one of `words` (lower case), and those below them."""
@@ -82,8 +100,41 @@ class Reading:
             return document.kind is not DocumentKind.TEMPLATE
         if not document.templates:
             return bool(document.sections or document.blocks)
+        if any(self._outside(each) for each in document.blocks):
+            return True
         # the first heading is a title; and a template has headings of its own, or that it stands under
-        return any(each.text.strip() and not self._of_template(each) for each in document.sections[1:])
+        title, rest = document.sections[:1], document.sections[1:]
+        return any(map(self._says_much, title)) or any(
+            each.text.strip() and not self._of_template(each) for each in rest
+        )
+
+    def _says_much(self, title: Section) -> bool:
+        """Is there more under the title, before any template, than a line or two to introduce it?"""
+        ends = [each.line for each in self.document.templates]
+        ends += [each.line for each in self.document.sections[1:2]]
+        end = min((each for each in ends if each > title.line), default=len(self.lines) + 1)
+        said = [each.strip() for each in self.lines[title.line : end - 1] if each.strip()]
+        if _KEY_WORD.search("\n".join(said)):
+            return True
+        much = len(said) > _FEW or sum(map(len, said)) > _SHORT
+        return much and not self._of_template(title)
+
+    def _outside(self, block: Block) -> bool:
+        """Does it stand in no field of a template?"""
+        first = squeezed(block.text.lstrip().partition("\n")[0])
+        return not any(first in each for each in self._field_texts)
+
+    @cached_property
+    def _fields(self) -> tuple[TemplateValue, ...]:
+        return tuple(
+            value
+            for each in self.document.templates
+            for value in (*each.values.values(), *each.repeated, *each.unknown)
+        )
+
+    @cached_property
+    def _field_texts(self) -> tuple[str, ...]:
+        return tuple(squeezed(each.text) for each in self._fields)
 
     def _of_template(self, section: Section) -> bool:
         return (section.number or section.title) in self._template_names or section.line in self._field_lines
@@ -94,11 +145,7 @@ class Reading:
 
     @cached_property
     def _field_lines(self) -> frozenset[int]:
-        return frozenset(
-            value.line
-            for each in self.document.templates
-            for value in (*each.values.values(), *each.repeated, *each.unknown)
-        )
+        return frozenset(each.line for each in self._fields)
 
     def is_field(self, line: int) -> bool:
         """Does a field of a template begin on that line?"""
@@ -107,6 +154,11 @@ class Reading:
     @cached_property
     def _headings(self) -> frozenset[int]:
         return frozenset(each.line for each in self.document.sections)
+
+    def title(self, line: int) -> str:
+        """The title of the section that a line stands in; "" before the first."""
+        at = bisect_right(self.document.sections, line, key=lambda each: each.line)
+        return self.document.sections[at - 1].title if at else ""
 
     def sentence(self, cited: Citation) -> str:
         """What stands around a citation: its paragraph's lines nearby, cut to the sentence."""
@@ -140,6 +192,12 @@ class Reading:
     @cached_property
     def _block_starts(self) -> list[int]:
         return [each.line for each in self.document.blocks]
+
+
+def sentences_of(text: str) -> tuple[str, ...]:
+    """The sentences of a text, white space squeezed; a paragraph ends one too."""
+    paragraphs = (squeezed(each) for each in _PARAGRAPHS.split(text))
+    return tuple(each for paragraph in paragraphs for each in _SENTENCE.split(paragraph) if each)
 
 
 def squeezed(text: str) -> str:

@@ -85,11 +85,19 @@ def inclusion(ctx: Context) -> Faults:
             fix=problem.fix,
         )
     if not ctx.syntax.decidable:
-        if ctx.syntax.unclear:
+        if ctx.syntax.unclear and _of_scheme(ctx):
             yield _not_clear(ctx)
         yield from _no_grammar(ctx, "inclusion in absolute-URI")
         return
     yield from _verdict(ctx, ctx.syntax.inclusion)
+
+
+def _of_scheme(ctx: Context) -> bool:
+    """Is a scheme asked for, whose rule is to be there? RFCs have grammars of much else.
+
+    `example` is no scheme to ask for (RFC 7595 8.1): a text with a template for it shows the form.
+    """
+    return ctx.syntax.alone if ctx.template is None else ctx.scheme not in ("", "example")
 
 
 def _not_clear(ctx: Context) -> Fault:
@@ -164,6 +172,10 @@ def _rewritten(ctx: Context) -> str:
 def beginning(ctx: Context) -> Faults:
     """S2: every string begins with the name that is registered, and a colon."""
     if not ctx.name:
+        return
+    if ctx.scheme != lowered(ctx.name):
+        if ctx.syntax.present:
+            yield unchecked("whether each string begins with the name", "it is no name of a scheme (N1)")
         return
     if not ctx.syntax.decidable:
         yield from _other_scheme(ctx)

@@ -23,11 +23,17 @@ _NODE: Final = re.compile(r"(?<![\w.-])(_[A-Za-z][A-Za-z0-9-]{0,62})\.(?=[a-z])(
 _DOMAIN: Final = re.compile(r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,9}", re.IGNORECASE)
 #: top-level domains that are not delegated
 _SPECIAL: Final = frozenset({"example", "test", "invalid", "arpa"})
+#: names of domains that stand for any
+_ANY: Final = frozenset({"example", "domain"})
 _CITES: Final = re.compile(r"\[[A-Z][\w.+-]{2,63}\]|\bRFC[ -]?\d{1,5}\b|\{\{[^{}]{2,80}\}\}")
-#: RFCs that say how to register, and register nothing of this
+#: documents that register nothing of this: how to register, key words, notations, HTTP itself
 _RULES: Final = frozenset(
-    {"2782", "3986", "5785", "5988", "6335", "7595", "8126", "8288", "8552", "8553", "8615"}
-)
+    f"RFC{each}"
+    for each in (
+        *(2782, 3986, 5785, 5988, 6335, 7595, 8126, 8288, 8552, 8553, 8615),
+        *(2119, 8174, 3629, 2234, 4234, 5234, 2616, 7230, 7231, 9110),
+    )
+) | {"BCP14", "BCP35", "STD63", "STD66", "STD68", "STD97"}
 
 _HOST: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(\[[^\]]*\]|[^/?#:]*)")
 _EXAMPLE_HOST: Final = re.compile(
@@ -114,7 +120,9 @@ def _of_domain(ctx: Context, text: str, found: re.Match[str]) -> bool:
     """Does a domain name follow, and not the rest of a file's name or of a program's?"""
     labels = _DOMAIN.match(text, found.end())
     parts = [] if labels is None else labels[0].lower().rstrip(".-").split(".")
-    return parts[-1:] == ["example"] or (len(parts) > 1 and parts[-1] in {*ctx.known.tlds, *_SPECIAL})
+    return bool(parts) and (
+        parts[-1] in _ANY or (len(parts) > 1 and parts[-1] in {*ctx.known.tlds, *_SPECIAL})
+    )
 
 
 def _cited(ctx: Context, text: str, found: re.Match[str]) -> bool:
@@ -127,7 +135,7 @@ def _cited(ctx: Context, text: str, found: re.Match[str]) -> bool:
         here = f"{above[-1]} {here}"
     after = re.split(r"[.;:](?:\s|\Z)|\n\n", text[found.end() : found.end() + 200], maxsplit=1)[0]
     cited = _CITES.findall(f"{here} {after}")
-    return any(re.sub(r"\D", "", each) not in _RULES or "RFC" not in each.upper() for each in cited)
+    return not _RULES.issuperset(re.sub(r"[^A-Z0-9]", "", each.upper()) for each in cited)
 
 
 _Used = tuple[re.Match[str], str, str, str, str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from onym.registry.documents._lines import Line, capped, indent_of, is_flush
@@ -19,14 +19,18 @@ _RULE: Final = re.compile(r" *[A-Za-z][A-Za-z0-9-]{0,63}(?P<space> *)=/?(?!=) *(
 _TOKEN: Final = re.compile(
     r'(?P<space> +)|(?P<comment>;.*)|(?P<string>(?:%[si])?"[^"]*(?:"|\Z))|(?P<number>%[bdxBDX][0-9A-Fa-f.-]+)'
     r"|(?P<prose><[^>]*(?:>|\Z))|(?P<name>[A-Za-z][A-Za-z0-9-]*)|(?P<group>[()\[\]])|(?P<slash>/)"
-    # a repeat is one of something: `size = 3` is no rule
-    r"|(?P<repeat>[0-9*#]+(?=[A-Za-z(\[\"<%]| +[(\[\"<%])|[0-9]*[*#][0-9]*(?= +[A-Za-z])|[0-9]*[*#]\Z)"
+    r"|(?P<repeat>[0-9*#]+(?=[A-Za-z(\[\"<%]| +[(\[\"<%])|[0-9]*[*#][0-9]*(?= +[A-Za-z])|[0-9]*[*#]\Z"
+    r"|[0-9]+(?= +(?:ALPHA|DIGIT|HEXDIG|VCHAR|WSP)(?![\w-])))"
+    # apart from its element, or without one: `size = 3`, `size = 3 feet` are rules only beside rules
+    r"|(?P<apart>(?<![^ (/])[0-9]+(?= +[A-Za-z;/]| *\Z))"
     r"|(?P<equals>=/?)"
 )
 #: tokens by which a line is taken for ABNF and not for an assignment
 _STRONG: Final = frozenset(("string", "number", "prose", "group", "repeat"))
 #: languages of marked text in which ABNF may stand all the same; what is of another is left alone
-_UNSAID: Final = frozenset(("", "txt", "text", "plain", "plaintext", "ascii-art", "none"))
+_UNSAID: Final = frozenset(
+    ("", "txt", "text", "plain", "plaintext", "ascii-art", "none", "bnf", "ebnf", "grammar")
+)
 #: names in a row that make a sentence
 _SENTENCE: Final = 4
 #: strange characters that a line with rules around it may hold: its fault is for the grammar's reader
@@ -43,6 +47,10 @@ class _Shape:
     strong: bool
     prose: bool
     comment: bool
+    #: a number that may be a repeat
+    apart: bool
+    #: at most one element, as an assignment has
+    lone: bool
 
     @property
     def clean(self) -> bool:
@@ -50,7 +58,7 @@ class _Shape:
 
 
 def _shape(text: str) -> _Shape:
-    at = strange = names = most = 0
+    at = strange = names = most = elements = 0
     kinds: set[str] = set()
     while at < len(text) and strange <= _HOPELESS:
         token = _TOKEN.match(text, at)
@@ -62,6 +70,7 @@ def _shape(text: str) -> _Shape:
         if kind == "slash" and (at == 0 or text[at - 1] == " "):
             kind = "string"
         kinds.add(kind)
+        elements += kind not in ("space", "comment")
         names = names + 1 if kind == "name" else (names if kind == "space" else 0)
         most = max(most, names)
         at = token.end()
@@ -71,35 +80,65 @@ def _shape(text: str) -> _Shape:
         strong=not _STRONG.isdisjoint(kinds),
         prose=most >= _SENTENCE,
         comment=kinds == {"comment"},
+        apart="apart" in kinds,
+        lone=elements <= 1,
     )
 
 
-def _rule(text: str, *, sloppy: bool) -> tuple[bool, bool] | None:
-    """(is it a rule, does it prove that the block is ABNF?) or None where the line is no rule."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    """A line that may begin a rule."""
+
+    #: it shows that the block is ABNF
+    proves: bool = False
+    #: it shows that too, and cannot be an assignment of a text
+    sure: bool = False
+    #: it may be an assignment of a number: a rule only in a block that is surely ABNF
+    doubtful: bool = False
+
+
+def _rule(text: str, *, sloppy: bool) -> _Rule | None:
+    """What a line tells of the block that it stands in; None where it is no rule."""
     found = _RULE.match(text)
     if found is None:
         return None
     shape = _shape(found["elements"])
     if not found["elements"]:
-        return True, False
+        return _Rule()
     quoted = '"' in found["elements"] or "%" in found["elements"]
     if shape.clean and (found["space"] or quoted):
-        return True, shape.strong
+        return _Rule(
+            proves=shape.strong,
+            sure=shape.strong and not shape.lone,
+            doubtful=shape.apart and not shape.strong,
+        )
     if sloppy and shape.strange <= _SLOPPY and shape.strong and found["space"]:
-        return True, False
+        return _Rule()
     return None
 
 
 @dataclass(slots=True, kw_only=True)
 class _Open:
-    """A block being read: its first line, its column, and the texts by line number."""
+    """A block being read: its column, and the texts by line number."""
 
-    first: int
     column: int
     section: str | None
-    rows: dict[int, str]
-    proved: bool
+    rows: dict[int, str] = field(default_factory=dict)
+    proved: bool = False
+    sure: bool = False
+    #: lines of doubtful rules
+    doubtful: set[int] = field(default_factory=set)
     last: int = 0
+
+    def add(self, line: Line, text: str, rule: _Rule | None) -> None:
+        """Take a line: one that begins a rule, or goes on with the last."""
+        if rule is not None:
+            self.proved = self.proved or rule.proves
+            self.sure = self.sure or rule.sure
+        if rule.doubtful if rule is not None else self.last in self.doubtful:
+            self.doubtful.add(line.number)
+        self.rows[line.number] = text
+        self.last = line.number
 
 
 class _Reader:
@@ -132,22 +171,22 @@ class _Reader:
         found, self.open = self.open, None
         if found is None or not found.proved:
             return None
+        if not found.sure:
+            found.rows = {at: row for at, row in found.rows.items() if at not in found.doubtful}
+        first, last = min(found.rows), max(found.rows)
         # a line for a line, so that places hold; page furniture leaves a space, which ABNF allows in a rule
-        rows = [found.rows.get(number, " ") for number in range(found.first, found.last + 1)]
-        return Block(text="\n".join(rows), line=found.first, section=found.section)
+        rows = [found.rows.get(number, " ") for number in range(first, last + 1)]
+        return Block(text="\n".join(rows), line=first, section=found.section)
 
     def _begin(self, line: Line) -> None:
         rule = None if line.toc else _rule(line.text, sloppy=False)
         if rule is None:
             return
         self.open = _Open(
-            first=line.number,
             column=indent_of(line.text),
             section=self.section,
-            rows={line.number: line.text},
-            proved=rule[1],
-            last=line.number,
         )
+        self.open.add(line, line.text, rule)
 
     def _takes(self, line: Line) -> bool:
         """Does the open block go on with this line?"""
@@ -156,15 +195,12 @@ class _Reader:
             return False
         rule = _rule(line.text, sloppy=True)
         text = line.text
-        if rule is not None:
-            block.proved = block.proved or rule[1]
-        elif not self._continues(block, text):
+        if rule is None and not self._continues(block, text):
             return False
-        elif self.flush and indent_of(text) <= block.column:
+        if rule is None and self.flush and indent_of(text) <= block.column:
             # where indentation is lost, a line that goes on gets some back
             text = "  " + text
-        block.rows[line.number] = text
-        block.last = line.number
+        block.add(line, text, rule)
         return True
 
     def _continues(self, block: _Open, text: str) -> bool:

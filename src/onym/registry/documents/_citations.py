@@ -33,7 +33,7 @@ _WHERE: Final = (
     rf"(?:{_GAP}(?:,|and|,{_SOME}and){_SOME}{_PART}(?![0-9A-Za-z])){{0,9}}"
 )
 _CITATION: Final = re.compile(
-    rf"(?:(?<![A-Za-z])(?:{_WHERE % 'before'}{_SOME}(?:of|in){_SOME})?)"
+    rf"(?:(?<![A-Za-z]){_WHERE % 'before'}{_SOME}(?:of|in){_SOME})?"
     rf"(?:\[(?P<key>{_KEY})\](?![\[(])|\[(?P<keys>{_KEY}(?:, ?{_KEY}){{1,9}})\](?![\[(])"
     rf"|\{{\{{(?P<kramdown>[^{{}}\n]{{1,120}})\}}\}}|(?<![A-Za-z0-9-])(?P<rfc>{_RFC})"
     rf"|(?<![A-Za-z0-9])RFCs(?P<rfcs>{_SOME}[0-9]{{1,5}}(?:{_GAP}(?:,|and|,{_SOME}and){_SOME}[0-9]{{1,5}}){{0,19}}))"
@@ -45,6 +45,20 @@ _NUMBERS: Final = re.compile(r"[0-9]{1,5}")
 _KRAMDOWN_SECTION: Final = re.compile(rf"(?:Section|Appendix) (?P<part>{_PART})")
 _KRAMDOWN_KEY: Final = re.compile(r"(?:^|[ !?])-?(?P<key>[A-Z][A-Za-z0-9._+-]{0,63})(?=$|[ ,(])")
 _WORDS: Final = frozenset(("Section", "Sections", "Appendix"))
+#: a key that can be nothing else
+_RFC_KEY: Final = re.compile(r"RFC-?[0-9]{1,5}\Z")
+#: a number or a word in brackets after a word of a sentence, or after another such key
+_SAID: Final = re.compile(
+    r"(?:(?<![\w-])[A-Za-z][a-z'-]{0,40},?|\],?(?: and| or)?) "
+    r"\[(?P<key>[0-9]{1,3}|[A-Z][a-z]{2,40})(?=\](?:[ .,;:)]|\Z))"
+)
+#: what has some words, and nothing of code, is no figure
+_WORD: Final = re.compile(r"(?<![\w\[-])[A-Za-z][a-z'-]{0,40}(?![\w-])")
+_SENTENCE: Final = 5
+_CODE: Final = re.compile(r"[={}<>|\\]|; *\Z")
+#: characters of a line that are looked at, and of the line above
+_WIDEST: Final = 400
+_NEAR: Final = 60
 
 
 def _in_list(lines: list[Line]) -> Iterator[Line]:
@@ -121,6 +135,7 @@ def citations_of(
             not (line.toc or line.heading is not None or line.code is not None or line.number in without)
         ),
     )
+    known = known or _said(running.text)
     shapes = {_shape(key) for key in known}
     out: list[Citation] = []
     added: dict[str, Reference] = {}
@@ -141,6 +156,26 @@ def citations_of(
     return tuple(sorted(cited, key=lambda each: each.line)), tuple(added.values())
 
 
+def _said(text: str) -> frozenset[str]:
+    """Numbers and words that sentences cite where no list tells what keys are; one may be anything."""
+    found = frozenset(
+        each["key"]
+        for line in _lines_with_brackets(text)
+        if len(_WORD.findall(line)) >= _SENTENCE and not _CODE.search(line)
+        for each in _SAID.finditer(line)
+    )
+    return found if len(found) > 1 else frozenset()
+
+
+def _lines_with_brackets(text: str) -> Iterator[str]:
+    """Each line that holds a bracket, after the end of the one before: a key may stand first."""
+    before = ""
+    for line in text.split("\n"):
+        if "[" in line:
+            yield f"{before[-_NEAR:]} {line[:_WIDEST]}"
+        before = line
+
+
 def _named(found: re.Match[str]) -> list[str]:
     """RFCs that are called by their numbers."""
     if found["rfc"] is not None:
@@ -155,9 +190,9 @@ def _bracketed(
     if found["keys"] is not None:
         # `[RFC3986, KITE]`: of keys that are listed; a figure has such brackets too
         keys = [each.strip() for each in found["keys"].split(",")]
-        return tuple(each for each in keys if each in known)
+        return tuple(each for each in keys if each in known or _RFC_KEY.match(each))
     key = found["key"]
-    if key in known:
+    if key in known or _RFC_KEY.match(key):
         return (key,)
     before = text[found.start("key") - 2 : found.start("key") - 1]
     shape = _shape(key)

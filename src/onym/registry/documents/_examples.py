@@ -21,8 +21,8 @@ _STOP: Final = r"\s<>\"`{}|\\^“”„«»"
 _STOPS: Final = re.compile(rf"[{_STOP}]")
 #: what opens a part to fill in; "</" is the end of an HTML element
 _PLACEHOLDER: Final = re.compile(r"[{^]|<(?!/)")
-#: `%s`, `$name`: forms of programs, to fill in
-_FORM: Final = re.compile(r"%[sd](?![0-9A-Fa-f])|(?:^|/)\$[A-Za-z_]")
+#: `%s` as a whole part, `$name` at the beginning: forms of programs, to fill in
+_FORM: Final = re.compile(r"(?:^|[/?#&=;:@,])%[sd](?=[/?#&=;:@,]|\Z)|^(?://)?\$[A-Za-z_]")
 _CLOSING: Final = {'"': '"', "<": ">", "'": "'", "“": "”", "`": "`"}
 _TRAILING: Final = ".,;:!?'\u2019*_"
 _BRACKETS: Final = {")": "(", "]": "[", "}": "{"}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from onym.ai.replay import MOST
+from onym.errors import ConfigError
 from onym.server import _reading as read
 from onym.server._tables import Rate
 from onym.uri.generic import URI
@@ -54,8 +55,9 @@ class GatewaySettings:
     """All settings of one gateway. Immutable; printed, it shows no secret.
 
     `base_url` is the origin that people see, without a path; where none is given, the one that is listened
-    on, https where there is a certificate. `allowed_hosts` are the values of Host that are served, that of
-    `base_url` where none is given. `keys` is the folder of the key store; without one, a
+    on, https where there is a certificate; ConfigError `config.missing-setting` is raised for one without a
+    certificate that others than this machine would reach. `allowed_hosts` are the values of Host that are
+    served, that of `base_url` where none is given. `keys` is the folder of the key store; without one, a
     gateway on this machine signs with a key that ends with the process. `audit` is the file of the audit log,
     `audit_key` what hashes paths in it (a new one for each start where none is given). `pins` and `replays`
     are files; what they hold is forgotten at the end without them. `replay_limit` is how many receipts are
@@ -130,8 +132,17 @@ class GatewaySettings:
 
 
 def _listened(settings: GatewaySettings) -> str:
-    """The origin of the address that is listened on."""
+    """The origin of the address that is listened on. Raises ConfigError where it is not what people see."""
+    everywhere = settings.host in _EVERYWHERE
+    # what http shows to others than this machine comes through a proxy, under an address of its own
+    others = settings.behind_proxy if everywhere else not read.is_loopback(settings.host)
+    if others and settings.certificate is None:
+        raise ConfigError(
+            "base_url is missing: others than this machine are to come, and there is no certificate",
+            code="config.missing-setting",
+            hint="set base_url to the https address that people see, or give certificate and key",
+        )
     scheme, usual = ("http", 80) if settings.certificate is None else ("https", 443)
-    host = "127.0.0.1" if settings.host in _EVERYWHERE else settings.host
+    host = "127.0.0.1" if everywhere else settings.host
     port = "" if settings.port == usual else f":{settings.port}"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}{port}"
