@@ -183,6 +183,9 @@ def test_what_is_wrong_is_still_told():
         "Spaces must not be used in names and a kite for Ann is kitefly:%zz",
         "For invoices sent to the wrong kite, fetch kitefly:%zz",
         "Fetch kitefly:%zz if the forbidden kite",
+        "These kites are forbidden at night; fetch kitefly:%zz",
+        "These are never invalid: kitefly:%zz",
+        "A server rejects those kites and answers kitefly:%zz",
         "Invalid ones are rare.\n\n      kitefly:%zz",
         "      kitefly:a%zz0\n      kitefly:%zz\n      kitefly:b%zz   ; invalid",
     ],
@@ -198,6 +201,8 @@ def test_a_common_word_nearby_excuses_no_bad_example(said):
         "Examples of malformed URIs:\n\n      kitefly:%zz\n      kitefly:a%zz",
         "The following must be refused: kitefly:%zz",
         "A reader refuses these: kitefly:%zz",
+        "These are all invalid: kitefly:%zz",
+        "URIs with a broken octet are not allowed, as in kitefly:%zz",
         "      kitefly:%zz   ; invalid\n      kitefly:a%zz  not allowed",
         "kitefly:%zz and kitefly:a%zz are not valid.",
         "This is a counter-example: kitefly:%zz.",
@@ -297,8 +302,16 @@ def test_prose_over_the_template_under_one_title_makes_a_specification(under):
     assert Reading(load(f"# The kitefly URI Scheme\n\n{under}\n{TEMPLATE}")).whole
 
 
-def test_a_grammar_in_a_field_leaves_a_template_alone():
-    field = 'URI scheme syntax:\n\n    kitefly-uri = "kitefly:" 1*DIGIT\n\nStatus'
+@pytest.mark.parametrize(
+    "given",
+    [
+        '\n\n    kitefly-uri = "kitefly:" 1*DIGIT\n',
+        '\n\n```abnf\nkitefly-uri = "kitefly:" 1*DIGIT\n```\n',
+        ' kitefly-uri = "kitefly:" a\n    a = 1*DIGIT\n    b = a\n',
+    ],
+)
+def test_a_grammar_in_a_field_leaves_a_template_alone(given):
+    field = f"URI scheme syntax:{given}\nStatus"
     text = f"# Request\n\n{TEMPLATE.replace('Status', field)}"
     assert load(text).blocks
     assert not Reading(load(text)).whole

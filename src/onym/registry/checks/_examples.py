@@ -50,13 +50,15 @@ _WRONG: Final = (
     r"(?:invalid|illegal|malformed|ill-formed|incorrect|wrong|forbidden|erroneous"
     r"|not (?:a )?(?:valid|legal|well-formed|allowed|permitted))"
 )
-_SHOWN: Final = r"(?:URIs?|URLs?|IRIs?|examples?|identifiers?|(?:the )?following|these|those)"
+_SHOWN: Final = r"(?:(?:URI|URL|IRI|example|identifier)s?|following)"
 _IS: Final = (
-    rf"(?:(?:is|are|be) (?:\w+ ){{0,2}}{_WRONG}|(?:must|shall|will|are|is) (?:be )?(?:refused|rejected))"
+    rf"(?:(?:is|are|be) (?:(?!not |never )\w+ ){{0,2}}{_WRONG}"
+    r"|(?:must|shall|will|are|is) (?:be )?(?:refused|rejected))"
 )
 _COUNTER: Final = re.compile(
     rf"\b{_WRONG} (?:[\w-]+ ){{0,2}}(?:URI|URL|IRI|example|identifier)s?\b|\bcounter-?examples?\b"
-    rf"|\b{_SHOWN} (?:[\w-]+ ){{0,3}}{_IS}\b|\b(?:refuse|reject)s? {_SHOWN}\b",
+    rf"|\b(?:{_SHOWN}(?: [\w-]+){{0,4}}|these|those) {_IS}\b"
+    rf"|\b(?:refuse|reject)s? (?:the )?(?:{_SHOWN}|these|those)(?: [\w-]+){{0,3}}:",
     re.IGNORECASE,
 )
 #: a line that is nothing but the word, over examples
@@ -81,9 +83,14 @@ def examples(ctx: Context) -> Faults:
     """S7: each example of the scheme is a string of its syntax, an absolute-URI, and ASCII."""
     if not ctx.scheme:
         return
-    mine = [each for each in ctx.document.examples if each.uri.lower().startswith(f"{ctx.scheme}:")]
-    # an example of another scheme may hold one of this one, and the same damage
-    others = [each for each in ctx.document.examples if each not in mine and not each.uri.isascii()]
+    mine: list[Example] = []
+    others: list[Example] = []
+    for each in ctx.document.examples:
+        if each.uri.lower().startswith(f"{ctx.scheme}:"):
+            mine.append(each)
+        elif not each.uri.isascii():
+            # it may hold an example of this scheme, and the same damage
+            others.append(each)
     for each in [*mine[:MAX_EXAMPLES], *others[:MAX_EXAMPLES]]:
         found = list(_example(ctx, each))
         if found and _is_counter_example(ctx, each):

@@ -122,7 +122,7 @@ class Reading:
     def _outside(self, block: Block) -> bool:
         """Does it stand in no field of a template?"""
         first = squeezed(block.text.lstrip().partition("\n")[0])
-        return not any(first in each for each in self._field_texts)
+        return first not in self._lines_of_fields
 
     @cached_property
     def _fields(self) -> tuple[TemplateValue, ...]:
@@ -133,8 +133,8 @@ class Reading:
         )
 
     @cached_property
-    def _field_texts(self) -> tuple[str, ...]:
-        return tuple(squeezed(each.text) for each in self._fields)
+    def _lines_of_fields(self) -> frozenset[str]:
+        return frozenset(squeezed(line) for each in self._fields for line in each.text.split("\n"))
 
     def _of_template(self, section: Section) -> bool:
         return (section.number or section.title) in self._template_names or section.line in self._field_lines
