@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +15,8 @@ from typing import Any
 import pytest
 
 from ai_support import PATIENCE, Heard
-from onym.ai.endpoint import Answer, Endpoint, Limits
+from onym.ai.endpoint import Answer, Call, Endpoint, Limits
+from onym.ai.endpoint.functions import FunctionHandler
 from onym.errors import AIIPError, ResolveError
 
 Played = Callable[..., None]
@@ -146,6 +149,101 @@ def test_a_coroutine_out_of_its_time_is_ended_and_its_key_says_interrupted(playe
     played(scenario, limits=SHORT)
 
 
+def logged(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain function around another, as decorators make them."""
+
+    @functools.wraps(function)
+    def around(*args: Any, **named: Any) -> Any:
+        return function(*args, **named)
+
+    return around
+
+
+def test_a_plain_function_around_a_coroutine_is_ended_when_its_time_is_over(played: Played) -> None:
+    ended = []
+
+    async def scenario(app: Endpoint, post: Any) -> None:
+        @app.resource("/pay", effects="write")
+        @logged
+        async def pay() -> str:
+            try:
+                await asyncio.Future()
+            finally:
+                ended.append(1)
+            return "paid"
+
+        first = await post("/pay", "a")
+        assert (first.status, first.json()["code"]) == (504, "upstream-timeout")
+        assert is_final(first)
+        assert "find out whether it took effect" in first.json()["detail"]
+        assert (ended, running(app)) == ([1], (0, 0))
+        last = await post("/pay", "a")
+        assert (last.status, is_final(last)) == (409, True)
+        assert "interrupted" in last.json()["detail"]
+
+    played(scenario, limits=Limits(seconds=0.5))
+
+
+def test_one_around_a_coroutine_that_ends_in_its_time_is_kept(played: Played) -> None:
+    async def scenario(app: Endpoint, post: Any) -> None:
+        @app.resource("/pay", effects="write")
+        @logged
+        async def pay() -> str:
+            await asyncio.sleep(0)
+            return "paid"
+
+        answers = [await post("/pay", "a") for _ in range(2)]
+        assert [each.body for each in answers] == [b"paid", b"paid"]
+
+    played(scenario)
+
+
+def test_what_a_thread_gives_to_be_awaited_after_its_time_is_not_waited_for(played: Played) -> None:
+    till = Till()
+
+    async def scenario(app: Endpoint, post: Any) -> None:
+        async def later() -> str:
+            await asyncio.Future()
+            return "paid"
+
+        @app.resource("/pay", effects="write")
+        @logged
+        def pay() -> Any:
+            till.pay()
+            return later()
+
+        first = await post("/pay", "a")
+        assert (first.status, "goes on" in first.json()["detail"]) == (504, True)
+        till.go.set()
+        await until(lambda: running(app) == (0, 0))
+        last = await post("/pay", "a")
+        assert (last.status, "interrupted" in last.json()["detail"]) == (409, True)
+
+    played(scenario, limits=SHORT)
+
+
+def test_what_a_thread_awaits_in_a_loop_of_its_own_does_not_end_its_call(played: Played) -> None:
+    till = Till()
+
+    async def scenario(app: Endpoint, post: Any) -> None:
+        @logged
+        async def inner() -> str:
+            await asyncio.sleep(0)
+            return "asked"
+
+        @app.resource("/pay", effects="write")
+        def pay(call: Call) -> str:
+            asyncio.run(FunctionHandler(inner).invoke(call))
+            return till.pay()
+
+        assert (await post("/pay", "a")).status == 504
+        till.go.set()
+        await until(lambda: running(app) == (0, 0))
+        assert (await post("/pay", "a")).body == b"paid"
+
+    played(scenario, limits=SHORT)
+
+
 def test_a_plain_stream_out_of_its_time_before_its_first_event_is_interrupted(played: Played) -> None:
     till = Till()
 
@@ -215,6 +313,29 @@ def test_the_end_of_the_app_does_not_wait_for_a_thread_that_is_out_of_its_time(
         assert till.paid == 0
     finally:
         till.go.set()
+
+
+def test_a_thread_that_returns_after_the_end_of_the_app_is_told_once_and_opens_nothing(
+    played: Played, caplog: pytest.LogCaptureFixture
+) -> None:
+    till = Till()
+
+    async def scenario(app: Endpoint, post: Any) -> None:
+        app.resource("/pay", effects="write")(till.pay)
+        assert (await post("/pay", "a")).status == 504
+        await until(till.began.is_set)
+        keeper = app._exchanges._runner._once.keeper
+        await app.aclose()
+        caplog.clear()
+        till.go.set()
+        await until(lambda: running(app) == (0, 0))
+        assert [each.levelno for each in caplog.records] == [logging.ERROR]
+        assert "was closed meanwhile" in caplog.text
+        assert keeper._thread is None
+        last = await post("/pay", "a")  # by a store that was opened anew
+        assert "interrupted" in last.json()["detail"]
+
+    played(scenario, limits=SHORT)
 
 
 # answers that cannot be kept ------------------------------------------------------------------------------

@@ -89,7 +89,15 @@ class Own:
     """A class that says nothing of itself."""
 
 
-@pytest.mark.parametrize("kind", [Own, Path, complex, Callable[[int], int], list[Path], Flat | Node, type])
+@dataclass
+class Lost:
+    member: Nowhere  # type: ignore[name-defined]  # noqa: F821 - a hint that names nothing
+
+
+NO_JSON = [Own, Path, complex, Callable[[int], int], list[Path], Flat | Node, type, Lost]
+
+
+@pytest.mark.parametrize("kind", NO_JSON)
 def test_a_parameter_without_a_json_form_is_refused_by_its_name(kind: Any) -> None:
     def ask(prompt: str, other: Any) -> None: ...
 

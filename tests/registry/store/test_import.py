@@ -222,7 +222,9 @@ def test_a_row_that_waits_for_review_takes_nothing_from_the_imported_one(store_u
         await store.import_entries(
             SCHEMES, [entry("conti", status=Status.PENDING_REVIEW)], IANA, AT, source="x"
         )
-        row = replace(entry("conti"), registrant="user-1", designees=frozenset({"user-2"}), iesg_approved=True)
+        row = replace(
+            entry("conti"), registrant="user-1", designees=frozenset({"user-2"}), iesg_approved=True
+        )
         report = await store.import_entries(SCHEMES, [row], IANA, LATER, source="own.json")
         assert report.irregular == ()
         found = await store.entry(SCHEMES, "conti")

@@ -44,12 +44,14 @@ class Output:
         try:
             self._model = model_of(kind)
             self._decoder = None if self._model or kind is Any else _decoder(kind)
-        except (TypeError, ValueError, RecursionError) as error:
+        except (TypeError, ValueError, NameError, RecursionError) as error:
             raise unusable(name, "its result", error) from None
 
     def schema(self) -> dict[str, Any] | None:
         """What a result looks like; None where that is not said."""
-        return schema_of(self.kind) if self._model is None else rooted(self._model.schema(output=True))
+        if self._model is not None:
+            return rooted(self._model.schema(output=True))
+        return None if self._decoder is None else schema_of(self.kind)
 
     def encode(self, value: Any) -> bytes:
         """The result as JSON.
@@ -83,11 +85,11 @@ def _data(kind: Any) -> Any:
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any] | None:
-    """What checks a result; None where msgspec can write it, and no more. Raises TypeError or ValueError."""
+    """What checks a result; None where msgspec can write it, and no more. Raises what msgspec raises."""
     try:
         schema(kind)
         return msgspec.json.Decoder(shape(kind))
-    except (TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError, NameError, RecursionError):
         if not sayable(kind):
             raise
         return None

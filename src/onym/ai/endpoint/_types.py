@@ -183,7 +183,7 @@ def _read_by(name: str, each: inspect.Parameter, kind: Any) -> Model | None:
             msgspec.json.schema(kind)
             msgspec.json.Decoder(kind)
         return model
-    except (TypeError, ValueError) as error:
+    except (NameError, TypeError, ValueError) as error:
         raise unusable(name, f"the parameter {each.name}", error) from None
 
 
