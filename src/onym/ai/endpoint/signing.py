@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -34,6 +35,9 @@ METADATA_LIFE: Final = 48 * 3600
 _FITS: Final = 1_536
 #: an answer that takes as much of a receipt as one may
 _LARGEST: Final = Answer(content_type="x" * 255)
+_MOST: Final[Mapping[str, Any]] = {"digest": content_digest(b""), "length": 2**53 - 1}
+#: the longest nonce that a request may bring
+_NONCE: Final = "A" * 128
 _CLAIMED: Final = re.compile(r"sha-256=:[A-Za-z0-9+/]{43}=:")
 
 
@@ -91,13 +95,11 @@ class Signing:
 
     def check(self, asked: Asked) -> None:
         """Raises AIIPError `aiip.receipt-unavailable` where no answer to this could be signed."""
-        signer = self.signer()
-        trial = self._receipt(asked, _LARGEST, digest=content_digest(b""), length=2**53 - 1)
+        signer, caller = self.signer(), asked.caller
         try:
-            claims = claims_of(trial)
-            receipt_of(claims, trial.kind)
-            if len(msgspec.json.encode(claims)) > _FITS:
-                sign_receipt(trial, signer)  # only its signature says how long the whole is
+            if _size(self.anchor, asked.subject, caller.audience, caller.token_hash is not None) > _FITS:
+                # only its signature says how long the whole is
+                sign_receipt(self._receipt(asked, _LARGEST, **_MOST), signer)
         except (SignatureError, CredentialError) as error:
             raise _unavailable() from error
 
@@ -168,6 +170,33 @@ class Signing:
         if keys is None:
             raise _unavailable()
         return msgspec.json.encode({"keys": [keys.public()]})
+
+
+@lru_cache(maxsize=1024)
+def _size(issuer: str, subject: str, audience: str, bound: bool) -> int:
+    """Octets of the claims of the largest receipt of these; `bound` to a token or not.
+
+    What else a request brings into one was checked where it was read. Raises SignatureError for what is of no
+    form.
+    """
+    any_hash = "A" * 43
+    trial = _Receipt(
+        issuer=issuer,
+        subject=subject,
+        audience=audience,
+        issued=2**31,
+        expires=2**31 + LIFE,
+        id=new_id(),
+        nonce=_NONCE,
+        request=any_hash,
+        status=_LARGEST.status,
+        content_type=_LARGEST.content_type,
+        token_hash=any_hash if bound else None,
+        **_MOST,
+    )
+    claims = claims_of(trial)
+    receipt_of(claims, trial.kind)
+    return len(msgspec.json.encode(claims))
 
 
 def check_answer(answer: Answer) -> None:
