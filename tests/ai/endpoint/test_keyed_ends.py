@@ -124,31 +124,6 @@ def test_one_that_waits_for_a_thread_beyond_its_time_is_done_all_the_same(played
     played(scenario, limits=Limits(seconds=0.05, threads=1, share=2))
 
 
-def test_a_coroutine_out_of_its_time_is_ended_and_its_key_says_interrupted(played: Played) -> None:
-    ended = []
-
-    async def scenario(app: Endpoint, post: Any) -> None:
-        @app.resource("/pay", effects="write")
-        async def pay() -> str:
-            try:
-                await asyncio.Future()
-            finally:
-                ended.append(1)
-            return "paid"
-
-        first = await post("/pay", "a")
-        assert (first.status, first.json()["code"]) == (504, "upstream-timeout")
-        assert is_final(first)
-        assert "find out whether it took effect" in first.json()["detail"]
-        assert ended == [1]
-        last = await post("/pay", "a")
-        assert (last.status, is_final(last)) == (409, True)
-        assert "interrupted" in last.json()["detail"]
-        assert running(app) == (0, 0)
-
-    played(scenario, limits=SHORT)
-
-
 def logged(function: Callable[..., Any]) -> Callable[..., Any]:
     """A plain function around another, as decorators make them."""
 
@@ -159,12 +134,15 @@ def logged(function: Callable[..., Any]) -> Callable[..., Any]:
     return around
 
 
-def test_a_plain_function_around_a_coroutine_is_ended_when_its_time_is_over(played: Played) -> None:
+@pytest.mark.parametrize("around", [lambda function: function, logged], ids=["itself", "in a plain function"])
+def test_a_coroutine_out_of_its_time_is_ended_and_its_key_says_interrupted(
+    played: Played, around: Callable[..., Any]
+) -> None:
     ended = []
 
     async def scenario(app: Endpoint, post: Any) -> None:
         @app.resource("/pay", effects="write")
-        @logged
+        @around
         async def pay() -> str:
             try:
                 await asyncio.Future()
