@@ -58,9 +58,9 @@ def _endpoint(folder: str, *, signed: bool) -> Any:
         return a + b
 
     if not signed:
-        from onym.ai.endpoint.signing import Signing
+        from onym.ai.endpoint.signing import ReceiptSigner
 
-        class Unsigned(Signing):
+        class Unsigned(ReceiptSigner):
             def whole(self, *_: Any) -> str:
                 return "unsigned"
 
@@ -94,13 +94,13 @@ def _bare(_: str) -> Any:
 
 def main(kind: str, folder: str, core: str | None = None) -> None:
     """The child process: says its port, serves until its standard input ends."""
-    from onym.server.listen import listen
+    from onym.server.http_server import run_app
 
     if core is not None:
         os.sched_setaffinity(0, {int(core)})
     threading.Thread(target=_end_with_input, daemon=True).start()
     app = _bare(folder) if kind == "bare" else _endpoint(folder, signed=kind == "signed")
-    listen(app, host="127.0.0.1", port=0, ready=lambda port: print(port, flush=True))
+    run_app(app, host="127.0.0.1", port=0, ready=lambda port: print(port, flush=True))
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ class _Late:
 
 def _authority(folder: Path) -> None:
     from onym.ai.endpoint import Endpoint
-    from onym.server.listen import listen
+    from onym.server.http_server import run_app
     from onym.sign.keystore import KeyStore
 
     late = _Late()
@@ -151,19 +151,19 @@ def _authority(folder: Path) -> None:
         late.app = app
         print(port, flush=True)
 
-    listen(late, host="127.0.0.1", port=0, certificate=str(folder / "server.pem"), ready=ready)
+    run_app(late, host="127.0.0.1", port=0, certificate=str(folder / "server.pem"), ready=ready)
 
 
 def _gateway(folder: Path, upstream: int) -> None:
     from onym.server.gateway import GatewaySettings, create_gateway
     from onym.server.gateway.settings import GatewayRates
-    from onym.server.listen import listen
-    from onym.server.settings import Rate
+    from onym.server.http_server import run_app
+    from onym.server.settings import RateLimit
     from onym.sign.keystore import KeyStore
 
     keys = KeyStore(folder / "gateway-keys")
     keys.new(at=time.time())
-    plenty = Rate(burst=1_000_000, per_minute=1_000_000_000.0)
+    plenty = RateLimit(burst=1_000_000, per_minute=1_000_000_000.0)
     settings = GatewaySettings(
         base_url="http://127.0.0.1",
         allowed_hosts=("gw.test",),
@@ -179,7 +179,7 @@ def _gateway(folder: Path, upstream: int) -> None:
         rates=GatewayRates(reads=plenty, writes=plenty),
     )
     app = create_gateway(settings, resolver=_Names())
-    listen(app, host="127.0.0.1", port=0, ready=lambda port: print(port, flush=True))
+    run_app(app, host="127.0.0.1", port=0, ready=lambda port: print(port, flush=True))
 
 
 def main(kind: str, folder: str, upstream: str, core: str | None = None) -> None:

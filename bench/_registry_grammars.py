@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from onym.registry.abnf import included, read, resolve
-from onym.registry.abnf._fixed import generic
-from onym.registry.abnf._nfa import NFA, automaton, classes
+from onym.registry.abnf import decide_inclusion, parse_grammar, resolve
+from onym.registry.abnf._inclusion import load_rfc3986
+from onym.registry.abnf._nfa import NFA, build_rule_nfa, classify_octets
 
 __all__ = ["hostile", "inclusion"]
 
@@ -64,21 +64,23 @@ def inclusion(rounds: int) -> list[dict[str, Any]]:
         print("note: automata-lib is not installed and left out", file=sys.stderr)
         return []
 
-    absolute = automaton(generic(), "absolute-URI")
+    absolute = build_rule_nfa(load_rfc3986(), "absolute-URI")
     rows = []
     print("| in absolute-URI? | | ms | time, onym = 1 |\n|---|---|--:|--:|")
     for name, start in ASKED:
         text = (GRAMMARS / f"{name}.abnf").read_text(encoding="utf-8")
-        table = classes(automaton(resolve(read(text)), start).masks() | absolute.masks())
+        table = classify_octets(
+            build_rule_nfa(resolve(parse_grammar(text)), start).collect_masks() | absolute.collect_masks()
+        )
         standard = dfa.DFA.from_nfa(_theirs(nfa.NFA, absolute, *table), minify=True)
 
         def ours(text: str = text, start: str = start) -> bool:
-            return included(resolve(read(text)), start).ok
+            return decide_inclusion(resolve(parse_grammar(text)), start).ok
 
         def theirs(
             text: str = text, start: str = start, table: Any = table, standard: Any = standard
         ) -> bool:
-            mine = _theirs(nfa.NFA, automaton(resolve(read(text)), start), *table)
+            mine = _theirs(nfa.NFA, build_rule_nfa(resolve(parse_grammar(text)), start), *table)
             return bool(dfa.DFA.from_nfa(mine, minify=True).issubset(standard))
 
         times: dict[str, list[float]] = {ONYM: [], PEER: []}

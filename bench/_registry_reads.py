@@ -24,11 +24,11 @@ FASTAPI = "FastAPI, a route that returns the same data"
 
 
 async def _fill(database: Path) -> list[str]:
-    from onym.registry.iana import builtin
+    from onym.registry.iana import load_builtin_snapshot
     from onym.registry.records import Actor, Role
     from onym.registry.store import Store
 
-    facts = builtin("uri-schemes")
+    facts = load_builtin_snapshot("uri-schemes")
     iana = Actor(id="bench", roles=frozenset({Role.IANA}))
     async with await Store.open(database, create=True) as store:
         at = datetime(2026, 1, 5, tzinfo=UTC)

@@ -167,16 +167,16 @@ def _loop() -> Any:
 
 
 def _onym(source: str) -> None:
-    from onym.server.run import run
-    from onym.server.settings import Rate, Rates, Settings
+    from onym.server.app import run_registry
+    from onym.server.settings import RateLimit, RateLimits, Settings
     from onym.uri.secret import Secret
 
     # one address asks for all: the limits are counted as ever, and too high to be met
-    much = Rate(burst=10**9, per_minute=6e10)
+    much = RateLimit(burst=10**9, per_minute=6e10)
     settings = Settings(
-        base_url=f"http://{HOST}", database=Secret(source), port=0, rates=Rates(reads=much, writes=much)
+        base_url=f"http://{HOST}", database=Secret(source), port=0, rates=RateLimits(reads=much, writes=much)
     )
-    run(settings, ready=lambda port: print(port, flush=True))
+    run_registry(settings, ready=lambda port: print(port, flush=True))
 
 
 def _starlette(source: str) -> Any:

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from onym.uri.ai import AIURI
-from onym.uri.ai_map import from_target, to_https
+from onym.uri.ai import AIURI, from_target, to_https
 
 EXAMPLES = (
     "ai://factory.example/pay{}?amount=10&currency=USD",

@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jwcrypto import jwk, jws  # type: ignore[import-untyped]
 
 from onym.sign.keys import SigningKey, read_authority_keys
-from onym.sign.receipt import (
+from onym.sign.receipts import (
     Expected,
     Receipt,
     content_digest,
-    new_id,
+    make_receipt_id,
     request_hash,
     sign_receipt,
     verify_receipt,
@@ -53,8 +53,8 @@ def receipt() -> Receipt:
         audience="https://app.example",
         issued=NOW,
         expires=NOW + 120,
-        id=new_id(),
-        nonce=new_id(),
+        id=make_receipt_id(),
+        nonce=make_receipt_id(),
         request=asked,
         status=200,
         content_type="application/json",

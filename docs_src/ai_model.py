@@ -3,7 +3,7 @@
 import os
 
 from onym.ai import Endpoint
-from onym.ai.endpoint.kinds.model import model
+from onym.ai.endpoint.kinds import model
 from onym.server.models import served_by
 from onym.sign.keystore import KeyStore
 

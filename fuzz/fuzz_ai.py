@@ -11,15 +11,14 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["onym"]):
-    from onym.ai.anchor import read_anchor
-    from onym.ai.discovery.html import head_links
-    from onym.ai.discovery.link import links
+    from onym.ai.discovery.html import find_head_links
+    from onym.ai.discovery.link_header import find_pointers
+    from onym.ai.discovery_document import parse_discovery_document
     from onym.errors import OnymError
-    from onym.sign.authority import AuthorityKeys, read_authority_keys
-    from onym.sign.receipt import verify_filed
-    from onym.uri.ai import AIURI
-    from onym.uri.ai_map import from_target, to_path
-    from onym.uri.ai_typed import from_typed
+    from onym.sign.keys import AuthorityKeys, read_authority_keys
+    from onym.sign.receipts import verify_filed
+    from onym.uri.ai import AIURI, from_target, to_path
+    from onym.uri.ai_input import parse_user_input
 
 KEYS = AuthorityKeys()
 
@@ -33,9 +32,9 @@ def test_one_input(data: bytes) -> None:
     elif kind == 1:
         mapped(provider.ConsumeBytes(sys.maxsize))
     elif kind == 2:
-        links([provider.ConsumeUnicode(sys.maxsize)], context="https://h.example/")
+        find_pointers([provider.ConsumeUnicode(sys.maxsize)], context="https://h.example/")
     elif kind == 3:
-        head_links(provider.ConsumeBytes(sys.maxsize), "utf-8")
+        find_head_links(provider.ConsumeBytes(sys.maxsize), "utf-8")
     else:
         signed(kind, provider.ConsumeBytes(sys.maxsize))
 
@@ -50,7 +49,7 @@ def names(text: str) -> None:
         if str(AIURI.parse(str(target)).target) != str(target):
             raise AssertionError("the canonical form has another one")
     try:
-        from_typed(text)
+        parse_user_input(text)
     except OnymError:
         return
 
@@ -71,7 +70,7 @@ def signed(kind: int, octets: bytes) -> None:
     """Raise AssertionError where octets that nobody signed count."""
     try:
         if kind == 4:
-            read_anchor(octets, anchor="https://h.example", authority="h.example")
+            parse_discovery_document(octets, anchor="https://h.example", authority="h.example")
         elif kind == 5:
             read_authority_keys(octets)
         else:

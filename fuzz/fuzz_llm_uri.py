@@ -12,8 +12,8 @@ import atheris
 
 with atheris.instrument_imports(include=["onym"]):
     from onym.errors import URIError
-    from onym.uri._limits import DEFAULT_LIMITS
     from onym.uri.llm import LLMURI, check
+    from onym.uri.parameters import DEFAULT_LIMITS
 
 #: writing can lengthen a text, as triplets are longer than what they stand for
 LONG = DEFAULT_LIMITS.replace(uri=100_000)

@@ -20,7 +20,7 @@ import trustme
 
 from onym.net.limits import TLSConfig
 from onym.net.policy import Policy
-from onym.server.listen import loop_factory, serve
+from onym.server.http_server import get_loop_factory, serve_app
 
 if TYPE_CHECKING:
     from onym.sign.keystore import KeyStore
@@ -91,7 +91,7 @@ class Serving:
 
     def _run(self) -> None:
         try:
-            with TemporaryDirectory() as folder, asyncio.Runner(loop_factory=loop_factory()) as runner:
+            with TemporaryDirectory() as folder, asyncio.Runner(loop_factory=get_loop_factory()) as runner:
                 runner.run(self._serve(Path(folder)))
         except BaseException as error:  # noqa: BLE001 - told to the test's thread
             self._failure = error
@@ -104,7 +104,7 @@ class Serving:
         if self._ca is not None:
             tls = {"certificate": str(folder / "server.pem")}
             self._ca.issue_cert(*self._names).private_key_and_cert_chain_pem.write_to_path(tls["certificate"])
-        await serve(
+        await serve_app(
             self._app, host=LOOPBACK, port=0, ready=self._listens, stop=self._stop, **tls, **self._options
         )
 
@@ -117,7 +117,7 @@ class Serving:
 def serve_asgi(app: Any, *names: str, ca: trustme.CA | None = None, **options: Any) -> Iterator[int]:
     """The port of a server for this app with a certificate for `names`; it ends with the block.
 
-    Without a CA it speaks plain HTTP. `options` go to `onym.server.listen.serve`.
+    Without a CA it speaks plain HTTP. `options` go to `onym.server.http_server.serve_app`.
     """
     server = Serving(app, names, ca, options)
     try:

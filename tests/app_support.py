@@ -84,8 +84,7 @@ def registry_service(
     `seed(store)` fills it before the first request. `settings` are fields of `onym.server.Settings`.
     """
     from onym.registry.store import Store
-    from onym.server.app import create_app
-    from onym.server.run import serve
+    from onym.server.app import create_app, serve
     from onym.server.settings import load_settings
 
     with socket.create_server(("127.0.0.1", 0)) as listener, loop_thread("registry") as submit:

@@ -7,7 +7,7 @@ from datetime import date
 from types import MappingProxyType
 from typing import Any
 
-from onym.registry.checks import Finding, Known, Report, check
+from onym.registry.checks import Finding, ReferenceData, Report, check
 from onym.registry.documents.types import (
     Block,
     Citation,
@@ -62,7 +62,7 @@ def entry(name: str, status: Status = Status.PERMANENT, **fields: str) -> Entry:
     return Entry(registry="uri-schemes", name=name, status=status, fields=fields)
 
 
-KNOWN = Known(
+KNOWN = ReferenceData(
     entries=MappingProxyType(
         {each: entry(each) for each in ("http", "ftp", "aim", "ar", "modem", "wss", "aaas")}
     ),
@@ -129,7 +129,7 @@ def draft(
     )
 
 
-def report(of: Document, *, profile: str | None = None, known: Known = KNOWN, **more: Any) -> Report:
+def report(of: Document, *, profile: str | None = None, known: ReferenceData = KNOWN, **more: Any) -> Report:
     return check(of, profile=profile, known=known, today=more.pop("today", date(2026, 1, 1)), **more)
 
 

@@ -9,11 +9,11 @@ from typing import Any, Self
 
 from dialect_support import AT, CASES, JSON, KEY, REQUEST_ID
 from onym.errors import NetError, ProviderError
-from onym.llm._stream import Collector
 from onym.llm.client import AsyncClient, Client, aconnect, connect
 from onym.llm.config import Config
-from onym.llm.dialects import Dialect, Exchange, get
+from onym.llm.dialects import Dialect, Exchange, get_dialect
 from onym.llm.providers import ProviderTable
+from onym.llm.streams import Collector
 from onym.llm.types import Completion, Event, Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 from onym.net.messages import Headers
 from onym.net.policy import Policy
@@ -133,7 +133,7 @@ class Served:
 
     def __init__(self, dialect: str, *, key: str = KEY, retries: int = 0) -> None:
         self.case = case = CASES[dialect]
-        self.dialect = get(dialect)
+        self.dialect = get_dialect(dialect)
         self.fake = FakeProvider()
         self._runner = asyncio.Runner()
         self.table = ProviderTable.builtin().register(

@@ -13,12 +13,12 @@ from typing import Any
 import trustme
 
 from ai_support import LOOPBACK, ai_policy, names_resolver, serve_asgi, trust
-from onym.ai.discovery.flow import Discovery, discover
+from onym.ai.discovery.evaluation import Discovery, discover_authority
 from onym.ai.settings import ResolverSettings
 from onym.net.limits import TLSConfig
 from onym.net.messages import SRV, Ask, ConnectionInfo, Flow, Headers, Records, Reply, Send
 from onym.net.policy import Policy
-from onym.net.transport import Transport, run
+from onym.net.transport import Transport, run_flow
 from onym.sign.keys import SigningKey
 
 __all__ = ["DOCUMENT", "KEYS", "Clock", "FakeRecords", "Site", "World", "by_hand", "srv", "txt", "world_of"]
@@ -159,11 +159,11 @@ class World:
     def run(self, flow: Flow[Any]) -> Any:
         """Drive a flow to its end."""
         with self.transport() as wire:
-            return run(flow, wire)
+            return run_flow(flow, wire)
 
     def discover(self, question: str | None = None) -> Discovery:
         """Discover the bank, or what is asked."""
-        found = self.run(discover(question or self.bank.authority, self.settings))
+        found = self.run(discover_authority(question or self.bank.authority, self.settings))
         assert isinstance(found, Discovery)
         return found
 

@@ -76,9 +76,9 @@ aiip            IN A 127.0.0.1
 
 def give_dns_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer of a busy machine comes too late. Tests of silence say themselves how long they wait."""
-    monkeypatch.setattr("onym.net.records._TRY", 60.0)
-    monkeypatch.setattr("onym.net.records._PATIENCE", 60.0)
-    monkeypatch.setattr("onym.net.resolve._PATIENCE", 60.0)
+    monkeypatch.setattr("onym.net.records._TRY_TIMEOUT", 60.0)
+    monkeypatch.setattr("onym.net.records._QUESTION_TIMEOUT", 60.0)
+    monkeypatch.setattr("onym.net.connections._LOOKUP_TIMEOUT", 60.0)
 
 
 def program(name: str, package: str) -> str:

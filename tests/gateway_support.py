@@ -17,13 +17,15 @@ from ai_support import PATIENCE, authority_ca, key_store, names_resolver, serve_
 from onym.ai.endpoint import Endpoint, StreamEvent
 from onym.server.gateway import GatewaySettings, create_gateway
 from onym.server.gateway.settings import GatewayRates
-from onym.server.settings import Rate
+from onym.server.settings import RateLimit
 from onym.sign.keystore import KeyStore
 
 __all__ = ["AUTHORITY", "Answer", "World", "ask", "authority", "raw", "world"]
 
 AUTHORITY = "factory.test"
-_PLENTY = GatewayRates(reads=Rate(burst=10_000, per_minute=1e6), writes=Rate(burst=10_000, per_minute=1e6))
+_PLENTY = GatewayRates(
+    reads=RateLimit(burst=10_000, per_minute=1e6), writes=RateLimit(burst=10_000, per_minute=1e6)
+)
 
 
 class Late:

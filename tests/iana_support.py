@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from onym.registry.iana import Snapshot, read
+from onym.registry.iana import Snapshot, read_snapshot
 from onym.registry.records import Entry, Status
 from onym.registry.registries import REGISTRIES
 
@@ -35,7 +35,7 @@ def shared(name: str) -> bytes:
 
 def load(name: str, **options: Any) -> Snapshot:
     """Our own file, read."""
-    return read(own(name), source=name, **options)
+    return read_snapshot(own(name), source=name, **options)
 
 
 def codes(snapshot: Snapshot, name: str | None = None) -> list[str]:
@@ -88,22 +88,24 @@ hostile_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max
     ]
 )
 _days = st.dates(date(1990, 1, 1), date(2090, 1, 1))
-_midnights = _days.map(lambda day: datetime(day.year, day.month, day.day, tzinfo=UTC))
+_midnights = _days.map_all(lambda day: datetime(day.year, day.month, day.day, tzinfo=UTC))
 
 
 @st.composite
 def entries(draw: st.DrawFn, registry: str = "uri-schemes") -> tuple[Entry, ...]:
     """Entries with hostile fields in every column, whose names are apart."""
     row = REGISTRIES[registry]
-    names = draw(st.lists(st.from_regex(row.name_pattern, fullmatch=True), unique_by=row.key, max_size=4))
+    names = draw(
+        st.lists(st.from_regex(row.name_pattern, fullmatch=True), unique_by=row.normalize_name, max_size=4)
+    )
     statuses = st.sampled_from(row.statuses)
     columns = [each.id for each in row.columns if each.id not in ("name", "status", "expires")]
     fields = st.dictionaries(st.sampled_from([*columns, "contact", "security"]), hostile_text)
     return tuple(
         Entry(
             registry=registry,
-            name=row.key(name),
-            spelling=None if name == row.key(name) else name,
+            name=row.normalize_name(name),
+            spelling=None if name == row.normalize_name(name) else name,
             status=draw(statuses),
             fields=MappingProxyType(draw(fields)),
             expires=draw(st.none() | _days) if registry == "ai-namespaces" else None,

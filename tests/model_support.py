@@ -32,9 +32,9 @@ def unavailable(reason: str) -> NoReturn:
 def pulled_weights() -> Path:
     """The GGUF file of the embedded model, pulled once per machine. Workers wait for each other."""
     # a busy machine may take long to load it
-    (embedded.ensure.__kwdefaults__ or {})["start_timeout"] = 600.0
+    (embedded.ensure_server.__kwdefaults__ or {})["start_timeout"] = 600.0
     try:
-        return weights.pull(MODEL)
+        return weights.pull_weights(MODEL)
     except WeightsError as error:
         unavailable(str(error))
 

@@ -20,8 +20,7 @@ import trustme
 from onym.net.limits import NetLimits, TLSConfig
 from onym.net.messages import HTTPRequest, Origin, Reply, Send
 from onym.net.policy import Policy
-from onym.net.probe import ProbeReport
-from onym.net.transport import AsyncTransport, Transport
+from onym.net.transport import AsyncTransport, ProbeReport, Transport
 
 #: seconds: how long a test waits for what must come; nothing waits so long when all is well
 PATIENCE = 300.0

@@ -22,26 +22,26 @@ from onym.registry.accounts import (
     ALL_REGISTRIES,
     Account,
     ApiToken,
-    digest_of,
     hash_password,
-    new_token,
-    read_scopes,
+    hash_secret,
+    make_token,
+    parse_scopes,
 )
 from onym.registry.records import Role
 from onym.registry.store import Store
 from onym.server.app import create_app
 from onym.server.security import (
-    actor,
-    audit_as,
-    check_cursor,
-    check_match,
-    current,
+    get_visitor,
     is_fresh,
-    page_size,
-    require,
-    version_tag,
+    make_actor,
+    make_version_tag,
+    parse_cursor,
+    parse_page_size,
+    require_access,
+    require_match,
+    set_audit_action,
 )
-from onym.server.settings import Rate, Rates, Settings
+from onym.server.settings import RateLimit, RateLimits, Settings
 from onym.uri.secret import Secret
 
 BASE = "https://registry.example.org"
@@ -119,13 +119,13 @@ class World:
 
     def token(self, *scopes: str, account: str = "user-alice", **changes: Any) -> dict[str, str]:
         """The header with a new API token."""
-        secret = new_token()
+        secret = make_token()
         token = ApiToken(
             id=f"token-{len(self.tokens)}",
-            digest=digest_of(secret),
+            digest=hash_secret(secret),
             account=account,
             label="test",
-            scopes=read_scopes(scopes),
+            scopes=parse_scopes(scopes),
             created=self.clock.now(),
             **{"expires": None, **changes},
         )
@@ -140,8 +140,8 @@ class World:
 
 
 def settings(**changes: Any) -> Settings:
-    generous = Rate(burst=10_000, per_minute=10_000)
-    rates = Rates(reads=generous, writes=generous, logins=generous)
+    generous = RateLimit(burst=10_000, per_minute=10_000)
+    rates = RateLimits(reads=generous, writes=generous, logins=generous)
     return Settings(**{"base_url": BASE, "rates": rates, "profile": "any", **changes})
 
 
@@ -200,14 +200,14 @@ def routes() -> list[BaseRoute]:
 
 
 async def _who(request: Request) -> Response:
-    visitor = current(request)
+    visitor = get_visitor(request)
     return JSONResponse(
         {
             "account": visitor.account.id if visitor.account else None,
             "via": visitor.via,
             "scopes": sorted(visitor.scopes),
             "address": visitor.address,
-            "administrator": visitor.administrator,
+            "administrator": visitor.is_administrator,
             "csrf": visitor.csrf_token,
         }
     )
@@ -224,17 +224,17 @@ async def _form(request: Request) -> Mapping[str, str]:
 
 
 async def _actor(request: Request) -> Response:
-    found = actor(current(request), "uri-schemes")
+    found = make_actor(get_visitor(request), "uri-schemes")
     return JSONResponse({"id": found.id, "roles": sorted(found.roles)})
 
 
 async def _experts(request: Request) -> Response:
-    require(current(request), registry="uri-schemes", roles=(Role.EXPERT,), scope="review")
+    require_access(get_visitor(request), registry="uri-schemes", roles=(Role.EXPERT,), scope="review")
     return JSONResponse({})
 
 
 async def _administrators(request: Request) -> Response:
-    require(current(request), administrator=True)
+    require_access(get_visitor(request), administrator=True)
     return JSONResponse({})
 
 
@@ -251,9 +251,9 @@ async def _fail(request: Request) -> Response:
 
 
 async def _thing(request: Request) -> Response:
-    tag = version_tag(7, "json")
+    tag = make_version_tag(7, "json")
     if request.method == "PUT":
-        return JSONResponse({"expected": check_match(request, 7)})
+        return JSONResponse({"expected": require_match(request, 7)})
     if is_fresh(request, tag):
         return Response(status_code=304, headers={"etag": tag})
     return JSONResponse({}, headers={"etag": tag})
@@ -261,9 +261,11 @@ async def _thing(request: Request) -> Response:
 
 async def _list(request: Request) -> Response:
     query = request.query_params
-    return JSONResponse({"after": check_cursor(query.get("after")), "limit": page_size(query.get("limit"))})
+    return JSONResponse(
+        {"after": parse_cursor(query.get("after")), "limit": parse_page_size(query.get("limit"))}
+    )
 
 
 async def _named(request: Request) -> Response:
-    audit_as(request, "thing.done", "thing-1")
+    set_audit_action(request, "thing.done", "thing-1")
     return JSONResponse({})

@@ -12,7 +12,14 @@ import pytest
 
 from onym.errors import ProvenanceError, SignatureError
 from onym.sign.keys import AuthorityKeys, SigningKey, read_authority_keys
-from onym.sign.receipt import Expected, Receipt, content_digest, request_hash, sign_receipt, verify_receipt
+from onym.sign.receipts import (
+    Expected,
+    Receipt,
+    content_digest,
+    request_hash,
+    sign_receipt,
+    verify_receipt,
+)
 
 __all__ = [
     "BODY",
@@ -108,9 +115,9 @@ def claims(**more: Any) -> dict[str, Any]:
 
 
 def _decoded(text: str) -> bytes:
-    from onym.sign._strict import decode
+    from onym.common.strict_json import decode_base64url
 
-    return decode(text, "part")
+    return decode_base64url(text, "part")
 
 
 def forged(

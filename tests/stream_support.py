@@ -10,8 +10,8 @@ import pytest
 from hypothesis import strategies as st
 
 from onym.errors import MalformedResponseError, OnymError, ProviderError, ResponseTooLarge
-from onym.llm._stream import Collector
 from onym.llm.dialects import Decoder, Dialect, Exchange
+from onym.llm.streams import Collector
 from onym.llm.types import Completion, Event, Finish, ReasoningDelta, TextDelta, Usage
 from onym.net.messages import Headers
 

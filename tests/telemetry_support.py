@@ -19,7 +19,7 @@ from ai_support import authority_ca, key_store, serve_authority
 from onym.ai.endpoint import Caller, Endpoint
 from onym.ai.telemetry import Telemetry
 from onym.errors import AIIPError
-from onym.sign.receipt import access_token_hash
+from onym.sign.receipts import access_token_hash
 
 __all__ = [
     "BODY",

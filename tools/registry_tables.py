@@ -101,12 +101,12 @@ def lines(about: dict[str, Any], **lists: Iterable[Any]) -> str:
 
 def schemes() -> str:
     """The snapshot of URI schemes."""
-    from onym.registry.iana import read
-    from onym.registry.iana._cells import cell
+    from onym.registry.iana import read_snapshot
+    from onym.registry.iana.snapshots import get_cell
 
-    snapshot = read(MERGED.read_bytes(), source=MERGED.name)
+    snapshot = read_snapshot(MERGED.read_bytes(), source=MERGED.name)
     rows = [
-        [str(each.status) if name == "status" else cell(each, name) for name in snapshot.columns]
+        [str(each.status) if name == "status" else get_cell(each, name) for name in snapshot.columns]
         for each in snapshot.entries
     ]
     irregular = [[each.name, each.code, each.reason, each.line] for each in snapshot.irregular]
@@ -155,9 +155,9 @@ def cited() -> list[int]:
 
 def registered() -> str:
     """The module of llm parameters that `onym.uri` imports."""
-    from onym.registry.iana import builtin, write_table
+    from onym.registry.iana import load_builtin_snapshot, write_table
 
-    return write_table(builtin("llm-parameters").entries, registry="llm-parameters")
+    return write_table(load_builtin_snapshot("llm-parameters").entries, registry="llm-parameters")
 
 
 if __name__ == "__main__":

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import lazily
+from onym._lazy import make_lazy_getattr
 from onym._version import __version__
 
 if TYPE_CHECKING:
     from onym import errors
     from onym.errors import OnymError, OnymWarning
-    from onym.llm.aliases import normalize
     from onym.llm.client import AsyncClient, Client, aconnect, connect
     from onym.llm.config import Config
-    from onym.llm.plan import Plan
+    from onym.llm.planner import Plan
+    from onym.llm.providers import normalize
     from onym.llm.types import (
         Completion,
         DocumentPart,
@@ -35,11 +35,10 @@ if TYPE_CHECKING:
         Usage,
     )
     from onym.net.policy import Policy
-    from onym.uri._limits import Limits
     from onym.uri.ai import AIURI
-    from onym.uri.diagnostics import Diagnostic
     from onym.uri.generic import URI
-    from onym.uri.llm import LLMURI, Report, check, parse
+    from onym.uri.llm import LLMURI, Diagnostic, Report, check, parse
+    from onym.uri.parameters import Limits
     from onym.uri.redact import RedactingFilter, install_logging_filter, redact, redact_stream
     from onym.uri.secret import Secret
 
@@ -50,19 +49,19 @@ _HOME = {
     "Client": "onym.llm.client",
     "Completion": "onym.llm.types",
     "Config": "onym.llm.config",
-    "Diagnostic": "onym.uri.diagnostics",
+    "Diagnostic": "onym.uri.llm",
     "DocumentPart": "onym.llm.types",
     "Embeddings": "onym.llm.types",
     "Event": "onym.llm.types",
     "Finish": "onym.llm.types",
     "ImagePart": "onym.llm.types",
     "LLMURI": "onym.uri.llm",
-    "Limits": "onym.uri._limits",
+    "Limits": "onym.uri.parameters",
     "Message": "onym.llm.types",
     "ModelInfo": "onym.llm.types",
     "OnymError": "onym.errors",
     "OnymWarning": "onym.errors",
-    "Plan": "onym.llm.plan",
+    "Plan": "onym.llm.planner",
     "Policy": "onym.net.policy",
     "ReasoningDelta": "onym.llm.types",
     "RedactingFilter": "onym.uri.redact",
@@ -80,7 +79,7 @@ _HOME = {
     "connect": "onym.llm.client",
     "errors": "onym.errors",
     "install_logging_filter": "onym.uri.redact",
-    "normalize": "onym.llm.aliases",
+    "normalize": "onym.llm.providers",
     "parse": "onym.uri.llm",
     "redact": "onym.uri.redact",
     "redact_stream": "onym.uri.redact",
@@ -130,7 +129,7 @@ __all__ = [
 ]
 
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = make_lazy_getattr(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazily", "require"]
+__all__ = ["make_lazy_getattr", "require_extra"]
 
 
-def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def make_lazy_getattr(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """A module `__getattr__` for `package`: each name of `homes` comes from the module it maps to.
 
     A name whose home is the module itself ("errors": "onym.errors") gives that module.
@@ -28,7 +28,7 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     return load
 
 
-def require(package: str, extra: str) -> None:
+def require_extra(package: str, extra: str) -> None:
     """Raises MissingExtraError, with the command to type, where `package` of onym[extra] is not installed."""
     from importlib.util import find_spec
 

@@ -152,10 +152,10 @@ class OnymError(Exception):
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.args, dict(self.__dict__))
+        return _rebuild_error, (type(self), self.args, dict(self.__dict__))
 
 
-def _rebuild(cls: type[OnymError], args: tuple[Any, ...], state: dict[str, Any]) -> OnymError:
+def _rebuild_error(cls: type[OnymError], args: tuple[Any, ...], state: dict[str, Any]) -> OnymError:
     error = cls.__new__(cls, *args)
     Exception.__init__(error, *args)
     error.__dict__.update(state)

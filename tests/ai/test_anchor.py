@@ -10,15 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onym.ai.anchor import (
+from onym.ai.discovery_document import (
     MAX_ENDPOINTS,
     MAX_OCTETS,
-    anchor_of,
-    authority_of,
-    claimed_authority,
-    read_anchor,
-    signed_in,
-    write_anchor,
+    derive_anchor,
+    encode_discovery_document,
+    find_claimed_authority,
+    find_signed_metadata,
+    get_authority,
+    parse_discovery_document,
 )
 from onym.ai.records import AnchorDocument, Auth, Effects, EndpointEntry, Level, Requirements
 from onym.errors import DiscoveryError
@@ -34,7 +34,7 @@ SEED = b"""{ "endpoint": "ai://bank/service/payments",
 
 def read(members: dict[str, Any], *, authority: str = "bank.example") -> AnchorDocument:
     octets = json.dumps({"jwks": KEYS, **members}).encode()
-    return read_anchor(octets, anchor=ANCHOR, authority=authority)
+    return parse_discovery_document(octets, anchor=ANCHOR, authority=authority)
 
 
 def refused(members: dict[str, Any], named: str) -> str:
@@ -49,7 +49,7 @@ def refused(members: dict[str, Any], named: str) -> str:
 @pytest.mark.requirement("ai-discovery-e")
 def test_the_five_members_of_the_draft_are_a_document() -> None:
     # prov-ok-09
-    document = read_anchor(SEED, anchor="https://www.bank.example", authority="bank")
+    document = parse_discovery_document(SEED, anchor="https://www.bank.example", authority="bank")
     assert document == AnchorDocument(
         anchor="https://www.bank.example",
         authority="bank",
@@ -250,20 +250,24 @@ def test_the_member_of_a_row_is_named(row: object, named: str) -> None:
 def test_what_has_more_than_one_reading_is_refused(octets: bytes) -> None:
     # prov-103
     with pytest.raises(DiscoveryError, match="cannot be used") as caught:
-        read_anchor(octets, anchor=ANCHOR, authority="bank.example")
+        parse_discovery_document(octets, anchor=ANCHOR, authority="bank.example")
     assert caught.value.code == "aiip.discovery-conflict"
 
 
 def test_the_cap_is_exact() -> None:
     octets = json.dumps({"jwks": KEYS}).encode()
-    read_anchor(octets + b" " * (MAX_OCTETS - len(octets)), anchor=ANCHOR, authority="bank.example")
+    parse_discovery_document(
+        octets + b" " * (MAX_OCTETS - len(octets)), anchor=ANCHOR, authority="bank.example"
+    )
     with pytest.raises(DiscoveryError, match="longer than"):
-        read_anchor(octets + b" " * (MAX_OCTETS + 1 - len(octets)), anchor=ANCHOR, authority="bank.example")
+        parse_discovery_document(
+            octets + b" " * (MAX_OCTETS + 1 - len(octets)), anchor=ANCHOR, authority="bank.example"
+        )
 
 
 def test_no_key_set_is_no_document() -> None:
     with pytest.raises(DiscoveryError, match="`jwks`: it is missing"):
-        read_anchor(b"{}", anchor=ANCHOR, authority="bank.example")
+        parse_discovery_document(b"{}", anchor=ANCHOR, authority="bank.example")
 
 
 def test_an_address_can_be_a_service_as_far_as_the_document_goes() -> None:
@@ -286,12 +290,12 @@ def test_a_pin_of_ages_is_cut() -> None:
     ],
 )
 def test_dns_authorities_are_their_own_anchor(authority: str, anchor: str | None) -> None:
-    assert anchor_of(authority) == anchor
+    assert derive_anchor(authority) == anchor
 
 
 def test_a_uri_without_authority_belongs_to_a_context() -> None:
-    assert authority_of("ai:/agent/x") == "_"
-    assert authority_of("ai://bank.example:8443/x") == "bank.example:8443"
+    assert get_authority("ai:/agent/x") == "_"
+    assert get_authority("ai://bank.example:8443/x") == "bank.example:8443"
 
 
 @pytest.mark.parametrize(
@@ -304,7 +308,7 @@ def test_a_uri_without_authority_belongs_to_a_context() -> None:
     ],
 )
 def test_a_claim_can_be_seen_without_being_believed(members: dict[str, Any], claimed: str | None) -> None:
-    assert claimed_authority(json.dumps(members).encode()) == claimed
+    assert find_claimed_authority(json.dumps(members).encode()) == claimed
 
 
 entries = st.builds(
@@ -312,7 +316,7 @@ entries = st.builds(
     uri=st.from_regex(r"ai://bank\.example/[a-z]{1,8}", fullmatch=True),
     title=st.none() | st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()),
     effects=st.sampled_from(Effects),
-    scopes=st.lists(st.sampled_from(["a", "b"]), unique=True).map(tuple),
+    scopes=st.lists(st.sampled_from(["a", "b"]), unique=True).map_all(tuple),
     idempotency=st.booleans(),
     asynchronous=st.booleans(),
     approval=st.booleans(),
@@ -324,8 +328,8 @@ documents = st.builds(
     service=st.sampled_from([f"{ANCHOR}/.well-known/aiip/v1", "https://api.bank.example:8443"]),
     jwks=st.just(KEYS),
     endpoint=st.none() | st.just("ai://bank.example/"),
-    endpoints=st.lists(entries, unique_by=lambda each: each.uri, max_size=4).map(tuple),
-    scopes=st.lists(st.sampled_from(["pay", "read"]), unique=True).map(tuple),
+    endpoints=st.lists(entries, unique_by=lambda each: each.uri, max_size=4).map_all(tuple),
+    scopes=st.lists(st.sampled_from(["pay", "read"]), unique=True).map_all(tuple),
     requirements=st.builds(
         Requirements,
         signed_results=st.booleans(),
@@ -342,13 +346,16 @@ documents = st.builds(
 
 @given(documents)
 def test_what_is_written_is_read_back(document: AnchorDocument) -> None:
-    octets = write_anchor(document)
-    assert read_anchor(octets, anchor=ANCHOR, authority="bank.example") == document
+    octets = encode_discovery_document(document)
+    assert parse_discovery_document(octets, anchor=ANCHOR, authority="bank.example") == document
 
 
 def test_a_resource_is_written_too() -> None:
     document = replace(read({}), resource=ANCHOR)
-    assert read_anchor(write_anchor(document), anchor=ANCHOR, authority="bank.example") == document
+    assert (
+        parse_discovery_document(encode_discovery_document(document), anchor=ANCHOR, authority="bank.example")
+        == document
+    )
 
 
 def test_a_text_with_half_a_character_is_refused() -> None:
@@ -356,11 +363,13 @@ def test_a_text_with_half_a_character_is_refused() -> None:
 
 
 def test_what_is_signed_stands_beside_the_document_and_is_not_read_by_itself() -> None:
-    octets = write_anchor(read({"scopes": ["a"]}), "a.b.c")
-    assert signed_in(octets) == "a.b.c"
-    assert read_anchor(octets, anchor=ANCHOR, authority="bank.example").scopes == ("a",)
-    assert signed_in(write_anchor(read({}))) is None
-    won = read_anchor(octets, anchor=ANCHOR, authority="bank.example", attested={"scopes": ["b"]})
+    octets = encode_discovery_document(read({"scopes": ["a"]}), "a.b.c")
+    assert find_signed_metadata(octets) == "a.b.c"
+    assert parse_discovery_document(octets, anchor=ANCHOR, authority="bank.example").scopes == ("a",)
+    assert find_signed_metadata(encode_discovery_document(read({}))) is None
+    won = parse_discovery_document(
+        octets, anchor=ANCHOR, authority="bank.example", attested={"scopes": ["b"]}
+    )
     assert won.scopes == ("b",)
 
 
@@ -380,7 +389,7 @@ members = st.sampled_from(
 def test_nothing_but_a_refusal_comes_of_any_json(found: dict[str, Any], keys: bool) -> None:
     octets = json.dumps({**({"jwks": KEYS} if keys else {}), **found}).encode()
     try:
-        document = read_anchor(octets, anchor=ANCHOR, authority="bank.example")
+        document = parse_discovery_document(octets, anchor=ANCHOR, authority="bank.example")
     except DiscoveryError:
         return
     assert document.jwks.startswith(ANCHOR)
@@ -389,4 +398,4 @@ def test_nothing_but_a_refusal_comes_of_any_json(found: dict[str, Any], keys: bo
 @given(st.binary(max_size=200))
 def test_nothing_but_a_refusal_comes_of_any_octets(octets: bytes) -> None:
     with pytest.raises(DiscoveryError):
-        read_anchor(octets, anchor=ANCHOR, authority="bank.example")
+        parse_discovery_document(octets, anchor=ANCHOR, authority="bank.example")

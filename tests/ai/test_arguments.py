@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from onym.ai._finite import check_finite, encode
-from onym.ai.client import _invocation
+from onym.ai.client import _build_invocation
+from onym.ai.json_encoding import encode_json, require_finite_numbers
 from onym.errors import UsageError
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -35,7 +35,7 @@ class Line:
 
 
 def _body(arguments: Any) -> bytes:
-    return _invocation("ai://a.example/x", arguments, None, None, None, None).body
+    return _build_invocation("ai://a.example/x", arguments, None, None, None, None).body
 
 
 def _ring() -> dict[str, Any]:
@@ -91,10 +91,10 @@ def test_everything_else_is_written_as_it_is() -> None:
 
 def test_numbers_are_looked_at_only_where_a_null_could_hide_one(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr("onym.ai._finite.check_finite", lambda value: asked.append(value))
-    assert encode([1.5, "x"]) == b'[1.5,"x"]'
+    monkeypatch.setattr("onym.ai.json_encoding.require_finite_numbers", lambda value: asked.append(value))
+    assert encode_json([1.5, "x"]) == b'[1.5,"x"]'
     assert asked == []
-    assert encode([1.5, None]) == b"[1.5,null]"
+    assert encode_json([1.5, None]) == b"[1.5,null]"
     assert asked == [[1.5, None]]
     with pytest.raises(ValueError, match="JSON"):
-        check_finite([NAN])
+        require_finite_numbers([NAN])

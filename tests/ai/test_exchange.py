@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
-from onym.ai.exchange import ANONYMOUS, Caller, Question, is_events, problem_of
+from onym.ai.exchange import ANONYMOUS, Caller, RequestAttempt, StreamReader, decode_problem, is_event_stream
 from onym.ai.records import AnchorDocument, Invocation, Resolution
-from onym.ai.streams import StreamReader
 from onym.errors import AIIPError, InvocationError, ProvenanceError, SignatureError, UsageError
 from onym.net.messages import ConnectionInfo, Headers, Reply
-from onym.sign.authority import AuthorityKeys, read_authority_keys
-from onym.sign.chain import StreamChain
-from onym.sign.keys import SigningKey
-from onym.sign.receipt import Receipt, access_token_hash, content_digest, new_id, sign_receipt
+from onym.sign.keys import AuthorityKeys, SigningKey, read_authority_keys
+from onym.sign.receipts import (
+    Receipt,
+    StreamChain,
+    access_token_hash,
+    content_digest,
+    make_receipt_id,
+    sign_receipt,
+)
 from onym.uri.ai import AIURI
 from onym.uri.secret import Secret
 
@@ -43,12 +47,12 @@ def resolution(uri: str = TARGET, **changes: Any) -> Resolution:
     )
 
 
-def asking(caller: Caller | None = None, **changes: Any) -> Question:
+def asking(caller: Caller | None = None, **changes: Any) -> RequestAttempt:
     given: dict[str, Any] = {"uri": AIURI.parse(TARGET), "body": b'{"task":"load"}', "content_type": JSON}
-    return Question(Invocation(**{**given, **changes}), resolution(), caller or Caller(), 5.0)
+    return RequestAttempt(Invocation(**{**given, **changes}), resolution(), caller or Caller(), 5.0)
 
 
-def receipt_for(question: Question, body: bytes, **changes: Any) -> Receipt:
+def receipt_for(question: RequestAttempt, body: bytes, **changes: Any) -> Receipt:
     now = time.time()
     given: dict[str, Any] = {
         "issuer": ANCHOR,
@@ -56,7 +60,7 @@ def receipt_for(question: Question, body: bytes, **changes: Any) -> Receipt:
         "audience": question.caller.audience,
         "issued": now,
         "expires": now + 120,
-        "id": new_id(),
+        "id": make_receipt_id(),
         "nonce": question.nonce,
         "request": question.request_hash,
         "status": 200,
@@ -80,12 +84,12 @@ def never(identity: str, until: float) -> bool:
     return False
 
 
-def header(question: Question, name: str) -> Any:
-    return dict(question.send().request.headers).get(name)
+def header(question: RequestAttempt, name: str) -> Any:
+    return dict(question.build_request().request.headers).get(name)
 
 
 def test_a_request_goes_to_the_service_with_the_whole_uri_in_its_path() -> None:
-    send = asking().send()
+    send = asking().build_request()
     assert str(send.request.origin) == "https://factory.example:443"
     assert send.request.target == "/.well-known/aiip/v1/factory.example/agent/forklift-42?zone=A3"
     assert send.request.method == "POST"
@@ -117,10 +121,10 @@ def test_a_token_goes_as_a_secret_and_the_receipt_is_made_out_to_its_client() ->
     assert sent.reveal() == "Bearer made-up-token"
     assert "made-up" not in repr(question)
     assert caller.audience == "client-1"
-    assert question.send().request.credential == "factory.example"
+    assert question.build_request().request.credential == "factory.example"
     body = b"{}"
     good = receipt_for(question, body, token_hash=access_token_hash("made-up-token"))
-    assert question.read(
+    assert question.verify_reply(
         reply(body, sign_receipt(good, KEY)), question.resolution.keys, time.time(), never
     ).receipt == replace(good, issued=good.issued, expires=good.expires)
 
@@ -154,7 +158,7 @@ def test_a_good_answer_is_released_with_its_receipt() -> None:
     question = asking()
     body = b'{"done":true}'
     token = sign_receipt(receipt_for(question, body), KEY)
-    result = question.read(reply(body, token), question.resolution.keys, time.time(), never)
+    result = question.verify_reply(reply(body, token), question.resolution.keys, time.time(), never)
     assert result.json() == {"done": True}
     assert result.token == token
     assert result.receipt.issuer == ANCHOR
@@ -166,7 +170,7 @@ def test_an_answer_given_again_says_so() -> None:
     question = asking(idempotency_key="k-1")
     token = sign_receipt(receipt_for(question, b"{}"), KEY)
     answer = reply(b"{}", token, **{"Idempotency-Replayed": "?1"})
-    assert question.read(answer, question.resolution.keys, time.time(), never).replayed
+    assert question.verify_reply(answer, question.resolution.keys, time.time(), never).replayed
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -190,7 +194,7 @@ def test_an_answer_for_another_question_is_refused(changes: dict[str, Any]) -> N
     body = b'{"done":true}'
     token = sign_receipt(receipt_for(question, body, **changes), KEY)
     with pytest.raises(ProvenanceError) as caught:
-        question.read(reply(body, token), question.resolution.keys, time.time(), never)
+        question.verify_reply(reply(body, token), question.resolution.keys, time.time(), never)
     assert caught.value.code == "aiip.provenance-invalid"
     assert caught.value.target == "ai://factory.example/agent/forklift-42"
 
@@ -207,14 +211,14 @@ def test_an_answer_whose_octets_or_status_were_changed_on_the_way_is_refused() -
         reply(b"", token),
     ):
         with pytest.raises(ProvenanceError):
-            question.read(answer, question.resolution.keys, time.time(), never)
+            question.verify_reply(answer, question.resolution.keys, time.time(), never)
 
 
 def test_a_receipt_that_was_seen_before_is_refused() -> None:
     question = asking()
     token = sign_receipt(receipt_for(question, b"{}"), KEY)
     with pytest.raises(ProvenanceError) as caught:
-        question.read(reply(b"{}", token), question.resolution.keys, time.time(), lambda *_: True)
+        question.verify_reply(reply(b"{}", token), question.resolution.keys, time.time(), lambda *_: True)
     assert caught.value.code == "aiip.provenance-stale"
 
 
@@ -222,18 +226,18 @@ def test_a_key_that_is_not_in_the_set_is_told_apart_so_that_the_set_can_be_fetch
     question = asking()
     token = sign_receipt(receipt_for(question, b"{}"), OTHER)
     with pytest.raises(SignatureError) as caught:
-        question.read(reply(b"{}", token), question.resolution.keys, time.time(), never)
+        question.verify_reply(reply(b"{}", token), question.resolution.keys, time.time(), never)
     assert caught.value.code == "sign.unknown-key"
 
 
 def test_success_without_a_receipt_and_two_receipts_are_refused() -> None:
     question = asking()
     with pytest.raises(ProvenanceError) as caught:
-        question.read(reply(b"{}"), question.resolution.keys, time.time(), never)
+        question.verify_reply(reply(b"{}"), question.resolution.keys, time.time(), never)
     assert caught.value.code == "aiip.provenance-missing"
     token = sign_receipt(receipt_for(question, b"{}"), KEY)
     with pytest.raises(ProvenanceError):
-        question.read(reply(b"{}", token, token), question.resolution.keys, time.time(), never)
+        question.verify_reply(reply(b"{}", token, token), question.resolution.keys, time.time(), never)
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -241,7 +245,7 @@ def test_a_redirect_is_not_followed_signed_or_not(signed: bool) -> None:
     question = asking()
     tokens = [sign_receipt(receipt_for(question, b"", status=302), KEY)] if signed else []
     with pytest.raises(AIIPError) as caught:
-        question.read(reply(b"", *tokens, status=302), question.resolution.keys, time.time(), never)
+        question.verify_reply(reply(b"", *tokens, status=302), question.resolution.keys, time.time(), never)
     assert caught.value.code == "aiip.upstream-redirect"
 
 
@@ -252,7 +256,7 @@ def test_an_unsigned_refusal_is_a_failure_that_nobody_vouches_for() -> None:
     ).encode()
     answer = reply(body, status=403, content_type="application/problem+json")
     with pytest.raises(InvocationError) as caught:
-        question.read(answer, question.resolution.keys, time.time(), never)
+        question.verify_reply(answer, question.resolution.keys, time.time(), never)
     error = caught.value
     assert (error.code, error.status, error.message) == (
         "aiip.insufficient-scope",
@@ -267,7 +271,7 @@ def test_an_unsigned_refusal_is_a_failure_that_nobody_vouches_for() -> None:
     "body", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"x":"' + b"a" * 70_000 + b'"}']
 )
 def test_a_refusal_that_is_no_problem_document_still_has_its_status(body: bytes) -> None:
-    error = problem_of(500, "application/problem+json", body, "ai://a.example/x", signed=True)
+    error = decode_problem(500, "application/problem+json", body, "ai://a.example/x", signed=True)
     assert error.status == 500
     assert error.problem == {}
     assert error.code == "aiip.invocation-failed"
@@ -290,18 +294,18 @@ def test_a_problem_may_take_hope_of_a_later_try_and_never_give_it(
     code: str, said: object, again: bool, signed: bool
 ) -> None:
     body = json.dumps({"code": code} | ({} if said is None else {"retryable": said})).encode()
-    error = problem_of(504, "application/problem+json", body, "ai://a.example/x", signed=signed)
+    error = decode_problem(504, "application/problem+json", body, "ai://a.example/x", signed=signed)
     assert error.retryable is again
 
 
 def test_a_problem_of_another_type_is_not_read() -> None:
-    error = problem_of(500, "text/html", b'{"detail":"x"}', "ai://a.example/x", signed=True)
+    error = decode_problem(500, "text/html", b'{"detail":"x"}', "ai://a.example/x", signed=True)
     assert error.problem == {}
 
 
 def test_a_result_that_is_no_json_says_so() -> None:
     question = asking()
-    result = question.read(
+    result = question.verify_reply(
         reply(b"{", sign_receipt(receipt_for(question, b"{"), KEY)),
         question.resolution.keys,
         time.time(),
@@ -316,7 +320,7 @@ def test_a_result_that_is_no_json_says_so() -> None:
     [("text/event-stream", True), ("Text/Event-Stream; charset=utf-8", True), (JSON, False), (None, False)],
 )
 def test_events_are_told_by_their_media_type(text: str | None, yes: bool) -> None:
-    assert is_events(text) is yes
+    assert is_event_stream(text) is yes
 
 
 # streams
@@ -332,7 +336,7 @@ def wire(events: Any, token: str | None) -> bytes:
     return text.encode()
 
 
-def stream_token(question: Question, events: Any = EVENTS, key: SigningKey = KEY) -> str:
+def stream_token(question: RequestAttempt, events: Any = EVENTS, key: SigningKey = KEY) -> str:
     chain = StreamChain(question.request_hash)
     for each in events:
         chain.add(*each)
@@ -342,11 +346,11 @@ def stream_token(question: Question, events: Any = EVENTS, key: SigningKey = KEY
     )
 
 
-def read_stream(question: Question, octets: bytes) -> Receipt:
+def read_stream(question: RequestAttempt, octets: bytes) -> Receipt:
     reader = StreamReader(question, 200, EVENT_TYPE)
     for at in range(0, len(octets), 7):
         reader.feed(octets[at : at + 7])
-    return reader.end(question.resolution.keys, time.time(), never)
+    return reader.verify_end(question.resolution.keys, time.time(), never)
 
 
 def test_a_stream_holds_by_its_last_event() -> None:
@@ -434,7 +438,7 @@ def test_a_field_that_says_another_thing_than_the_receipt_is_refused(fields: dic
     question, body = asking(), b"{}"
     token = sign_receipt(receipt_for(question, body), KEY)
     with pytest.raises(ProvenanceError):
-        question.read(reply(body, token, **fields), question.resolution.keys, time.time(), never)
+        question.verify_reply(reply(body, token, **fields), question.resolution.keys, time.time(), never)
 
 
 def test_a_digest_that_agrees_with_the_receipt_is_no_hindrance() -> None:
@@ -442,5 +446,6 @@ def test_a_digest_that_agrees_with_the_receipt_is_no_hindrance() -> None:
     token = sign_receipt(receipt_for(question, body), KEY)
     told = {"Content-Digest": f"sha-512=:AAAA:, {content_digest(body)}"}
     assert (
-        question.read(reply(body, token, **told), question.resolution.keys, time.time(), never).body == body
+        question.verify_reply(reply(body, token, **told), question.resolution.keys, time.time(), never).body
+        == body
     )

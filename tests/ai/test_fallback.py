@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from onym.ai import flow
-from onym.ai.exchange import Caller, Question
+from onym.ai import client_flows
+from onym.ai.client_flows import Session
+from onym.ai.exchange import Caller, RequestAttempt
 from onym.ai.records import AnchorDocument, Invocation, Resolution
-from onym.ai.session import Session
 from onym.errors import (
     ConnectionFailed,
     DeadlineExceeded,
@@ -50,7 +50,9 @@ def tried(
 ) -> tuple[list[Origin | None], Reply | NetError]:
     """Where the request goes, one after another, while these errors are met; and what comes of it."""
     asked = Invocation(uri=RESOLUTION.uri, method=method, idempotency_key=key)
-    steps = flow._sent(Session(), Question(asked, resolution, Caller(), 5.0), stream=False)
+    steps = client_flows._send_with_retries(
+        Session(), RequestAttempt(asked, resolution, Caller(), 5.0), stream=False
+    )
     places: list[Origin | None] = []
     left, sends = list(errors), set[Send]()
     try:
@@ -145,7 +147,7 @@ def test_all_targets_of_the_anchors_own_host_are_in_the_resolution() -> None:
     import json
 
     from discovery_support import KEYS, by_hand
-    from onym.ai.resolver import resolve
+    from onym.ai.client_flows import resolve_uri
     from onym.ai.settings import ResolverSettings
     from onym.net.messages import SRV, Records
     from onym.sign.keys import SigningKey
@@ -160,7 +162,7 @@ def test_all_targets_of_the_anchors_own_host_are_in_the_resolution() -> None:
         }
         values = (SRV(0, 0, 443, "one.bank.test"), SRV(5, 0, 443, "two.bank.test"))
         table = {("_aiip._tcp.bank.test", "SRV"): Records(status="found", values=values, validated=True)}
-        got = by_hand(resolve(AIURI.parse("ai://bank.test/x"), ResolverSettings()), bodies, table)
+        got = by_hand(resolve_uri(AIURI.parse("ai://bank.test/x"), ResolverSettings()), bodies, table)
         assert [each for each in (got.connect, *got.fallbacks) if each] == [ONE, TWO][:found]
 
 

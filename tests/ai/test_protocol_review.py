@@ -32,30 +32,29 @@ from discovery_support import KEYS, Clock, World, by_hand, srv, world_of
 from gateway_support import world
 from net_support import Authority, Server, answering
 from oauth_support import RESOURCE, authorization, hand_issuer
-from onym.ai import AIClient, ResolverSettings, flow
-from onym.ai.anchor import MAX_OCTETS, read_anchor
+from onym.ai import AIClient, ResolverSettings, client_flows, settings
 from onym.ai.client import TLS
-from onym.ai.codes import CODES
-from onym.ai.discovery import _pin_rules, cache, html, link
-from onym.ai.discovery.fetch import fetch_keys
+from onym.ai.client_flows import renew_keys, resolve_uri
+from onym.ai.discovery import html, link_header, pins
 from onym.ai.discovery.pins import MemoryPins
+from onym.ai.discovery.well_known import fetch_keys
+from onym.ai.discovery_document import MAX_OCTETS, parse_discovery_document
 from onym.ai.endpoint import Answer, Call, Endpoint, StreamEvent
-from onym.ai.endpoint.idempotency import KEPT
-from onym.ai.endpoint.kinds.model import Completed, model
+from onym.ai.endpoint.idempotency import RETENTION_SECONDS
+from onym.ai.endpoint.kinds import Completed, model
 from onym.ai.endpoint.signing import LIFE
+from onym.ai.problems import CODES
 from onym.ai.records import Auth, Namespace, Requirements
-from onym.ai.resolver import renew_keys, resolve
 from onym.ai.settings import CONTEXT
+from onym.common.strict_json import decode_base64url
 from onym.errors import AIIPError, DeniedError, DiscoveryError, ProvenanceError
 from onym.net.messages import Wait
 from onym.net.policy import Policy
-from onym.net.transport import Transport, run
-from onym.sign import authority as key_sets
-from onym.sign import receipt as receipts
-from onym.sign._strict import decode
+from onym.net.transport import Transport, run_flow
+from onym.sign import keys as key_sets
+from onym.sign import receipts
 from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey
-from onym.uri._ai_canonical import MAX_LENGTH
-from onym.uri.ai import AIURI
+from onym.uri.ai import AIURI, MAX_CANONICAL_LENGTH
 
 Fill = Callable[[Endpoint], object]
 
@@ -92,21 +91,21 @@ def line(factory: Factory) -> Line:
 
 NUMBERS: dict[str, tuple[Any, Any]] = {
     "3.2 anchor document": (MAX_OCTETS, 64 * 1024),
-    "3.2, 3.9 lifetimes": ((cache.SHORTEST_LIFE, cache.LONGEST_LIFE), (60, 24 * 3600)),
-    "3.2 negative answers": (cache.NEGATIVE_LIFE, 60),
-    "3.3 rule 4": ((link.MAX_LINKS, link.MAX_OCTETS), (64, 16 * 1024)),
+    "3.2, 3.9 lifetimes": ((settings.SHORTEST_LIFE, settings.LONGEST_LIFE), (60, 24 * 3600)),
+    "3.2 negative answers": (settings.NEGATIVE_LIFE, 60),
+    "3.3 rule 4": ((link_header.MAX_LINKS, link_header.MAX_OCTETS), (64, 16 * 1024)),
     "3.3 rule 5": (html.MAX_OCTETS, 512 * 1024),
-    "3.4 length": (MAX_LENGTH, 2048),
+    "3.4 length": (MAX_CANONICAL_LENGTH, 2048),
     "3.5 no authority": (CONTEXT, "_"),
     "3.8 step 1": (receipts.MAX_RECEIPT, 4 * 1024),
     "3.8 step 3": (receipts.DEFAULT_ALGORITHMS, ("Ed25519", "ES256")),
     "3.8 exp - iat": (receipts.MAX_LIFE, 300),
     "3.8 iat": (key_sets.LEEWAY, 60),
     "3.8 types": ((receipts.RECEIPT, receipts.GATEWAY), ("aiip-receipt+jwt", "aiip-gateway+jwt")),
-    "3.9 set": ((key_sets.MAX_KEY_SET, key_sets.MAX_KEYS), (64 * 1024, 20)),
-    "3.9 default lifetime": (cache.DEFAULT_LIFE, 600),
+    "3.9 set": ((key_sets.MAX_AUTHORITY_KEY_SET, key_sets.MAX_AUTHORITY_KEYS), (64 * 1024, 20)),
+    "3.9 default lifetime": (settings.DEFAULT_LIFE, 600),
     "3.9 algorithms": (set(RECEIPT_ALGORITHMS), {"Ed25519", "ES256", "PS256", "ES384"}),
-    "3.11 kept": (KEPT, 24 * 3600),
+    "3.11 kept": (RETENTION_SECONDS, 24 * 3600),
 }
 
 
@@ -118,7 +117,7 @@ def test_a_number_is_that_of_the_binding(clause: str) -> None:
 
 def test_a_receipt_is_signed_for_less_than_the_longest_life_and_a_pin_ends() -> None:
     assert 0 < LIFE < receipts.MAX_LIFE
-    assert _pin_rules.LONGEST_PIN > 0
+    assert pins.MAX_PIN_SECONDS > 0
 
 
 #: 3.7: the codes of the binding, with the status that it names for some
@@ -241,7 +240,7 @@ class Edited:
         if scope.get("raw_path") != b"/.well-known/aiip":
             await self.app(scope, receive, send)
             return
-        document = self.edit(json.loads(self.app._site.document()))
+        document = self.edit(json.loads(self.app._site.encode_document()))
         fields = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": fields})
         await send({"type": "http.response.body", "body": json.dumps(document).encode()})
@@ -276,15 +275,19 @@ def test_a_description_of_another_media_type_is_none(tmp_path: Path) -> None:
 
     with factory_of(tmp_path, lambda app: app.add("/odd", Odd())) as factory, factory.client() as client:
         found = client.resolve(factory.uri("/odd"))
-        description, result = run(flow.describe(client.session, found), client._transport)
+        description, result = run_flow(
+            client_flows.describe_resource(client.session, found), client._transport
+        )
         assert description.uri == factory.uri("/odd")
         with pytest.raises(ProvenanceError):
-            flow.read_description(replace(result, content_type="application/json"), description.uri)
+            client_flows.parse_description(replace(result, content_type="application/json"), description.uri)
 
 
 def test_a_key_set_is_where_its_url_says_to_the_last_slash() -> None:
     octets = json.dumps({"jwks": "https://bank.test/keys/"}).encode()
-    assert read_anchor(octets, anchor="https://bank.test", authority="bank.test").jwks.endswith("/keys/")
+    assert parse_discovery_document(octets, anchor="https://bank.test", authority="bank.test").jwks.endswith(
+        "/keys/"
+    )
 
 
 @pytest.mark.parametrize(("status", "code"), [(304, None), (302, "aiip.upstream-redirect")])
@@ -391,8 +394,8 @@ def test_a_clock_that_jumps_back_brings_no_receipt_back(tmp_path: Path) -> None:
         factory.client(ResolverSettings(dns=False, clock=clock)) as client,
     ):
         result = client.invoke(factory.uri("/tool/add"), {"a": 1, "b": 2})
-        seen = client.session.seen(result.resolution)
-        identity = f"{receipts.kid_of(result.token)}.{result.receipt.id}"
+        seen = client.session.make_replay_check(result.resolution)
+        identity = f"{receipts.get_kid(result.token)}.{result.receipt.id}"
         clock.at -= 30
         assert seen(identity, result.receipt.expires + 60)
 
@@ -443,7 +446,7 @@ def test_who_waits_for_anothers_look_does_not_wait_for_ever(tmp_path: Path) -> N
     """A look that never ends leaves the others with the set that they have."""
     with sites(tmp_path) as world:
         settings = replace(world.settings, timeout=1.0)
-        found = world.run(resolve(AIURI.parse(world.bank.uri), settings))
+        found = world.run(resolve_uri(AIURI.parse(world.bank.uri), settings))
         (key,) = (each for each in settings.cache._entries if each.startswith("keys "))  # type: ignore[attr-defined]
         kept = settings.cache.get(key)
         assert kept is not None
@@ -473,10 +476,10 @@ def test_what_a_caller_demands_is_not_held_against_the_authority_once_its_keys_a
     with sites(tmp_path) as world:
         world.bank.publish(policy={"requireSignedResults": True}, pin_max_age=86_400)
         settings = replace(world.settings, floor=Requirements(mtls=True, auth=Auth.OAUTH2))
-        found = world.run(resolve(AIURI.parse(world.bank.uri), settings))
+        found = world.run(resolve_uri(AIURI.parse(world.bank.uri), settings))
         assert found.document.requirements.mtls
         world.run(renew_keys(found, settings))
-        again = world.run(resolve(AIURI.parse(world.bank.uri), settings))
+        again = world.run(resolve_uri(AIURI.parse(world.bank.uri), settings))
         assert again.document.requirements == found.document.requirements
 
 
@@ -485,10 +488,10 @@ def test_keys_are_renewed_for_a_resolution_that_is_older_than_what_its_authority
 ) -> None:
     with sites(tmp_path) as world:
         world.bank.publish(pin_max_age=86_400)
-        old = world.run(resolve(AIURI.parse(world.bank.uri), world.settings))
+        old = world.run(resolve_uri(AIURI.parse(world.bank.uri), world.settings))
         world.bank.publish(policy={"mtls": True}, pin_max_age=86_400)
         world.clock.at += 3600
-        world.run(resolve(AIURI.parse(world.bank.uri), world.settings))
+        world.run(resolve_uri(AIURI.parse(world.bank.uri), world.settings))
         assert world.run(renew_keys(old, world.settings)).kids == old.keys.kids
 
 
@@ -499,7 +502,7 @@ def test_a_redirect_of_a_key_set_is_not_followed(tmp_path: Path) -> None:
         for place in (evil.origin + KEYS, f"http://{world.bank.authority}{KEYS}", "/elsewhere"):
             world.bank.put(KEYS, "", status=302, location=place)
             with pytest.raises(DiscoveryError) as caught:
-                world.run(resolve(AIURI.parse(world.bank.uri), world.settings))
+                world.run(resolve_uri(AIURI.parse(world.bank.uri), world.settings))
             assert caught.value.code == "aiip.upstream-redirect"
         assert evil.asked == []
         assert not any(path == "/elsewhere" for path, _ in world.bank.asked)
@@ -511,15 +514,15 @@ def test_old_keys_are_not_used_where_new_ones_cannot_be_had(tmp_path: Path) -> N
         asked = AIURI.parse(world.bank.uri)
         world.bank.publish(cache_control="max-age=86400")
         world.bank.publish_keys(world.bank.key, cache_control="max-age=999999999")
-        world.run(resolve(asked, world.settings))
+        world.run(resolve_uri(asked, world.settings))
         for status in (500, 503, 404):
             world.bank.put(KEYS, "", status=status)
             world.clock.at += 24 * 3600 - 1
             if status == 500:
-                world.run(resolve(asked, world.settings))
+                world.run(resolve_uri(asked, world.settings))
             world.clock.at += 2
             with pytest.raises(DiscoveryError):
-                world.run(resolve(asked, world.settings))
+                world.run(resolve_uri(asked, world.settings))
 
 
 def test_two_ports_of_one_host_are_two_authorities(tmp_path: Path) -> None:
@@ -543,7 +546,7 @@ def test_two_ports_of_one_host_are_two_authorities(tmp_path: Path) -> None:
         client = stack.enter_context(AIClient(ResolverSettings(dns=False), transport=wire))
         found = [client.invoke(f"ai://{authority}/who") for _, authority, _ in made]
         assert [each.body for each in found] == [b"one", b"two"]
-        kids = [receipts.kid_of(each.token) for each in found]
+        kids = [receipts.get_kid(each.token) for each in found]
         assert kids == [keys.signer(time.time()).kid for _, _, keys in made]
         # and where one signs with the other's key, under the cache that knows both, nothing comes out
         made[0][0].sign_with(Mixed(*(keys for _, _, keys in made)))
@@ -645,7 +648,7 @@ def test_two_contexts_are_not_held_to_each_others_keys() -> None:
             "/.well-known/aiip": json.dumps(document).encode(),
             KEYS: json.dumps({"keys": [key.public()]}).encode(),
         }
-        found = by_hand(resolve(AIURI.parse(f"ai:/{name}/x"), settings), bodies, {})
+        found = by_hand(resolve_uri(AIURI.parse(f"ai:/{name}/x"), settings), bodies, {})
         assert found.keys.kids == {key.kid}
 
 
@@ -659,13 +662,13 @@ def test_dns_leads_to_the_service_of_the_anchors_own_host_alone(service: str, le
         KEYS: json.dumps({"keys": [key.public()]}).encode(),
     }
     table = {("_aiip._tcp.bank.test", "SRV"): srv(8443, "aiip.bank.test")}
-    found = by_hand(resolve(AIURI.parse("ai://bank.test/x"), ResolverSettings()), bodies, table)
+    found = by_hand(resolve_uri(AIURI.parse("ai://bank.test/x"), ResolverSettings()), bodies, table)
     assert (found.connect is not None) is leads
 
 
 def test_results_are_signed_whatever_an_authority_says() -> None:
     said = Requirements(signed_results=False)
-    assert ResolverSettings(floor=said).required(said).signed_results
+    assert ResolverSettings(floor=said).apply_floor(said).signed_results
 
 
 # what ends with an endpoint
@@ -786,7 +789,7 @@ def test_a_receipt_names_no_person_and_not_what_was_asked(tmp_path: Path) -> Non
             given = (("Authorization", f"Bearer {token}"), ("Content-Type", "application/json"))
             heard = wire.ask("POST", "/own?word=in-the-query", b'{"more":"in-the-body"}', *given)
             assert heard.status == 200
-            claims = decode(str(heard.receipt).split(".")[1], "claims").decode()
+            claims = decode_base64url(str(heard.receipt).split(".")[1], "claims").decode()
             for secret in ("user-7", "in-the-query", "in-the-body", token, token.split(".")[1]):
                 assert secret not in claims
             assert json.loads(claims)["ath"] == receipts.access_token_hash(token)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from onym.ai.replay import MOST, MemoryReplays, ReplayFile, Replays
+from onym.ai.replay import MAX_REPLAY_IDS, MemoryReplays, ReplayFile, Replays
 from onym.errors import ConfigError, ProvenanceError
 
 
@@ -21,7 +21,7 @@ from onym.errors import ConfigError, ProvenanceError
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> object:
     if request.param == "memory":
         return MemoryReplays
-    return lambda most=MOST: ReplayFile(tmp_path / "seen.sqlite", most)
+    return lambda most=MAX_REPLAY_IDS: ReplayFile(tmp_path / "seen.sqlite", most)
 
 
 def test_an_id_is_new_once(make) -> None:
@@ -79,7 +79,7 @@ def test_a_file_is_for_its_owner_and_shared_by_processes(tmp_path: Path) -> None
 def test_a_file_that_cannot_be_used_is_no_new_id_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onym.ai._replay_file._BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("onym.ai.replay._BUSY_SECONDS", 0.01)
     store = ReplayFile(tmp_path / "seen.sqlite")
     with closing(sqlite3.connect(tmp_path / "seen.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -136,7 +136,7 @@ def test_who_finds_no_room_is_told_before_a_request_goes_out(make) -> None:
 
 def test_a_thousand_calls_a_second_of_one_authority_find_room() -> None:
     # 1,017 a second are measured at a gateway; a receipt counts for 180 seconds
-    assert MOST * 3 // 4 > 1_017 * 180 * 4
+    assert MAX_REPLAY_IDS * 3 // 4 > 1_017 * 180 * 4
 
 
 @pytest.mark.parametrize("most", [4, 8])
@@ -159,7 +159,7 @@ def test_the_cost_of_a_call_does_not_grow_with_what_a_file_holds(tmp_path: Path)
     def steps(store: ReplayFile, number: int) -> int:
         """Instructions of SQLite for one more id, in hundreds."""
         count = [0]
-        with store._writer.held() as database:
+        with store._writer.acquire() as database:
             database.set_progress_handler(lambda: count.__setitem__(0, count[0] + 1), 100)
         store.seen(owned("busy", number), 100.0, now=1.0)
         store.admit("https://busy.example", now=1.0)
@@ -167,13 +167,13 @@ def test_the_cost_of_a_call_does_not_grow_with_what_a_file_holds(tmp_path: Path)
 
     store = ReplayFile(tmp_path / "seen.sqlite")
     few = steps(store, 0)
-    with store._writer.held() as database, database:
+    with store._writer.acquire() as database, database:
         database.execute("BEGIN")
         for number in range(20_000):
             row = (number.to_bytes(16, "big"), b"x" * 16, 100.0)
             database.execute("INSERT INTO seen VALUES (?, ?, ?)", row)
     assert steps(store, 1) <= few + 2
-    with store._reader.held() as database:
+    with store._reader.acquire() as database:
         assert database.execute("SELECT taken FROM room WHERE owner = x''").fetchone() == (20_002,)
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     store.close()
@@ -182,7 +182,7 @@ def test_the_cost_of_a_call_does_not_grow_with_what_a_file_holds(tmp_path: Path)
 def test_what_is_over_is_forgotten_step_by_step_and_is_new_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onym.ai._replay_file._PURGE", 3)
+    monkeypatch.setattr("onym.ai.replay._PURGE", 3)
     store = ReplayFile(tmp_path / "seen.sqlite", 12)
     for number in range(12):
         store.seen(f"a{number}", 10.0 + number, now=1.0)
@@ -202,7 +202,7 @@ def test_a_refusal_forgets_what_is_over_all_the_same(tmp_path: Path) -> None:
         store.seen(owned("a", number), 100.0, now=1.0)
     with pytest.raises(ProvenanceError):
         store.seen(owned("a", 7), 100.0, now=50.0)
-    with store._reader.held() as database:
+    with store._reader.acquire() as database:
         assert database.execute("SELECT count(*) FROM seen").fetchone() == (6,)
     store.close()
 
@@ -343,7 +343,7 @@ def test_a_file_that_another_process_turns_into_a_wal_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "seen.sqlite"
-    monkeypatch.setattr("onym.ai._replay_file._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("onym.ai.replay._BUSY_SECONDS", 0.05)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(ProvenanceError) as caught:

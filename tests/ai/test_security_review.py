@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from onym.ai.flow import _LONGEST_DESCRIPTION, read_description
+from onym.ai.client_flows import _LONGEST_DESCRIPTION, parse_description
+from onym.ai.exchange import MAX_EVENTS, StreamReader
 from onym.ai.replay import MemoryReplays, ReplayFile, Replays
-from onym.ai.streams import MAX_EVENTS, StreamReader
 from onym.errors import ProvenanceError, ResponseTooLarge
 
 Make = Callable[[int], Replays]
@@ -54,7 +54,7 @@ def test_a_description_has_a_size() -> None:
 
     found: Any = Given()
     with pytest.raises(ProvenanceError, match="longer than"):
-        read_description(found, "ai://a.example/x")
+        parse_description(found, "ai://a.example/x")
 
 
 @pytest.fixture(params=["memory", "file"])

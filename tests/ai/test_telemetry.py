@@ -21,8 +21,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from ai_factory import Factory
 from onym.ai import AIClient, AsyncAIClient, Invocation, ResolverSettings
-from onym.ai.discovery.flow import discover
-from onym.ai.flow import exchange
+from onym.ai.client_flows import run_exchange
+from onym.ai.discovery.evaluation import discover_authority
 from onym.ai.replay import MemoryReplays
 from onym.ai.telemetry import Telemetry, from_environment
 from onym.errors import (
@@ -35,7 +35,7 @@ from onym.errors import (
     ProvenanceError,
 )
 from onym.net.messages import HTTPRequest, Reply, Send
-from onym.net.transport import run
+from onym.net.transport import run_flow
 from onym.uri.ai import AIURI
 from telemetry_support import (
     BODY,
@@ -148,8 +148,8 @@ def test_a_refusal_is_a_failed_exchange_of_a_verified_answer(quiet: Factory, see
 def test_discovery_by_all_sources_is_a_span_and_its_refusal_an_error(quiet: Factory, seen: Seen) -> None:
     settings = ResolverSettings(dns=False, telemetry=seen.telemetry)
     with quiet.client(settings) as client:
-        found = run(discover(quiet.uri("/tool/add"), settings), client._transport)
-        lost = run(discover("ai://stranger.test/x", settings), client._transport)
+        found = run_flow(discover_authority(quiet.uri("/tool/add"), settings), client._transport)
+        lost = run_flow(discover_authority("ai://stranger.test/x", settings), client._transport)
     assert found.refusal is None
     assert lost.refusal is not None
     good, bad = seen.named("discover")
@@ -213,7 +213,7 @@ def test_every_stage_is_measured_in_seconds_by_its_name(quiet: Factory) -> None:
 
 def test_the_number_of_authorities_in_metrics_has_a_bound(seen: Seen) -> None:
     for number in range(600):
-        seen.telemetry.replayed(f"host-{number}.example", "receipt")
+        seen.telemetry.count_replay(f"host-{number}.example", "receipt")
     found = [labels.get("aiip.authority") for labels, _ in seen.counted("aiip.replay.hits")]
     assert len(found) == 501
     assert found.count(None) == 1
@@ -343,7 +343,7 @@ def test_without_an_sdk_the_callers_own_traceparent_goes_on(quiet: Factory) -> N
         asked = Invocation(
             uri=AIURI.parse(quiet.uri("/tool/echo")), method="GET", headers=(("traceparent", CALLER),)
         )
-        run(exchange(client.session, asked, client.resolve(asked.uri)), wire)
+        run_flow(run_exchange(client.session, asked, client.resolve(asked.uri)), wire)
     assert [fields(each, "traceparent") for each in wire.sent] == [[CALLER]]
 
 

@@ -151,9 +151,9 @@ def test_a_token_is_verified_in_a_span_that_does_not_show_it(tmp_path: Path, see
 
 
 def test_a_servers_own_trace_goes_before_that_of_the_caller(tmp_path: Path, seen: Seen) -> None:
-    inner = seen.telemetry.serving("endpoint", "GET", None)
+    inner = seen.telemetry.observe_request("endpoint", "GET", None)
     with seen.tracers.get_tracer("mine").start_as_current_span("mine") as mine:
-        stage = seen.telemetry.serving("endpoint", "BREW", f"00-{'a' * 32}-{'b' * 16}-01")
+        stage = seen.telemetry.observe_request("endpoint", "BREW", f"00-{'a' * 32}-{'b' * 16}-01")
     stage.end()
     inner.end()
     brewed, alone = seen.named("exchange", "endpoint")
@@ -166,15 +166,18 @@ def test_a_request_that_nobody_waits_for_any_more_is_no_failure(seen: Seen) -> N
     async def send(message: Any) -> None:
         raise AssertionError(message)
 
-    with seen.telemetry.serving("endpoint", "POST", None) as stage:
-        stage.hearing(send)
+    with seen.telemetry.observe_request("endpoint", "POST", None) as stage:
+        stage.observe_send(send)
     span = seen.one("exchange", "endpoint")
     assert said(span, "abandoned") is True
     assert span.status.status_code is StatusCode.UNSET
 
 
 def test_names_that_a_function_asks_for_are_not_its_endpoints(quiet: Factory, seen: Seen) -> None:
-    with quiet.client(telemetry=seen.telemetry) as client, seen.telemetry.inside("invoke", "own.example"):
+    with (
+        quiet.client(telemetry=seen.telemetry) as client,
+        seen.telemetry.observe_step("invoke", "own.example"),
+    ):
         client.resolve(quiet.uri("/tool/echo"))
         client.describe(quiet.uri("/tool/echo"))
     assert said(seen.one("invoke", "endpoint"), "authority") == "own.example"
@@ -183,7 +186,7 @@ def test_names_that_a_function_asks_for_are_not_its_endpoints(quiet: Factory, se
 
 def test_a_malformed_traceparent_begins_a_trace_of_our_own(seen: Seen) -> None:
     for value in ("", "00-0-0-00", f"00-{'0' * 32}-{'b' * 16}-01", "x" * 9000):
-        seen.telemetry.serving("gateway", "GET", value).end()
+        seen.telemetry.observe_request("gateway", "GET", value).end()
     assert all(each.parent is None for each in seen.spans)
 
 

@@ -38,10 +38,9 @@ from starlette.applications import Starlette
 from ai_support import serve_asgi
 from bridge_support import HandClient, peer
 from kinds_support import EVENTS, call, events, given, run
-from onym.ai.exchange import _check
+from onym.ai.exchange import _validate_invocation
 from onym.ai.records import Description, Invocation
-from onym.bridges._a2a_app import _key
-from onym.bridges.a2a import EXTENSION, _said, a2a_agent, a2a_app
+from onym.bridges.a2a import EXTENSION, _decode_parts, _derive_idempotency_key, a2a_agent, a2a_app
 from onym.errors import AIIPError, DeniedError, MissingExtraError, UsageError
 from onym.sign.keys import SigningKey
 from onym.uri.ai import AIURI
@@ -189,7 +188,7 @@ def test_an_integer_that_a2a_would_change_is_not_sent(served: Any, number: int) 
 def test_whole_numbers_of_an_agent_are_integers_up_to_where_doubles_tell_them_apart() -> None:
     largest = 2**53 - 1
     parts = [new_data_part([1, -largest, largest, 1.5, True, None, {"a": 2.0}]), new_data_part(2**53)]
-    _, (first, beyond) = _said(parts)
+    _, (first, beyond) = _decode_parts(parts)
     assert json.dumps(first) == json.dumps([1, -largest, largest, 1.5, True, None, {"a": 2}])
     assert isinstance(beyond, float)
 
@@ -197,7 +196,7 @@ def test_whole_numbers_of_an_agent_are_integers_up_to_where_doubles_tell_them_ap
 def test_what_is_no_number_of_json_is_the_agents_fault() -> None:
     for odd in (math.nan, math.inf):
         with pytest.raises(AIIPError) as found:
-            _said([new_data_part(odd)])
+            _decode_parts([new_data_part(odd)])
         assert found.value.code == "aiip.upstream-failed"
 
 
@@ -383,7 +382,7 @@ def test_an_id_that_is_no_key_is_made_one(message_id: str) -> None:
     ask(source, message_id=message_id)
     ((_, _, key),) = source.asked
     assert key == urlsafe_b64encode(sha256(message_id.encode()).digest()).decode().rstrip("=")
-    _check(Invocation(uri=AIURI.parse(PLANNER), idempotency_key=key))  # raises nothing
+    _validate_invocation(Invocation(uri=AIURI.parse(PLANNER), idempotency_key=key))  # raises nothing
 
 
 @pytest.mark.parametrize("message_id", ["x" * 255, "!", "~", "a#[]b"])
@@ -394,7 +393,7 @@ def test_an_id_that_is_a_key_is_one(message_id: str) -> None:
 
 
 def test_a_message_without_an_id_is_like_no_other() -> None:
-    assert _key("") is None
+    assert _derive_idempotency_key("") is None
 
 
 def test_a_message_sent_again_asks_the_same_again() -> None:
@@ -507,9 +506,9 @@ def test_the_javascript_sdk_talks_to_an_ai_agent_and_sees_its_receipt() -> None:
 
 
 def test_a_cancelled_message_is_no_task_that_could_be_cancelled() -> None:
-    from onym.bridges._a2a_app import _executor
+    from onym.bridges.a2a import _make_executor
 
-    agent = _executor(planner(), AIURI.parse(PLANNER), Description(uri=PLANNER))
+    agent = _make_executor(planner(), AIURI.parse(PLANNER), Description(uri=PLANNER))
     with pytest.raises(A2AError, match="ends with its request"):
         run(agent.cancel(None, None))  # type: ignore[arg-type]
 
@@ -525,8 +524,8 @@ def test_without_the_sdk_the_command_that_installs_it_is_named(monkeypatch: pyte
 
 
 def test_a_text_message_of_the_sdk_reads_as_it_was_written() -> None:
-    assert _said(new_text_message("hi").parts) == ("hi", ())
-    assert _said([Part()]) == ("", ())
+    assert _decode_parts(new_text_message("hi").parts) == ("hi", ())
+    assert _decode_parts([Part()]) == ("", ())
 
 
 def test_an_open_client_of_the_sdk_is_used_as_it_is(served: Any) -> None:

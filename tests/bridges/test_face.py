@@ -8,9 +8,8 @@ import sys
 import pytest
 
 import onym.bridges
-from onym.bridges._calls import carried_from, overrides
-from onym.bridges._extra import needs
-from onym.bridges._link import Link
+from onym.bridges._llm_client import EndpointClient, decode_carried, to_overrides
+from onym.bridges._sdk import require_extra
 from onym.errors import MissingExtraError, SecretError, UsageError
 from onym.llm.config import Config
 
@@ -58,15 +57,15 @@ def test_a_bridge_without_its_framework_names_the_extra(framework, name, module,
 
 
 def test_a_framework_that_is_installed_and_broken_keeps_its_error():
-    with pytest.raises(ModuleNotFoundError), needs("openai", "openai"):
+    with pytest.raises(ModuleNotFoundError), require_extra("openai", "openai"):
         raise ModuleNotFoundError("x", name="something_else")
-    with pytest.raises(MissingExtraError) as caught, needs("flask"):
+    with pytest.raises(MissingExtraError) as caught, require_extra("flask"):
         raise ModuleNotFoundError("x", name="flask")
     assert caught.value.command == "pip install 'flask'"
 
 
 def test_arguments_of_other_libraries_become_overrides():
-    assert overrides(
+    assert to_overrides(
         {
             "temperature": 1, "max_completion_tokens": 5, "timeout": 0.5, "timeout_ms": 7, "stop": None,
             "response_format": {"type": "text"}, "tool_choice": "any", "tools": [], "x": 1,
@@ -74,34 +73,34 @@ def test_arguments_of_other_libraries_become_overrides():
         }
     ) == {"temp": 1, "max_tokens": 5, "timeout": 7, "format": "text", "extra": {"x": 1, "y": 2}}  # fmt: skip
     tools = [{"name": "f"}]
-    assert overrides({"tools": tools, "tool_choice": True})["tool_choice"] == "required"
-    assert overrides({"tools": tools, "tool_choice": {"a": 1}})["tool_choice"] == {"a": 1}
+    assert to_overrides({"tools": tools, "tool_choice": True})["tool_choice"] == "required"
+    assert to_overrides({"tools": tools, "tool_choice": {"a": 1}})["tool_choice"] == {"a": 1}
     schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
-    assert overrides({"response_format": schema}) == {"schema": {"type": "object"}}
-    assert overrides({"response_format": "json"}) == {"format": "json"}
+    assert to_overrides({"response_format": schema}) == {"schema": {"type": "object"}}
+    assert to_overrides({"response_format": "json"}) == {"format": "json"}
     with pytest.raises(UsageError):
-        overrides({"response_format": {"type": "xml"}})
+        to_overrides({"response_format": {"type": "xml"}})
 
 
 @pytest.mark.parametrize("data", [None, 5, {}, {"dialect": 5}])
 def test_what_is_nothing_to_be_carried_is_ignored(data):
-    assert carried_from(data) is None
+    assert decode_carried(data) is None
 
 
 def test_a_link_is_copied_as_itself_and_pickled_without_secrets(key):
     import copy
     import pickle
 
-    link = Link("llm://groq/m?auth=env:K", policy=None)
+    link = EndpointClient("llm://groq/m?auth=env:K", policy=None)
     assert copy.copy(link) is copy.deepcopy(link) is link
     again = pickle.loads(pickle.dumps(link))
-    assert again.text == link.text
+    assert again.text == link.uri_text
     assert repr(link) == "Link('llm://groq/m?auth=env%3AK')"
     for options in ({"key": key}, {"environ": {"GROQ_API_KEY": key}}, {"config": Config()}):
         with pytest.raises(SecretError):
-            pickle.dumps(Link("llm://groq/m", **options))
+            pickle.dumps(EndpointClient("llm://groq/m", **options))
     with pytest.raises(SecretError):
-        pickle.dumps(Link(f"llm://app:{key}@groq/m"))
+        pickle.dumps(EndpointClient(f"llm://app:{key}@groq/m"))
 
 
 @pytest.mark.parametrize(

@@ -110,14 +110,17 @@ def test_what_has_no_place_in_a_call_is_refused(model):
 
 
 def test_a_document_becomes_a_part_of_the_message():
-    from onym.bridges.langchain import _content
+    from onym.bridges.langchain import _convert_content
     from onym.llm.types import DocumentPart
 
     block = {"type": "file", "base64": "aGk=", "mime_type": "application/pdf", "filename": "a.pdf"}
-    assert _content(HumanMessage([block])) == (
+    assert _convert_content(HumanMessage([block])) == (
         DocumentPart(data=b"hi", media_type="application/pdf", name="a.pdf"),
     )
-    assert _content(HumanMessage([{"type": "file", "url": "https://h/a.pdf"}]))[0].url == "https://h/a.pdf"
+    assert (
+        _convert_content(HumanMessage([{"type": "file", "url": "https://h/a.pdf"}]))[0].url
+        == "https://h/a.pdf"
+    )
 
 
 def test_a_call_may_say_more_than_the_uri(fake, model):
@@ -218,12 +221,12 @@ def test_a_failure_is_onyms_own_error(fake, policy):
 
 
 def test_what_the_provider_wants_back_goes_with_the_turn():
-    from onym.bridges.langchain import _answer, _message
+    from onym.bridges.langchain import _build_ai_message, _convert_message
     from onym.llm.types import Carried, Completion
 
     carried = Carried(dialect="anthropic_messages", parts=({"type": "thinking", "signature": "s"},))
-    answer = _answer(Completion(text="x", model="m", finish_reason="stop", carried=carried))
-    assert _message(AIMessage.model_validate_json(answer.model_dump_json())).carried == carried
+    answer = _build_ai_message(Completion(text="x", model="m", finish_reason="stop", carried=carried))
+    assert _convert_message(AIMessage.model_validate_json(answer.model_dump_json())).carried == carried
 
 
 def test_tracers_learn_provider_and_model(model):

@@ -18,7 +18,7 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.tools import FunctionTool
 
 from onym.bridges import OnymLLM
-from onym.bridges.llamaindex import _arguments, _assistant, _turn
+from onym.bridges.llamaindex import _build_assistant_message, _convert_message, _parse_tool_arguments
 from onym.errors import UsageError
 from onym.llm.types import Carried, DocumentPart, ImagePart, TextPart
 
@@ -99,11 +99,11 @@ def test_a_streamed_tool_call_is_put_together_and_its_result_sent(fake, model):
 
 
 def test_arguments_that_are_no_object_are_refused():
-    assert _arguments({"a": 1}) == {"a": 1}
-    assert _arguments("") == {}
+    assert _parse_tool_arguments({"a": 1}) == {"a": 1}
+    assert _parse_tool_arguments("") == {}
     for text in ("[1]", "{"):
         with pytest.raises(ValueError, match="JSON object"):
-            _arguments(text)
+            _parse_tool_arguments(text)
 
 
 def test_blocks_become_parts_and_others_are_refused():
@@ -117,7 +117,7 @@ def test_blocks_become_parts_and_others_are_refused():
             DocumentBlock(data=b"aGk=", document_mimetype="application/pdf", title="b"),
         ]
     )
-    parts = _turn(given).content
+    parts = _convert_message(given).content
     assert parts[0] == TextPart("What?")
     assert parts[1] == ImagePart(url="https://h.example/a.png", detail="low")
     assert isinstance(parts[2], ImagePart)
@@ -125,17 +125,17 @@ def test_blocks_become_parts_and_others_are_refused():
     assert parts[3] == DocumentPart(url="https://h.example/a.pdf", name="a")
     assert isinstance(parts[4], DocumentPart)
     with pytest.raises(UsageError):
-        _turn(ChatMessage([AudioBlock(audio=b"aGk=", format="wav")]))
+        _convert_message(ChatMessage([AudioBlock(audio=b"aGk=", format="wav")]))
     with pytest.raises(UsageError):
-        _turn(ChatMessage("x", role=MessageRole.CHATBOT))
+        _convert_message(ChatMessage("x", role=MessageRole.CHATBOT))
     call = ToolCallBlock(tool_call_id="c", tool_name="f", tool_kwargs={"a": 1})
-    assert _turn(ChatMessage([call], role="assistant")).tool_calls[0].arguments == '{"a": 1}'
+    assert _convert_message(ChatMessage([call], role="assistant")).tool_calls[0].arguments == '{"a": 1}'
 
 
 def test_what_the_provider_wants_back_goes_with_the_turn():
     carried = Carried(dialect="gemini", parts=({"s": "x"},))
-    message = _assistant("x", "", (), {"dialect": "gemini", "parts": [{"s": "x"}]})
-    assert _turn(ChatMessage.model_validate_json(message.model_dump_json())).carried == carried
+    message = _build_assistant_message("x", "", (), {"dialect": "gemini", "parts": [{"s": "x"}]})
+    assert _convert_message(ChatMessage.model_validate_json(message.model_dump_json())).carried == carried
 
 
 def test_metadata_says_what_the_model_is(model):

@@ -133,14 +133,14 @@ def test_uris_are_found_where_they_are_written_but_never_with_a_key(home, monkey
     assert {name for name in names if name.startswith("llm://")} == {f"llm://groq/{name}" for name in "abcd"}
     assert llm.get_model("quick").model_id == "llm://groq/a"
     (home / "aliases.json").write_text("{", encoding="utf-8")
-    assert "llm://groq/a" in [name for name, _ in llm_plugin._names()]
+    assert "llm://groq/a" in [name for name, _ in llm_plugin._iter_model_names()]
 
 
 def test_a_broken_configuration_leaves_llm_its_other_models(home, tmp_path, monkeypatch):
     path = tmp_path / "onym.toml"
     path.write_text("[nonsense", encoding="utf-8")
     monkeypatch.setenv("ONYM_CONFIG", str(path))
-    assert list(llm_plugin._names()) == []
+    assert list(llm_plugin._iter_model_names()) == []
 
 
 def test_what_the_provider_wants_back_goes_with_the_turn():
@@ -149,10 +149,14 @@ def test_what_the_provider_wants_back_goes_with_the_turn():
     from onym.llm.types import Carried, Completion
 
     carried = Carried(dialect="gemini", parts=({"s": "x"},))
-    events = list(llm_plugin._whole(Completion(text="x", model="m", finish_reason="stop", carried=carried)))
+    events = list(
+        llm_plugin._iter_completion_events(
+            Completion(text="x", model="m", finish_reason="stop", carried=carried)
+        )
+    )
     metadata = events[-1].provider_metadata
     turn = Message(role="assistant", parts=[TextPart("x"), ReasoningPart("", provider_metadata=metadata)])
-    assert next(iter(llm_plugin._turns(turn))).carried == carried
+    assert next(iter(llm_plugin._convert_message(turn))).carried == carried
 
 
 def test_a_model_shows_no_key(model, keeps_its_secret):

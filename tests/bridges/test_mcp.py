@@ -22,8 +22,7 @@ from ai_support import PATIENCE, serve_asgi
 from bridge_support import HandClient, peer
 from kinds_support import call, given, run
 from onym.ai.records import Description, Effects
-from onym.bridges._ai import input_schema
-from onym.bridges.mcp import mcp_server, mcp_tool
+from onym.bridges.mcp import mcp_server, mcp_tool, normalize_input_schema
 from onym.errors import AIIPError, DeniedError, MissingExtraError, UsageError
 
 RATES = "ai://bank.example/tool/rates"
@@ -502,7 +501,7 @@ def test_a_schema_that_is_none_costs_no_other_tool_its_place(schema: Any, mode: 
     ],
 )  # fmt: skip
 def test_a_strangers_schema_is_told_from_its_root(schema: dict[str, Any], told: dict[str, Any]) -> None:
-    found = input_schema(schema)
+    found = normalize_input_schema(schema)
     assert found["type"] == "object"
     assert {name: found[name] for name in told} == told
     assert ("$ref" in found) == ("$ref" in told)

@@ -166,7 +166,7 @@ def test_settings_go_before_the_uri(fake, policy):
 
 
 def test_images_and_documents_are_parts_and_other_files_refused(fake, policy):
-    from onym.bridges._pydantic_ai import _content
+    from onym.bridges.pydantic_ai import _convert_content
     from onym.llm.types import DocumentPart, ImagePart, TextPart
 
     given = [
@@ -177,7 +177,7 @@ def test_images_and_documents_are_parts_and_other_files_refused(fake, policy):
         DocumentUrl(url="https://h.example/a.pdf"),
         CachePoint(),
     ]
-    assert _content(given) == (
+    assert _convert_content(given) == (
         TextPart("What?"),
         ImagePart(url="https://h.example/a.png"),
         ImagePart(data=b"hi", media_type="image/png"),
@@ -185,7 +185,7 @@ def test_images_and_documents_are_parts_and_other_files_refused(fake, policy):
         DocumentPart(url="https://h.example/a.pdf", media_type="application/pdf"),
     )
     with pytest.raises(UserError):
-        _content([BinaryContent(b"hi", media_type="audio/wav")])
+        _convert_content([BinaryContent(b"hi", media_type="audio/wav")])
 
 
 def test_failures_are_pydantic_ais_own_with_the_typed_one_as_cause(fake, policy, key):
@@ -217,14 +217,14 @@ def test_a_stream_that_fails_to_open_is_pydantic_ais_error(fake, policy):
 
 
 def test_what_the_provider_wants_back_goes_with_the_turn_of_the_same_provider():
-    from onym.bridges._pydantic_ai import _assistant, response_of
+    from onym.bridges.pydantic_ai import _convert_response, to_model_response
     from onym.llm.types import Carried, Completion
 
     carried = Carried(dialect="gemini", parts=({"thoughtSignature": "s"},))
     found = Completion(text="x", model="m", finish_reason="stop", carried=carried)
-    response = response_of(found, "gemini", "llm://h/m")
-    assert _assistant(response, "gemini").carried == carried
-    assert _assistant(response, "openai").carried is None
+    response = to_model_response(found, "gemini", "llm://h/m")
+    assert _convert_response(response, "gemini").carried == carried
+    assert _convert_response(response, "openai").carried is None
 
 
 @pytest.mark.requirement("onym-bridge-a")
@@ -247,13 +247,13 @@ def test_the_profile_follows_the_row():
 def test_every_part_of_a_request_has_its_turn():
     from pydantic_ai import messages
 
-    from onym.bridges._pydantic_ai import _retry, turns_of
+    from onym.bridges.pydantic_ai import _convert_retry, from_model_message
 
     picture = BinaryContent(b"hi", media_type="image/png")
     request = messages.ModelRequest(
         parts=[messages.ToolReturnPart(tool_name="f", content=["see", picture], tool_call_id="c1")]
     )
-    turns = list(turns_of(request, "openai"))
+    turns = list(from_model_message(request, "openai"))
     assert [turn.role for turn in turns] == ["tool", "user"]
     assert turns[0].tool_call_id == "c1"
 
@@ -266,10 +266,10 @@ def test_every_part_of_a_request_has_its_turn():
         def model_response(self):
             return "again"
 
-    assert (_retry(Part("f")).role, _retry(Part("f")).tool_call_id) == ("tool", "c1")
-    assert _retry(Part(None)).role == "user"
+    assert (_convert_retry(Part("f")).role, _convert_retry(Part("f")).tool_call_id) == ("tool", "c1")
+    assert _convert_retry(Part(None)).role == "user"
     with pytest.raises(UserError):
-        _retry(object())
+        _convert_retry(object())
 
 
 def test_a_tool_may_be_demanded_or_forbidden(fake, policy):

@@ -17,8 +17,9 @@ from click.testing import CliRunner
 from ai_factory import Factory, resources
 from ai_support import authority_ca, key_store, serve_authority, trust
 from onym.ai.endpoint import Endpoint
-from onym.cli import _ai_result, exit_codes
+from onym.cli import exit_codes
 from onym.cli._app import app
+from onym.cli.commands import ai
 
 #: what a terminal would obey, and a table needs
 TABLE = "a\tb\r\nc\x1b[31m\t\u202ed\r\n"
@@ -187,7 +188,7 @@ def test_a_file_is_sent_as_it_is(ai: Any, tmp_path: Path) -> None:
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard output is a terminal."""
-    monkeypatch.setattr(_ai_result, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(ai, "is_terminal", lambda stream: True)
 
 
 def test_octets_go_to_a_pipe_as_they_are(ai: Any, octets: Any) -> None:

@@ -131,9 +131,9 @@ def test_what_names_no_host_is_a_slip_of_the_command_line(discover: Any) -> None
 
 
 def test_where_dns_leads_is_shown() -> None:
-    from onym.ai.discovery.flow import Discovery
-    from onym.cli._ai_discover import _decision, _record
+    from onym.ai.discovery.evaluation import Discovery
     from onym.cli._output import Session
+    from onym.cli.commands.ai import _build_decision_rows, _build_discovery_record
     from onym.net.messages import Origin
 
     found = Discovery(
@@ -145,5 +145,5 @@ def test_where_dns_leads_is_shown() -> None:
         candidates=(),
         connect=Origin("https", "aiip.bank.example", 8443),
     )
-    assert ("connect", "aiip.bank.example:8443, as a signed SRV record says") in _decision(found)
-    assert _record(Session(), found, [])["connect"] == "aiip.bank.example:8443"
+    assert ("connect", "aiip.bank.example:8443, as a signed SRV record says") in _build_decision_rows(found)
+    assert _build_discovery_record(Session(), found, [])["connect"] == "aiip.bank.example:8443"

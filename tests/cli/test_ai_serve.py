@@ -97,7 +97,7 @@ def test_functions_are_served_with_tls_until_interrupted(folder: Path, environme
 def test_people_are_told_what_is_served(
     folder: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from onym.server import listen
+    from onym.server import http_server
 
     KeyStore(folder / "keys").new(at=time.time())
     asked: dict[str, Any] = {}
@@ -106,7 +106,7 @@ def test_people_are_told_what_is_served(
         asked.update(options)
         ready(8443)
 
-    monkeypatch.setattr(listen, "listen", stand_in)
+    monkeypatch.setattr(http_server, "run_app", stand_in)
     done = run("ai", "serve", "served:app", "--keys", "keys", "--host", "::1")
     assert done.code == 0, done.err
     assert "http://[::1]:8443" in done.err
@@ -116,9 +116,9 @@ def test_people_are_told_what_is_served(
 
 def notes(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, *args: str, port: int) -> str:
     """What is said of an app that listens on this port."""
-    from onym.server import listen
+    from onym.server import http_server
 
-    monkeypatch.setattr(listen, "listen", lambda app, *, ready, **options: ready(port))
+    monkeypatch.setattr(http_server, "run_app", lambda app, *, ready, **options: ready(port))
     done = run("ai", "serve", *args)
     assert done.code == 0
     return str(done.err)

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import Run
-from onym.sign.chain import StreamChain
-from onym.sign.receipt import GATEWAY, content_digest, sign_receipt
+from onym.sign.receipts import GATEWAY, StreamChain, content_digest, sign_receipt
 from sign_support import BODY, NOW, RECEIPT, claims, forged, jwks, key
 
 

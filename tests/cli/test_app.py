@@ -12,10 +12,9 @@ import pytest
 from onym import __version__, errors
 from onym.cli import exit_codes
 from onym.cli._app import COMMANDS, app
-from onym.cli._errors import error_block, error_record
-from onym.cli._guide import next_command
-from onym.cli._options import json_option
-from onym.cli._output import Session, Subject, colourful, is_terminal, plain
+from onym.cli._errors import build_error_record, find_next_command, format_error
+from onym.cli._input import json_option
+from onym.cli._output import Session, Subject, has_colour, is_terminal, to_plain_data
 from onym.uri.secret import Secret
 
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
@@ -99,7 +98,7 @@ def failing(monkeypatch):
         def command():
             raise error
 
-        monkeypatch.setattr("onym.cli.commands.parse.command", command)
+        monkeypatch.setattr("onym.cli.commands.uri.parse_command", command)
 
     return install
 
@@ -158,7 +157,7 @@ def test_a_block_shows_every_field_that_the_error_has():
         retry_after=1.5,
         hint="wait",
     )
-    block = error_block(session_on("llm://h/m"), error)
+    block = format_error(session_on("llm://h/m"), error)
     for text in ("too many", "llm://h/m", "429", "rate_limit_exceeded", "req-1", "1.5 s", "wait", error.code):
         assert text in block
 
@@ -167,10 +166,10 @@ def test_what_a_server_says_cannot_drive_the_terminal_nor_show_the_key():
     session = session_on("llm://h/m")
     session.secrets.append(Secret("hunter2hunter2"))
     error = errors.BadRequestError("\x1b[2Jyou sent hunter2hunter2", endpoint="llm://h/m")
-    block = error_block(session, error)
+    block = format_error(session, error)
     assert "\x1b" not in block
     assert "hunter2" not in block
-    assert "hunter2" not in json.dumps(error_record(session, error))
+    assert "hunter2" not in json.dumps(build_error_record(session, error))
 
 
 @pytest.mark.parametrize(
@@ -187,19 +186,19 @@ def test_what_a_server_says_cannot_drive_the_terminal_nor_show_the_key():
     ],
 )
 def test_the_next_command_fits_the_error_and_masks_the_key(error, command):
-    assert next_command(session_on(f"llm://app:{KEY}@h/m"), error) == command
+    assert find_next_command(session_on(f"llm://app:{KEY}@h/m"), error) == command
 
 
 def test_there_is_no_next_command_about_a_uri_that_was_never_read():
-    assert next_command(Session(), errors.TLSError("x")) is None
+    assert find_next_command(Session(), errors.TLSError("x")) is None
 
 
 def test_a_command_does_not_send_one_to_itself():
     session = session_on("llm://h/m")
     session.command = "ping"
-    assert next_command(session, errors.TLSError("x")) is None
+    assert find_next_command(session, errors.TLSError("x")) is None
     session.command = "check"
-    assert next_command(session, errors.URISyntaxError("x", offset=0)) is None
+    assert find_next_command(session, errors.URISyntaxError("x", offset=0)) is None
 
 
 def test_colour_needs_a_terminal_that_can_and_a_person_who_wants_it(monkeypatch):
@@ -214,25 +213,25 @@ def test_colour_needs_a_terminal_that_can_and_a_person_who_wants_it(monkeypatch)
 
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert colourful(Stream(True))
-    assert not colourful(Stream(False))
-    assert not colourful(Stream(None))
+    assert has_colour(Stream(True))
+    assert not has_colour(Stream(False))
+    assert not has_colour(Stream(None))
     assert not is_terminal(Stream(None))
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not colourful(Stream(True))
+    assert not has_colour(Stream(True))
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
-    assert not colourful(Stream(True))
+    assert not has_colour(Stream(True))
 
 
 def test_values_become_plain_data_and_secrets_stay_hidden():
     value = {"a": (1, Secret("x")), "b": [Secret("y")]}
-    assert plain(value) == {"a": [1, "***"], "b": ["***"]}
-    assert plain(value, reveal=True) == {"a": [1, "x"], "b": ["y"]}
+    assert to_plain_data(value) == {"a": [1, "***"], "b": ["***"]}
+    assert to_plain_data(value, reveal=True) == {"a": [1, "x"], "b": ["y"]}
 
 
 def test_an_empty_table_is_no_line(capsys):
-    Session().table([])
+    Session().print_table([])
     assert capsys.readouterr().out == ""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onym.cli._atomic import AtomicFile
+from onym.cli._atomic_file import AtomicFile
 from onym.errors import UsageError
 
 
@@ -20,7 +20,7 @@ def test_the_file_appears_whole_when_the_block_ends_well(tmp_path):
     path = tmp_path / "answer.txt"
     with AtomicFile(path) as out:
         out.write("one ")
-        assert not path.exists()
+        assert not path.has_file()
         out.write("two")
     assert path.read_text(encoding="utf-8") == "one two"
     assert [each.name for each in tmp_path.iterdir()] == ["answer.txt"]

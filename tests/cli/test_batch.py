@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from batch_support import Server, read_results, write_rows
-from onym.cli._bar import figures
-from onym.cli._calls import Call
-from onym.cli._output import Session
-from onym.cli.commands.batch import _USUAL, _again
+from onym.cli._llm_client import CallOptions
+from onym.cli._output import Session, format_progress
+from onym.cli.commands.batch import _USUAL, _format_resume_command
 from onym.llm.batch import Progress
 from onym.testing.fake_provider import FakeProvider
 from support import untraced
@@ -85,8 +84,8 @@ def test_the_command_to_go_on_is_of_the_same_run(run, fake, source, tmp_path):
     again = ran.err.partition("to go on: onym ")[2].splitlines()[0]
     assert "--on-unsupported drop" in again
     assert run(*shlex.split(again)).code == 1
-    call = Call(uri="llm://embedded/mine", gguf="my model.gguf")
-    assert "--gguf 'my model.gguf'" in _again(Session(), call, source, out, {**_USUAL})
+    call = CallOptions(uri="llm://embedded/mine", gguf="my model.gguf")
+    assert "--gguf 'my model.gguf'" in _format_resume_command(Session(), call, source, out, {**_USUAL})
 
 
 def test_max_errors_leaves_rows_and_says_how_to_go_on(run, fake, source, tmp_path):
@@ -173,10 +172,10 @@ def test_a_bar_follows_the_run_on_a_terminal(terminal, tmp_path):
 def test_the_figures_of_a_bar_say_rate_tokens_failures_and_time_left():
     now = Progress(total=200, done=100, failed=3, before=50, input_tokens=1_500, output_tokens=2_000_000,
                    flying=4, limit=16, pause=2.4, seconds=10.0)  # fmt: skip
-    assert figures(now) == (
+    assert format_progress(now) == (
         "100/200  5.0/s  1.5k+2.0M tokens  3 failed  4/16 at once  0:00:20 left  server asks for 2 s"
     )
-    assert "left" not in figures(Progress(total=5))
+    assert "left" not in format_progress(Progress(total=5))
 
 
 def test_the_command_to_go_on_is_complete(run, fake, tmp_path):

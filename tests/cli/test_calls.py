@@ -7,7 +7,7 @@ import pytest
 from model_support import pulled_weights
 from onym.errors import ResolveError, TLSError
 from onym.net.messages import Origin
-from onym.net.probe import ProbeReport
+from onym.net.transport import ProbeReport
 from onym.testing.fake_provider import FakeProvider
 
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
@@ -137,7 +137,7 @@ def fetched(monkeypatch, tmp_path):
             progress(octets, 98_362_432, what)
         return tmp_path / f"{name}.gguf"
 
-    monkeypatch.setattr("onym.llm.weights.pull", fetch)
+    monkeypatch.setattr("onym.llm.weights.pull_weights", fetch)
     return tmp_path / "smollm2-135m-instruct.gguf"
 
 

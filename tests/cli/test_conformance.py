@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.cli import _conformance
-from onym.cli._conformance import MAX_LINE, answer
-from onym.cli.commands.conformance import serve
+from onym.cli.commands import conformance
+from onym.cli.commands.conformance import MAX_LINE, answer_line, serve_questions
 from support import ROOT
 
 
 def ask(question):
-    return answer(json.dumps(question).encode())
+    return answer_line(json.dumps(question).encode())
 
 
 def bad(reply, identity=None):
@@ -44,7 +43,7 @@ def test_the_projects_own_vectors_are_answered_as_written():
     )
     assert len(questions) == len(expected) > 30
     for question, wanted in zip(questions, expected, strict=True):
-        reply = answer(question.encode())
+        reply = answer_line(question.encode())
         assert reply["ok"] or reply["error"]["message"]
         assert without_messages(reply) == json.loads(wanted), question
 
@@ -71,7 +70,7 @@ def test_the_projects_own_vectors_are_answered_as_written():
     ids=range(13),
 )
 def test_a_line_that_is_no_question_is_answered_as_such(line):
-    assert bad(answer(line))
+    assert bad(answer_line(line))
 
 
 @pytest.mark.requirement("onym-conformance-b")
@@ -110,7 +109,7 @@ def test_a_failure_of_ours_ends_no_conversation(monkeypatch):
     def fail(question):
         raise ZeroDivisionError("with sk-proj-0123456789abcdefghij in it")
 
-    monkeypatch.setattr(_conformance, "OPERATIONS", {"redact": fail})
+    monkeypatch.setattr(conformance, "OPERATIONS", {"redact": fail})
     reply = ask({"id": 1, "op": "redact", "text": "x"})
     assert reply["error"]["code"] == "internal.error"
     assert "0123456789" not in json.dumps(reply)
@@ -177,7 +176,7 @@ def test_raw_unicode_is_refused_and_never_converted():
 @given(text=st.text(st.characters(codec=None), max_size=60))
 def test_any_text_gets_an_answer_that_is_one_line_of_ascii(op, text):
     out = io.BytesIO()
-    serve(io.BytesIO(json.dumps({"id": 1, "op": op, "text": text}).encode() + b"\n"), out)
+    serve_questions(io.BytesIO(json.dumps({"id": 1, "op": op, "text": text}).encode() + b"\n"), out)
     line = out.getvalue()
     assert line.isascii()
     assert line.count(b"\n") == 1
@@ -187,20 +186,20 @@ def test_any_text_gets_an_answer_that_is_one_line_of_ascii(op, text):
 
 def test_lone_surrogates_come_back_as_escapes():
     out = io.BytesIO()
-    serve(io.BytesIO(b'{"id": "\\ud800", "op": "redact", "text": "a\\udfffb"}\n'), out)
+    serve_questions(io.BytesIO(b'{"id": "\\ud800", "op": "redact", "text": "a\\udfffb"}\n'), out)
     assert out.getvalue() == b'{"id":"\\ud800","ok":true,"text":"a\\udfffb"}\n'
 
 
 def test_an_id_that_json_cannot_hold_is_not_repeated():
     out = io.BytesIO()
-    serve(io.BytesIO(b'{"id": NaN, "op": "redact", "text": "x"}\n'), out)
+    serve_questions(io.BytesIO(b'{"id": NaN, "op": "redact", "text": "x"}\n'), out)
     assert bad(json.loads(out.getvalue()))
 
 
 @pytest.mark.parametrize("length", [MAX_LINE + 10, MAX_LINE + 200_000])
 def test_a_line_that_is_too_long_is_skipped_and_the_next_one_answered(length):
     out = io.BytesIO()
-    serve(io.BytesIO(b"x" * length + b'\n{"id": 2, "op": "redact", "text": "x"}\n'), out)
+    serve_questions(io.BytesIO(b"x" * length + b'\n{"id": 2, "op": "redact", "text": "x"}\n'), out)
     first, second = (json.loads(line) for line in out.getvalue().splitlines())
     assert bad(first)
     assert second == {"id": 2, "ok": True, "text": "x"}
@@ -208,7 +207,7 @@ def test_a_line_that_is_too_long_is_skipped_and_the_next_one_answered(length):
 
 def test_a_last_line_without_an_end_is_answered_too():
     out = io.BytesIO()
-    serve(io.BytesIO(b'{"id": 2, "op": "redact", "text": "x"}'), out)
+    serve_questions(io.BytesIO(b'{"id": 2, "op": "redact", "text": "x"}'), out)
     assert json.loads(out.getvalue())["ok"] is True
 
 

@@ -204,8 +204,8 @@ def test_parameters_are_refused_passed_or_read_as_the_records_say(driver):
     wrong = []
     for case in load_shared("bad_params.json")["cases"]:
         answer = driver.ask(op="llm.parse", text=generated(case, "uri"), reveal=True)
-        if driver.took > PATIENCE or not fits(case, answer):
-            wrong.append((case["id"], driver.took, case, answer))
+        if driver.record_duration > PATIENCE or not fits(case, answer):
+            wrong.append((case["id"], driver.record_duration, case, answer))
     assert wrong == []
 
 
@@ -229,8 +229,8 @@ def test_no_secret_is_left_and_nothing_else_is_taken(driver):
         left = [s for s in (*case["must_be_absent"], *case.get("also_absent", ())) if s in answer["text"]]
         lost = [s for s in case["must_survive"] if s not in answer["text"]]
         changed = case.get("unchanged") and answer["text"] != text
-        if left or lost or changed or driver.took > PATIENCE:
-            wrong.append((case["id"], answer["text"][:300], lost, driver.took))
+        if left or lost or changed or driver.record_duration > PATIENCE:
+            wrong.append((case["id"], answer["text"][:300], lost, driver.record_duration))
     assert wrong == []
 
 

@@ -40,7 +40,7 @@ def test_no_error_ends_as_success_or_as_a_failed_check():
     ],
 )
 def test_the_documented_numbers_stay_as_they_are(error, code):
-    assert exit_codes.exit_code(error) == code
+    assert exit_codes.get_exit_code(error) == code
 
 
 def caused(error, cause):
@@ -61,15 +61,15 @@ def caused(error, cause):
     ],
 )
 def test_discovery_that_the_network_ended_has_the_networks_code(cause, code):
-    assert exit_codes.exit_code(caused(errors.DiscoveryError("x"), cause)) == code
-    assert exit_codes.exit_code(caused(errors.ProvenanceError("x"), cause)) == 12
+    assert exit_codes.get_exit_code(caused(errors.DiscoveryError("x"), cause)) == code
+    assert exit_codes.get_exit_code(caused(errors.ProvenanceError("x"), cause)) == 12
 
 
 def test_a_class_without_a_row_ends_as_the_one_above_it():
     class Odd(errors.ResolveError):
         pass
 
-    assert exit_codes.exit_code(Odd("x")) == exit_codes.NETWORK
+    assert exit_codes.get_exit_code(Odd("x")) == exit_codes.NETWORK
 
 
 @pytest.mark.requirement("onym-cli-a")

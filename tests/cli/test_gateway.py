@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from gateway_support import ask
-from onym.ai.gateway.journal import Journal, verify_file
-from onym.cli._ai_audit import command as audit
+from onym.ai.gateway.audit_file import AuditLog, verify_log
 from onym.cli._output import Session
-from onym.cli.commands.gateway import command as gateway
+from onym.cli.commands.ai_serve import audit_command as audit
+from onym.cli.commands.ai_serve import gateway_command as gateway
 from onym.errors import ConfigError, OnymError
 from support import free_port, untraced
 
@@ -26,7 +26,7 @@ AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
 def log(folder: Path, count: int = 3) -> Path:
     path = folder / "audit.jsonl"
-    journal = Journal(path)
+    journal = AuditLog(path)
     for number in range(count):
         journal.append({"id": str(number)}, at=AT)
     journal.close()
@@ -41,14 +41,14 @@ def test_a_log_that_holds_is_said_to_hold(tmp_path: Path) -> None:
     path = log(tmp_path)
     found = run("verify", str(path))
     assert (found.exit_code, "holds: 3 lines" in found.output) == (0, True)
-    ends = verify_file(path).ends
+    ends = verify_log(path).ends
     assert f"last hash: {ends}" in found.output
     assert run("verify", str(path), "--expect", ends.upper()).exit_code == 0
 
 
 def test_a_log_that_was_changed_or_cut_exits_with_1(tmp_path: Path) -> None:
     path = log(tmp_path)
-    ends = verify_file(path).ends
+    ends = verify_log(path).ends
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     assert run("verify", str(path)).exit_code == 0
     cut = run("verify", str(path), "--expect", ends)
@@ -89,7 +89,7 @@ def test_a_log_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_the_gateway_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     code = (
         "import sys; from onym.cli._output import Session; "
-        "from onym.cli.commands.gateway import command; "
+        "from onym.cli.commands.ai_serve import command; "
         "command.main(sys.argv[1:], obj=Session(as_json='--json' in sys.argv), standalone_mode=False)"
     )
     port = free_port()
@@ -115,7 +115,7 @@ def test_the_gateway_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     finally:
         child.send_signal(signal.SIGINT)
         child.communicate(timeout=300)
-    assert verify_file(tmp_path / "a.jsonl").lines == 1
+    assert verify_log(tmp_path / "a.jsonl").lines == 1
 
 
 def serving(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Any, dict[str, Any]]:
@@ -126,7 +126,7 @@ def serving(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Any, dict
         given.update(more, app=app)
         ready(8480)
 
-    monkeypatch.setattr("onym.server.listen.listen", listen)
+    monkeypatch.setattr("onym.server.http_server.run_app", listen)
     found = CliRunner().invoke(gateway, arguments, obj=Session())
     return found, given
 

@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from onym.cli import _output
-from onym.cli._output import Session
-from onym.cli._text import wrapped
+from onym.cli._output import Session, wrap_text
 from onym.testing.fake_provider import FakeProvider
 
 LONG = "captured from one thing; then from another; and from docs.example/a/path-that-is-not-to-be-broken"
@@ -129,7 +128,7 @@ def test_a_long_cell_is_wrapped_below_itself_on_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stdout", narrow)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((60, 24)))
-    Session().table([("provider", LONG), ("model", "short")], indent="  ")
+    Session().print_table([("provider", LONG), ("model", "short")], indent="  ")
     lines = narrow.getvalue().splitlines()
     assert lines[0].startswith("  provider  captured from one thing;")
     assert all(line.startswith(" " * 12) for line in lines[1:-1])
@@ -141,11 +140,11 @@ def test_a_long_cell_is_wrapped_below_itself_on_a_terminal(monkeypatch):
 def test_a_long_cell_stays_on_one_line_in_a_pipe(run):
     out = run("explain", "llm://mistral/m").out
     assert all(not line.startswith(" " * 16 + "to") for line in out.splitlines())
-    assert _output.width_of(io.StringIO()) is None
+    assert _output.get_width(io.StringIO()) is None
 
 
 def test_text_is_wrapped_only_where_there_is_room_to_wrap_it():
-    assert wrapped(LONG, 10, None) == LONG
-    assert wrapped(LONG, 60, 70) == LONG
-    assert wrapped("short", 10, 80) == "short"
-    assert wrapped(LONG, 4, 60).count("\n    ") == wrapped(LONG, 4, 60).count("\n") > 0
+    assert wrap_text(LONG, 10, None) == LONG
+    assert wrap_text(LONG, 60, 70) == LONG
+    assert wrap_text("short", 10, 80) == "short"
+    assert wrap_text(LONG, 4, 60).count("\n    ") == wrap_text(LONG, 4, 60).count("\n") > 0

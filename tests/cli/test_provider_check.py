@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.cli._provider_check import provider_findings, slips
+from onym.cli.commands.check import check_provider, find_misspellings
 from onym.llm.providers import ProviderTable
 from support import ROOT
 
@@ -17,7 +17,7 @@ KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
 
 
 def found(text):
-    return [(each.code, text[each.start : each.end], each.fix) for each in provider_findings(text, TABLE)]
+    return [(each.code, text[each.start : each.end], each.fix) for each in check_provider(text, TABLE)]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def found(text):
 )
 def test_a_slip_is_shown_with_its_place_and_the_uri_that_was_meant(text, code, place, fix):
     assert found(text) == [(code, place, fix)]
-    assert [each.fix for each in slips(text, TABLE)] == [fix]
+    assert [each.fix for each in find_misspellings(text, TABLE)] == [fix]
 
 
 VECTORS = [
@@ -56,7 +56,7 @@ VECTORS = [
 def test_no_uri_of_the_vectors_is_too_odd_for_it():
     assert len(VECTORS) > 100
     for text in VECTORS:
-        for each in provider_findings(text, TABLE):
+        for each in check_provider(text, TABLE):
             assert 0 <= each.start < each.end <= len(text), text
 
 
@@ -70,17 +70,17 @@ def test_no_uri_of_the_vectors_is_too_odd_for_it():
                 ["api", "%61pi", "projct", "temp", "format", "x.y", "api-verson", "temperature", ""]
             ),
             st.sampled_from(["", "=", "=1", "=a", "=%7B%7D", "=json", "=true"]),
-        ).map("".join)
-    ).map("&".join),
+        ).map_all("".join)
+    ).map_all("&".join),
 )
 def test_no_combination_of_host_and_query_is_too_odd_for_it(host, query):
     text = f"llm://{host}/gpt-5?{query}#f"
-    for each in provider_findings(text, TABLE):
+    for each in check_provider(text, TABLE):
         assert 0 <= each.start < each.end <= len(text)
 
 
 def test_an_api_that_nothing_is_near_to_names_those_that_there_are():
-    (only,) = provider_findings("llm://openai/m?api=soap", TABLE)
+    (only,) = check_provider("llm://openai/m?api=soap", TABLE)
     assert only.code == "llm.no-api"
     assert only.fix is None
     assert "chat, responses" in only.message
@@ -102,12 +102,12 @@ def test_an_api_that_nothing_is_near_to_names_those_that_there_are():
 )
 def test_what_is_no_slip_and_no_refusal_is_left_alone(text):
     assert found(text) == []
-    assert slips(text, TABLE) == ()
+    assert find_misspellings(text, TABLE) == ()
 
 
 def test_everything_that_the_model_refuses_is_shown_at_once_each_with_its_source():
     text = "llm://anthropic/claude-sonnet-4-5?temp=1.5&seed=7&format=json"
-    warnings = provider_findings(text, TABLE)
+    warnings = check_provider(text, TABLE)
     assert [text[each.start : each.end] for each in warnings] == ["temp=1.5", "seed=7", "format=json"]
     assert {each.code for each in warnings} == {"llm.refused"}
     assert all(each.severity == "warning" and each.clause for each in warnings)
@@ -115,11 +115,11 @@ def test_everything_that_the_model_refuses_is_shown_at_once_each_with_its_source
 
 def test_a_refused_parameter_under_the_providers_own_name_is_found_too():
     text = "llm://anthropic/claude-opus-4-7?temperature=1"
-    assert [each.parameter for each in provider_findings(text, TABLE)] == ["temperature"]
+    assert [each.parameter for each in check_provider(text, TABLE)] == ["temperature"]
 
 
 def test_a_key_stays_out_of_the_mended_uri():
-    (only,) = provider_findings(f"llm://app:{KEY}@opnai/gpt-5", TABLE)
+    (only,) = check_provider(f"llm://app:{KEY}@opnai/gpt-5", TABLE)
     assert only.fix == "llm://app:***@openai/gpt-5"
 
 

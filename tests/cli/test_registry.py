@@ -11,14 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from onym.cli._registry_act import _ROUNDS, _ring, _rung
-from onym.cli._registry_draft import GUIDANCE
-from onym.cli._registry_read import ranked
+from onym.cli.commands.registry import rank_entries
+from onym.cli.commands.registry_decide import _ROUNDS, _run_due_timers, _run_timer
+from onym.cli.commands.registry_submit import GUIDANCE
 from onym.errors import RefusalError
-from onym.registry.iana import builtin
-from onym.registry.profiles import PROFILES
+from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import Decision, Event, EventKind, Status
-from onym.registry.registries import REGISTRIES
+from onym.registry.registries import PROFILES, REGISTRIES
 from onym.uri import _registered
 
 GOOD = """\
@@ -51,7 +50,7 @@ def test_a_scheme_is_shown_from_the_shipped_facts_and_their_date_is_told(run):
     assert ran.code == 0
     assert ran.out.startswith("http  scheme, permanent\n")
     assert "Hypertext Transfer Protocol" in ran.out
-    facts = builtin("uri-schemes")
+    facts = load_builtin_snapshot("uri-schemes")
     assert facts.vintage in ran.err
     assert facts.source[:40] in ran.err
 
@@ -66,8 +65,8 @@ def test_json_holds_the_entry_and_where_the_facts_are_from(run):
     assert found["entry"]["status"] == "permanent"
     assert found["entry"]["fields"]["description"] == "Hypertext Transfer Protocol"
     assert found["facts"] == {
-        "source": builtin("uri-schemes").source,
-        "vintage": builtin("uri-schemes").vintage,
+        "source": load_builtin_snapshot("uri-schemes").source,
+        "vintage": load_builtin_snapshot("uri-schemes").vintage,
     }
 
 
@@ -159,9 +158,9 @@ def test_search_says_when_nothing_fits(run):
 
 
 def test_every_shipped_entry_is_found_by_its_own_name():
-    entries = builtin("uri-schemes").entries
-    assert all(ranked(entries, each.name, None)[0] is each for each in entries)
-    assert {each.status for each in ranked(entries, "", Status.PERMANENT)} == {Status.PERMANENT}
+    entries = load_builtin_snapshot("uri-schemes").entries
+    assert all(rank_entries(entries, each.name, None)[0] is each for each in entries)
+    assert {each.status for each in rank_entries(entries, "", Status.PERMANENT)} == {Status.PERMANENT}
 
 
 # template -------------------------------------------------------------------------------------------------
@@ -278,7 +277,7 @@ def test_an_export_of_the_shipped_facts_imports_as_the_same_registry(run, tmp_pa
     assert ran.out == f"wrote {path}\n"
     found = run("registry", "import", "--dry-run", "--json", str(path)).json["files"][0]
     assert (found["added"], found["changed"]) == (0, 0)
-    assert found["same"] == len(builtin("uri-schemes").entries)
+    assert found["same"] == len(load_builtin_snapshot("uri-schemes").entries)
 
 
 def test_an_export_without_a_file_goes_to_standard_output(run):
@@ -311,14 +310,14 @@ def test_the_table_of_a_lower_floor_is_python(run):
     text = run("registry", "export", "-r", "llm-parameters", "--format", "tables").out
     scope: dict[str, object] = {}
     exec(compile(text, "table", "exec"), scope)
-    assert scope["WELL_KNOWN"] == tuple(each.name for each in builtin("llm-parameters").entries)
+    assert scope["WELL_KNOWN"] == tuple(each.name for each in load_builtin_snapshot("llm-parameters").entries)
     assert text == Path(_registered.__file__).read_text(encoding="utf-8")
 
 
 def test_the_parameters_that_the_parser_knows_are_those_of_the_registry():
-    from onym.uri._names import WELL_KNOWN
+    from onym.uri.parameters import WELL_KNOWN
 
-    assert set(WELL_KNOWN) == {each.name for each in builtin("llm-parameters").entries}
+    assert set(WELL_KNOWN) == {each.name for each in load_builtin_snapshot("llm-parameters").entries}
 
 
 def test_namespaces_are_exported_plain_or_signed(run, tmp_path):
@@ -401,7 +400,7 @@ def test_a_timer_that_somebody_else_rang_first_leaves_the_others_their_turn():
             raise RefusalError("the entry is permanent", code="registry.not-allowed")
 
     event = Event(kind=EventKind.REVIEW_TIMEOUT, registry="uri-schemes", request="uri-schemes-1")
-    said = asyncio.run(_ring(Store(), event, datetime(2026, 1, 5, tzinfo=UTC)))
+    said = asyncio.run(_run_timer(Store(), event, datetime(2026, 1, 5, tzinfo=UTC)))
     assert said == (False, "no longer due: the entry is permanent")
 
 
@@ -432,12 +431,12 @@ class Timers:
 
 def test_what_a_timer_starts_is_rung_in_the_same_tick_and_what_is_refused_once():
     store = Timers(a=["b"])
-    said = asyncio.run(_rung(store, datetime(2026, 1, 5, tzinfo=UTC)))
+    said = asyncio.run(_run_due_timers(store, datetime(2026, 1, 5, tzinfo=UTC)))
     assert store.rung == ["a", "c", "b"]
     assert [each["said"].split()[0] for each in said] == ["row", "no", "row"]
 
 
 def test_timers_that_start_each_other_end_the_tick_all_the_same():
     store = Timers(a=["b"], b=["a"])
-    asyncio.run(_rung(store, datetime(2026, 1, 5, tzinfo=UTC)))
+    asyncio.run(_run_due_timers(store, datetime(2026, 1, 5, tzinfo=UTC)))
     assert len(store.rung) == _ROUNDS + 1

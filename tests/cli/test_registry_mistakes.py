@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onym.cli._registry_serve import _reachable
+from onym.cli.commands.registry_admin import _resolve_base_url
 from onym.errors import UsageError
 from onym.server.settings import Settings
 
@@ -131,10 +131,10 @@ def test_a_service_that_others_reach_must_be_told_its_address(own, host):
 
 def test_the_address_that_is_said_is_kept_and_loopback_has_its_own():
     said = Settings(host="0.0.0.0", port=8602, base_url="https://registry.example")
-    assert _reachable(said) is said
-    assert _reachable(Settings(host="127.0.0.2", port=8602)).base_url == "http://127.0.0.2:8602"
+    assert _resolve_base_url(said) is said
+    assert _resolve_base_url(Settings(host="127.0.0.2", port=8602)).base_url == "http://127.0.0.2:8602"
     with pytest.raises(UsageError, match=r"0\.0\.0\.0") as caught:
-        _reachable(Settings(host="0.0.0.0", port=8602))
+        _resolve_base_url(Settings(host="0.0.0.0", port=8602))
     assert caught.value.code == "usage.base-url"
 
 
@@ -259,7 +259,7 @@ def test_a_database_that_is_not_there_is_named_with_the_command_that_makes_it(ru
 def test_a_database_of_somebody_else_is_told_as_that(own, tmp_path, monkeypatch):
     file = tmp_path / "registry.db"
     # who runs this may be root, whom no mode stops
-    monkeypatch.setattr("onym.registry.store._database.os.access", lambda *_: False)
+    monkeypatch.setattr("onym.store.sql.os.access", lambda *_: False)
     told = error_of(own("show", "zed", "--json", code=11))
     assert told["code"] == "registry.io"
     assert str(file) in told["message"]

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from onym.cli._registry_serve import _reachable
-from onym.registry.iana import builtin
-from onym.registry.iana import write as write_registry
+from onym.cli.commands.registry_admin import _resolve_base_url
+from onym.registry.iana import load_builtin_snapshot
+from onym.registry.iana import write_entries as write_registry
 from onym.server.settings import Settings
 from support import free_port, untraced
 
@@ -115,7 +115,7 @@ def test_init_seeds_the_three_registries_and_makes_an_account(run, tmp_path):
     found = run(*words, stdin=PASSWORD + "\n").json
     assert found["account"] == "ann"
     for name, counts in found["registries"].items():
-        assert counts == {"added": len(builtin(name).entries), "same": 0}
+        assert counts == {"added": len(load_builtin_snapshot(name).entries), "same": 0}
     words = ("registry", "init", "--db", db, "--json")
     again = run(*words).json
     assert again["account"] is None
@@ -138,7 +138,7 @@ def test_a_weak_password_makes_no_account(run, tmp_path):
 def test_a_password_that_is_refused_leaves_no_half_of_a_registry(run, tmp_path):
     place = tmp_path / "registry.db"
     assert run("registry", "init", "--db", str(place), "--password-stdin", stdin="short").code == 11
-    assert not place.exists()
+    assert not place.has_file()
 
 
 def test_init_says_what_to_do_next(run, tmp_path):
@@ -201,7 +201,7 @@ def test_a_database_that_is_not_there_is_an_error_and_not_made(run, tmp_path):
     path = tmp_path / "none.db"
     ran = run("registry", "review", "--db", str(path))
     assert ran.code == 2
-    assert not path.exists()
+    assert not path.has_file()
 
 
 def test_the_password_of_a_database_url_is_never_shown(run):
@@ -461,7 +461,7 @@ def test_a_token_is_ended_under_the_name_of_its_owner_alone(own):
 
 
 def test_every_account_is_listed_however_many_there_are(own, monkeypatch):
-    from onym.registry.store._accounts import Accounts
+    from onym.registry.store.accounts import Accounts
 
     for login in ("ben", "cat", "dan", "eva"):
         own("user", "add", login, "--no-password")
@@ -476,11 +476,14 @@ def test_every_account_is_listed_however_many_there_are(own, monkeypatch):
 
 
 def test_an_import_is_reported_and_repeated_without_effect(own, tmp_path):
-    shipped = len(builtin("uri-schemes").entries)
+    shipped = len(load_builtin_snapshot("uri-schemes").entries)
     with_facts = tmp_path / "facts.json"
     with_facts.write_text(
         write_registry(
-            builtin("uri-schemes").entries, format="json", registry="uri-schemes", updated=date(2026, 11, 21)
+            load_builtin_snapshot("uri-schemes").entries,
+            format="json",
+            registry="uri-schemes",
+            updated=date(2026, 11, 21),
         ),
         encoding="utf-8",
     )
@@ -646,10 +649,10 @@ def test_the_service_tells_its_address_and_ends_at_ctrl_c(own, environment, tmp_
 
 def test_the_address_that_people_see_is_the_one_that_is_listened_on_unless_it_is_said():
     plain = Settings(host="::1", port=81)
-    assert _reachable(plain).base_url == "http://[::1]:81"
-    assert _reachable(plain).allowed_hosts == ("[::1]:81",)
+    assert _resolve_base_url(plain).base_url == "http://[::1]:81"
+    assert _resolve_base_url(plain).allowed_hosts == ("[::1]:81",)
     said = Settings(base_url="https://registry.example", port=81)
-    assert _reachable(said) is said
+    assert _resolve_base_url(said) is said
 
 
 def test_settings_that_cannot_be_used_are_told(own, tmp_path):

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from onym.cli._conformance import answer
+from onym.cli.commands.conformance import answer_line
 
 
 @pytest.mark.requirement("onym-conformance-c")
@@ -31,5 +31,5 @@ def test_a_decision_is_made_without_the_network(
     for name in ("getaddrinfo", "create_connection", "socket"):
         monkeypatch.setattr(socket, name, touched)
     question = {"id": 1, "op": "net.decide", "uri": f"llm://{host}/m", "policy": {"preset": "untrusted"}}
-    found = answer(json.dumps(question | {"dns": dns}).encode())
+    found = answer_line(json.dumps(question | {"dns": dns}).encode())
     assert (found["ok"], found["decision"]) == (True, decision)

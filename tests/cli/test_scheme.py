@@ -198,11 +198,11 @@ def test_match_takes_the_octets_of_the_command_line_as_they_are(run, file):
 
 
 def test_match_makes_the_automaton_once_for_all_strings(run, file, monkeypatch):
-    import onym.registry.abnf._match as module
+    import onym.registry.abnf._language as module
 
     made = []
-    build = module.build
-    monkeypatch.setattr(module, "build", lambda whole: made.append(whole) or build(whole))
+    build = module.build_nfa
+    monkeypatch.setattr(module, "build_nfa", lambda whole: made.append(whole) or build(whole))
     assert run("scheme", "match", file(GRAMMAR, "kite.abnf"), "kite:a", "kite:b", "kite:c").code == 0
     assert len(made) == 1
 

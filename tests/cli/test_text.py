@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.cli._text import columns, harmless, point, printable
+from onym.cli._output import count_columns, escape_controls, escape_unprintable, point_at
 from onym.uri.redact import redact
 
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
@@ -12,7 +12,7 @@ KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
 
 def under(text, start, end=None):
     """What stands above the carets."""
-    pointed = point(text, start, end)
+    pointed = point_at(text, start, end)
     first = pointed.carets.index("^")
     return pointed.text[first : len(pointed.carets)]
 
@@ -24,7 +24,7 @@ def test_carets_stand_under_the_span():
 def test_carets_after_a_masked_key_follow_what_is_shown():
     text = f"llm://app:{KEY}@h.example/m?temp=9"
     start = text.index("temp")
-    assert point(text, start).text == "llm://app:***@h.example/m?temp=9"
+    assert point_at(text, start).text == "llm://app:***@h.example/m?temp=9"
     assert under(text, start, start + 4) == "temp"
 
 
@@ -44,32 +44,32 @@ def test_a_span_that_ends_where_a_character_is_escaped_covers_the_escape():
 
 
 def test_a_place_at_the_end_gets_one_caret_after_the_text():
-    assert point("llm://h", 7).carets == " " * 7 + "^"
+    assert point_at("llm://h", 7).carets == " " * 7 + "^"
 
 
 def test_no_place_means_no_carets():
-    assert point("llm://h/m", None) == ("llm://h/m", "")
+    assert point_at("llm://h/m", None) == ("llm://h/m", "")
 
 
 def test_wide_characters_move_the_carets_by_two_columns():
-    assert point("llm://例え/m?x", 11).carets == " " * 13 + "^"
+    assert point_at("llm://例え/m?x", 11).carets == " " * 13 + "^"
 
 
 def test_combining_marks_take_no_column():
-    assert columns("e\u0301x") == 2
+    assert count_columns("e\u0301x") == 2
 
 
 def test_a_long_text_is_cut_to_the_neighbourhood_of_the_place():
     text = "llm://h/m?x=" + "a" * 5000 + "%zz" + "b" * 5000
     place = text.index("%")
-    pointed = point(text, place)
+    pointed = point_at(text, place)
     assert len(pointed.text) < 200
     assert pointed.text[0] == pointed.text[-1] == "…"
     assert pointed.text[len(pointed.carets) - 1] == "%"
 
 
 def test_a_long_text_without_a_place_is_cut_at_its_end():
-    assert point("llm://h/" + "a" * 500, None).text.endswith("…")
+    assert point_at("llm://h/" + "a" * 500, None).text.endswith("…")
 
 
 def test_a_mark_that_was_there_before_stays_where_it_was():
@@ -77,8 +77,8 @@ def test_a_mark_that_was_there_before_stays_where_it_was():
 
 
 def test_text_that_cannot_be_aligned_is_shown_without_carets(monkeypatch):
-    monkeypatch.setattr("onym.cli._text.redact", lambda text: "something *** else")
-    assert point("llm://h/m", 3) == ("something *** else", "")
+    monkeypatch.setattr("onym.cli._output.redact", lambda text: "something *** else")
+    assert point_at("llm://h/m", 3) == ("something *** else", "")
 
 
 @given(
@@ -87,15 +87,15 @@ def test_text_that_cannot_be_aligned_is_shown_without_carets(monkeypatch):
     st.integers(0, 41),
 )
 def test_pointing_never_fails_and_never_shows_more_than_redaction_does(text, start, end):
-    pointed = point(text, min(start, len(text)), end)
-    assert pointed.text == printable(redact(text))
+    pointed = point_at(text, min(start, len(text)), end)
+    assert pointed.text == escape_unprintable(redact(text))
     assert pointed.carets.strip() == "^" * (len(pointed.carets) - pointed.carets.count(" "))
     assert pointed.text.isprintable()
 
 
 @given(st.text())
 def test_printable_text_is_printable(text):
-    assert printable(text).isprintable()
+    assert escape_unprintable(text).isprintable()
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,11 @@ def test_printable_text_is_printable(text):
     ],
 )
 def test_what_does_not_print_is_shown_as_an_escape(text, shown):
-    assert printable(text) == shown
+    assert escape_unprintable(text) == shown
 
 
 def test_an_answer_keeps_its_lines_and_loses_what_a_terminal_would_obey():
     assert (
-        harmless("a\n\tb\x1b]52;c;eA==\x07\x9b1m👩\u200d💻") == "a\n\tb\\x1b]52;c;eA==\\x07\\x9b1m👩\u200d💻"
+        escape_controls("a\n\tb\x1b]52;c;eA==\x07\x9b1m👩\u200d💻")
+        == "a\n\tb\\x1b]52;c;eA==\\x07\\x9b1m👩\u200d💻"
     )

@@ -16,14 +16,14 @@ from batch_support import read_results, write_rows
 from contract.capture import Capture, Recorded
 from onym.errors import OnymError
 from onym.llm.batch import run
-from onym.llm.batch._provider_flow import Desk
+from onym.llm.batch._provider_flow import BatchClient
 from onym.llm.client import Client
 from onym.llm.config import Config
 from onym.llm.dialects import Exchange
-from onym.llm.dialects._anthropic_batch import MESSAGES
-from onym.llm.dialects._anthropic_decode import decode_chat
-from onym.llm.dialects._batch import Batch, BatchApi, Call
-from onym.llm.flow import REAL
+from onym.llm.dialects.anthropic_batches import MESSAGES
+from onym.llm.dialects.anthropic_messages import decode_chat
+from onym.llm.dialects.batch_api import Batch, BatchApi, BatchRequest
+from onym.llm.flow import SYSTEM_CLOCK
 from onym.llm.providers import ProviderTable
 from onym.net.messages import Headers, Reply, Send
 from onym.net.policy import Policy
@@ -63,12 +63,12 @@ def onym(capture: Capture) -> Iterator[Client]:
         yield client
 
 
-def send(client: Client, call: Call) -> Reply:
+def send(client: Client, call: BatchRequest) -> Reply:
     """What Onym sends for a call."""
     endpoint = client.explain("x").endpoint
-    desk = Desk(api=MESSAGES, endpoint=endpoint, exchange=Exchange(), clock=REAL, retries=0)
+    desk = BatchClient(api=MESSAGES, endpoint=endpoint, exchange=Exchange(), clock=SYSTEM_CLOCK, retries=0)
     with Transport(Policy.local()) as transport:
-        return transport.send(Send(desk.request(call), 10.0))
+        return transport.send(Send(desk.build_request(call), 10.0))
 
 
 def both(capture: Capture) -> tuple[Recorded, Recorded]:
@@ -102,7 +102,7 @@ def test_the_creation_is_the_sdks_and_its_types_take_it(capture: Capture, sdk: A
     capture.answer(shown())
     names = [f"{TOKEN}-{at}" for at in range(2)]
     sdk.messages.batches.create(requests=[{"custom_id": name, "params": PARAMS} for name in names])
-    lines = [MESSAGES.line(name, json.dumps(PARAMS).encode()) for name in names]
+    lines = [MESSAGES.encode_line(name, json.dumps(PARAMS).encode()) for name in names]
     send(onym, MESSAGES.create(TOKEN, lines, None))
     theirs, ours = both(capture)
     assert ours.json == theirs.json
@@ -121,7 +121,7 @@ def test_looking_cancelling_listing_and_fetching_are_the_sdks(
         (lambda: batches.cancel("msgbatch_1"), MESSAGES.cancel("msgbatch_1")),
         (lambda: batches.list(limit=1000), MESSAGES.list(None)),
         (lambda: batches.list(limit=1000, after_id="msgbatch_1"), MESSAGES.list("msgbatch_1")),
-        (lambda: batches.results("msgbatch_1").close(), MESSAGES.results(Batch(id="msgbatch_1"))[0]),
+        (lambda: batches.results("msgbatch_1").close(), MESSAGES.download(Batch(id="msgbatch_1"))[0]),
     ]
     for theirs_send, call in calls:
         theirs_send()  # type: ignore[no-untyped-call]
@@ -170,7 +170,7 @@ RESULTS: list[dict[str, Any]] = [
 def test_a_result_is_read_as_the_sdk_reads_it(result: dict[str, Any]) -> None:
     line = {"custom_id": "t-1", "result": result}
     theirs = MessageBatchIndividualResponse.model_validate(line)
-    found = MESSAGES.read(json.dumps(line).encode(), decode_chat, Exchange())
+    found = MESSAGES.decode_line(json.dumps(line).encode(), decode_chat, Exchange())
     assert found is not None
     assert found.name == theirs.custom_id
     outcome: Any = found.outcome
@@ -189,7 +189,7 @@ def test_an_error_in_a_batch_is_the_error_of_a_single_call(capture: Capture, ony
     # the API's types of errors and its statuses go together, as the SDK has them for answers
     for result in RESULTS[3:]:
         error = result["error"]
-        found = MESSAGES.read(
+        found = MESSAGES.decode_line(
             json.dumps({"custom_id": "a", "result": result}).encode(), decode_chat, Exchange()
         )
         assert found is not None

@@ -80,7 +80,7 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda *_: NOW)
     clock = SimpleNamespace(strftime=time.strftime, gmtime=lambda _: time.gmtime(NOW.timestamp()))
     monkeypatch.setattr(_aws, "time", clock)
-    monkeypatch.setattr(_aws, "region_of", lambda _: "us-east-1")
+    monkeypatch.setattr(_aws, "parse_region", lambda _: "us-east-1")
 
 
 def ours(server: Capture, query: str = "", model: str = MODEL, **changes: Any) -> Client:

@@ -191,7 +191,7 @@ def test_our_bodies_are_of_the_sdks_types(server: Capture, call: Any, stream: bo
     body = ours(server, query, messages, overrides, stream=stream).json
     kind = ChatCompletionStreamRequest if stream else ChatCompletionRequest
     taken = kind.model_validate(body)
-    assert set(body) <= {field.alias or name for name, field in kind.model_fields.items()}
+    assert set(body) <= {field.find_alias or name for name, field in kind.model_fields.items()}
     assert said(json.loads(taken.model_dump_json(by_alias=True))) == said(body)
 
 
@@ -276,7 +276,7 @@ calls = st.lists(
         text,
     ),
     max_size=2,
-).map(lambda found: [{**call, "id": f"call{at:05}", "index": at} for at, call in enumerate(found)])
+).map_all(lambda found: [{**call, "id": f"call{at:05}", "index": at} for at, call in enumerate(found)])
 contents = st.none() | text | st.lists(written | thoughts | references, min_size=1, max_size=4)
 answers = st.builds(
     lambda content, calls, finish, taken, given: completion(

@@ -18,14 +18,14 @@ from batch_api_server import KEY, MODEL, OpenAIServer, answer
 from batch_support import read_results, write_rows
 from contract.capture import Capture, Recorded
 from onym.llm.batch import run
-from onym.llm.batch._provider_flow import Desk
+from onym.llm.batch._provider_flow import BatchClient
 from onym.llm.client import Client
 from onym.llm.config import Config
 from onym.llm.dialects import Exchange
-from onym.llm.dialects._batch import Call
-from onym.llm.dialects._openai_batch import CHAT, RESPONSES
-from onym.llm.dialects._openai_decode import decode_chat
-from onym.llm.flow import REAL
+from onym.llm.dialects.batch_api import BatchRequest
+from onym.llm.dialects.openai_batches import CHAT, RESPONSES
+from onym.llm.dialects.openai_chat import decode_chat
+from onym.llm.flow import SYSTEM_CLOCK
 from onym.llm.providers import ProviderTable
 from onym.net.messages import Headers, Reply, Send
 from onym.net.policy import Policy
@@ -36,7 +36,7 @@ from openai.types.batch import Batch  # noqa: E402
 from openai.types.batch_create_params import BatchCreateParams  # noqa: E402
 
 TOKEN = "0123456789abcdef"
-LINES = [CHAT.line(f"{TOKEN}-{at}", b'{"model":"m","messages":[]}') for at in range(2)]
+LINES = [CHAT.encode_line(f"{TOKEN}-{at}", b'{"model":"m","messages":[]}') for at in range(2)]
 #: headers that say who asks and what is sent
 TOLD = ("authorization", "content-type")
 
@@ -59,12 +59,12 @@ def onym(capture: Capture) -> Iterator[Client]:
         yield client
 
 
-def send(client: Client, call: Call) -> Reply:
+def send(client: Client, call: BatchRequest) -> Reply:
     """What Onym sends for a call."""
     endpoint = client.explain("x").endpoint
-    desk = Desk(api=CHAT, endpoint=endpoint, exchange=Exchange(), clock=REAL, retries=0)
+    desk = BatchClient(api=CHAT, endpoint=endpoint, exchange=Exchange(), clock=SYSTEM_CLOCK, retries=0)
     with Transport(Policy.local()) as transport:
-        return transport.send(Send(desk.request(call), 10.0))
+        return transport.send(Send(desk.build_request(call), 10.0))
 
 
 def both(capture: Capture) -> tuple[Recorded, Recorded]:
@@ -120,7 +120,7 @@ def test_looking_cancelling_listing_and_fetching_are_the_sdks(
         (lambda: sdk.batches.cancel("batch_1"), CHAT.cancel("batch_1")),
         (lambda: sdk.batches.list(limit=100), CHAT.list(None)),
         (lambda: sdk.batches.list(limit=100, after="batch_1"), CHAT.list("batch_1")),
-        (lambda: sdk.files.content("file-1"), CHAT.results(batch({"output_file_id": "file-1"}))[0]),
+        (lambda: sdk.files.content("file-1"), CHAT.download(batch({"output_file_id": "file-1"}))[0]),
     ]
     for theirs_send, call in calls:
         theirs_send()  # type: ignore[no-untyped-call]
@@ -202,7 +202,7 @@ def test_lines_of_results_are_read_as_the_sdk_reads_the_answers_in_them() -> Non
     body = answer("/v1/chat/completions", "hello")
     line = {"id": "r", "custom_id": "t-1", "error": None,
             "response": {"status_code": 200, "request_id": "req_1", "body": body}}  # fmt: skip
-    found = CHAT.read(json.dumps(line).encode(), decode_chat, Exchange())
+    found = CHAT.decode_line(json.dumps(line).encode(), decode_chat, Exchange())
     assert found is not None
     ours: Any = found.outcome
     theirs = openai.types.chat.ChatCompletion.model_validate(body)

@@ -28,16 +28,15 @@ from ai_support import authority_ca, key_store, names_resolver, serve_asgi, serv
 from model_support import unavailable
 from oauth_support import HandIssuer
 from onym.ai import AIClient, ResolverSettings
-from onym.ai.anchor import write_anchor
+from onym.ai.discovery_document import encode_discovery_document
 from onym.ai.endpoint import Endpoint
 from onym.ai.endpoint.oauth import JWTAuthorization
 from onym.ai.records import AnchorDocument, EndpointEntry, Level, Requirements
 from onym.errors import DeniedError, InvocationError
 from onym.net.policy import Policy
 from onym.net.transport import Transport
-from onym.sign._claims import _CLAIMS, _RESULT
-from onym.sign.authority import read_authority_keys
-from onym.sign.receipt import verify_filed
+from onym.sign.keys import read_authority_keys
+from onym.sign.receipts import _CLAIMS, _RESULT, verify_filed
 from onym.uri.secret import Secret
 
 PUBLISH = DOCS / "how-to" / "publish-a-function.md"
@@ -75,14 +74,14 @@ def test_a_result_verifies_on_another_machine_when_its_publisher_is_gone(tmp_pat
     with stage(["8443"]) as scene:
         scene.write("ai_tool.py", (EXAMPLES / "ai_tool.py").read_text(encoding="utf-8"))
         scene.serve(serving.body, "8443")
-        shutil.copy(scene.home / "cert.pem", tmp_path / "ca.pem")
+        shutil.copy(scene.show_home / "cert.pem", tmp_path / "ca.pem")
         _, invoke, fetch, verify = (
             re.sub(r"\b8443\b", scene.ports["8443"], each) for each in commands(elsewhere.body)
         )
         said = shell(tmp_path, invoke)
         assert said.stdout.strip() == "5"
         shell(tmp_path, fetch)
-        shutil.rmtree(scene.home / "keys")
+        shutil.rmtree(scene.show_home / "keys")
     # the server has ended, and its keys are no more
     found = json.loads(shell(tmp_path, f"{verify} --json").stdout)
     assert found["valid"]
@@ -227,7 +226,7 @@ def test_the_reference_names_every_claim_and_every_member_that_is_written() -> N
     assert [row[0] for row in _CLAIMS if f"`{row[0]}`" not in claims] == []
     assert all(re.search(rf"\b{row[0]}\b", claims) for row in _RESULT)
     written = json.loads(
-        write_anchor(
+        encode_discovery_document(
             AnchorDocument(
                 anchor="https://a.example",
                 authority="a.example",

@@ -17,8 +17,8 @@ from docgen.requests_picture import body_lines, plans, requests_picture
 
 from onym.errors import ParameterError
 from onym.llm.config import Config
-from onym.uri._names import WELL_KNOWN
 from onym.uri.llm import LLMURI
+from onym.uri.parameters import WELL_KNOWN
 
 
 @pytest.mark.parametrize("path", GENERATED_FILES, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -24,10 +24,10 @@ import onym
 from onym.errors import ParameterError, UnsupportedError
 from onym.llm import profiles
 from onym.llm.config import Config
-from onym.llm.plan import Plan
+from onym.llm.planner import Plan
 from onym.llm.providers import Provider, ProviderTable
 from onym.net.policy import Policy
-from onym.uri._names import WELL_KNOWN
+from onym.uri.parameters import WELL_KNOWN
 from onym.uri.secret import Secret
 from support import ROOT
 
@@ -175,7 +175,7 @@ def test_each_format_of_a_cell_is_sent_and_no_other(line: Any, _: str) -> None:
 def test_what_a_family_does_otherwise_is_what_a_client_does(
     profile: profiles.Profile, row: Provider, model: str
 ) -> None:
-    assert profiles.find(row.name, model) is profile
+    assert profiles.find_profile(row.name, model) is profile
     for name, (mine, usual) in differences(row, model).items():
         assert mine != usual
         hold(row, None, name, mine, model)
@@ -188,7 +188,7 @@ def test_what_a_family_does_otherwise_is_what_a_client_does(
 
 def test_every_family_of_a_provider_is_asked_but_those_of_all_other_models() -> None:
     asked = {profile.family for profile, _, _ in families()}
-    assert {each.family for each in profiles.BUILTIN if each.matches != ("*",)} == asked
+    assert {each.family for each in profiles.BUILTIN_PROFILES if each.matches != ("*",)} == asked
 
 
 @cache

@@ -39,10 +39,10 @@ from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport, Transport
 from onym.server.gateway import GatewaySettings, create_gateway
 from onym.server.gateway.settings import GatewayRates
-from onym.server.settings import Rate
+from onym.server.settings import RateLimit
 from onym.sign.keys import SigningKey
 from onym.sign.keystore import KeyStore
-from onym.sign.receipt import Receipt, content_digest, new_id, request_hash, sign_receipt
+from onym.sign.receipts import Receipt, content_digest, make_receipt_id, request_hash, sign_receipt
 
 __all__ = [
     "FACTORY",
@@ -71,7 +71,9 @@ FACTORY = "factory.test"
 _NAMES = dict.fromkeys(
     (FACTORY, f"aiip.{FACTORY}", "evil.test", "bank.localhost", "factory.localhost"), LOOPBACK
 )
-_PLENTY = GatewayRates(reads=Rate(burst=10_000, per_minute=1e6), writes=Rate(burst=10_000, per_minute=1e6))
+_PLENTY = GatewayRates(
+    reads=RateLimit(burst=10_000, per_minute=1e6), writes=RateLimit(burst=10_000, per_minute=1e6)
+)
 _ANY_PORT = Policy.untrusted().replace(ports=None, allow_networks=("127.0.0.0/8",))
 
 
@@ -472,7 +474,7 @@ class ContextAuthority:
             audience=fields.get("origin", "anonymous"),
             issued=now,
             expires=now + 120,
-            id=new_id(),
+            id=make_receipt_id(),
             nonce=fields["aiip-nonce"],
             request=request_hash(
                 method=method,

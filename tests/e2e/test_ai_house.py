@@ -61,16 +61,16 @@ from gateway_support import Answer, World, ask
 from model_support import pulled_weights
 from onym.ai import Endpoint, ResolverSettings
 from onym.ai.discovery.pins import PinFile
-from onym.ai.endpoint import _deliver
+from onym.ai.endpoint import responses
 from onym.ai.records import Namespace
 from onym.errors import DiscoveryError, InvocationError, NetError, OnymError, ProvenanceError
 from onym.net.policy import Policy
-from onym.registry.resolve import SignedNamespaces
-from onym.server import _protocol
+from onym.registry.signed_namespaces import SignedNamespaces
+from onym.server import http_server
 from onym.server.gateway.settings import Context, Namespaces
 from onym.sign.keys import SigningKey
 from onym.sign.keystore import KeyStore
-from onym.sign.receipt import content_digest
+from onym.sign.receipts import content_digest
 from support import ROOT, free_port
 
 SUM = b'{"a": 1, "b": 2}'
@@ -517,8 +517,8 @@ def test_good_clients_are_served_beside_bad_ones_and_nothing_of_these_stays(
 ) -> None:
     # however slow the machine is: what slow clients hold ends with them, not with the patience of the servers
     for name in ("head_seconds", "body_seconds", "take_seconds"):
-        monkeypatch.setattr(_protocol.BoundedProtocol, name, 3600.0)
-    monkeypatch.setattr(_deliver, "_STALLED", 3600.0)
+        monkeypatch.setattr(http_server.BoundedProtocol, name, 3600.0)
+    monkeypatch.setattr(responses, "_SEND_SECONDS", 3600.0)
     with ExitStack() as stack:
         factory = stack.enter_context(house.authority(shop))
         gateway = stack.enter_context(
@@ -772,7 +772,7 @@ def test_what_is_killed_in_the_middle_did_everything_once_or_says_that_it_cannot
 # 8. the demonstration -------------------------------------------------------------------------------------
 
 
-@pytest.mark.embedded
+@pytest.mark.is_embedded
 @pytest.mark.xdist_group("embedded")
 def test_the_demonstration_runs_to_its_end() -> None:
     pulled_weights()

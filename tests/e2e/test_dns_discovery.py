@@ -23,18 +23,18 @@ import pytest
 from dns_support import LOOPBACK, Forwarder, Lie, give_dns_time, knot, unbound
 from dns_support import Server as Zones
 from net_support import OK, Authority, FixedResolver, Server, answering, post
-from onym.ai import flow
-from onym.ai.discovery.flow import fetch_connect, fetch_targets
-from onym.ai.exchange import Caller, Question
+from onym.ai import client_flows
+from onym.ai.client_flows import Session
+from onym.ai.discovery.evaluation import fetch_first_target, fetch_srv_targets
+from onym.ai.exchange import Caller, RequestAttempt
 from onym.ai.records import AnchorDocument, Invocation, Resolution, Source, Verdict
-from onym.ai.session import Session
 from onym.ai.settings import ResolverSettings
 from onym.errors import DiscoveryError, PolicyError
 from onym.net.limits import TLSConfig
 from onym.net.messages import Flow, Origin, Send
 from onym.net.policy import Policy
 from onym.net.records import RecordResolver
-from onym.net.transport import AsyncTransport, Transport, arun, run
+from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
 from onym.uri.ai import AIURI
 
 T = TypeVar("T")
@@ -103,11 +103,11 @@ def drive(request: pytest.FixtureRequest) -> Callable[..., Any]:
     def drive(flow: Flow[T], policy: Policy, **options: Any) -> T:
         if request.param == "sync":
             with Transport(policy, **options) as transport:
-                return run(flow, transport)
+                return run_flow(client_flows, transport)
 
         async def scenario() -> T:
             async with AsyncTransport(policy, **options) as waiting:
-                return await arun(flow, waiting)
+                return await arun_flow(client_flows, waiting)
 
         return asyncio.run(scenario())
 
@@ -133,7 +133,7 @@ def connect_of(drive: Callable[..., Any], host: str, records: RecordResolver) ->
     settings = ResolverSettings(timeout=60)
     # pages are not asked here, nor the anchors of others: no name has an address
     found: Found = drive(
-        fetch_connect(document(host), settings),
+        fetch_first_target(document(host), settings),
         Policy.untrusted(),
         records=records,
         resolver=FixedResolver({}),
@@ -191,7 +191,7 @@ def test_the_signed_zone_wins_and_the_connection_goes_where_it_says(
     names = FixedResolver({"aiip.bank.test": [["127.0.0.1"]]})
     world.server.requests.clear()
     world.server.names.clear()
-    reply = drive(flow(), policy, resolver=names, tls=world.tls)
+    reply = drive(client_flows(), policy, resolver=names, tls=world.tls)
     assert (reply.status, reply.info.address, reply.info.tls_version) == (200, "127.0.0.1", "1.3")
     assert world.server.names == ["bank.test"]
     assert world.server.requests[0][1]["host"] == "bank.test"
@@ -207,7 +207,7 @@ def test_where_the_first_target_takes_no_connection_the_next_one_is_asked(
     names = FixedResolver({name: [["127.0.0.1"]] for name in ("first.several.test", "second.several.test")})
     with_dns = {"records": resolver(world.validating), "resolver": names, "tls": world.tls}
 
-    targets, sources = drive(fetch_targets(asked, ResolverSettings(timeout=60)), policy, **with_dns)
+    targets, sources = drive(fetch_srv_targets(asked, ResolverSettings(timeout=60)), policy, **with_dns)
     assert targets == (
         Origin("https", "first.several.test", world.closed),
         Origin("https", "second.several.test", world.server.port),
@@ -227,9 +227,9 @@ def test_where_the_first_target_takes_no_connection_the_next_one_is_asked(
         connect=targets[0],
         fallbacks=targets[1:],
     )
-    question = Question(Invocation(uri=resolution.uri, method="GET"), resolution, Caller(), 20.0)
+    question = RequestAttempt(Invocation(uri=resolution.uri, method="GET"), resolution, Caller(), 20.0)
     world.server.names.clear()
-    reply = drive(flow._sent(Session(), question, stream=False), policy, **with_dns)
+    reply = drive(client_flows._send_with_retries(Session(), question, stream=False), policy, **with_dns)
     assert (reply.status, reply.info.tls_version) == (200, "1.3")
     assert world.server.names == ["several.test"]
     assert names.asked == ["first.several.test", "second.several.test"]
@@ -308,7 +308,7 @@ def test_prov_100_a_place_inside_is_refused_and_nothing_is_connected_to(
     names = FixedResolver({})
     for policy in (Policy.untrusted(), Policy.local().replace(ports={443})):
         with pytest.raises(PolicyError):
-            drive(flow(), policy, resolver=names)
+            drive(client_flows(), policy, resolver=names)
     assert names.asked == []
     assert world.server.connections == before
 
@@ -332,7 +332,7 @@ def test_dns_that_says_nothing_in_time_leads_nowhere_and_stops_nothing(drive: Ca
     settings = ResolverSettings(timeout=0.05)
     with Forwarder(None, lambda query, real: None) as forwarder:
         connect, sources = drive(
-            fetch_connect(document("bank.test"), settings),
+            fetch_first_target(document("bank.test"), settings),
             Policy.untrusted(),
             records=resolver(forwarder.port),
         )

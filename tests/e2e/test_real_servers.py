@@ -34,7 +34,7 @@ from onym.llm.types import Finish, TextDelta
 from onym.net.policy import Policy
 
 # one worker runs them all: the servers are started once
-pytestmark = [pytest.mark.peers, pytest.mark.embedded, pytest.mark.xdist_group("peers")]
+pytestmark = [pytest.mark.peers, pytest.mark.is_embedded, pytest.mark.xdist_group("peers")]
 
 SYSTEM = "You are a helpful assistant."
 QUESTION = "What is the capital of France? Tell me about it."
@@ -310,5 +310,5 @@ def test_the_embedded_model_says_what_llama_cpps_server_says(llama: Peer) -> Non
                 streamed = "".join(event.text for event in stream if isinstance(event, TextDelta))
             assert MODEL in [model.id for model in client.models()]
     finally:
-        embedded.close()
+        embedded.close_servers()
     assert whole.text == streamed == sdk_chat(llama).choices[0].message.content

@@ -21,9 +21,9 @@ import pytest
 from e2e.walk import seed
 from onym.registry import accounts
 from onym.registry.records import Actor, Event, EventKind, Role
-from onym.server.registry.api.operations import EXAMPLES, OPERATIONS
-from onym.server.registry.urls import API
-from onym.server.settings import Rate, Rates
+from onym.server.registry.api.openapi import EXAMPLES, OPERATIONS
+from onym.server.registry.urls import API_PREFIX
+from onym.server.settings import RateLimit, RateLimits
 from registry_support import Service, registry_service
 from support import untraced
 
@@ -32,8 +32,8 @@ pytestmark = pytest.mark.xdist_group("registry-api")
 
 BEGIN = datetime(2026, 3, 2, 9, tzinfo=UTC)
 #: a fuzzer asks more often than anybody may
-FREE = Rate(burst=1_000_000, per_minute=1_000_000.0)
-TOKEN = accounts.new_token()
+FREE = RateLimit(burst=1_000_000, per_minute=1_000_000.0)
+TOKEN = accounts.make_token()
 
 #: The checks are all on. Two are told what they do not know:
 #: - positive_data_acceptance: what follows the schema may still be refused: 412 for a version that is not in
@@ -87,13 +87,13 @@ async def _seed(store: Any) -> None:
     )
     await store.apply(event, registrant, BEGIN)
     await store.tokens.create(_token("token-all", TOKEN))
-    await store.tokens.create(_token(str(EXAMPLES["token"]), accounts.new_token()))
+    await store.tokens.create(_token(str(EXAMPLES["token"]), accounts.make_token()))
 
 
 def _token(identifier: str, secret: Any) -> accounts.ApiToken:
     return accounts.ApiToken(
         id=identifier,
-        digest=accounts.digest_of(secret),
+        digest=accounts.hash_secret(secret),
         account="user-all",
         label="schemathesis",
         scopes=frozenset(accounts.Scope),
@@ -104,7 +104,7 @@ def _token(identifier: str, secret: Any) -> accounts.ApiToken:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    rates = Rates(reads=FREE, writes=FREE, logins=FREE)
+    rates = RateLimits(reads=FREE, writes=FREE, logins=FREE)
     with registry_service(str(tmp_path / "registry.db"), seed=_seed, rates=rates) as running:
         running.now = BEGIN
         yield running
@@ -133,7 +133,7 @@ def _run(service: Service, folder: Path, *options: str) -> Counter[tuple[str, in
 
 def _operation(method: str, path: str) -> str:
     for each in OPERATIONS:
-        if each.method == method and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", API + each.path), path):
+        if each.method == method and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", API_PREFIX + each.path), path):
             return each.id
     return f"{method} {path}"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onym.registry import accounts
-from onym.registry.iana import builtin
+from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import Actor, Entry, Role, Status
 from onym.registry.registries import REGISTRIES
 from onym.uri.secret import Secret
@@ -92,7 +92,7 @@ async def seed(store: Any) -> None:
         await store.accounts.add(account)
     clerk = Actor(id="user-iana", roles=frozenset({Role.IANA}))
     for registry in REGISTRIES:
-        facts = builtin(registry)
+        facts = load_builtin_snapshot(registry)
         await store.import_entries(registry, facts.entries, clerk, begin, source="shipped facts")
     conti = Entry(
         registry="uri-schemes",
@@ -105,9 +105,9 @@ async def seed(store: Any) -> None:
 
 def _session(service: Service, login: str) -> str:
     """A session of theirs, as signing in makes one: that way is walked where a session has run out."""
-    secret, at = accounts.new_session_id(), service.clock()
+    secret, at = accounts.make_session_id(), service.clock()
     session = accounts.Session(
-        digest=accounts.digest_of(secret),
+        digest=accounts.hash_secret(secret),
         account=f"user-{login}",
         created=at,
         expires=at + timedelta(hours=12),

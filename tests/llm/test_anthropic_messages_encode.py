@@ -31,7 +31,7 @@ def test_a_plain_request_is_model_and_messages_and_nothing_else() -> None:
 
 
 def test_the_dialect_is_found_by_its_name_and_says_where_its_operations_are() -> None:
-    dialect = dialects.get("anthropic_messages")
+    dialect = dialects.get_dialect("anthropic_messages")
     assert dialect.name == "anthropic_messages"
     assert (dialect.routes.chat, dialect.routes.stream, dialect.routes.embed) == ("/v1/messages", None, None)
     assert (dialect.routes.models, dialect.routes.model) == ("/v1/models?limit=1000", "/v1/models/{model}")

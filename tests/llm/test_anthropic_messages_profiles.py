@@ -7,7 +7,7 @@ import pytest
 from onym.errors import UnsupportedError
 from onym.llm.client import connect
 from onym.llm.config import Config
-from onym.llm.profiles import DEFAULT, find
+from onym.llm.profiles import DEFAULT, find_profile
 
 SAMPLING = {"temp", "temperature", "top_p", "top_k"}
 THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
@@ -34,8 +34,8 @@ BETWEEN = {"thinking": {"type": "between_tools"}}
 )
 def test_the_newer_generations_take_no_sampling_parameters(model: str) -> None:
     for provider in ("anthropic", "vertex"):
-        profile = find(provider, model)
-        assert set(profile.refusals({})) == set(profile.refusals(THINKING)) == SAMPLING
+        profile = find_profile(provider, model)
+        assert set(profile.get_refusals({})) == set(profile.get_refusals(THINKING)) == SAMPLING
         assert profile.exclusive == ()
 
 
@@ -54,18 +54,18 @@ def test_the_newer_generations_take_no_sampling_parameters(model: str) -> None:
     ],
 )
 def test_a_model_is_known_by_the_ids_that_each_row_gives_it(provider: str, model: str, family: str) -> None:
-    assert find(provider, model).family == family
+    assert find_profile(provider, model).family == family
 
 
 @pytest.mark.parametrize(
     "model", ["claude-3-haiku-20240307", "claude-3-5-sonnet-20241022", "claude-opus-50", "gpt-5"]
 )
 def test_what_no_rule_is_about_is_left_to_the_server(model: str) -> None:
-    assert find("anthropic", model) is DEFAULT
+    assert find_profile("anthropic", model) is DEFAULT
 
 
 def test_the_rules_do_not_follow_a_name_to_a_row_of_another_kind() -> None:
-    assert find("openai-compatible", "claude-opus-5") is DEFAULT
+    assert find_profile("openai-compatible", "claude-opus-5") is DEFAULT
 
 
 @pytest.mark.parametrize(
@@ -73,32 +73,39 @@ def test_the_rules_do_not_follow_a_name_to_a_row_of_another_kind() -> None:
     ["claude-opus-4-1", "claude-opus-4-5", "claude-sonnet-4-5", "claude-haiku-4-5", "claude-sonnet-4-6"],
 )
 def test_these_take_temp_or_top_p_and_not_both(model: str) -> None:
-    profile = find("anthropic", model)
+    profile = find_profile("anthropic", model)
     assert profile.exclusive == (("temp", "top_p"),)
-    assert profile.refusals({}) == {}
+    assert profile.get_refusals({}) == {}
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4-20250514", "claude-opus-4-6", "claude-haiku-4-5"])
 def test_while_it_thinks_a_model_takes_neither_temp_nor_top_k(model: str) -> None:
-    profile = find("anthropic", model)
+    profile = find_profile("anthropic", model)
     for thinking in (THINKING, ADAPTIVE):
-        assert set(profile.refusals(thinking)) == {"temp", "temperature", "top_k"}
-    assert profile.refusals(OFF) == {}
+        assert set(profile.get_refusals(thinking)) == {"temp", "temperature", "top_k"}
+    assert profile.get_refusals(OFF) == {}
 
 
 def test_some_think_unasked_and_some_cannot_stop() -> None:
-    assert [find("anthropic", "claude-opus-4-8").reasons(each) for each in ({}, ADAPTIVE, OFF)] == [
+    assert [
+        find_profile("anthropic", "claude-opus-4-8").is_reasoning(each) for each in ({}, ADAPTIVE, OFF)
+    ] == [
         False,
         True,
         False,
     ]
-    assert [find("anthropic", "claude-opus-5").reasons(each) for each in ({}, OFF)] == [True, False]
-    assert [find("anthropic", "claude-sonnet-5-5").reasons(each) for each in ({}, OFF, BETWEEN)] == [
+    assert [find_profile("anthropic", "claude-opus-5").is_reasoning(each) for each in ({}, OFF)] == [
+        True,
+        False,
+    ]
+    assert [
+        find_profile("anthropic", "claude-sonnet-5-5").is_reasoning(each) for each in ({}, OFF, BETWEEN)
+    ] == [
         True,
         True,
         False,
     ]
-    assert find("anthropic", "claude-fable-5").reasons(OFF)
+    assert find_profile("anthropic", "claude-fable-5").is_reasoning(OFF)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +120,7 @@ def test_some_think_unasked_and_some_cannot_stop() -> None:
 def test_the_limit_that_nobody_gave_is_longer_where_it_cannot_hurt(
     provider: str, model: str, tokens: int | None
 ) -> None:
-    assert find(provider, model).defaults.get("max_tokens") == tokens
+    assert find_profile(provider, model).defaults.get("max_tokens") == tokens
 
 
 def body(model: str, query: str = "", **how: str) -> dict[str, object]:

@@ -41,7 +41,7 @@ def signed(**how: Any) -> tuple[tuple[str, str | Secret], ...]:
         "region": "us-east-1",
         "now": NOW,
     }
-    return _aws.sign(**{**given, **how})
+    return _aws.sign_request(**{**given, **how})
 
 
 def by_botocore(
@@ -140,7 +140,7 @@ def test_a_key_without_its_id_cannot_sign() -> None:
     ],
 )
 def test_the_region_is_read_from_the_host(host: str, region: str) -> None:
-    assert _aws.region_of(host) == region
+    assert _aws.parse_region(host) == region
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_the_region_is_read_from_the_host(host: str, region: str) -> None:
 )
 def test_a_host_that_is_not_of_bedrock_has_no_region(host: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
-        _aws.region_of(host)
+        _aws.parse_region(host)
     assert caught.value.code == "credential.no-region"
 
 
@@ -204,7 +204,7 @@ def test_half_of_a_pair_is_an_error_that_names_the_other_half(name: str) -> None
 
 
 def test_where_no_variable_speaks_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_aws, "_botocore", None)
+    monkeypatch.setattr(_aws, "_import_botocore", None)
     assert _aws.find({}) is None
     assert _aws.find({"AWS_PROFILE": " ", "AWS_ACCESS_KEY_ID": ""}, "") is None
 
@@ -292,7 +292,7 @@ def test_a_pods_role_is_asked_for_where_the_pod_says_so(
     files: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(_aws, "_from_profile", lambda profile, _: asked.append(profile))
+    monkeypatch.setattr(_aws, "_load_profile", lambda profile, _: asked.append(profile))
     for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"):
         _aws.find({name: "x"})
     _aws.find({"AWS_WEB_IDENTITY_TOKEN_FILE": "x", "AWS_PROFILE": "work"})

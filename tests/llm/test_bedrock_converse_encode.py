@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onym.errors import UnsupportedError, UsageError
-from onym.llm.dialects import WireSpec, bedrock_converse, get
+from onym.llm.dialects import WireSpec, bedrock_converse, get_dialect
 from onym.llm.types import (
     Carried,
     DocumentPart,
@@ -36,7 +36,7 @@ def turns(*messages: Message, **how: Any) -> Any:
 
 
 def test_the_dialect_is_found_by_its_name_and_says_where_its_operations_are() -> None:
-    assert get("bedrock_converse").name == bedrock_converse.name
+    assert get_dialect("bedrock_converse").name == bedrock_converse.name
     routes = bedrock_converse.routes
     assert (routes.chat, routes.stream) == ("/model/{model}/converse", "/model/{model}/converse-stream")
     assert (routes.embed, routes.models) == ("/model/{model}/invoke", "/foundation-models")

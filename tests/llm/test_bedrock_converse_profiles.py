@@ -8,9 +8,8 @@ import pytest
 
 from onym.errors import UnsupportedError
 from onym.llm.dialects import bedrock_converse
-from onym.llm.mapping import Layer, map_parameters
-from onym.llm.profiles import Profile
-from onym.llm.profiles._bedrock import PROFILES
+from onym.llm.plan import ParameterLayer, map_parameters
+from onym.llm.profiles import BEDROCK_PROFILES, Profile
 from onym.llm.providers import ProviderTable
 
 ROW = ProviderTable.builtin().get("bedrock")
@@ -19,19 +18,19 @@ ARN = "arn:aws:bedrock:us-east-1:123456789012:"
 
 
 def find(model: str) -> Profile:
-    return next(profile for profile in PROFILES if profile.fits("bedrock", model))
+    return next(profile for profile in BEDROCK_PROFILES if profile.applies_to("bedrock", model))
 
 
-@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.family)
+@pytest.mark.parametrize("profile", BEDROCK_PROFILES, ids=lambda profile: profile.family)
 def test_every_profile_is_bedrocks_and_says_where_its_rules_come_from(profile: Profile) -> None:
     assert profile.providers == ("bedrock",)
     assert profile.source
     assert date.fromisoformat(profile.checked) == date(2026, 11, 21)
-    assert not profile.fits("anthropic", "anthropic.claude-opus-4-7")
+    assert not profile.applies_to("anthropic", "anthropic.claude-opus-4-7")
 
 
 def test_families_have_names_of_their_own_and_the_last_takes_every_model() -> None:
-    families = [profile.family for profile in PROFILES]
+    families = [profile.family for profile in BEDROCK_PROFILES]
     assert len(set(families)) == len(families)
     assert find("anything").family == "bedrock-other"
 
@@ -98,7 +97,7 @@ def test_top_k_and_the_cache_point_are_for_those_that_have_them(
 
 def mapped(model: str, **values: object) -> dict[str, str]:
     found = map_parameters(
-        [Layer(origin="uri", values=values)],
+        [ParameterLayer(origin="uri", values=values)],
         provider=ROW,
         profile=find(model),
         model=model,

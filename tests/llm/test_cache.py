@@ -16,7 +16,7 @@ import pytest
 
 from onym.errors import ConfigError, OnymWarning, ServerError
 from onym.llm.cache import CacheSettings, ResponseCache, default_cache
-from onym.llm.cache import _files as files
+from onym.llm.cache import _store as files
 from onym.llm.client import AsyncClient, Client, aconnect, connect
 from onym.llm.config import Config
 from onym.llm.types import Completion, Finish, ReasoningDelta, TextDelta, Tool, ToolCall
@@ -316,7 +316,7 @@ def test_a_ruined_file_costs_the_answers_and_no_call(fake: FakeProvider, cache: 
     with open_client(fake, cache=cache) as client:
         client.chat("Hi")
         cache.close()
-        files.data_files(cache.settings.folder)[1].write_bytes(b"ruined" * 1000)
+        files.list_data_files(cache.settings.folder)[1].write_bytes(b"ruined" * 1000)
         client.chat("Hi")
         client.chat("Hi")
     assert len(fake.requests) == 2
@@ -328,14 +328,14 @@ def test_waiting_for_another_counts_into_the_time_of_the_call(
     with open_client(fake, "cache=true&timeout=10000", cache=cache) as client:
         plan = client.explain("Hi")
         times: list[float] = []
-        real = Client._chat
+        real = Client._send_chat
 
         def spy(self: Client, plan: Any, observed: Any) -> Completion:
             times.append(plan.timeout)
             return real(self, plan, observed)
 
-        monkeypatch.setattr(Client, "_chat", spy)
-        monkeypatch.setattr(cache, "answer", lambda plan, kind, call: call(4.0))
+        monkeypatch.setattr(Client, "_send_chat", spy)
+        monkeypatch.setattr(cache, "get_or_call", lambda plan, kind, call: call(4.0))
         client.chat("Hi")
     assert plan.timeout == 10.0
     assert times == [6.0]
@@ -370,14 +370,14 @@ AMOUNTS = [
 
 @pytest.mark.parametrize(("name", "text", "field", "amount"), AMOUNTS)
 def test_the_environment_sets_the_bounds(name: str, text: str, field: str, amount: int) -> None:
-    assert getattr(CacheSettings.of({"ONYM_CACHE_DIR": "/x", name: text}), field) == amount
+    assert getattr(CacheSettings.from_environment({"ONYM_CACHE_DIR": "/x", name: text}), field) == amount
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1", "1.5GB", "1 day", "1e3", "٣", "1" * 16])
 @pytest.mark.parametrize("name", ["ONYM_CACHE_SIZE", "ONYM_CACHE_AGE"])
 def test_a_bound_that_is_no_amount_is_refused_by_name(name: str, text: str, fake: FakeProvider) -> None:
     with pytest.raises(ConfigError, match=name):
-        CacheSettings.of({name: text})
+        CacheSettings.from_environment({name: text})
     with open_client(fake, environ={name: text}) as client, pytest.raises(ConfigError, match=name):
         client.chat("Hi")
     assert fake.requests == []
@@ -386,13 +386,15 @@ def test_a_bound_that_is_no_amount_is_refused_by_name(name: str, text: str, fake
 def test_the_cache_lies_in_the_users_cache_folder_or_where_the_environment_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    default = CacheSettings.of({})
+    default = CacheSettings.from_environment({})
     assert default.folder.parts[-2:] == ("onym", "responses")
     assert (default.size, default.age) == (256 * 2**20, 7 * DAY)
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert CacheSettings.of({"ONYM_CACHE_DIR": "~/answers"}).folder == Path("/home/somebody/answers")
+    assert CacheSettings.from_environment({"ONYM_CACHE_DIR": "~/answers"}).folder == Path(
+        "/home/somebody/answers"
+    )
     monkeypatch.setenv("ONYM_CACHE_DIR", "/elsewhere")
-    assert CacheSettings.of().folder == Path("/elsewhere")
+    assert CacheSettings.from_environment().folder == Path("/elsewhere")
 
 
 def test_clients_of_one_environment_share_one_cache(fake: FakeProvider, tmp_path: Path) -> None:

@@ -13,10 +13,19 @@ from typing import Any
 import pytest
 
 from onym.errors import ConnectionFailed
-from onym.llm.cache._flight import Flights, flights_of
-from onym.llm.cache._steps import Call, Disk, Join, Pause, Question, adrive, drive, steps
-from onym.llm.cache._store import Store
-from onym.llm.cache._value import pack
+from onym.llm.cache._single_flight import (
+    CacheLookup,
+    CallStep,
+    DiskStep,
+    JoinStep,
+    PauseStep,
+    PendingCalls,
+    arun_steps,
+    get_pending_calls,
+    lookup_steps,
+    run_steps,
+)
+from onym.llm.cache._store import AnswerStore, encode_answer
 from onym.llm.types import Completion
 from onym.testing.clock import FakeClock
 
@@ -30,28 +39,28 @@ class Room:
 
     def __init__(self, folder: Path) -> None:
         self.clock = FakeClock()
-        self.store = Store(folder, size=10**6, age=1e9, trouble=pytest.fail)
-        self.store.secret()
-        self.flights = flights_of(folder)
+        self.store = AnswerStore(folder, size=10**6, age=1e9, trouble=pytest.fail)
+        self.store.load_key()
+        self.flights = get_pending_calls(folder)
         self.calls = 0
 
     def steps(self, key: bytes = KEY, patience: float = 5.0) -> Any:
-        question = Question(key=key, patience=patience)
-        return steps(question, Completion, self.store, self.flights, self.clock.monotonic)
+        question = CacheLookup(key=key, patience=patience)
+        return lookup_steps(question, Completion, self.store, self.flights, self.clock.monotonic)
 
     def ask(self, answer: Completion = ANSWER, **given: Any) -> Completion:
         def call(waited: float) -> Completion:
             self.calls += 1
             return answer
 
-        return drive(self.steps(**given), call, self.clock.sleep)
+        return run_steps(self.steps(**given), call, self.clock.sleep)
 
     async def aask(self, answer: Completion = ANSWER, **given: Any) -> Completion:
         async def call(waited: float) -> Completion:
             self.calls += 1
             return answer
 
-        return await adrive(self.steps(**given), call, self.clock.asleep)
+        return await arun_steps(self.steps(**given), call, self.clock.asleep)
 
 
 @pytest.fixture
@@ -92,9 +101,9 @@ def test_a_failure_is_raised_and_the_next_call_is_made(room: Room, error: BaseEx
         raise error
 
     with pytest.raises(type(error)):
-        drive(room.steps(), fail)
+        run_steps(room.steps(), fail)
     assert room.ask() == ANSWER
-    assert room.flights.board(KEY)[1]
+    assert room.flights.join(KEY)[1]
 
 
 def test_a_cancelled_coroutine_lets_the_next_one_call(room: Room) -> None:
@@ -106,7 +115,7 @@ def test_a_cancelled_coroutine_lets_the_next_one_call(room: Room) -> None:
             await asyncio.Event().wait()
             return ANSWER
 
-        task = asyncio.create_task(adrive(room.steps(), hang))
+        task = asyncio.create_task(arun_steps(room.steps(), hang))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -126,7 +135,9 @@ def test_many_threads_that_ask_at_once_make_one_call(room: Room) -> None:
         assert gate.wait(300)
         return ANSWER
 
-    threads = [threading.Thread(target=lambda: answers.append(drive(room.steps(), slow))) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: answers.append(run_steps(room.steps(), slow))) for _ in range(8)
+    ]
     threads[0].start()
     assert inside.wait(300)
     for thread in threads[1:]:
@@ -150,7 +161,7 @@ def test_many_coroutines_that_ask_at_once_make_one_call(room: Room) -> None:
             return ANSWER
 
         # more than the threads of the loop's pool
-        tasks = [asyncio.create_task(adrive(room.steps(), slow)) for _ in range(100)]
+        tasks = [asyncio.create_task(arun_steps(room.steps(), slow)) for _ in range(100)]
         await begun.wait()
         gate.set()
         return await asyncio.gather(*tasks)
@@ -168,7 +179,7 @@ def test_a_coroutine_and_a_thread_wait_for_each_other(room: Room) -> None:
         assert gate.wait(300)
         return ANSWER
 
-    thread = threading.Thread(target=lambda: drive(room.steps(), slow))
+    thread = threading.Thread(target=lambda: run_steps(room.steps(), slow))
     thread.start()
     assert inside.wait(300)
 
@@ -193,9 +204,9 @@ def test_a_coroutine_that_stops_waiting_stops_nobody_else(room: Room) -> None:
             await gate.wait()
             return ANSWER
 
-        first = asyncio.create_task(adrive(room.steps(), slow))
+        first = asyncio.create_task(arun_steps(room.steps(), slow))
         await begun.wait()
-        impatient, patient = (asyncio.create_task(adrive(room.steps(), slow)) for _ in range(2))
+        impatient, patient = (asyncio.create_task(arun_steps(room.steps(), slow)) for _ in range(2))
         await asyncio.sleep(0)
         impatient.cancel()
         await asyncio.wait([impatient])
@@ -207,22 +218,22 @@ def test_a_coroutine_that_stops_waiting_stops_nobody_else(room: Room) -> None:
 
 
 def test_those_who_waited_for_a_failure_call_for_themselves(room: Room) -> None:
-    flight, ours = room.flights.board(KEY)
+    flight, ours = room.flights.join(KEY)
     assert ours
     asking = room.steps()
-    assert isinstance(next(asking), Join)
-    flight.land(None)
+    assert isinstance(next(asking), JoinStep)
+    flight.finish(None)
     room.clock.advance(2)
     step = asking.send(None)
-    assert step == Call(2.0)
+    assert step == CallStep(2.0)
     keep = asking.send(ANSWER)
-    assert isinstance(keep, Disk)
+    assert isinstance(keep, DiskStep)
     keep.work()
-    assert room.store.get(KEY) == pack(ANSWER)
+    assert room.store.get(KEY) == encode_answer(ANSWER)
 
 
 def test_waiting_has_an_end(room: Room) -> None:
-    room.flights.board(KEY)
+    room.flights.join(KEY)
     assert room.ask(patience=0.0) == ANSWER
     assert asyncio.run(room.aask(patience=0.0)) == ANSWER
     assert room.calls == 2
@@ -231,8 +242,8 @@ def test_waiting_has_an_end(room: Room) -> None:
 OTHER = """
 import sys
 from pathlib import Path
-from onym.llm.cache._files import ByteLocks
-from onym.llm.cache._flight import _offset
+from onym.llm.cache._store import ByteLocks
+from onym.llm.cache._single_flight import _offset
 from onym.llm.cache._store import Store
 folder, key, value = Path(sys.argv[1]), bytes.fromhex(sys.argv[2]), bytes.fromhex(sys.argv[3])
 store = Store(folder, size=10**6, age=1e9, trouble=print)
@@ -269,24 +280,24 @@ def play_out(asking: Any, step: Any) -> Any:
     """To the end, without a call."""
     try:
         while True:
-            assert not isinstance(step, Call)
-            step = asking.send(step.work() if isinstance(step, Disk) else None)
+            assert not isinstance(step, CallStep)
+            step = asking.send(step.work() if isinstance(step, DiskStep) else None)
     except StopIteration as stop:
         return stop.value
 
 
 def test_what_another_process_is_asking_is_waited_for(room: Room) -> None:
-    octets = pack(ANSWER)
+    octets = encode_answer(ANSWER)
     assert octets is not None
     other = Other(room.store.folder, octets)
     asking, step, pauses = room.steps(), None, []
     step = next(asking)
     while len(pauses) < 3:
-        if isinstance(step, Pause):
+        if isinstance(step, PauseStep):
             pauses.append(step.seconds)
             step = asking.send(None)
         else:
-            assert isinstance(step, Disk)
+            assert isinstance(step, DiskStep)
             step = asking.send(step.work())
     other.end()
     assert play_out(asking, step) == ANSWER
@@ -301,7 +312,7 @@ def test_a_process_that_died_is_not_waited_for(room: Room) -> None:
         naps.append(seconds)
         other.end(kill=True)
 
-    assert drive(room.steps(), lambda waited: ANSWER, sleep) == ANSWER
+    assert run_steps(room.steps(), lambda waited: ANSWER, sleep) == ANSWER
     assert len(naps) == 1
 
 
@@ -317,31 +328,31 @@ def test_where_there_are_no_locks_every_process_calls(room: Room, monkeypatch: p
     def refuse(*_: object) -> bool:
         raise OSError("no locks available")
 
-    monkeypatch.setattr(room.flights._locks, "take", refuse)
-    monkeypatch.setattr(room.flights._locks, "give", refuse)
+    monkeypatch.setattr(room.flights._locks, "acquire", refuse)
+    monkeypatch.setattr(room.flights._locks, "release", refuse)
     assert room.ask() == ANSWER
 
 
 def test_a_flight_that_a_fork_brought_along_is_nobodys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flights = Flights(tmp_path)
-    stale, first = flights.board(KEY)
+    flights = PendingCalls(tmp_path)
+    stale, first = flights.join(KEY)
     monkeypatch.setattr(flights, "_pid", -1)
-    _, second = flights.board(KEY)
+    _, second = flights.join(KEY)
     assert first
     assert second
-    stale.land(None)
-    assert not flights.board(KEY)[1]
+    stale.finish(None)
+    assert not flights.join(KEY)[1]
 
 
 def test_a_flight_that_is_over_takes_no_lock(room: Room) -> None:
-    flight, _ = room.flights.board(KEY)
-    flight.land(None)
-    assert not flight.alone()
+    flight, _ = room.flights.join(KEY)
+    flight.finish(None)
+    assert not flight.try_lock()
     assert Other(room.store.folder, b"").end() is None
 
 
 def test_two_caches_of_one_folder_share_their_flights(tmp_path: Path) -> None:
-    assert flights_of(tmp_path) is flights_of(tmp_path)
-    assert flights_of(tmp_path / "other") is not flights_of(tmp_path)
+    assert get_pending_calls(tmp_path) is get_pending_calls(tmp_path)
+    assert get_pending_calls(tmp_path / "other") is not get_pending_calls(tmp_path)

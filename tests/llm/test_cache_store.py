@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from onym.llm.cache import _files as files
-from onym.llm.cache._store import Store
+from onym.llm.cache import _store as files
+from onym.llm.cache._store import AnswerStore
 from onym.testing.clock import FakeClock
 
 DAY = 86_400.0
@@ -28,12 +28,14 @@ class Made:
         self.complaints: list[str] = []
         self.store = self.another()
 
-    def another(self, *, size: int = 1_000_000, age: float = 7 * DAY) -> Store:
-        return Store(self.folder, size=size, age=age, clock=self.clock.time, trouble=self.complaints.append)
+    def another(self, *, size: int = 1_000_000, age: float = 7 * DAY) -> AnswerStore:
+        return AnswerStore(
+            self.folder, size=size, age=age, clock=self.clock.time, trouble=self.complaints.append
+        )
 
     @property
     def data(self) -> Path:
-        return max(files.data_files(self.folder).items())[1]
+        return max(files.list_data_files(self.folder).items())[1]
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def test_what_was_put_is_found_by_any_store_of_the_folder(made: Made) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="rights are the parent folder's there")
 def test_what_was_put_into_a_folder_while_it_was_open_to_others_is_not_believed(tmp_path: Path) -> None:
     planted = Made(tmp_path / "elsewhere")
-    planted.store.secret()
+    planted.store.load_key()
     planted.store.put(b"k", b"poison")
     planted.store.close()
     made = Made(tmp_path / "responses")
@@ -71,7 +73,7 @@ def test_what_was_put_into_a_folder_while_it_was_open_to_others_is_not_believed(
     other = made.folder / "somebody.txt"
     other.write_bytes(b"theirs")
     assert made.store.get(b"k") is None
-    assert made.store.secret() != planted.store.secret()
+    assert made.store.load_key() != planted.store.load_key()
     made.store.put(b"k", b"value")
     assert made.store.get(b"k") == b"value"
     assert (outside.read_bytes(), other.read_bytes()) == (b"precious", b"theirs")
@@ -92,7 +94,7 @@ def test_a_folder_that_grew_open_keeps_what_is_its_own(made: Made) -> None:
 def test_no_file_is_opened_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     with pytest.raises(OSError, match="symbolic links"):
-        files.private(tmp_path / "link")
+        files.open_private(tmp_path / "link")
     assert not (tmp_path / "target").exists()
 
 
@@ -106,9 +108,9 @@ def test_an_entry_that_is_put_again_is_replaced(made: Made) -> None:
 def test_folder_and_files_are_for_their_owner_alone(made: Made) -> None:
     old = os.umask(0)
     try:
-        made.store.secret()
+        made.store.load_key()
         made.store.put(b"k", b"value")
-        assert files.ByteLocks(made.folder).take(1)
+        assert files.ByteLocks(made.folder).acquire(1)
     finally:
         os.umask(old)
     assert stat.S_IMODE(made.folder.stat().st_mode) == 0o700
@@ -130,7 +132,7 @@ def test_a_folder_of_another_user_is_not_used(made: Made, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "geteuid", lambda: theirs)
     made.store.put(b"k", b"value")
     assert made.store.get(b"k") is None
-    assert made.store.secret() is None
+    assert made.store.load_key() is None
     assert set(made.complaints) == {"the folder belongs to another user"}
     assert list(made.folder.iterdir()) == []
 
@@ -217,7 +219,7 @@ def test_a_file_that_is_no_database_is_replaced_and_removed(made: Made) -> None:
     assert made.store.get(b"k") is None
     made.store.put(b"k", b"value")
     assert made.store.get(b"k") == b"value"
-    assert list(files.data_files(made.folder)) == [2]
+    assert list(files.list_data_files(made.folder)) == [2]
     assert made.complaints == []
 
 
@@ -231,18 +233,18 @@ def test_a_file_that_is_ruined_while_it_is_open_is_replaced(made: Made) -> None:
     for number in range(200):
         made.store.put(b"%d" % number, b"fresh")
     assert made.store.get(b"199") == b"fresh"
-    assert list(files.data_files(made.folder)) == [2]
+    assert list(files.list_data_files(made.folder)) == [2]
 
 
 def test_a_new_file_of_another_process_is_not_thrown_away(made: Made) -> None:
     made.store.put(b"k", b"old")
     other = made.another()
     other.put(b"j", b"old")
-    made.store._replace()
+    made.store._replace_file()
     made.store.put(b"k", b"new")
-    other._replace()  # it finds the old file ruined too
+    other._replace_file()  # it finds the old file ruined too
     assert other.get(b"k") == b"new"
-    assert list(files.data_files(made.folder)) == [2]
+    assert list(files.list_data_files(made.folder)) == [2]
     other.close()
 
 
@@ -260,10 +262,10 @@ def test_a_value_that_was_changed_is_a_miss(made: Made) -> None:
 def test_a_key_file_that_holds_no_key_is_replaced(made: Made) -> None:
     made.folder.mkdir()
     (made.folder / "key").write_bytes(b"short")
-    secret = made.store.secret()
+    secret = made.store.load_key()
     assert secret is not None
     assert len(secret) == files.KEY_LENGTH
-    assert made.another().secret() == secret
+    assert made.another().load_key() == secret
     assert {path.name for path in made.folder.iterdir() if path.name.startswith("key")} == {"key"}
 
 
@@ -272,7 +274,7 @@ def test_a_place_where_nothing_can_be_written_is_told_and_nothing_is_raised(made
     made.folder.write_text("a file stands where the folder should be")
     made.store.put(b"k", b"value")
     assert made.store.get(b"k") is None
-    assert made.store.secret() is None
+    assert made.store.load_key() is None
     assert set(made.complaints) == {"File exists"}
 
 
@@ -338,7 +340,7 @@ def test_clearing_while_another_reads_removes_the_entries_all_the_same(
 def test_a_name_that_is_no_number_is_no_data_file(made: Made) -> None:
     made.store.put(b"k", b"value")
     (made.folder / "responses.old.sqlite3").touch()
-    assert list(files.data_files(made.folder)) == [1]
+    assert list(files.list_data_files(made.folder)) == [1]
 
 
 def test_a_forked_process_opens_a_file_of_its_own(made: Made) -> None:
@@ -399,7 +401,7 @@ def test_processes_that_hammer_one_cache_spoil_nothing(tmp_path: Path) -> None:
     assert {process.returncode for process in running} == {0}
     assert len(said) == 1, said
     assert said.pop().startswith("0 []")
-    store = Store(folder, size=300_000, age=1e9, trouble=pytest.fail)
+    store = AnswerStore(folder, size=300_000, age=1e9, trouble=pytest.fail)
     assert 0 < store.contents().octets <= 300_000
     store.close()
 
@@ -416,7 +418,7 @@ def test_a_process_that_is_killed_while_it_writes_leaves_a_whole_store(tmp_path:
     assert process.stdout.readline() == "begun\n"
     process.kill()
     process.communicate(timeout=600)
-    store = Store(folder, size=300_000, age=1e9, trouble=pytest.fail)
+    store = AnswerStore(folder, size=300_000, age=1e9, trouble=pytest.fail)
     store.put(b"k", b"value")
     assert store.get(b"k") == b"value"
     store.close()

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import onym
 from onym.llm import embedded
-from onym.llm.cache._key import LENGTH, name_of
-from onym.llm.cache._value import pack, unpack
-from onym.llm.embedded import Endpoint as Running
-from onym.llm.plan import Plan
+from onym.llm.cache import REQUEST_KEY_LENGTH, make_request_key
+from onym.llm.cache._store import decode_answer, encode_answer
+from onym.llm.embedded import EmbeddedEndpoint as Running
+from onym.llm.planner import Plan
 from onym.llm.types import Carried, Completion, Embeddings, ToolCall, Usage
 from onym.net.messages import Origin
 from onym.uri.secret import Secret
@@ -42,12 +42,14 @@ completions = st.builds(
     model=texts,
     finish_reason=st.sampled_from(["stop", "length", "tool_calls"]),
     reasoning=st.none() | texts,
-    tool_calls=st.lists(st.builds(ToolCall, id=texts, name=texts, arguments=texts), max_size=2).map(tuple),
+    tool_calls=st.lists(st.builds(ToolCall, id=texts, name=texts, arguments=texts), max_size=2).map_all(
+        tuple
+    ),
     usage=usages,
     request_id=st.none() | texts,
     carried=st.none()
     | st.builds(
-        Carried, dialect=texts, parts=st.lists(st.dictionaries(texts, json_values), max_size=2).map(tuple)
+        Carried, dialect=texts, parts=st.lists(st.dictionaries(texts, json_values), max_size=2).map_all(tuple)
     ),
     raw=st.dictionaries(texts, json_values, max_size=3),
 )
@@ -59,55 +61,55 @@ def plan(uri: str = URI, messages: Any = "Hello", **overrides: Any) -> Plan:
 
 @given(completions)
 def test_a_completion_comes_back_as_it_was(answer: Completion) -> None:
-    octets = pack(answer)
+    octets = encode_answer(answer)
     assert octets is not None
-    assert unpack(octets, Completion) == answer
-    assert unpack(octets, Embeddings) is None
+    assert decode_answer(octets, Completion) == answer
+    assert decode_answer(octets, Embeddings) is None
 
 
 @given(st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False)), max_size=3), usages)
 def test_vectors_come_back_to_the_last_bit(vectors: list[list[float]], usage: Usage) -> None:
     answer = Embeddings(vectors=tuple(vectors), model="m", usage=usage)
-    octets = pack(answer)
+    octets = encode_answer(answer)
     assert octets is not None
-    assert unpack(octets, Embeddings) == answer
+    assert decode_answer(octets, Embeddings) == answer
 
 
 def test_vectors_of_any_sequence_are_kept() -> None:
-    octets = pack(Embeddings(vectors=(array("d", [0.5, 0.25]), (1.0,)), model="m"))
+    octets = encode_answer(Embeddings(vectors=(array("d", [0.5, 0.25]), (1.0,)), model="m"))
     assert octets is not None
-    back = unpack(octets, Embeddings)
+    back = decode_answer(octets, Embeddings)
     assert back is not None
     assert [list(vector) for vector in back.vectors] == [[0.5, 0.25], [1.0]]
 
 
 @pytest.mark.parametrize("reason", ["content_filter", "other"])
 def test_an_answer_that_ended_badly_is_not_kept(reason: Any) -> None:
-    assert pack(Completion(text="Hi", model="m", finish_reason=reason)) is None
+    assert encode_answer(Completion(text="Hi", model="m", finish_reason=reason)) is None
 
 
 @pytest.mark.parametrize("raw", [{"what": object()}, {"text": "\ud800"}])
 def test_an_answer_that_is_no_json_is_not_kept(raw: Any) -> None:
-    assert pack(Completion(text="Hi", model="m", finish_reason="stop", raw=raw)) is None
+    assert encode_answer(Completion(text="Hi", model="m", finish_reason="stop", raw=raw)) is None
 
 
 @pytest.mark.parametrize("secret", ["sk-made-up", 'quo"ted\\key'])
 def test_an_answer_that_quotes_the_key_is_not_kept(secret: str) -> None:
     answer = Completion(text=f"you sent {secret}.", model="m", finish_reason="stop")
-    assert pack(answer, [Secret(secret)]) is None
-    assert pack(answer, [Secret("another")]) is not None
+    assert encode_answer(answer, [Secret(secret)]) is None
+    assert encode_answer(answer, [Secret("another")]) is not None
 
 
 @given(st.binary(max_size=200))
 def test_any_octets_are_an_answer_or_a_miss(octets: bytes) -> None:
-    assert unpack(octets, Completion) is None
+    assert decode_answer(octets, Completion) is None
 
 
 @given(completions, st.data())
 def test_a_part_of_an_answer_is_a_miss(answer: Completion, data: st.DataObject) -> None:
-    octets = pack(answer)
+    octets = encode_answer(answer)
     assert octets is not None
-    assert unpack(octets[: data.draw(st.integers(0, len(octets) - 1))], Completion) is None
+    assert decode_answer(octets[: data.draw(st.integers(0, len(octets) - 1))], Completion) is None
 
 
 @pytest.mark.parametrize(
@@ -121,19 +123,23 @@ def test_a_part_of_an_answer_is_a_miss(answer: Completion, data: st.DataObject) 
     ],
 )
 def test_an_answer_of_another_version_is_a_miss(change: dict[str, Any]) -> None:
-    octets = pack(Completion(text="Hi", model="m", finish_reason="stop"))
+    octets = encode_answer(Completion(text="Hi", model="m", finish_reason="stop"))
     assert octets is not None
-    assert unpack(json.dumps({**json.loads(octets), **change}).encode(), Completion) is None
+    assert decode_answer(json.dumps({**json.loads(octets), **change}).encode(), Completion) is None
 
 
 def test_an_answer_nested_without_end_is_a_miss() -> None:
-    assert unpack(b'{"format":1,"chat":' + b'{"raw":' * 100_000, Completion) is None
+    assert decode_answer(b'{"format":1,"chat":' + b'{"raw":' * 100_000, Completion) is None
 
 
 def test_the_same_request_has_the_same_name_from_any_client() -> None:
-    name = name_of(plan(), KEY)
-    assert name == name_of(plan(), KEY) == name_of(plan(messages=[{"role": "user", "content": "Hello"}]), KEY)
-    assert len(name) == LENGTH
+    name = make_request_key(plan(), KEY)
+    assert (
+        name
+        == make_request_key(plan(), KEY)
+        == make_request_key(plan(messages=[{"role": "user", "content": "Hello"}]), KEY)
+    )
+    assert len(name) == REQUEST_KEY_LENGTH
 
 
 OTHERS = {
@@ -154,7 +160,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_each_part_of_a_request_changes_its_name(what: str) -> None:
-    assert name_of(*OTHERS[what]) != name_of(plan(), KEY)
+    assert make_request_key(*OTHERS[what]) != make_request_key(plan(), KEY)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +175,9 @@ def test_each_part_of_a_request_changes_its_name(what: str) -> None:
 )
 def test_each_part_of_the_frame_changes_its_name(change: dict[str, Any]) -> None:
     known = plan()
-    assert name_of(replace(known, frame=replace(known.frame, **change)), KEY) != name_of(known, KEY)
+    assert make_request_key(replace(known, frame=replace(known.frame, **change)), KEY) != make_request_key(
+        known, KEY
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,30 +185,32 @@ def test_each_part_of_the_frame_changes_its_name(change: dict[str, Any]) -> None
 )
 def test_how_a_request_is_made_is_no_part_of_its_name(headers: Any) -> None:
     known = plan()
-    assert name_of(replace(known, frame=replace(known.frame, headers=headers)), KEY) == name_of(known, KEY)
+    assert make_request_key(
+        replace(known, frame=replace(known.frame, headers=headers)), KEY
+    ) == make_request_key(known, KEY)
 
 
 @pytest.mark.parametrize("override", [{"timeout": 5}, {"retries": 0}, {"cache": True}])
 def test_what_only_the_client_acts_on_is_no_part_of_the_name(override: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warnings.warn", lambda *_, **__: None)
-        assert name_of(plan(**override), KEY) == name_of(plan(), KEY)
+        assert make_request_key(plan(**override), KEY) == make_request_key(plan(), KEY)
 
 
 def test_parts_do_not_run_into_each_other() -> None:
     known = plan()
     one = replace(known, frame=replace(known.frame, target="/a", headers=(("b", "c"),)))
     two = replace(known, frame=replace(known.frame, target="/ab", headers=(("", "c"),)))
-    assert name_of(one, KEY) != name_of(two, KEY)
+    assert make_request_key(one, KEY) != make_request_key(two, KEY)
 
 
 def test_the_embedded_model_keeps_its_name_though_its_port_and_key_change() -> None:
     first = onym.connect("llm://embedded/smollm2-135m-instruct", config=onym.Config()).explain("Hello")
     assert first.frame.origin is None
-    name = name_of(first, KEY)
+    name = make_request_key(first, KEY)
     again = onym.connect("llm://embedded/smollm2-135m-instruct", config=onym.Config())
     where = Running(origin=Origin("http", "127.0.0.1", 4711), key=Secret("new"), model="any")
-    assert name_of(again._planner.running(again.explain("Hello"), where), KEY) == name
+    assert make_request_key(again._planner.with_running_server(again.explain("Hello"), where), KEY) == name
 
 
 def test_another_gguf_file_of_the_same_name_has_other_answers(
@@ -212,8 +222,10 @@ def test_another_gguf_file_of_the_same_name_has_other_answers(
         path = tmp_path / file
         path.write_bytes(b"GGUF" + octets)
         os.utime(path, (changed, changed))
-        embedded.register("mine", path)
-        return name_of(onym.connect("llm://embedded/mine", config=onym.Config()).explain("Hello"), KEY)
+        embedded.register_model("mine", path)
+        return make_request_key(
+            onym.connect("llm://embedded/mine", config=onym.Config()).explain("Hello"), KEY
+        )
 
     names = [name("a", b"1", 1), name("b", b"1", 1), name("a", b"22", 1), name("a", b"22", 2)]
     assert len(set(names)) == 4

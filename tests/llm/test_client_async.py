@@ -97,7 +97,7 @@ def test_a_stream_that_was_read_to_its_end_leaves_its_connection_to_the_next(
     fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the end of the body may be late on a busy machine
-    monkeypatch.setattr("onym.llm._stream._PATIENCE", 60)
+    monkeypatch.setattr("onym.llm.streams._PATIENCE", 60)
 
     async def steps(client: AsyncClient) -> None:
         for _ in range(3):
@@ -298,10 +298,12 @@ def test_a_client_shows_no_key(fake: FakeProvider) -> None:
 def test_the_embedded_model_is_started_by_the_first_call(
     fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ensure(model: str) -> embedded.Endpoint:
-        return embedded.Endpoint(origin=Origin("http", "127.0.0.1", fake.port), key=Secret(KEY), model=model)
+    def ensure(model: str) -> embedded.EmbeddedEndpoint:
+        return embedded.EmbeddedEndpoint(
+            origin=Origin("http", "127.0.0.1", fake.port), key=Secret(KEY), model=model
+        )
 
-    monkeypatch.setattr(embedded, "ensure", ensure)
+    monkeypatch.setattr(embedded, "ensure_server", ensure)
 
     async def main() -> list[str]:
         async with aconnect("llm://embedded/m", config=Config.empty(), environ={}) as client:

@@ -234,7 +234,7 @@ def test_a_server_that_answers_a_stream_whole_is_understood(fake: FakeProvider, 
 
 
 def test_what_may_pass_is_tried_again(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow._Real, "random", staticmethod(lambda: 0.0))
+    monkeypatch.setattr(flow._SystemClock, "random", staticmethod(lambda: 0.0))
     fake.fail(503).drop().answer("third time")
     with open_client(fake) as client:
         assert client.chat("Hi").text == "third time"
@@ -273,7 +273,7 @@ def test_a_stream_that_was_read_to_its_end_leaves_its_connection_to_the_next(
     fake: FakeProvider, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the end of the body may be late on a busy machine
-    monkeypatch.setattr("onym.llm._stream._PATIENCE", 60)
+    monkeypatch.setattr("onym.llm.streams._PATIENCE", 60)
     for _ in range(3):
         assert client.stream("one two").completion().text == "one two"
         with client.stream("one two") as stream:
@@ -446,11 +446,13 @@ def test_the_embedded_model_is_started_by_the_first_call_and_spoken_to_over_loop
 ) -> None:
     asked = []
 
-    def ensure(model: str) -> embedded.Endpoint:
+    def ensure(model: str) -> embedded.EmbeddedEndpoint:
         asked.append(model)
-        return embedded.Endpoint(origin=Origin("http", "127.0.0.1", fake.port), key=Secret(KEY), model=model)
+        return embedded.EmbeddedEndpoint(
+            origin=Origin("http", "127.0.0.1", fake.port), key=Secret(KEY), model=model
+        )
 
-    monkeypatch.setattr(embedded, "ensure", ensure)
+    monkeypatch.setattr(embedded, "ensure_server", ensure)
     with connect("llm://embedded/smollm2-135m-instruct", config=Config.empty(), environ={}) as client:
         client.explain("Hi")
         assert asked == []

@@ -34,7 +34,7 @@ def encode(*messages: Message, names: dict[str, str] | None = None, **request: A
 
 
 def test_the_dialect_is_found_by_its_name_and_says_where_it_is_spoken() -> None:
-    dialect = dialects.get("cohere_v2")
+    dialect = dialects.get_dialect("cohere_v2")
     assert dialect.name == "cohere_v2"
     assert dialect.routes == Routes(
         chat="/v2/chat", embed="/v2/embed", models="/v1/models?page_size=1000", model="/v1/models/{model}"

@@ -14,7 +14,7 @@ from keyring.errors import KeyringLocked
 
 from onym.errors import CredentialError, PolicyError
 from onym.llm import credentials
-from onym.llm.credentials import Credential, resolve
+from onym.llm.credentials import Credential, resolve_credential
 from onym.llm.providers import Provider, ProviderTable
 from onym.net.policy import Policy
 from onym.uri.llm import LLMURI
@@ -28,8 +28,8 @@ def find(text: str, *, policy: Policy | None = None, **environ: str) -> Credenti
     """The credential for this URI, as a client would look it up."""
     uri = LLMURI.parse(text)
     table = ProviderTable.builtin()
-    provider = (table.alias(uri.host) if uri.port is None else None) or table.find(uri.host, uri.port)
-    return resolve(uri, provider, policy or Policy.trusted(), environ)
+    provider = (table.find_alias(uri.host) if uri.port is None else None) or table.find(uri.host, uri.port)
+    return resolve_credential(uri, provider, policy or Policy.trusted(), environ)
 
 
 def key_of(text: str, **environ: str) -> tuple[str, str]:
@@ -213,7 +213,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     loaded = {"store": give, "texts": give_text, "broken": fail}
     monkeypatch.setattr(EntryPoint, "load", lambda self: loaded[self.name])
-    monkeypatch.setattr(credentials, "_plugins", lambda: points)
+    monkeypatch.setattr(credentials, "_list_plugins", lambda: points)
 
 
 def test_a_distribution_can_bring_a_kind_of_store(plugins: None) -> None:
@@ -305,4 +305,4 @@ def test_a_row_that_has_no_hosts_binds_no_variable() -> None:
         checked="2026-01-01",
     )
     with pytest.raises(CredentialError):
-        resolve(LLMURI.parse("llm://anywhere/m"), row, Policy.trusted(), {"ANY_KEY": KEY})
+        resolve_credential(LLMURI.parse("llm://anywhere/m"), row, Policy.trusted(), {"ANY_KEY": KEY})

@@ -28,15 +28,15 @@ from onym.errors import (
     UsageError,
     WeightsError,
 )
-from onym.llm import _embedded_child, _embedded_server, embedded, weights
-from onym.llm.embedded import Endpoint
+from onym.llm import _embedded_server, embedded, weights
+from onym.llm.embedded import EmbeddedEndpoint
 from onym.llm.types import Tool
 from onym.net.policy import Policy
 from support import untraced
 
 # one worker runs them all: each start loads the model, and two loads at once would share two cores
 pytestmark = [
-    pytest.mark.embedded,
+    pytest.mark.is_embedded,
     pytest.mark.xdist_group("embedded"),
     pytest.mark.usefixtures("gguf"),
 ]
@@ -54,22 +54,24 @@ def gguf() -> Path:
 @pytest.fixture(autouse=True)
 def _time_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a server wrote before its end is read to the end, however busy the machine is."""
-    lines = _embedded_child._Tail.lines
+    lines = embedded._StderrTail.last_lines
 
-    def all_lines(tail: _embedded_child._Tail, count: int) -> list[str]:
+    def all_lines(tail: embedded._StderrTail, count: int) -> list[str]:
         tail._reader.join(300)
         return lines(tail, count)
 
-    monkeypatch.setattr(_embedded_child._Tail, "lines", all_lines)
+    monkeypatch.setattr(embedded._StderrTail, "last_lines", all_lines)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     yield
-    embedded.close()
+    embedded.close_servers()
 
 
-def post(where: Endpoint, body: dict[str, Any], path: str = "/v1/chat/completions", **headers: str) -> Any:
+def post(
+    where: EmbeddedEndpoint, body: dict[str, Any], path: str = "/v1/chat/completions", **headers: str
+) -> Any:
     """The open answer to a request with the endpoint's key."""
     request = urllib.request.Request(
         where.address + path,
@@ -79,12 +81,12 @@ def post(where: Endpoint, body: dict[str, Any], path: str = "/v1/chat/completion
     return urllib.request.urlopen(request, timeout=600)
 
 
-def answer(where: Endpoint, **parameters: Any) -> dict[str, Any]:
+def answer(where: EmbeddedEndpoint, **parameters: Any) -> dict[str, Any]:
     with post(where, {"messages": FRANCE, "temperature": 0, "max_tokens": 16} | parameters) as reply:
         return dict(json.load(reply))
 
 
-def status(where: Endpoint, path: str, **headers: str) -> int:
+def status(where: EmbeddedEndpoint, path: str, **headers: str) -> int:
     try:
         with urllib.request.urlopen(urllib.request.Request(where.address + path, headers=headers)) as reply:
             return int(reply.status)
@@ -93,20 +95,20 @@ def status(where: Endpoint, path: str, **headers: str) -> int:
             return error.code
 
 
-def slots(where: Endpoint) -> list[dict[str, Any]]:
+def slots(where: EmbeddedEndpoint) -> list[dict[str, Any]]:
     """What the server says of each conversation that it has room for."""
     key = {"Authorization": f"Bearer {where.key.reveal()}"}
     with urllib.request.urlopen(urllib.request.Request(where.address + "/slots", headers=key)) as reply:
         return list(json.load(reply))
 
 
-def process_of(where: Endpoint) -> subprocess.Popen[bytes]:
+def process_of(where: EmbeddedEndpoint) -> subprocess.Popen[bytes]:
     children = embedded._SERVERS._children.values()
     return next(child._process for child in children if child.endpoint == where)
 
 
 def test_the_model_answers() -> None:
-    where = embedded.ensure(MODEL)
+    where = embedded.ensure_server(MODEL)
     body = answer(where)
     assert body["choices"][0]["message"]["content"] == "The capital of France is Paris."
     assert body["model"] == where.model == MODEL
@@ -131,7 +133,7 @@ def test_what_the_runtime_would_silently_ignore_is_refused() -> None:
 
 
 def test_a_policy_for_foreign_uris_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "ensure", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr(embedded, "ensure_server", lambda *_, **__: pytest.fail("it was started"))
     with (
         pytest.raises(PolicyError),
         onym.connect(f"llm://embedded/{MODEL}", policy=Policy.untrusted()) as client,
@@ -140,13 +142,13 @@ def test_a_policy_for_foreign_uris_starts_nothing(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_endpoint_shows_no_key() -> None:
-    where = embedded.ensure(MODEL)
+    where = embedded.ensure_server(MODEL)
     assert where.key.reveal() not in repr(where)
     assert len(where.key.reveal()) >= 40
 
 
 def test_nobody_without_the_key_is_served_and_no_web_page_is_let_in() -> None:
-    where = embedded.ensure(MODEL)
+    where = embedded.ensure_server(MODEL)
     assert status(where, "/v1/models") == 401
     assert status(where, "/v1/models", Authorization="Bearer guess") == 401
     assert status(where, "/slots") == 401
@@ -158,7 +160,7 @@ def test_nobody_without_the_key_is_served_and_no_web_page_is_let_in() -> None:
 
 @linux
 def test_the_key_is_in_no_argument_and_no_environment_of_the_child() -> None:
-    where = embedded.ensure(MODEL)
+    where = embedded.ensure_server(MODEL)
     proc = Path("/proc") / str(process_of(where).pid)
     key = where.key.reveal().encode()
     assert key not in (proc / "cmdline").read_bytes()
@@ -166,71 +168,71 @@ def test_the_key_is_in_no_argument_and_no_environment_of_the_child() -> None:
 
 
 def test_the_child_is_reused_while_it_lives_and_replaced_when_it_is_dead() -> None:
-    first = embedded.ensure(MODEL)
-    assert embedded.ensure(MODEL) == first
+    first = embedded.ensure_server(MODEL)
+    assert embedded.ensure_server(MODEL) == first
     process = process_of(first)
     process.kill()
     process.wait()
-    second = embedded.ensure(MODEL)
+    second = embedded.ensure_server(MODEL)
     assert second.key != first.key
     assert answer(second)["model"] == MODEL
 
 
 def test_threads_that_ask_at_once_share_one_child() -> None:
-    embedded.close()
+    embedded.close_servers()
     with ThreadPoolExecutor(8) as pool:
-        found = set(pool.map(lambda _: embedded.ensure(MODEL), range(16)))
+        found = set(pool.map(lambda _: embedded.ensure_server(MODEL), range(16)))
     assert len(found) == 1
     # the threads that started it are gone, which is not the end of the process
     assert answer(found.pop())["model"] == MODEL
 
 
 def test_closing_ends_the_process_in_the_middle_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    where = embedded.ensure(MODEL)
+    where = embedded.ensure_server(MODEL)
     process = process_of(where)
     # it would be killed after two seconds
     wait = process.wait
     monkeypatch.setattr(process, "wait", lambda timeout=None: wait(300))
     with post(where, {"messages": FRANCE, "stream": True, "max_tokens": 4000, "ignore_eos": True}) as reply:
         assert reply.readline().startswith(b"data: ")
-        embedded.close()
+        embedded.close_servers()
     assert process.returncode == 0
     with pytest.raises(urllib.error.URLError):
         status(where, "/health")
-    embedded.close()
+    embedded.close_servers()
 
 
 def test_other_options_are_another_child_which_goes_by_any_name(gguf: Path, tmp_path: Path) -> None:
     file = tmp_path / "any name.gguf"
     file.symlink_to(gguf)
-    named = embedded.ensure("my/model:1", gguf=file, context=512, parallel=1)
-    assert named.address != embedded.ensure(MODEL).address
+    named = embedded.ensure_server("my/model:1", gguf=file, context=512, parallel=1)
+    assert named.address != embedded.ensure_server(MODEL).address
     assert answer(named)["model"] == "my/model:1"
     with pytest.raises(urllib.error.HTTPError) as caught:
         answer(named, messages=[SYSTEM, {"role": "user", "content": "word " * 600}])
     with caught.value as error:
         assert json.load(error)["error"]["type"] == "exceed_context_size_error"
-    embedded.close()
+    embedded.close_servers()
 
 
 def test_a_registered_file_is_found_by_its_name(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_FILES", {})
     with pytest.raises(UnsupportedError):
-        embedded.ensure("my-model")
-    embedded.register("my-model", gguf)
-    assert answer(embedded.ensure("my-model"), max_tokens=1)["model"] == "my-model"
+        embedded.ensure_server("my-model")
+    embedded.register_model("my-model", gguf)
+    assert answer(embedded.ensure_server("my-model"), max_tokens=1)["model"] == "my-model"
     with pytest.raises(WeightsError):
-        embedded.register("no-model", gguf.parent)
+        embedded.register_model("no-model", gguf.parent)
 
 
 def test_one_conversation_has_the_whole_context_that_was_asked_for() -> None:
-    where = embedded.ensure(MODEL, context=600, parallel=2)
+    where = embedded.ensure_server(MODEL, context=600, parallel=2)
     long = [SYSTEM, {"role": "user", "content": "word " * 500}]
     assert answer(where, messages=long, max_tokens=1)["usage"]["prompt_tokens"] > 500
 
 
 def test_an_abandoned_answer_frees_its_slot() -> None:
-    where = embedded.ensure(MODEL, parallel=1)
+    where = embedded.ensure_server(MODEL, parallel=1)
     with post(where, {"messages": FRANCE, "stream": True, "max_tokens": 4000, "ignore_eos": True}) as reply:
         for _ in range(2 * 50):  # each token is a line and an empty one
             assert reply.readline()
@@ -243,7 +245,7 @@ def test_an_abandoned_answer_frees_its_slot() -> None:
 
 
 def test_a_seed_fixes_the_text_and_a_stop_ends_it() -> None:
-    where = embedded.ensure(MODEL)
+    where = embedded.ensure_server(MODEL)
     texts = {answer(where, seed=7, temperature=0.9)["choices"][0]["message"]["content"] for _ in range(3)}
     assert len(texts) == 1
     stopped = answer(where, stop=["France"])["choices"][0]
@@ -254,9 +256,9 @@ def test_a_seed_fixes_the_text_and_a_stop_ends_it() -> None:
 def test_bad_options_are_refused_before_anything_starts() -> None:
     for options in ({"context": 0}, {"parallel": 0}):
         with pytest.raises(UsageError):
-            embedded.ensure(MODEL, **options)
+            embedded.ensure_server(MODEL, **options)
     with pytest.raises(UnsupportedError) as caught:
-        embedded.ensure("llama-9-giant")
+        embedded.ensure_server("llama-9-giant")
     assert caught.value.model == "llama-9-giant"
 
 
@@ -265,10 +267,10 @@ def test_missing_pieces_are_named_with_the_command_that_brings_them(
 ) -> None:
     monkeypatch.setenv("ONYM_CACHE", str(tmp_path))
     with pytest.raises(MissingWeightsError, match=f"onym models pull {MODEL}"):
-        embedded.ensure(MODEL)
+        embedded.ensure_server(MODEL)
     monkeypatch.setattr(embedded, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError) as caught:
-        embedded.ensure(MODEL)
+        embedded.ensure_server(MODEL)
     assert caught.value.command == "pip install 'onym[embedded]'"
     assert "pip install 'onym[embedded]'" in str(caught.value)
 
@@ -281,14 +283,14 @@ def test_a_file_that_is_no_gguf_is_refused_before_anything_starts(
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(WeightsError, match=r"model\.gguf"):
-        embedded.ensure("mine", gguf=file)
+        embedded.ensure_server("mine", gguf=file)
 
 
 def test_a_broken_gguf_is_an_error_with_the_runtimes_own_words(tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.write_bytes(b"GGUF" + bytes(64))
     with pytest.raises(EmbeddedError) as caught:
-        embedded.ensure("mine", gguf=file)
+        embedded.ensure_server("mine", gguf=file)
     assert "RuntimeError: Failed to init server" in caught.value.message
     assert "failed to load model" in caught.value.message
 
@@ -319,18 +321,18 @@ def test_a_runtime_that_dies_at_the_start_is_an_error_that_says_how(
 ) -> None:
     runtime(monkeypatch, tmp_path, script)
     with pytest.raises(EmbeddedError, match=said) as caught:
-        embedded.ensure("crashes", gguf=gguf)
+        embedded.ensure_server("crashes", gguf=gguf)
     assert len(caught.value.message) < 1000
     assert not [launch for launch in embedded._SERVERS._children if launch.model == "crashes"]
 
 
 def test_of_what_the_server_writes_to_standard_error_only_the_end_is_kept() -> None:
     reading, writing = os.pipe()
-    tail = _embedded_child._Tail(os.fdopen(reading, "rb", buffering=0))
+    tail = embedded._StderrTail(os.fdopen(reading, "rb", buffering=0))
     with os.fdopen(writing, "wb") as pipe:
         pipe.write(b"x" * 1_000_000 + b"\nlast\n")
-    assert tail.lines(1) == ["last"]
-    assert len(tail._kept) == _embedded_child._STDERR_KEPT
+    assert tail.last_lines(1) == ["last"]
+    assert len(tail._kept) == embedded._STDERR_KEPT
     tail.close()
 
 
@@ -341,30 +343,30 @@ def test_a_runtime_that_hangs_is_given_up_after_the_time_allowed(
 ) -> None:
     runtime(monkeypatch, tmp_path, "threading.Event().wait()")
     with pytest.raises(EmbeddedError, match=r"not ready after 0\.5 seconds"):
-        embedded.ensure("hangs", gguf=gguf, start_timeout=0.5)
+        embedded.ensure_server("hangs", gguf=gguf, start_timeout=0.5)
 
 
 def test_an_interpreter_that_cannot_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_embedded_child.sys, "executable", "/no/such/python")
+    monkeypatch.setattr(embedded.sys, "executable", "/no/such/python")
     with pytest.raises(EmbeddedError, match="could not be started"):
-        embedded.ensure(MODEL, context=100)
+        embedded.ensure_server(MODEL, context=100)
 
 
 def test_nothing_in_the_current_folder_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "xllamacpp.py").write_text("raise SystemExit('imported from the current folder')")
     (tmp_path / "json.py").write_text("raise SystemExit('imported from the current folder')")
     monkeypatch.chdir(tmp_path)
-    embedded.close()
-    assert answer(embedded.ensure(MODEL))["model"] == MODEL
+    embedded.close_servers()
+    assert answer(embedded.ensure_server(MODEL))["model"] == MODEL
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (3, 2), (4, 3), (5, 4), (64, 4)])
 def test_a_core_is_left_to_others(monkeypatch: pytest.MonkeyPatch, cores: int, threads: int) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
-    assert embedded._threads() == threads
+    assert embedded._choose_thread_count() == threads
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    assert embedded._threads() == threads
+    assert embedded._choose_thread_count() == threads
 
 
 def test_a_child_that_is_told_nothing_leaves() -> None:
@@ -375,10 +377,10 @@ def test_a_child_that_is_told_nothing_leaves() -> None:
 
 
 def test_a_child_that_does_not_hear_the_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    where = embedded.ensure(MODEL)
+    where = embedded.ensure_server(MODEL)
     process = process_of(where)
     os.kill(process.pid, signal.SIGSTOP)
-    embedded.close()
+    embedded.close_servers()
     assert process.returncode == -signal.SIGKILL
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from contract.eventstream import header, message
 from onym.errors import NetError, OnymError, ProtocolError, ResponseTooLarge
-from onym.llm.dialects._eventstream import EventFrame, EventStreamFrames
+from onym.llm.dialects.streaming import EventFrame, EventStreamFramer
 
 botocore_eventstream = pytest.importorskip("botocore.eventstream")
 
@@ -21,7 +21,7 @@ Value = tuple[int, Any]
 
 
 def read(pieces: Iterable[bytes]) -> tuple[list[EventFrame], OnymError | None]:
-    frames, found = EventStreamFrames(), []
+    frames, found = EventStreamFramer(), []
     try:
         for piece in pieces:
             for frame in frames.feed(piece):
@@ -59,7 +59,7 @@ def test_headers_of_every_type_are_read() -> None:
     assert error is None
     assert frame.headers == {name: value for name, (_, value) in ALL.items()}
     assert frame.payload == b"payload"
-    assert (frame.text("text"), frame.text("int"), frame.text("none")) == ("Grüße", "", "")
+    assert (frame.get_text("text"), frame.get_text("int"), frame.get_text("none")) == ("Grüße", "", "")
 
 
 def test_the_same_octets_give_the_same_messages_however_they_are_cut() -> None:

@@ -35,7 +35,7 @@ from onym.errors import (
     ServerError,
     UsageError,
 )
-from onym.llm.dialects import Dialect, WireSpec, get
+from onym.llm.dialects import Dialect, WireSpec, get_dialect
 from onym.llm.flow import chat_flow
 from onym.llm.types import Completion, Embeddings, Message, ModelInfo, ModelPage, Request, ToolCall
 from onym.testing.clock import FakeClock
@@ -70,7 +70,7 @@ def served(request: pytest.FixtureRequest) -> Iterator[Served]:
 
 
 def of(name: str) -> tuple[Case, Dialect]:
-    return CASES[name], get(name)
+    return CASES[name], get_dialect(name)
 
 
 def read(dialect: Dialect, body: bytes) -> Completion | ProviderError:
@@ -377,7 +377,7 @@ def operations(dialect: Dialect, body: bytes) -> Iterator[Any]:
     ids=["nothing", "a page", "half", "null", "a number", "no text", "deep", "deeper"],
 )
 def test_vectors_and_models_that_are_none_are_malformed(name: str, body: bytes) -> None:
-    for found in operations(get(name), body):
+    for found in operations(get_dialect(name), body):
         assert type(found) is MalformedResponseError
         assert (found.endpoint, found.request_id, found.status) == (AT.endpoint, REQUEST_ID, 200)
 
@@ -386,7 +386,7 @@ def test_vectors_and_models_that_are_none_are_malformed(name: str, body: bytes) 
 @pytest.mark.requirement("onym-answer-a", "onym-read-f", "onym-operation-a")
 @given(data=ANYTHING)
 def test_vectors_and_models_of_any_shape_are_read_or_a_typed_error(name: str, data: Any) -> None:
-    for found in operations(get(name), dumps(data)):
+    for found in operations(get_dialect(name), dumps(data)):
         if isinstance(found, Embeddings):
             assert len(found.vectors) == 1
             assert all(type(number) is float for number in found.vectors[0])
@@ -513,7 +513,7 @@ def test_arguments_of_an_earlier_call_that_are_no_object_are_refused_or_sent_as_
         Message(role="assistant", content="", tool_calls=(call,)),
         Message(role="tool", content="4", tool_call_id="c1"),
     )
-    dialect = get(name)
+    dialect = get_dialect(name)
     try:
         body = dialect.encode_chat(Request(model="m-1", messages=messages), WireSpec())
     except UsageError as error:

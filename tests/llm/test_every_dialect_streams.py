@@ -27,7 +27,7 @@ from onym.errors import (
     ResponseTooLarge,
     ServerError,
 )
-from onym.llm.dialects import DIALECTS, Dialect, get
+from onym.llm.dialects import DIALECTS, Dialect, get_dialect
 from onym.llm.types import Finish, TextDelta, ToolCall
 
 CALLS = (ToolCall(id="c1", name="look", arguments='{"q":"é"}'),)
@@ -41,7 +41,7 @@ def served(request: pytest.FixtureRequest) -> Iterator[Served]:
 
 
 def of(name: str) -> tuple[Case, Dialect]:
-    return CASES[name], get(name)
+    return CASES[name], get_dialect(name)
 
 
 @cache

@@ -27,8 +27,8 @@ from onym.errors import (
     ServerError,
     TLSError,
 )
-from onym.llm.flow import REAL, chat_flow, embed_flow, models_flow, stream_flow
-from onym.llm.plan import Planner, Settings
+from onym.llm.flow import SYSTEM_CLOCK, chat_flow, embed_flow, models_flow, stream_flow
+from onym.llm.planner import Planner, PlannerSettings
 from onym.llm.providers import ProviderTable
 from onym.net.messages import Reply
 from onym.net.policy import Policy
@@ -45,7 +45,7 @@ BUSY = reply(503, b"{}", JSON)
 
 def planner(query: str = "", **settings: Any) -> Planner:
     given = {"policy": Policy.trusted(), "providers": ProviderTable.builtin(), **settings}
-    return Planner(LLMURI.parse(URI + query), Settings(**given))
+    return Planner(LLMURI.parse(URI + query), PlannerSettings(**given))
 
 
 def chat(
@@ -208,7 +208,7 @@ def test_models_are_listed_by_a_get_of_the_providers_route_and_never_of_the_uri(
 
 
 def test_a_provider_that_wants_a_key_is_not_asked_without_one() -> None:
-    settings = Settings(policy=Policy.trusted(), providers=ProviderTable.builtin())
+    settings = PlannerSettings(policy=Policy.trusted(), providers=ProviderTable.builtin())
     plan = Planner(LLMURI.parse("llm://openai/gpt-4.1"), settings).chat("Hello", {})
     played = play(chat_flow(plan, FakeClock()), [], FakeClock())
     assert isinstance(played.error, CredentialError)
@@ -216,6 +216,6 @@ def test_a_provider_that_wants_a_key_is_not_asked_without_one() -> None:
 
 
 def test_the_real_clock_is_the_machines() -> None:
-    assert REAL.monotonic() <= REAL.monotonic()
-    assert REAL.time() > 1_700_000_000
-    assert 0.0 <= REAL.random() < 1.0
+    assert SYSTEM_CLOCK.monotonic() <= SYSTEM_CLOCK.monotonic()
+    assert SYSTEM_CLOCK.time() > 1_700_000_000
+    assert 0.0 <= SYSTEM_CLOCK.random() < 1.0

@@ -40,7 +40,7 @@ def contents(*messages: Message) -> list[dict[str, Any]]:
 
 
 def test_both_dialects_are_found_by_name_and_differ_in_their_embeddings_alone() -> None:
-    assert dialects.get("gemini").name == gemini.name
+    assert dialects.get_dialect("gemini").name == gemini.name
     assert gemini_vertex.name == "gemini_vertex"
     assert gemini_vertex.encode_chat is gemini.encode_chat
     assert gemini_vertex.decode_chat is gemini.decode_chat

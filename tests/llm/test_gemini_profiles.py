@@ -6,12 +6,11 @@ from datetime import date
 
 import pytest
 
-from onym.llm.profiles import DEFAULT, Profile
-from onym.llm.profiles._gemini import PROFILES
+from onym.llm.profiles import DEFAULT, GEMINI_PROFILES, Profile
 
 
 def find(model: str, provider: str = "gemini") -> Profile:
-    return next((each for each in PROFILES if each.fits(provider, model)), DEFAULT)
+    return next((each for each in GEMINI_PROFILES if each.applies_to(provider, model)), DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_families_think_as_google_says_and_the_new_ones_do_not_sample(
     assert (profile.reasoning, bool(profile.ignores)) == (reasoning, fixed)
     assert find(model, "vertex") == profile
     # nothing is refused: the API takes what it ignores
-    assert not profile.refusals({})
+    assert not profile.get_refusals({})
 
 
 def test_a_gateways_gemini_is_not_googles() -> None:
@@ -51,7 +50,7 @@ def test_a_gateways_gemini_is_not_googles() -> None:
     assert find("gemini-4-argon", "openrouter") is DEFAULT
 
 
-@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.family)
+@pytest.mark.parametrize("profile", GEMINI_PROFILES, ids=lambda profile: profile.family)
 def test_each_family_says_where_its_rules_come_from(profile: Profile) -> None:
     assert profile.source
     assert date.fromisoformat(profile.checked) == date(2026, 11, 21)

@@ -21,7 +21,7 @@ import pytest
 
 from onym.errors import CredentialError, PolicyError
 from onym.llm import _google
-from onym.llm.credentials import Credential, resolve
+from onym.llm.credentials import Credential, resolve_credential
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
 from onym.uri.llm import LLMURI
@@ -259,7 +259,7 @@ def test_a_file_that_is_no_credential_is_refused_before_anything_is_sent(
 
 @pytest.mark.parametrize("host", ["localhost:1", "[::1]:1", "127.0.0.2:1"])
 def test_a_secret_may_go_to_this_machine_without_tls(host: str) -> None:
-    assert _google._is_safe(f"http://{host}/token")
+    assert _google._is_safe_url(f"http://{host}/token")
 
 
 def test_a_file_that_is_not_there_or_no_file_is_refused(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ VERTEX = "llm://us-central1-aiplatform.googleapis.com/gemini-2.5-flash"
 
 def resolved(text: str, policy: Policy, **environ: str) -> Credential | None:
     uri = LLMURI.parse(text)
-    return resolve(uri, ProviderTable.builtin().find(uri.host), policy, environ)
+    return resolve_credential(uri, ProviderTable.builtin().find(uri.host), policy, environ)
 
 
 def test_a_uri_is_resolved_to_a_token_by_its_reference_or_by_the_variables(

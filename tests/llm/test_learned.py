@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from onym.errors import BadRequestError, OnymWarning, UnsupportedError
-from onym.llm._learned import Lessons
 from onym.llm.client import Client, connect
 from onym.llm.config import Config
+from onym.llm.plan import RejectedParameters
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider
@@ -25,11 +25,11 @@ def fake() -> Iterator[FakeProvider]:
 
 @pytest.fixture(autouse=True)
 def lessons() -> Iterator[None]:
-    from onym.llm._learned import LESSONS
+    from onym.llm.plan import REJECTED_PARAMETERS
 
-    LESSONS.clear()
+    REJECTED_PARAMETERS.clear()
     yield
-    LESSONS.clear()
+    REJECTED_PARAMETERS.clear()
 
 
 def open_client(fake: FakeProvider, query: str, **how: Any) -> Client:
@@ -169,10 +169,10 @@ def test_no_server_talks_the_system_prompt_away(
 
 
 def test_what_a_server_says_of_ever_more_values_is_forgotten() -> None:
-    lessons = Lessons()
+    lessons = RejectedParameters()
     for number in range(1000):
-        lessons.add("a", f"p {number}", "r")
-    assert list(lessons.of("a")) == [f"p {number}" for number in range(936, 1000)]
+        lessons.add_rejection("a", f"p {number}", "r")
+    assert list(lessons.get_rejections("a")) == [f"p {number}" for number in range(936, 1000)]
 
 
 def test_another_wire_format_of_the_same_model_is_not_judged_by_it(fake: FakeProvider) -> None:
@@ -185,10 +185,10 @@ def test_another_wire_format_of_the_same_model_is_not_judged_by_it(fake: FakePro
 
 
 def test_no_more_than_so_many_endpoints_are_remembered() -> None:
-    lessons = Lessons(size=2)
+    lessons = RejectedParameters(size=2)
     for name in "abc":
-        lessons.add(name, "p", "r")
-    assert [dict(lessons.of(name)) for name in "abc"] == [{}, {"p": "r"}, {"p": "r"}]
+        lessons.add_rejection(name, "p", "r")
+    assert [dict(lessons.get_rejections(name)) for name in "abc"] == [{}, {"p": "r"}, {"p": "r"}]
     lessons.clear()
-    assert not lessons.of("c")
+    assert not lessons.get_rejections("c")
     assert lessons.version == 4

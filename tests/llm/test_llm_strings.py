@@ -44,7 +44,7 @@ def test_the_copy_holds_all_of_its_providers_and_says_where_it_is_from() -> None
 
 @pytest.mark.parametrize("word", text_words())
 def test_each_word_for_a_host_that_serves_text_leads_to_a_request(word: str) -> None:
-    row = ProviderTable.builtin().alias(word)
+    row = ProviderTable.builtin().find_alias(word)
     assert row is not None
     assert row.dialect in DIALECTS
     with client(word, "?max_tokens=10&stream=true") as to:
@@ -60,7 +60,7 @@ def test_every_provider_that_serves_text_is_reached_by_each_of_its_words() -> No
     table = ProviderTable.builtin()
     for word in text_words():
         name = THEIRS["ids"][word]
-        assert name is None or table.alias(name) is table.alias(word)
+        assert name is None or table.find_alias(name) is table.find_alias(word)
     text = set(THEIRS["providers"]) - set(THEIRS["media"])
     assert len(text) == 24
     assert text <= set(text_words())
@@ -68,7 +68,7 @@ def test_every_provider_that_serves_text_is_reached_by_each_of_its_words() -> No
 
 @pytest.mark.parametrize("word", THEIRS["media"])
 def test_a_word_for_another_service_is_known_and_refused(word: str) -> None:
-    row = ProviderTable.builtin().alias(word)
+    row = ProviderTable.builtin().find_alias(word)
     assert row is not None
     assert row.host == THEIRS["hosts"][word]
     with pytest.raises(UnsupportedError) as caught:
@@ -78,7 +78,7 @@ def test_a_word_for_another_service_is_known_and_refused(word: str) -> None:
 
 @pytest.mark.parametrize("word", text_words())
 def test_its_host_is_one_of_the_rows_hosts_or_the_page_says_why_not(word: str) -> None:
-    row = ProviderTable.builtin().alias(word)
+    row = ProviderTable.builtin().find_alias(word)
     assert row is not None
     host = THEIRS["hosts"][word]
     assert host in row.hosts or any(each.kind == "host" and each.subject == word for each in FOUND)

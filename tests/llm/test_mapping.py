@@ -9,9 +9,9 @@ import pytest
 
 from onym.errors import ParameterError, UnsupportedError
 from onym.llm.dialects import openai_chat
-from onym.llm.mapping import Layer, Mapped, MappingNote, map_parameters
+from onym.llm.plan import MappedParameters, MappingNote, ParameterLayer, map_parameters
 from onym.llm.profiles import DEFAULT, Profile
-from onym.llm.profiles import find as find_profile
+from onym.llm.profiles import find_profile as find_profile
 from onym.llm.providers import Provider, ProviderTable
 
 OPENAI = ProviderTable.builtin().get("openai")
@@ -23,17 +23,19 @@ def row(**facts: Any) -> Provider:
     return Provider(**{**given, "checked": "2026-11-21", **facts})
 
 
-def map_all(*layers: Layer, provider: Provider = GENERIC, profile: Profile = DEFAULT, **how: Any) -> Mapped:
+def map_all(
+    *layers: ParameterLayer, provider: Provider = GENERIC, profile: Profile = DEFAULT, **how: Any
+) -> MappedParameters:
     return map_parameters(
         layers, provider=provider, profile=profile, model="m", wire=openai_chat.parameters, **how
     )
 
 
-def uri(extra: dict[str, Any] | None = None, **values: Any) -> Layer:
-    return Layer(origin="uri", values=values, extra=extra or {})
+def uri(extra: dict[str, Any] | None = None, **values: Any) -> ParameterLayer:
+    return ParameterLayer(origin="uri", values=values, extra=extra or {})
 
 
-def note(mapped: Mapped, parameter: str) -> MappingNote:
+def note(mapped: MappedParameters, parameter: str) -> MappingNote:
     (found,) = [each for each in mapped.notes if each.parameter == parameter]
     return found
 
@@ -84,8 +86,10 @@ def test_what_nobody_said_is_the_default_and_noted_as_such() -> None:
 
 @pytest.mark.requirement("onym-fragment-a")
 def test_a_call_goes_before_the_uri_and_the_uri_before_a_profile() -> None:
-    call = Layer(origin="override", values={"temp": 0.1, "seed": None}, extra={"a": 1})
-    profile = Layer(origin="profile:p", values={"temp": 0.3, "seed": 9, "top_p": 0.5}, extra={"a": 3, "b": 3})
+    call = ParameterLayer(origin="override", values={"temp": 0.1, "seed": None}, extra={"a": 1})
+    profile = ParameterLayer(
+        origin="profile:p", values={"temp": 0.3, "seed": 9, "top_p": 0.5}, extra={"a": 3, "b": 3}
+    )
     mapped = map_all(call, uri({"a": 2, "c": 2}, temp=0.2, seed=8), profile)
     assert mapped.params == {"temp": 0.1, "seed": 8, "top_p": 0.5}
     assert mapped.extra == {"a": 1, "b": 3, "c": 2}
@@ -226,10 +230,14 @@ def test_text_is_the_format_of_an_answer_unasked() -> None:
 
 
 def test_a_providers_own_name_beside_the_well_known_one_gives_way() -> None:
-    mapped = map_all(Layer(origin="override", values={"temp": 0.1}), uri({"temperature": 0.9, "top_a": 1}))
+    mapped = map_all(
+        ParameterLayer(origin="override", values={"temp": 0.1}), uri({"temperature": 0.9, "top_a": 1})
+    )
     assert (mapped.params, mapped.extra) == ({"temp": 0.1}, {"top_a": 1})
     assert note(mapped, "temperature").action == "dropped"
-    mapped = map_all(Layer(origin="override", values={"max_tokens": 5}), uri({"max_completion_tokens": 9}))
+    mapped = map_all(
+        ParameterLayer(origin="override", values={"max_tokens": 5}), uri({"max_completion_tokens": 9})
+    )
     assert (mapped.params, mapped.extra) == ({"max_tokens": 5}, {})
 
 
@@ -260,7 +268,7 @@ ONE_OF_TWO = replace(DEFAULT, exclusive=(("temp", "top_p"),))
 def test_of_two_that_exclude_each_other_the_stronger_layers_is_sent(
     call: dict[str, Any], uri_values: dict[str, Any], sent: str
 ) -> None:
-    layers = (Layer(origin="override", values=call), uri(**uri_values))
+    layers = (ParameterLayer(origin="override", values=call), uri(**uri_values))
     mapped = map_all(*layers, profile=ONE_OF_TWO, on_unsupported="warn")
     (lost,) = {"temp", "top_p"} - {sent}
     assert set(mapped.params) == {sent}
@@ -305,7 +313,7 @@ def test_a_value_that_is_none_for_its_parameter_is_refused_before_anything_is_se
     name: str, value: Any, code: str
 ) -> None:
     with pytest.raises(ParameterError) as caught:
-        map_all(Layer(origin="override", values={name: value}))
+        map_all(ParameterLayer(origin="override", values={name: value}))
     error = caught.value
     assert (error.parameter, error.code) == (name, code)
     assert error.clause == "draft-levy-llm-uri-scheme-00 6"

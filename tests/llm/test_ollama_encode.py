@@ -29,7 +29,7 @@ def result(identity: str, content: str = "rain", **members: Any) -> Message:
 
 
 def test_the_dialect_is_found_by_its_name_and_says_where_it_is_spoken() -> None:
-    dialect = dialects.get("ollama")
+    dialect = dialects.get_dialect("ollama")
     assert dialect.name == "ollama"
     assert dialect.routes == Routes(
         chat="/api/chat", embed="/api/embed", models="/api/tags", model="/api/show", model_body=True

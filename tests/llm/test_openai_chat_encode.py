@@ -131,14 +131,14 @@ def test_texts_to_embed_go_as_a_list() -> None:
 
 
 def test_a_dialect_is_found_by_its_name() -> None:
-    dialect = dialects.get("openai_chat")
+    dialect = dialects.get_dialect("openai_chat")
     assert dialect.name == "openai_chat"
     assert dialect.routes.chat == "/chat/completions"
 
 
 def test_a_dialect_that_is_not_there_yet_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError) as caught:
-        dialects.get("elevenlabs")
+        dialects.get_dialect("elevenlabs")
     assert caught.value.code == "llm.no-dialect"
     assert "elevenlabs" in caught.value.message
     assert "openai_chat" in str(caught.value)
@@ -161,12 +161,12 @@ def test_a_distribution_may_bring_a_dialect_of_its_own(monkeypatch: pytest.Monke
         return [brought[name]] if name in brought else []
 
     monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
-    dialects.get.cache_clear()
-    assert dialects.get("theirs") is openai_chat
+    dialects.get_dialect.cache_clear()
+    assert dialects.get_dialect("theirs") is openai_chat
     with pytest.raises(ConfigError, match="broken") as caught:
-        dialects.get("broken")
+        dialects.get_dialect("broken")
     assert "secret" not in str(caught.value)
-    dialects.get.cache_clear()
+    dialects.get_dialect.cache_clear()
 
 
 def test_documents_are_files_of_data_and_never_urls() -> None:

@@ -23,8 +23,8 @@ from onym.errors import (
     ServerError,
 )
 from onym.llm.dialects import openai_responses
-from onym.llm.dialects._push import WholeBody
 from onym.llm.dialects.openai_responses import StreamDecoder
+from onym.llm.dialects.streaming import WholeBodyDecoder
 from onym.llm.types import (
     Carried,
     Completion,
@@ -432,8 +432,8 @@ def test_after_its_end_a_stream_says_nothing_more() -> None:
     [
         ("text/event-stream; charset=utf-8", StreamDecoder),
         (None, StreamDecoder),
-        ("application/json", WholeBody),
-        ("text/html", WholeBody),
+        ("application/json", WholeBodyDecoder),
+        ("text/html", WholeBodyDecoder),
     ],
 )
 def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:

@@ -19,9 +19,9 @@ from onym.errors import (
     UnsupportedError,
     UsageError,
 )
-from onym.llm.embedded import Endpoint as Running
-from onym.llm.mapping import MappingNote
-from onym.llm.plan import Plan, Planner, Settings, plan
+from onym.llm.embedded import EmbeddedEndpoint as Running
+from onym.llm.plan import MappingNote
+from onym.llm.planner import Plan, Planner, PlannerSettings, build_plan
 from onym.llm.providers import Provider, ProviderTable
 from onym.llm.types import Completion, ImagePart, Message, TextPart, Tool, ToolCall
 from onym.net.messages import Origin
@@ -37,7 +37,7 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 def planner(uri: str, **settings: Any) -> Planner:
     given = {"policy": Policy.trusted(), "providers": TABLE, **settings}
-    return Planner(LLMURI.parse(uri), Settings(**given))
+    return Planner(LLMURI.parse(uri), PlannerSettings(**given))
 
 
 def chat(query: str = "", messages: Any = "Hello", *, settings: Any = None, **overrides: Any) -> Plan:
@@ -613,12 +613,14 @@ def test_the_embedded_model_refuses_what_it_would_ignore() -> None:
 def test_a_plan_of_the_embedded_model_learns_where_it_runs() -> None:
     made = planner("llm://embedded/m")
     where = Running(origin=Origin("http", "127.0.0.1", 4242), key=Secret("k-1"), model="m")
-    ready = made.running(made.chat("Hi", {}), where)
+    ready = made.with_running_server(made.chat("Hi", {}), where)
     assert ready.url == "http://127.0.0.1:4242/v1/chat/completions"
     assert dict(ready.request.headers)["Authorization"] == Secret("Bearer k-1")
-    assert made.running(made.chat("Hi", {}), where).endpoint is ready.endpoint
+    assert made.with_running_server(made.chat("Hi", {}), where).endpoint is ready.endpoint
     again = Running(origin=where.origin, key=Secret("k-2"), model="m")
-    assert dict(made.running(made.models({}), again).headers)["Authorization"] == Secret("Bearer k-2")
+    assert dict(made.with_running_server(made.models({}), again).headers)["Authorization"] == Secret(
+        "Bearer k-2"
+    )
 
 
 @pytest.mark.parametrize(
@@ -631,8 +633,8 @@ def test_a_uri_from_outside_starts_no_model(policy: Policy) -> None:
 
 
 def test_a_plan_can_be_had_without_a_client() -> None:
-    settings = Settings(policy=Policy.trusted(), providers=TABLE)
-    made = plan(LLMURI.parse("llm://llm.example/m"), "Hi", settings, temp=0.5)
+    settings = PlannerSettings(policy=Policy.trusted(), providers=TABLE)
+    made = build_plan(LLMURI.parse("llm://llm.example/m"), "Hi", settings, temp=0.5)
     assert made.as_dict()["body"]["temperature"] == 0.5
 
 
@@ -645,7 +647,7 @@ def test_auth_is_consumed_by_the_client() -> None:
 @pytest.mark.requirement("onym-read-f", "onym-secret-a", "llm-10.3-a")
 @given(llm_uris(), st.text(max_size=20))
 def test_any_uri_gives_a_plan_or_one_of_our_errors_and_no_key(uri: LLMURI, prompt: str) -> None:
-    settings = Settings(policy=Policy.trusted(), providers=TABLE)
+    settings = PlannerSettings(policy=Policy.trusted(), providers=TABLE)
     try:
         made = Planner(uri, settings).chat(prompt, {})
         shown = json.dumps(made.as_dict())

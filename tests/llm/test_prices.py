@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import ConfigError
-from onym.llm.prices import Price, PriceList, _built_in, cost
+from onym.llm.prices import Price, PriceList, _load_builtin_prices, cost
 from onym.llm.providers import ProviderTable
 from onym.llm.types import Usage
 
@@ -44,7 +44,7 @@ def test_cached_tokens_cost_less_where_a_price_for_them_is_published() -> None:
     assert found is not None
     assert found.amount == Decimal("0.75") + Decimal("0.05")
     plain = Price(input=Decimal(2), output=Decimal(3), source="s", checked=date(2026, 1, 1))
-    whole = plain.of(of(1_000_000, 0, 400_000))
+    whole = plain.compute_cost(of(1_000_000, 0, 400_000))
     assert whole is not None
     assert whole.amount == 2
 
@@ -83,7 +83,7 @@ def test_what_was_not_counted_has_no_price() -> None:
 
 def test_a_model_that_writes_nothing_is_paid_for_what_it_reads() -> None:
     price = Price(input=Decimal("0.02"), source="s", checked=date(2026, 1, 1))
-    found = price.of(of(1_000_000, None))
+    found = price.compute_cost(of(1_000_000, None))
     assert found is not None
     assert found.amount == Decimal("0.02")
 
@@ -95,7 +95,10 @@ def test_no_call_costs_less_than_nothing_and_more_tokens_never_cost_less(
     price = Price(
         input=Decimal(3), output=Decimal(15), cached=Decimal("0.3"), source="s", checked=date(2026, 1, 1)
     )
-    found, more = price.of(of(read, written, cached)), price.of(of(read + 1, written + 1, cached))
+    found, more = (
+        price.compute_cost(of(read, written, cached)),
+        price.compute_cost(of(read + 1, written + 1, cached)),
+    )
     assert found is not None
     assert more is not None
     assert 0 <= found.amount <= more.amount
@@ -103,7 +106,7 @@ def test_no_call_costs_less_than_nothing_and_more_tokens_never_cost_less(
 
 @pytest.mark.requirement("onym-telemetry-b")
 def test_every_row_of_the_list_has_a_provider_a_source_and_a_date() -> None:
-    prices = _built_in()
+    prices = _load_builtin_prices()
     assert set(prices.rows) <= set(ProviderTable.builtin().names())
     for models in prices.rows.values():
         assert models
@@ -117,11 +120,11 @@ def test_every_row_of_the_list_has_a_provider_a_source_and_a_date() -> None:
 
 def test_every_price_is_the_one_of_the_data_that_it_was_taken_from() -> None:
     genai_prices = pytest.importorskip("genai_prices")
-    rows = [(row, model) for row, models in _built_in().rows.items() for model in models]
+    rows = [(row, model) for row, models in _load_builtin_prices().rows.items() for model in models]
     assert len(rows) > 300
     for row, model in rows:
         for read in (1_000, 300_000, 2_000_000):
-            ours = _built_in().rows[row][model].of(of(read, 500, read // 4))
+            ours = _load_builtin_prices().rows[row][model].compute_cost(of(read, 500, read // 4))
             theirs = genai_prices.calc_price(
                 genai_prices.Usage(input_tokens=read, output_tokens=500, cache_read_tokens=read // 4),
                 model_ref=model,
@@ -161,8 +164,8 @@ def test_a_name_with_a_star_covers_what_begins_so_and_the_longest_wins(tmp_path:
     rows = '"llama*" = { input = 1 }\n"llama3*" = { input = 2 }\n"llama3" = { input = 3 }\n'
     path = tmp_path / "p.toml"
     path.write_text(f"[here]\n{HEAD}[here.models]\n{rows}", encoding="utf-8")
-    prices = PriceList.read(path)
-    found = {name: prices.find("here", name) for name in ("llama2", "llama3:8b", "llama3", "qwen")}
+    prices = PriceList.from_file(path)
+    found = {name: prices.find_price("here", name) for name in ("llama2", "llama3:8b", "llama3", "qwen")}
     assert {name: price and price.input for name, price in found.items()} == {
         "llama2": 1,
         "llama3:8b": 2,
@@ -206,4 +209,4 @@ def test_a_list_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest
         cost(of(1, 1), "openai", "gpt-5")
     (tmp_path / "latin.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="is not TOML"):
-        PriceList.read(tmp_path / "latin.toml")
+        PriceList.from_file(tmp_path / "latin.toml")

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from onym.llm.profiles import BUILTIN, DEFAULT, Profile, find
+from onym.llm.profiles import BUILTIN_PROFILES, DEFAULT, Profile, find_profile
 
 SAMPLING = {
     "temp",
@@ -20,7 +20,7 @@ SAMPLING = {
 }
 
 
-@pytest.mark.parametrize("profile", [*BUILTIN, DEFAULT], ids=lambda profile: profile.family)
+@pytest.mark.parametrize("profile", [*BUILTIN_PROFILES, DEFAULT], ids=lambda profile: profile.family)
 def test_every_profile_says_where_its_rules_come_from(profile: Profile) -> None:
     assert profile.source
     assert date.fromisoformat(profile.checked) == date(2026, 11, 21)
@@ -28,7 +28,7 @@ def test_every_profile_says_where_its_rules_come_from(profile: Profile) -> None:
 
 
 def test_families_have_names_of_their_own() -> None:
-    families = [profile.family for profile in BUILTIN]
+    families = [profile.family for profile in BUILTIN_PROFILES]
     assert len(set(families)) == len(families)
 
 
@@ -62,29 +62,29 @@ def test_families_have_names_of_their_own() -> None:
     ],
 )
 def test_openai_models_refuse_what_the_rules_say_and_nothing_else(model: str, refused: set[str]) -> None:
-    assert set(find("openai", model).refusals({})) == refused
+    assert set(find_profile("openai", model).get_refusals({})) == refused
 
 
 def test_switching_reasoning_off_or_on_changes_what_is_refused() -> None:
-    assert set(find("openai", "gpt-5.5").refusals({"reasoning_effort": "none"})) == set()
-    assert set(find("openai", "gpt-5").refusals({"reasoning_effort": "none"})) == {"stop"}
-    assert set(find("openai", "gpt-5.1").refusals({"reasoning_effort": "high"})) == SAMPLING
-    assert set(find("openai", "gpt-5.1").refusals({"reasoning_effort": "none"})) == set()
-    assert set(find("openai", "gpt-6-astra").refusals({"reasoning_effort": "none"})) == SAMPLING
-    assert find("openai", "gpt-4o").reasons({"reasoning_effort": "high"}) is False
+    assert set(find_profile("openai", "gpt-5.5").get_refusals({"reasoning_effort": "none"})) == set()
+    assert set(find_profile("openai", "gpt-5").get_refusals({"reasoning_effort": "none"})) == {"stop"}
+    assert set(find_profile("openai", "gpt-5.1").get_refusals({"reasoning_effort": "high"})) == SAMPLING
+    assert set(find_profile("openai", "gpt-5.1").get_refusals({"reasoning_effort": "none"})) == set()
+    assert set(find_profile("openai", "gpt-6-astra").get_refusals({"reasoning_effort": "none"})) == SAMPLING
+    assert find_profile("openai", "gpt-4o").is_reasoning({"reasoning_effort": "high"}) is False
 
 
 def test_the_rules_of_a_model_do_not_follow_its_name_to_another_provider() -> None:
     for provider in ("azure-openai", "openrouter", "openai-compatible"):
-        assert find(provider, "gpt-5") is DEFAULT
+        assert find_profile(provider, "gpt-5") is DEFAULT
 
 
 def test_thinking_deepseek_takes_sampling_parameters_without_effect() -> None:
-    profile = find("deepseek", "deepseek-v4-chat")
+    profile = find_profile("deepseek", "deepseek-v4-chat")
     assert set(profile.ignores) == {"temp", "top_p", "presence_penalty", "frequency_penalty"}
-    assert set(profile.refusals({})) == {"logprobs", "top_logprobs"}
-    assert set(profile.refusals({"thinking": {"type": "disabled"}})) == set()
-    assert find("deepseek", "deepseek-chat") is DEFAULT
+    assert set(profile.get_refusals({})) == {"logprobs", "top_logprobs"}
+    assert set(profile.get_refusals({"thinking": {"type": "disabled"}})) == set()
+    assert find_profile("deepseek", "deepseek-chat") is DEFAULT
 
 
 @pytest.mark.parametrize(
@@ -97,16 +97,16 @@ def test_thinking_deepseek_takes_sampling_parameters_without_effect() -> None:
     ],
 )
 def test_reasoning_grok_refuses_stop_and_penalties(model: str, refused: set[str]) -> None:
-    assert set(find("xai", model).refusals({})) == refused
+    assert set(find_profile("xai", model).get_refusals({})) == refused
 
 
 def test_a_gateway_that_drops_parameters_is_told_apart_from_one_that_refuses() -> None:
-    profile = find("openrouter", "anthropic/claude-opus-4.7")
+    profile = find_profile("openrouter", "anthropic/claude-opus-4.7")
     assert set(profile.ignores) == {"temp", "top_p", "top_k"}
-    assert not profile.refusals({})
-    assert find("openrouter", "anthropic/claude-sonnet-4.5") is DEFAULT
+    assert not profile.get_refusals({})
+    assert find_profile("openrouter", "anthropic/claude-sonnet-4.5") is DEFAULT
 
 
 def test_what_is_unknown_is_left_to_the_server() -> None:
-    assert DEFAULT.refusals({"reasoning_effort": "high"}) == {}
-    assert DEFAULT.fits("anything", "at all")
+    assert DEFAULT.get_refusals({"reasoning_effort": "high"}) == {}
+    assert DEFAULT.applies_to("anything", "at all")

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import ConfigError, UsageError
+from onym.llm import providers as plugin_loader
 from onym.llm.providers import CAPABILITIES, Provider, ProviderTable, is_loopback
-from onym.llm.providers import _plugins as plugin_loader
-from onym.llm.providers._checks import is_host, matches
+from onym.llm.providers.schema import is_host, matches_pattern
 from onym.uri.llm import LLMURI
 
 ROWS = list(ProviderTable.builtin())
@@ -87,7 +87,7 @@ def test_each_host_of_a_row_finds_it_at_its_own_port_alone(each: Provider) -> No
 @pytest.mark.requirement("onym-provider-b")
 @pytest.mark.parametrize("word", ELSEWHERE.split())
 def test_every_alias_of_llm_strings_is_one_here(word: str) -> None:
-    found = ProviderTable.builtin().alias(word)
+    found = ProviderTable.builtin().find_alias(word)
     assert found is not None
     assert ProviderTable.builtin().aliases()[word] == found.hosts[0]
 
@@ -165,7 +165,9 @@ def test_a_host_finds_its_row_and_a_lookalike_the_generic_one(host: str, port: i
 @given(st.text())
 def test_any_text_as_a_host_finds_some_row(host: str) -> None:
     assert ProviderTable.builtin().find(host).name
-    assert ProviderTable.builtin().alias(host) is None or host.lower() in ProviderTable.builtin().aliases()
+    assert (
+        ProviderTable.builtin().find_alias(host) is None or host.lower() in ProviderTable.builtin().aliases()
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,10 +193,10 @@ def test_only_an_exact_host_at_its_own_port_is_served_exactly() -> None:
 def test_the_label_goes_to_the_header_of_its_prefix_or_to_nothing() -> None:
     builtin = ProviderTable.builtin()
     openai = builtin.get("openai")
-    assert openai.label_header("org-1") == "OpenAI-Organization"
-    assert openai.label_header("proj_1") == "OpenAI-Project"
-    assert openai.label_header("my-app") is None
-    assert builtin.get("openrouter").label_header("my-app") == "X-OpenRouter-Title"
+    assert openai.find_label_header("org-1") == "OpenAI-Organization"
+    assert openai.find_label_header("proj_1") == "OpenAI-Project"
+    assert openai.find_label_header("my-app") is None
+    assert builtin.get("openrouter").find_label_header("my-app") == "X-OpenRouter-Title"
 
 
 def test_a_format_is_offered_unless_the_provider_is_known_to_refuse_it() -> None:
@@ -240,8 +242,8 @@ def test_registering_gives_a_new_table_and_leaves_the_old_one() -> None:
     assert added.aliases()["my"] == added.aliases()["mine"] == "llm.example"
     assert builtin.find("llm.example").name == "openai-compatible"
     assert len(added) == len(builtin) + 1
-    assert added.own("mine") is not None
-    assert builtin.own("mine") is None
+    assert added.find_own("mine") is not None
+    assert builtin.find_own("mine") is None
 
 
 @pytest.mark.parametrize(
@@ -348,8 +350,8 @@ def test_a_row_that_cannot_be_right_is_refused(facts: dict[str, Any]) -> None:
 
 def test_good_patterns_are_taken_and_match_label_by_label() -> None:
     assert row(host_suffixes=(".example.com", "*-api.example.com", "a.*.example.com")).serves("x.example.com")
-    assert matches("a.b.example.com", ".example.com")
-    assert not matches("a" * 300 + ".example.com", ".example.com")
+    assert matches_pattern("a.b.example.com", ".example.com")
+    assert not matches_pattern("a" * 300 + ".example.com", ".example.com")
     assert is_host("a.example")
     assert not is_host("a" * 254)
 
@@ -358,7 +360,10 @@ def test_good_patterns_are_taken_and_match_label_by_label() -> None:
 
 
 def points(**values: str) -> Callable[[], Iterable[EntryPoint]]:
-    found = [EntryPoint(name=name, value=value, group=plugin_loader.GROUP) for name, value in values.items()]
+    found = [
+        EntryPoint(name=name, value=value, group=plugin_loader.ENTRY_POINT_GROUP)
+        for name, value in values.items()
+    ]
     return lambda: found
 
 
@@ -377,7 +382,7 @@ def test_rows_of_other_distributions_are_found_when_a_name_is_unknown() -> None:
     assert plugged.get("a1").name == "a1"
     assert "a1" in plugged.names()
     assert "plug" in set(plugged.aliases())
-    assert plugged.own("a1") is None
+    assert plugged.find_own("a1") is None
     assert plugged.register(row()).find("plugged.example").name == "plugged"
 
 
@@ -388,9 +393,9 @@ def test_entry_points_are_not_looked_at_while_the_table_knows_the_answer() -> No
     known = table(*ROWS, plugins=never)
     assert known.find("api.openai.com").name == "openai"
     assert known.find("localhost", 8001).name == "openai-compatible-local"
-    assert known.alias("openai") is not None
-    assert known.alias("api.mycorp.example") is None
-    assert known.alias("localhost") is None
+    assert known.find_alias("openai") is not None
+    assert known.find_alias("api.mycorp.example") is None
+    assert known.find_alias("localhost") is None
     assert known.get("openai").name == "openai"
 
 
@@ -425,7 +430,7 @@ def test_a_bad_entry_point_is_named_in_the_error(value: str, why: str) -> None:
 
 
 def test_the_installed_entry_points_are_listed_by_name() -> None:
-    names = [point.name for point in plugin_loader.installed()]
+    names = [point.name for point in plugin_loader.list_entry_points()]
     assert names == sorted(names)
 
 

@@ -135,7 +135,7 @@ def matrix() -> dict[str, Any]:
     found = {}
     for row in ProviderTable.builtin():
         for model in MODELS.get(row.name, ("any-model",)):
-            profile = profiles.find(row.name, model)
+            profile = profiles.find_profile(row.name, model)
             facts = {"row": differing(row, plain)}
             if profile is not profiles.DEFAULT:
                 facts["profile"] = {"family": profile.family, **differing(profile, profiles.DEFAULT)}
@@ -154,7 +154,7 @@ def test_each_model_of_the_matrix_belongs_to_a_row() -> None:
 
 def test_every_family_is_in_the_matrix_where_its_provider_is_named() -> None:
     resolved = {facts["profile"]["family"] for facts in matrix().values() if "profile" in facts}
-    assert {each.family for each in profiles.BUILTIN} <= resolved
+    assert {each.family for each in profiles.BUILTIN_PROFILES} <= resolved
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from onym.llm.client import connect
 from onym.llm.config import Config
 from onym.llm.credentials import Credential
 from onym.llm.flow import model_flow, models_flow
-from onym.llm.plan import Plan, Planner, Settings
+from onym.llm.planner import Plan, Planner, PlannerSettings
 from onym.llm.providers import Api, PathValue, Provider, ProviderTable
 from onym.net.policy import Policy
 from onym.testing.clock import FakeClock
@@ -43,7 +43,7 @@ def planner(
     policy: Policy | None = None,
     providers: ProviderTable | None = None,
 ) -> Planner:
-    settings = Settings(
+    settings = PlannerSettings(
         policy=policy or Policy.trusted(),
         providers=providers or ProviderTable.builtin(),
         environ=environ or {},

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import CredentialError, OnymError, UnsupportedError
-from onym.llm._environ import variables
 from onym.llm.client import Client, aconnect, connect
 from onym.llm.config import Config
-from onym.llm.plan import Plan
+from onym.llm.credentials import hide_environment
+from onym.llm.planner import Plan
 from onym.llm.providers import Provider, ProviderTable, is_loopback
 from onym.net.policy import Policy
 
@@ -260,7 +260,7 @@ def test_no_frame_of_a_traceback_shows_the_environment(
 
 
 def test_what_stands_for_the_environment_is_read_by_name_and_shows_nothing() -> None:
-    made = variables({"A": SECRET})
+    made = hide_environment({"A": SECRET})
     assert (made["A"], made.get("A"), made.get("B"), made.get("B", "x")) == (SECRET, SECRET, None, "x")
     assert ("A" in made, "B" in made, len(made), list(made), dict(made)) == (
         True,
@@ -269,6 +269,6 @@ def test_what_stands_for_the_environment_is_read_by_name_and_shows_nothing() -> 
         ["A"],
         {"A": SECRET},
     )
-    assert variables(made) is made
+    assert hide_environment(made) is made
     assert SECRET not in f"{made} {made!r}"
     assert not isinstance(made, Mapping)

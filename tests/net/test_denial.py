@@ -14,7 +14,7 @@ from dns.rdatatype import TXT
 from dns.rdtypes.ANY.NSEC import NSEC
 from dns.rdtypes.ANY.NSEC3 import NSEC3
 
-from onym.net._denial import Denial
+from onym.net._dnssec import DenialProof
 
 ZONE = from_text("bank.test")
 
@@ -23,7 +23,7 @@ def name(text: str) -> Name:
     return ZONE if text == "@" else from_text(text, ZONE)
 
 
-def plain(*rows: str) -> Denial:
+def plain(*rows: str) -> DenialProof:
     """A denial of rows "owner next TYPES"; names are below bank.test."""
     found = []
     for row in rows:
@@ -31,10 +31,10 @@ def plain(*rows: str) -> Denial:
         read = record("IN", "NSEC", f"{name(following)} {types}")
         assert isinstance(read, NSEC)
         found.append((name(owner), read))
-    return Denial(ZONE, tuple(found))
+    return DenialProof(ZONE, tuple(found))
 
 
-def hashed(*rows: str, iterations: int = 0, algorithm: int = 1) -> Denial:
+def hashed(*rows: str, iterations: int = 0, algorithm: int = 1) -> DenialProof:
     """A denial of rows "owner TYPES"; of "~name", the gap around its hash; of "!~name", one that opts out."""
     found = []
     for row in rows:
@@ -46,7 +46,7 @@ def hashed(*rows: str, iterations: int = 0, algorithm: int = 1) -> Denial:
         assert isinstance(bitmap, NSEC)
         read = NSEC3(IN, TYPE, algorithm, opted, iterations, b"", octets(at + 1), bitmap.windows)
         found.append((from_text(b32hexencode(octets(start)).decode().lower(), ZONE), read))
-    return Denial(ZONE, hashed=tuple(found))
+    return DenialProof(ZONE, hashed=tuple(found))
 
 
 def place(asked: Name, iterations: int = 0) -> int:
@@ -102,7 +102,7 @@ def octets(number: int) -> bytes:
         (hashed("@ SOA NS", "~x", "~*", algorithm=2), "x", False),
     ],
 )
-def test_an_absence_is_proven_or_not(denial: Denial, asked: str, proven: bool) -> None:
+def test_an_absence_is_proven_or_not(denial: DenialProof, asked: str, proven: bool) -> None:
     assert denial.proves_absence(name(asked), TXT) is proven
 
 
@@ -122,7 +122,7 @@ def test_an_absence_is_proven_or_not(denial: Denial, asked: str, proven: bool) -
     ],
 )
 def test_a_wildcard_stands_only_for_names_that_are_not_there(
-    denial: Denial, labels: int, allowed: bool
+    denial: DenialProof, labels: int, allowed: bool
 ) -> None:
     assert denial.allows_wildcard(name("x"), labels) is allowed
 
@@ -136,4 +136,4 @@ def test_the_last_gap_of_hashes_goes_round(start: int, end: int, covered: bool) 
     at = place(name("x"))
     read = NSEC3(IN, TYPE, 1, 0, 0, b"", octets(at + end), ())
     owner = from_text(b32hexencode(octets(at + start)).decode(), ZONE)
-    assert Denial(ZONE, hashed=((owner, read),)).allows_wildcard(name("x"), 2) is covered
+    assert DenialProof(ZONE, hashed=((owner, read),)).allows_wildcard(name("x"), 2) is covered

@@ -27,11 +27,11 @@ from net_support import (
     once,
 )
 from onym.errors import ConnectionFailed, PolicyError, RedirectRefused, ResolveError, TLSError
-from onym.net._targets import Targets
+from onym.net._exchange import TargetCache
+from onym.net.connections import DNSResolver
 from onym.net.limits import NetLimits, TLSConfig
 from onym.net.messages import Origin
 from onym.net.policy import Policy
-from onym.net.resolve import DNSResolver
 from onym.uri.secret import Secret
 
 MakeFace = Callable[..., Face]
@@ -358,9 +358,9 @@ def assert_set(event: threading.Event) -> None:
 
 
 def test_judged_origins_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.net._targets._MOST", 2)
-    targets = Targets(NAMED, NetLimits(), lambda: 0.0)
+    monkeypatch.setattr("onym.net._exchange._MAX_TARGETS", 2)
+    targets = TargetCache(NAMED, NetLimits(), lambda: 0.0)
     origins = [Origin("https", f"{name}.example", 443) for name in "abc"]
     for origin in origins:
-        targets.judge_answers(origin, ["127.0.0.1"])
-    assert [targets.get(origin) is not None for origin in origins] == [False, True, True]
+        targets.check_answers(origin, ["127.0.0.1"])
+    assert [targets.get_target(origin) is not None for origin in origins] == [False, True, True]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onym.net.hosts import METADATA_NAMES, is_loopback, loopback_addresses, read_host
+from onym.net.hosts import METADATA_NAMES, is_loopback, list_loopback_addresses, parse_host
 
 
 @pytest.mark.requirement("onym-net-d")
@@ -25,7 +25,7 @@ from onym.net.hosts import METADATA_NAMES, is_loopback, loopback_addresses, read
     ],
 )
 def test_a_name_has_one_spelling(text: str, expected: str) -> None:
-    assert read_host(text) == (expected, "name", None, None)
+    assert parse_host(text) == (expected, "name", None, None)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_name_has_one_spelling(text: str, expected: str) -> None:
     ],
 )
 def test_what_is_no_host_is_refused(text: str) -> None:
-    assert read_host(text) == ("", "refused", None, "bad-host")
+    assert parse_host(text) == ("", "refused", None, "bad-host")
 
 
 @pytest.mark.requirement("onym-net-d")
@@ -87,13 +87,13 @@ def test_what_is_no_host_is_refused(text: str) -> None:
     ],
 )
 def test_a_number_that_is_no_dotted_quad_is_refused(text: str) -> None:
-    assert read_host(text).reason == "numeric-host"
+    assert parse_host(text).reason == "numeric-host"
 
 
 def test_addresses_are_spelled_in_one_way() -> None:
-    assert read_host("0:0:0:0:0:0:0:1")[:2] == ("::1", "address")
-    assert read_host("2001:DB8::1").text == "2001:db8::1"
-    assert read_host("%31.2.3.4")[:2] == ("1.2.3.4", "address")
+    assert parse_host("0:0:0:0:0:0:0:1")[:2] == ("::1", "address")
+    assert parse_host("2001:DB8::1").text == "2001:db8::1"
+    assert parse_host("%31.2.3.4")[:2] == ("1.2.3.4", "address")
 
 
 @pytest.mark.requirement("llm-10.5-a")
@@ -101,12 +101,12 @@ def test_addresses_are_spelled_in_one_way() -> None:
     "name", [*METADATA_NAMES, "a.metadata.google.internal", "METADATA.", "m%65tadata.goog"]
 )
 def test_names_of_metadata_services_are_refused(name: str) -> None:
-    assert read_host(name).reason == "metadata-name"
+    assert parse_host(name).reason == "metadata-name"
 
 
 def test_regional_names_of_the_metadata_service_are_refused() -> None:
-    assert read_host("instance-data.eu-west-1.compute.internal").reason == "metadata-name"
-    assert read_host("x.instance-data.eu-west-1.compute.internal").reason == "metadata-name"
+    assert parse_host("instance-data.eu-west-1.compute.internal").reason == "metadata-name"
+    assert parse_host("x.instance-data.eu-west-1.compute.internal").reason == "metadata-name"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_regional_names_of_the_metadata_service_are_refused() -> None:
     ["metadata.example.com", "metadata.google.internal.example.com", "api.metadata", "my-metadata.goog"],
 )
 def test_names_that_only_resemble_them_are_not(name: str) -> None:
-    assert read_host(name).kind == "name"
+    assert parse_host(name).kind == "name"
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_names_that_only_resemble_them_are_not(name: str) -> None:
     ],
 )
 def test_names_of_this_machine_have_known_addresses(name: str, addresses: tuple[str, ...]) -> None:
-    host = read_host(name)
+    host = parse_host(name)
     assert host.kind == "loopback"
-    assert loopback_addresses(host.text) == addresses
+    assert list_loopback_addresses(host.text) == addresses
 
 
 @pytest.mark.parametrize(
@@ -156,12 +156,12 @@ def test_this_machine_is_known_by_the_text_alone(host: str, expected: bool) -> N
 @example("%2565xample.com")
 @example("1.2.3.4")
 def test_reading_twice_changes_nothing(text: str) -> None:
-    host = read_host(text)
+    host = parse_host(text)
     if host.kind != "refused":
-        assert read_host(host.text) == host
+        assert parse_host(host.text) == host
 
 
 @given(st.text(max_size=300))
 def test_every_text_has_an_outcome(text: str) -> None:
-    host = read_host(text)
+    host = parse_host(text)
     assert (host.kind == "refused") == (host.reason is not None)

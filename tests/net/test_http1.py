@@ -19,8 +19,7 @@ from onym.errors import (
     ResponseTooLarge,
     UsageError,
 )
-from onym.net._http1 import encode_request
-from onym.net._incoming import Incoming
+from onym.net._http1 import ResponseParser, encode_request
 from onym.net.limits import NetLimits
 from onym.net.messages import HTTPRequest, Origin
 from onym.uri.secret import Secret
@@ -33,8 +32,8 @@ def request(**options: Any) -> HTTPRequest:
     return HTTPRequest(**{"method": "POST", "origin": ORIGIN, "target": "/v1", **options})
 
 
-def read(*pieces: bytes, method: str = "POST", end: bool = False) -> Incoming:
-    incoming = Incoming(method, LIMITS)
+def read(*pieces: bytes, method: str = "POST", end: bool = False) -> ResponseParser:
+    incoming = ResponseParser(method, LIMITS)
     for piece in pieces:
         incoming.feed(piece)
     if end:
@@ -45,7 +44,7 @@ def read(*pieces: bytes, method: str = "POST", end: bool = False) -> Incoming:
 def content(*pieces: bytes, method: str = "POST", end: bool = False) -> bytes:
     incoming = read(*pieces, method=method, end=end)
     assert incoming.done
-    return incoming.take()
+    return incoming.take_content()
 
 
 def test_a_request_is_written_as_http_asks() -> None:
@@ -186,8 +185,8 @@ def test_a_message_after_the_answer_is_not_read_and_ends_the_connection() -> Non
     for pieces in ((whole + whole,), (whole, whole), (whole + b"junk",)):
         incoming = read(*pieces)
         assert incoming.done
-        assert incoming.take() == b"ok"
-        assert not incoming.reusable
+        assert incoming.take_content() == b"ok"
+        assert not incoming.is_reusable
         assert incoming.head is not None
         assert incoming.head.fields == [("Content-Length", "2")]
 
@@ -208,7 +207,7 @@ def test_a_message_after_the_answer_is_not_read_and_ends_the_connection() -> Non
 def test_a_body_is_framed_as_its_head_says(message: bytes, expected: bytes) -> None:
     assert content(message) == expected
     assert content(*(message[i : i + 1] for i in range(len(message)))) == expected
-    assert read(message).reusable
+    assert read(message).is_reusable
 
 
 def test_a_head_request_has_no_body() -> None:
@@ -217,7 +216,7 @@ def test_a_head_request_has_no_body() -> None:
 
 def test_a_body_without_a_length_ends_with_the_connection_and_takes_it_along() -> None:
     incoming = read(b"HTTP/1.1 200 OK\r\n\r\n", b"he", b"llo", end=True)
-    assert (incoming.done, incoming.take(), incoming.reusable) == (True, b"hello", False)
+    assert (incoming.done, incoming.take_content(), incoming.is_reusable) == (True, b"hello", False)
 
 
 @pytest.mark.parametrize(
@@ -234,8 +233,8 @@ def test_a_body_without_a_length_ends_with_the_connection_and_takes_it_along() -
     ],
 )
 def test_a_connection_is_used_again_only_when_both_ends_are_in_step(message: bytes, reusable: bool) -> None:
-    assert read(message).reusable is reusable
-    assert read().reusable is False
+    assert read(message).is_reusable is reusable
+    assert read().is_reusable is False
 
 
 @pytest.mark.parametrize(
@@ -366,17 +365,17 @@ def test_a_body_of_just_the_cap_is_taken() -> None:
 )
 def test_the_body_of_an_error_is_cut_so_that_its_status_is_told(message: bytes) -> None:
     incoming = read(message)
-    assert (incoming.done, incoming.take()) == (True, b"a" * 100)
+    assert (incoming.done, incoming.take_content()) == (True, b"a" * 100)
 
 
 def test_a_connection_on_which_more_of_an_error_is_to_come_is_not_used_again() -> None:
     incoming = read(b"HTTP/1.1 500 X\r\nContent-Length: 5000\r\n\r\n" + b"a" * 200)
-    assert (incoming.done, incoming.reusable) == (True, False)
+    assert (incoming.done, incoming.is_reusable) == (True, False)
 
 
 def test_compressed_errors_without_content_are_cut_too() -> None:
     incoming = read(b"HTTP/1.1 500 X\r\nContent-Encoding: gzip\r\n\r\n", gzip(b"") * 6)
-    assert (incoming.done, incoming.take()) == (True, b"")
+    assert (incoming.done, incoming.take_content()) == (True, b"")
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n" + b"".join(
@@ -403,9 +402,9 @@ def test_octets_at_random_end_in_an_answer_or_an_error_of_ours(data: bytes) -> N
 
 
 def test_ctrl_c_in_the_middle_of_reading_is_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(self: Incoming, head: object) -> None:
+    def interrupt(self: ResponseParser, head: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Incoming, "_start", interrupt)
+    monkeypatch.setattr(ResponseParser, "_start_body", interrupt)
     with pytest.raises(KeyboardInterrupt):
         read(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")

@@ -15,10 +15,10 @@ import pytest
 
 from net_support import NAMED, PATIENCE, TRIES, Authority, FixedResolver, Peer, Server, asking
 from onym.errors import DeadlineExceeded
+from onym.net.connections import SystemResolver
 from onym.net.limits import TLSConfig
 from onym.net.messages import Origin
 from onym.net.policy import Policy
-from onym.net.resolve import SystemResolver
 from onym.net.transport import AsyncTransport
 from support import untraced
 

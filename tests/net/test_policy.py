@@ -11,16 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import PolicyError, UsageError
-from onym.net._reasons import REASONS, refusal
-from onym.net.addresses import Address, classify
-from onym.net.policy import PRESETS, Policy, decide
-from onym.net.question import decide_question, scheme_for
+from onym.net.hosts import Address, classify_address
+from onym.net.policy import (
+    PRESETS,
+    REASONS,
+    Policy,
+    choose_scheme,
+    evaluate_policy,
+    evaluate_uri,
+    make_policy_error,
+)
 
 PUBLIC = ["93.184.216.34"]
 
 
 def outcome(policy: Policy, host: str, port: int = 443, **options: Any) -> str:
-    decision = decide(policy, host, port, **options)
+    decision = evaluate_policy(policy, host, port, **options)
     assert decision.allowed == (decision.reason is None) == bool(decision.connect_to)
     return decision.reason or "allowed"
 
@@ -155,14 +161,16 @@ def test_a_port_that_is_none_is_refused(port: int) -> None:
 
 def test_addresses_to_connect_to_keep_their_order_and_come_once() -> None:
     answers = ["2606:4700::1111", "1.1.1.1", "::ffff:1.1.1.1", "2606:4700:0::1111"]
-    decision = decide(Policy.trusted(), "A.example.", 443, answers=answers)
+    decision = evaluate_policy(Policy.trusted(), "A.example.", 443, answers=answers)
     assert decision.connect_to == ("2606:4700::1111", "1.1.1.1")
     assert decision.host == "a.example"
 
 
 def test_names_of_this_machine_must_lead_to_it() -> None:
     assert outcome(Policy.local(), "localhost", answers=["10.0.0.1"]) == "not-loopback"
-    assert decide(Policy.local(), "localhost", 11434, answers=["127.0.0.1"]).connect_to == ("127.0.0.1",)
+    assert evaluate_policy(Policy.local(), "localhost", 11434, answers=["127.0.0.1"]).connect_to == (
+        "127.0.0.1",
+    )
     assert outcome(Policy.trusted(), "localhost", answers=["93.184.216.34"]) == "not-loopback"
 
 
@@ -218,26 +226,26 @@ def test_policies_are_values() -> None:
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_every_reason_is_told_in_words_of_ours(reason: str) -> None:
-    error = refusal(reason, "https://a.example:443")
+    error = make_policy_error(reason, "https://a.example:443")
     assert isinstance(error, PolicyError)
     assert (error.reason, error.code) == (reason, f"net.refused.{reason}")
     assert error.endpoint == "https://a.example:443"
 
 
 def test_a_refusal_of_this_machine_says_how_to_allow_it() -> None:
-    error = decide(Policy.trusted(), "localhost", 11434).error("http://localhost:11434")
+    error = evaluate_policy(Policy.trusted(), "localhost", 11434).to_error("http://localhost:11434")
     assert "Policy.local()" in str(error)
     assert "ONYM_ALLOW_LOOPBACK=1" in str(error)
 
 
 @given(
     st.one_of(
-        st.integers(0, 2**32 - 1).map(lambda n: Address(4, n)),
-        st.integers(0, 2**128 - 1).map(lambda n: Address(6, n)),
+        st.integers(0, 2**32 - 1).map_all(lambda n: Address(4, n)),
+        st.integers(0, 2**128 - 1).map_all(lambda n: Address(6, n)),
     )
 )
 def test_every_category_of_address_has_its_words(address: Address) -> None:
-    category = classify(address)
+    category = classify_address(address)
     assert category == "public" or category in REASONS
 
 
@@ -247,30 +255,30 @@ def test_every_category_of_address_has_its_words(address: Address) -> None:
 )
 def test_the_order_of_answers_does_not_matter_to_the_outcome(answers: list[str], random: Any) -> None:
     shuffled = random.sample(answers, len(answers))
-    first = decide(Policy.trusted(), "a.example", 443, answers=answers)
-    second = decide(Policy.trusted(), "a.example", 443, answers=shuffled)
+    first = evaluate_policy(Policy.trusted(), "a.example", 443, answers=answers)
+    second = evaluate_policy(Policy.trusted(), "a.example", 443, answers=shuffled)
     assert first.allowed == second.allowed
     assert set(first.connect_to) == set(second.connect_to)
 
 
 def test_questions_are_answered_from_what_lookups_would_say() -> None:
     uri = "llm://a.example/m"
-    assert decide_question(uri, {}, {"answers": PUBLIC}).connect_to == ("93.184.216.34",)
-    assert decide_question(uri, Policy.trusted(), {"sequence": [["10.0.0.1"], PUBLIC]}).reason == "private"
-    assert decide_question(uri, {}, {"error": "NXDOMAIN"}).reason == "no-address"
-    assert decide_question(uri, {}).reason == "no-address"
-    assert decide_question("llm://[v1.x]/m", {}).reason == "bad-host"
-    assert decide_question("llm://localhost/m", {"preset": "local"}, {"error": "x"}).allowed
+    assert evaluate_uri(uri, {}, {"answers": PUBLIC}).connect_to == ("93.184.216.34",)
+    assert evaluate_uri(uri, Policy.trusted(), {"sequence": [["10.0.0.1"], PUBLIC]}).reason == "private"
+    assert evaluate_uri(uri, {}, {"error": "NXDOMAIN"}).reason == "no-address"
+    assert evaluate_uri(uri, {}).reason == "no-address"
+    assert evaluate_uri("llm://[v1.x]/m", {}).reason == "bad-host"
+    assert evaluate_uri("llm://localhost/m", {"preset": "local"}, {"error": "x"}).allowed
 
 
 @pytest.mark.parametrize("dns", [{"answers": "10.0.0.1"}, {"sequence": {"a": 1}}, {"sequence": ["10.0.0.1"]}])
 def test_answers_that_cannot_be_read_are_refused(dns: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        decide_question("llm://a.example/m", {}, dns)
+        evaluate_uri("llm://a.example/m", {}, dns)
 
 
 @pytest.mark.requirement("llm-5.1-a")
 def test_the_scheme_is_https_but_for_this_machine() -> None:
-    assert scheme_for("api.openai.com", Policy.local()) == "https"
-    assert scheme_for("localhost", Policy.local()) == "http"
-    assert scheme_for("localhost", Policy.trusted()) == "https"
+    assert choose_scheme("api.openai.com", Policy.local()) == "https"
+    assert choose_scheme("localhost", Policy.local()) == "http"
+    assert choose_scheme("localhost", Policy.trusted()) == "https"

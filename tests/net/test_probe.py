@@ -11,7 +11,7 @@ from net_support import NAMED, OK, Authority, Face, FixedResolver, Server, answe
 from onym.errors import ConnectionFailed, PolicyError, TLSError
 from onym.net.messages import Origin
 from onym.net.policy import Policy
-from onym.net.probe import _common_name
+from onym.net.transport import _get_common_name
 
 MakeFace = Callable[..., Face]
 
@@ -87,4 +87,4 @@ def test_a_certificate_that_is_not_trusted_is_told_after_the_connection(
     ],
 )
 def test_a_distinguished_name_is_told_by_its_most_telling_part(name: object, expected: str | None) -> None:
-    assert _common_name(name) == expected
+    assert _get_common_name(name) == expected

@@ -34,7 +34,7 @@ from dns_support import (
     shared_name_servers,
 )
 from onym.errors import MissingExtraError, UsageError
-from onym.net._dnssec import read_anchors
+from onym.net._dnssec import parse_anchors
 from onym.net.messages import SRV, Ask, RecordKind, Records
 from onym.net.records import RecordResolver
 
@@ -402,16 +402,16 @@ def test_attack_15_no_octets_changed_on_the_way_make_another_answer_of_a_pinned_
             ]
         )
     )
-    [zone] = read_anchors(servers.knot.anchors)
+    [zone] = parse_anchors(servers.knot.anchors)
     asked = dns.name.from_text(name)
     wires = _said(servers.knot.port, name, kind), _said(servers.knot.port, "bank.test", "DNSKEY")
-    truth = zone.judge(*map(dns.message.from_wire, wires), asked, kind)
+    truth = zone.validate_answer(*map(dns.message.from_wire, wires), asked, kind)
     assert truth.validated
     changed = [bytearray(wire) for wire in wires]
     for wire in data.draw(st.lists(st.sampled_from(changed), min_size=1, max_size=4)):
         wire[data.draw(st.integers(2, len(wire) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = zone.judge(*(dns.message.from_wire(bytes(wire)) for wire in changed), asked, kind)
+        found = zone.validate_answer(*(dns.message.from_wire(bytes(wire)) for wire in changed), asked, kind)
     except (dns.exception.DNSException, ValueError):
         # what the resolver takes for a failure
         return

@@ -13,13 +13,13 @@ import pytest
 
 from net_support import NameServer
 from onym.errors import DeadlineExceeded, OnymError, ResolveError
-from onym.net.resolve import DNSResolver, Resolver, SystemResolver
+from onym.net.connections import AddressResolver, DNSResolver, SystemResolver
 
 
 @pytest.fixture(autouse=True)
 def _time_for_dns(monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer of a busy machine comes too late."""
-    monkeypatch.setattr("onym.net.resolve._PATIENCE", 60.0)
+    monkeypatch.setattr("onym.net.connections._LOOKUP_TIMEOUT", 60.0)
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -27,14 +27,14 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def lookup(kind: str, resolver: Resolver, host: str, seconds: float | None = 300.0) -> list[str]:
+def lookup(kind: str, resolver: AddressResolver, host: str, seconds: float | None = 300.0) -> list[str]:
     deadline = None if seconds is None else time.monotonic() + seconds
     if kind == "sync":
         return resolver.lookup(host, deadline)
     return asyncio.run(_alookup(resolver, host, deadline))
 
 
-async def _alookup(resolver: Resolver, host: str, deadline: float | None) -> list[str]:
+async def _alookup(resolver: AddressResolver, host: str, deadline: float | None) -> list[str]:
     return await resolver.alookup(host, deadline)
 
 
@@ -51,7 +51,7 @@ def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
             raise set_up["rows"]
         return list(set_up["rows"])
 
-    monkeypatch.setattr("onym.net.resolve.socket.getaddrinfo", getaddrinfo)
+    monkeypatch.setattr("onym.net.connections.socket.getaddrinfo", getaddrinfo)
     yield set_up
     if "held" in set_up:
         set_up["held"].set()

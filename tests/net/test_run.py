@@ -10,11 +10,11 @@ import pytest
 
 from net_support import OK, Server, answering, asking, free_port
 from onym.errors import ConnectionFailed, NetError, UsageError
-from onym.net._wire import drive
+from onym.net.connections import drive_coroutine
 from onym.net.messages import Ask, Flow, Origin, Records, Reply, Send, Wait
 from onym.net.policy import Policy
 from onym.net.records import RecordResolver
-from onym.net.transport import AsyncTransport, Transport, arun, run
+from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -26,7 +26,9 @@ def do(kind: str, flow: Flow[Any], waits: list[float] | None = None) -> Any:
     """Drive the flow; `waits` takes the seconds that it asked to wait, None lets it wait."""
     if kind == "sync":
         with Transport(Policy.local()) as transport:
-            return run(flow, transport) if waits is None else run(flow, transport, sleep=waits.append)
+            return (
+                run_flow(flow, transport) if waits is None else run_flow(flow, transport, sleep=waits.append)
+            )
 
     async def sleep(seconds: float) -> None:
         assert waits is not None
@@ -34,7 +36,9 @@ def do(kind: str, flow: Flow[Any], waits: list[float] | None = None) -> Any:
 
     async def scenario() -> Any:
         async with AsyncTransport(Policy.local()) as transport:
-            return await (arun(flow, transport) if waits is None else arun(flow, transport, sleep=sleep))
+            return await (
+                arun_flow(flow, transport) if waits is None else arun_flow(flow, transport, sleep=sleep)
+            )
 
     return asyncio.run(scenario())
 
@@ -89,11 +93,11 @@ def test_what_a_flow_asks_of_dns_is_answered_or_fails_where_nobody_is_to_ask(kin
 
     async def scenario() -> Records:
         async with AsyncTransport(Policy.local(), records=Fixed() if asked else None) as transport:
-            return await arun(flow(), transport)
+            return await arun_flow(flow(), transport)
 
     if kind == "sync":
         with Transport(Policy.local(), records=Fixed() if asked else None) as transport:
-            answer = run(flow(), transport)
+            answer = run_flow(flow(), transport)
     else:
         answer = asyncio.run(scenario())
     assert answer == found if asked else (answer.status, answer.values) == ("failed", ())
@@ -152,4 +156,4 @@ def test_a_flow_is_closed_when_its_driver_is_broken_off(kind: str) -> None:
 
 def test_a_coroutine_that_waits_is_no_blocking_one() -> None:
     with pytest.raises(RuntimeError):
-        drive(asyncio.sleep(0))
+        drive_coroutine(asyncio.sleep(0))

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from onym.errors import OnymError, URIError
-from onym.net.addresses import PUBLIC, classify, parse_address
-from onym.net.hosts import read_host
-from onym.net.policy import Decision
-from onym.net.question import decide_question
+from onym.net.hosts import PUBLIC, classify_address, parse_address, parse_host
+from onym.net.policy import Decision, evaluate_uri
 from onym.uri.llm import LLMURI
 from support import about, load_shared
 
@@ -25,7 +23,7 @@ EXPECTED = {"allow": "allow", "allow-only-if-pinned": "allow", "block": "block"}
 def verdict(uri: str | LLMURI, policy: dict[str, Any], dns: dict[str, Any] | None = None) -> str:
     """The outcome in the words of the vectors."""
     try:
-        return "allow" if decide_question(uri, policy, dns).allowed else "block"
+        return "allow" if evaluate_uri(uri, policy, dns).allowed else "block"
     except URIError:
         return "reject-as-malformed"
 
@@ -101,10 +99,10 @@ def test_unicode_hosts_are_judged_by_what_they_convert_to(case: dict[str, Any]) 
 def test_addresses_of_other_suites_are_classified_as_recorded(record: dict[str, Any]) -> None:
     address = parse_address(record["input"])
     if address is None:
-        assert read_host(record["input"]).kind == "refused"
+        assert parse_host(record["input"]).kind == "refused"
         found = "block"
     else:
-        found = "allow" if classify(address) == PUBLIC else "block"
+        found = "allow" if classify_address(address) == PUBLIC else "block"
     assert record["our"] in (found, "contested")
 
 
@@ -116,7 +114,7 @@ REALLY_PUBLIC = {"::ffff:8.8.8.8", "2606:4700::1111", "2a00:1450::1"}
 @pytest.mark.parametrize("record", PITFALLS["predicates"], ids=lambda record: str(record["addr"]))
 def test_the_table_is_right_where_ipaddress_is_wrong(record: dict[str, Any]) -> None:
     address = parse_address(record["addr"])
-    public = address is not None and classify(address) == PUBLIC
+    public = address is not None and classify_address(address) == PUBLIC
     assert public == (record["addr"] in REALLY_PUBLIC)
 
 
@@ -128,4 +126,4 @@ def test_what_is_no_address_is_read_as_none(text: str) -> None:
 def test_a_decision_is_what_a_connection_would_use() -> None:
     dns = {"sequence": [["93.184.216.34"], ["127.0.0.1"]]}
     expected = Decision(True, None, ("93.184.216.34",), "rebind.example")
-    assert decide_question("llm://rebind.example/m", {"preset": "untrusted"}, dns) == expected
+    assert evaluate_uri("llm://rebind.example/m", {"preset": "untrusted"}, dns) == expected

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from onym.errors import URIError
-from onym.net.policy import Decision
-from onym.net.question import decide_question
+from onym.net.policy import Decision, evaluate_uri
 from support import load_own
 
 CASES = load_own("ssrf.json")["cases"]
@@ -18,7 +17,7 @@ CASES = load_own("ssrf.json")["cases"]
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["id"]))
 def test_every_case_is_decided_as_it_says(case: dict[str, Any]) -> None:
     try:
-        found = decide_question(case["uri"], case["policy"], case.get("dns"))
+        found = evaluate_uri(case["uri"], case["policy"], case.get("dns"))
     except URIError:
         found = Decision(False, "malformed", (), "")
     assert ("allow" if found.allowed else "refuse") == case["decision"]

@@ -13,8 +13,8 @@ import trustme
 
 from net_support import NAMED, OK, Authority, Face, FixedResolver, Peer, Server, answering, asking
 from onym.errors import ConnectionFailed, NetError, TLSError, UsageError
-from onym.net import _trust
-from onym.net._failures import translate
+from onym.net import connections
+from onym.net.connections import translate_error
 from onym.net.limits import TLSConfig
 from onym.net.messages import Origin, Reply
 from onym.net.policy import Policy
@@ -80,8 +80,8 @@ def test_tls_1_2_is_refused_where_1_3_is_the_least(
 
 
 def test_the_least_version_holds_without_authorities_of_ones_own_too() -> None:
-    assert _trust.make_context(TLSConfig(minimum="1.3")).minimum_version == ssl.TLSVersion.TLSv1_3
-    assert _trust.make_context(TLSConfig()).minimum_version == ssl.TLSVersion.TLSv1_2
+    assert connections.make_tls_context(TLSConfig(minimum="1.3")).minimum_version == ssl.TLSVersion.TLSv1_3
+    assert connections.make_tls_context(TLSConfig()).minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 def test_a_version_that_is_none_is_refused() -> None:
@@ -229,9 +229,9 @@ def test_a_python_that_finds_no_authorities_is_shown_where_systems_keep_them(
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
     bundle = tmp_path / "bundle.pem"
     authority.ca.cert_pem.write_to_path(str(bundle))
-    found = _trust._new_context((str(tmp_path / "missing.pem"), str(bundle)))
+    found = connections._make_base_context((str(tmp_path / "missing.pem"), str(bundle)))
     assert found.cert_store_stats()["x509_ca"] == 1
-    assert _trust._new_context(()).cert_store_stats()["x509_ca"] == 0
+    assert connections._make_base_context(()).cert_store_stats()["x509_ca"] == 0
 
 
 @pytest.mark.parametrize(
@@ -248,4 +248,4 @@ def test_a_python_that_finds_no_authorities_is_shown_where_systems_keep_them(
     ],
 )
 def test_what_the_system_raises_has_a_class_and_a_code_of_ours(error: Exception, code: str) -> None:
-    assert translate(error).code == code
+    assert translate_error(error).code == code

@@ -26,11 +26,9 @@ from onym.errors import (
     ResponseTooLarge,
     UsageError,
 )
-from onym.net._blocking import BlockingConnection, watch
-from onym.net._deadline import remaining
-from onym.net._waiting import WaitingBackend, WaitingConnection
-from onym.net._wire import drive
-from onym.net.limits import NetLimits
+from onym.net._async_connections import AsyncBackend, AsyncConnection
+from onym.net.connections import BlockingConnection, drive_coroutine, make_readiness_check
+from onym.net.limits import NetLimits, compute_remaining
 from onym.net.messages import Origin, Send
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport, Transport, _BlockingBody
@@ -386,10 +384,13 @@ def test_whether_something_can_be_read_is_known_with_or_without_poll(
     monkeypatch: pytest.MonkeyPatch, has_poll: bool
 ) -> None:
     if not has_poll:
-        monkeypatch.setattr("onym.net._blocking._POLL", None)
+        monkeypatch.setattr("onym.net.connections._POLL", None)
     ours, theirs = socket.socketpair()
     with ours:
-        readable, writable = watch(ours, reading=True), watch(ours, reading=False)
+        readable, writable = (
+            make_readiness_check(ours, reading=True),
+            make_readiness_check(ours, reading=False),
+        )
         assert not readable(0)
         assert writable(0)
         theirs.close()
@@ -404,7 +405,7 @@ def test_a_connection_whose_socket_is_gone_fails_with_an_error_of_ours(
     monkeypatch: pytest.MonkeyPatch, has_poll: bool
 ) -> None:
     if not has_poll:
-        monkeypatch.setattr("onym.net._blocking._POLL", None)
+        monkeypatch.setattr("onym.net.connections._POLL", None)
     ours, theirs = socket.socketpair()
     theirs.close()
     connection = BlockingConnection(ours, "127.0.0.1", time.monotonic)
@@ -412,12 +413,12 @@ def test_a_connection_whose_socket_is_gone_fails_with_an_error_of_ours(
     assert not connection.is_usable()
     for attempt in (connection.read(None), connection.write(b"x", None)):
         with pytest.raises(ConnectionFailed):
-            drive(attempt)
+            drive_coroutine(attempt)
 
 
 def test_a_connection_that_has_ended_is_not_written_to_and_its_loop_may_be_gone() -> None:
-    async def scenario(server: Server) -> WaitingConnection:
-        backend = WaitingBackend()
+    async def scenario(server: Server) -> AsyncConnection:
+        backend = AsyncBackend()
         sock = await backend.dial("127.0.0.1", server.port, None)
         connection = await backend.establish(sock, "127.0.0.1", None, None)
         assert await connection.read(None) == b""
@@ -435,11 +436,11 @@ def test_a_connection_that_has_ended_is_not_written_to_and_its_loop_may_be_gone(
 @asynccontextmanager
 async def waiting_connection(
     clock: Callable[[], float] = time.monotonic,
-) -> AsyncIterator[tuple[WaitingConnection, socket.socket]]:
+) -> AsyncIterator[tuple[AsyncConnection, socket.socket]]:
     """A connection of an event loop, and its other end."""
     ours, theirs = socket.socketpair()
     with theirs:
-        connection = await WaitingBackend(clock).establish(ours, "127.0.0.1", None, None)
+        connection = await AsyncBackend(clock).establish(ours, "127.0.0.1", None, None)
         try:
             yield connection, theirs
         finally:
@@ -454,10 +455,10 @@ def test_a_deadline_that_comes_with_the_data_is_let_go() -> None:
             await asyncio.sleep(0)
             # as the loop does when both come in one turn of it
             connection.buffer_updated(1)
-            connection._ring()
+            connection._on_timer()
             assert len(await reading) == 1
             # and nobody waits any more
-            connection._ring()
+            connection._on_timer()
 
     asyncio.run(scenario())
 
@@ -476,17 +477,17 @@ def test_each_wait_has_its_own_deadline_whatever_was_waited_for_before() -> None
             reading = asyncio.ensure_future(connection.read(5e3))
             await asyncio.sleep(0)
             now = 4e3
-            connection._ring()  # the timer of the shortest wait
+            connection._on_timer()  # the timer of the shortest wait
             assert not reading.done()
             now = 5e3
-            connection._ring()
+            connection._on_timer()
             with pytest.raises(DeadlineExceeded):
                 await reading
             with pytest.raises(DeadlineExceeded):
                 await connection.read(5e3)
             reading = asyncio.ensure_future(connection.read(None))
             await asyncio.sleep(0)
-            connection._ring()
+            connection._on_timer()
             theirs.send(b"two")
             assert await reading == b"two"
 
@@ -600,9 +601,9 @@ def slices(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         left[0] -= 1
         if left[0] == 0:
             several.set()
-        return remaining(deadline, clock, most and 0.001)
+        return compute_remaining(deadline, clock, most and 0.001)
 
-    monkeypatch.setattr("onym.net._blocking.remaining", counting)
+    monkeypatch.setattr("onym.net.connections.remaining", counting)
     return several
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from onym.net.messages import Flow, Work
-from onym.net.transport import AsyncTransport, Transport, arun, run
+from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
 
 NOWHERE = cast("Any", None)
 
@@ -20,11 +20,11 @@ def flow() -> Flow[tuple[threading.Thread, str]]:
 
 
 def test_work_is_done_where_the_flow_is() -> None:
-    assert run(flow(), cast("Transport", NOWHERE)) == (threading.current_thread(), "again")
+    assert run_flow(flow(), cast("Transport", NOWHERE)) == (threading.current_thread(), "again")
 
 
 def test_coroutines_go_on_meanwhile() -> None:
-    where, found = asyncio.run(arun(flow(), cast("AsyncTransport", NOWHERE)))
+    where, found = asyncio.run(arun_flow(flow(), cast("AsyncTransport", NOWHERE)))
     assert found == "again"
     assert where is not threading.current_thread()
 
@@ -43,7 +43,7 @@ def test_work_that_fails_ends_the_flow() -> None:
             ended.append(True)
 
     with pytest.raises(KeyError):
-        run(failing(), cast("Transport", NOWHERE))
+        run_flow(failing(), cast("Transport", NOWHERE))
     with pytest.raises(KeyError):
-        asyncio.run(arun(failing(), cast("AsyncTransport", NOWHERE)))
+        asyncio.run(arun_flow(failing(), cast("AsyncTransport", NOWHERE)))
     assert ended == [True, True]

@@ -12,8 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import StoreError
-from onym.registry.chain import GENESIS, canonical, check_link, digest_of, seal, verify_chain
 from onym.registry.codec import to_data
+from onym.registry.hash_chain import (
+    GENESIS,
+    canonicalize_json,
+    compute_digest,
+    seal_record,
+    verify_chain,
+    verify_link,
+)
 from onym.registry.records import IANA_CLOCK, Actor, Event, EventKind, LogRecord, Role
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -24,7 +31,7 @@ def chain(length: int) -> list[LogRecord]:
     for number in range(length):
         event = Event(kind=EventKind.REVISE, registry="uri-schemes", request=f"uri-schemes-{number}")
         records.append(
-            seal(
+            seal_record(
                 records[-1] if records else None,
                 at=AT + timedelta(hours=number),
                 actor=IANA_CLOCK,
@@ -48,7 +55,7 @@ def test_the_digest_is_sha256_over_the_sorted_json_of_the_rest() -> None:
     data = to_data(record)
     assert data.pop("digest") == record.digest
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert record.digest == hashlib.sha256(text.encode()).hexdigest() == digest_of(record)
+    assert record.digest == hashlib.sha256(text.encode()).hexdigest() == compute_digest(record)
     assert record.previous == chain(1)[0].digest
 
 
@@ -81,7 +88,7 @@ def test_a_changed_record_breaks_the_chain_at_its_number(member: str, at: int) -
 def test_a_record_sealed_anew_after_a_change_breaks_the_next_one() -> None:
     records = chain(3)
     changed = replace(records[1], rule="X")
-    records[1] = replace(changed, digest=digest_of(changed))
+    records[1] = replace(changed, digest=compute_digest(changed))
     with pytest.raises(StoreError, match="record 3 does not hold the digest"):
         verify_chain(records)
 
@@ -103,19 +110,19 @@ def test_records_in_another_order_break_the_chain() -> None:
 
 def test_one_link_is_checked_against_the_one_before() -> None:
     first, second = chain(2)
-    check_link(first, second)
+    verify_link(first, second)
     with pytest.raises(StoreError):
-        check_link(None, second)
+        verify_link(None, second)
 
 
 def test_canonical_text_is_sorted_and_holds_no_escapes_but_those_of_json() -> None:
-    assert canonical({"b": [1, None, True], "a": "ü\n\0"}) == '{"a":"ü\\n\\u0000","b":[1,null,true]}'
+    assert canonicalize_json({"b": [1, None, True], "a": "ü\n\0"}) == '{"a":"ü\\n\\u0000","b":[1,null,true]}'
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), b"x", {1}, "\ud800", {(1, 2): 3}])
 def test_what_has_no_canonical_text_is_refused(value: object) -> None:
     with pytest.raises(StoreError) as caught:
-        canonical({"x": value})
+        canonicalize_json({"x": value})
     assert caught.value.code == "registry.bad-record"
 
 
@@ -123,4 +130,4 @@ def test_a_value_without_end_is_refused() -> None:
     endless: list[object] = []
     endless.append(endless)
     with pytest.raises(StoreError):
-        canonical(endless)
+        canonicalize_json(endless)

@@ -11,7 +11,7 @@ import pytest
 
 from onym.ai.records import Namespaces
 from onym.errors import ConfigError, DiscoveryError, SignatureError, SnapshotError
-from onym.registry.resolve import TYPE, Allocation, SignedNamespaces
+from onym.registry.signed_namespaces import SIGNATURE_TYPE, Allocation, SignedNamespaces
 from onym.sign.jws import sign_compact
 from onym.sign.keys import SigningKey
 
@@ -43,7 +43,7 @@ class Files:
         self.key.write_text(json.dumps(self.signer.public()), encoding="utf-8")
         self.write(payload())
 
-    def write(self, octets: bytes, *, signer: SigningKey | None = None, typ: str = TYPE) -> None:
+    def write(self, octets: bytes, *, signer: SigningKey | None = None, typ: str = SIGNATURE_TYPE) -> None:
         token = sign_compact(octets, signer or self.signer, header={"typ": typ})
         self.file.write_text(token + "\n", encoding="utf-8")
 
@@ -156,7 +156,7 @@ def test_files_that_are_not_there_are_named(files: Files, tmp_path: Path) -> Non
 
 
 def test_files_beyond_the_cap_are_not_read(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.registry.resolve._MAX_KEY", 16)
+    monkeypatch.setattr("onym.registry.signed_namespaces._MAX_KEY", 16)
     with pytest.raises(SnapshotError) as caught:
         files.load()
     assert caught.value.code == "registry.snapshot-too-large"

@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from onym.server.security.envelope import CONTENT_SECURITY_POLICY
-from onym.server.security.rates import Rates as Buckets
-from onym.server.security.rates import address_key
-from onym.server.settings import Rate, Rates
+from onym.server.security.middleware import CONTENT_SECURITY_POLICY, make_address_key
+from onym.server.security.middleware import TokenBuckets as Buckets
+from onym.server.settings import RateLimit, RateLimits
 from server_support import BASE, World, settings, world
 
 JSON = {"content-type": "application/json"}
@@ -313,7 +312,7 @@ def behind(site: World, peer: str, headers: dict[str, str]) -> Any:
 
 
 def test_too_many_requests_are_told_when_to_come_back(tmp_path: Path) -> None:
-    rates = Rates(reads=Rate(burst=3, per_minute=6))
+    rates = RateLimits(reads=RateLimit(burst=3, per_minute=6))
     with world(tmp_path, settings(rates=rates)) as site:
         statuses = [site.client.get("/who").status_code for _ in range(4)]
         assert statuses == [200, 200, 200, 429]
@@ -326,13 +325,13 @@ def test_too_many_requests_are_told_when_to_come_back(tmp_path: Path) -> None:
 
 
 def test_wrong_tokens_are_counted_by_address(tmp_path: Path) -> None:
-    with world(tmp_path, settings(rates=Rates(reads=Rate(burst=2, per_minute=1)))) as site:
+    with world(tmp_path, settings(rates=RateLimits(reads=RateLimit(burst=2, per_minute=1)))) as site:
         wrong = {"authorization": "Bearer onym_reg_" + "A" * 43}
         assert [site.client.get("/who", headers=wrong).status_code for _ in range(3)] == [401, 401, 429]
 
 
 def test_sign_ins_are_limited_by_address_and_by_login(tmp_path: Path) -> None:
-    with world(tmp_path, settings(rates=Rates(logins=Rate(burst=2, per_minute=1)))) as site:
+    with world(tmp_path, settings(rates=RateLimits(logins=RateLimit(burst=2, per_minute=1)))) as site:
         assert [site.sign_in(password="wrong password!!").status_code for _ in range(3)] == [401, 401, 429]
         # the right password does not help now either
         assert site.sign_in().status_code == 429
@@ -341,29 +340,33 @@ def test_sign_ins_are_limited_by_address_and_by_login(tmp_path: Path) -> None:
 
 
 def test_buckets_stay_few() -> None:
-    buckets = Buckets(Rates(reads=Rate(burst=1, per_minute=60)), lambda: 0.0, most=10)
-    assert all(buckets.take("reads", str(n)) == 0 for n in range(100))
+    buckets = Buckets(RateLimits(reads=RateLimit(burst=1, per_minute=60)), lambda: 0.0, most=10)
+    assert all(buckets.take_token("reads", str(n)) == 0 for n in range(100))
     assert len(buckets) == 10
-    assert buckets.take("reads", "99") == 1.0
+    assert buckets.take_token("reads", "99") == 1.0
 
 
 def test_a_bucket_fills_up_to_its_burst_and_no_further() -> None:
     now = [0.0]
-    buckets = Buckets(Rates(writes=Rate(burst=2, per_minute=60)), lambda: now[0])
-    assert [buckets.take("writes", "a") for _ in range(3)] == [0, 0, 1.0]
+    buckets = Buckets(RateLimits(writes=RateLimit(burst=2, per_minute=60)), lambda: now[0])
+    assert [buckets.take_token("writes", "a") for _ in range(3)] == [0, 0, 1.0]
     now[0] = 1000
-    assert [buckets.take("writes", "a") for _ in range(3)] == [0, 0, 1.0]
+    assert [buckets.take_token("writes", "a") for _ in range(3)] == [0, 0, 1.0]
 
 
 def test_neighbours_in_an_ipv6_network_share_a_bucket() -> None:
-    assert address_key("2001:db8::1") == address_key("2001:db8::2") != address_key("2001:db8:0:1::1")
-    assert address_key("192.0.2.1") != address_key("192.0.2.2")
-    assert address_key(None) == address_key("")
+    assert (
+        make_address_key("2001:db8::1")
+        == make_address_key("2001:db8::2")
+        != make_address_key("2001:db8:0:1::1")
+    )
+    assert make_address_key("192.0.2.1") != make_address_key("192.0.2.2")
+    assert make_address_key(None) == make_address_key("")
 
 
 def test_an_ipv4_address_on_a_socket_of_both_kinds_has_its_own_bucket() -> None:
-    assert address_key("::ffff:192.0.2.1") == address_key("192.0.2.1")
-    assert address_key("::ffff:192.0.2.1") != address_key("::ffff:192.0.2.2")
+    assert make_address_key("::ffff:192.0.2.1") == make_address_key("192.0.2.1")
+    assert make_address_key("::ffff:192.0.2.1") != make_address_key("::ffff:192.0.2.2")
 
 
 # audit

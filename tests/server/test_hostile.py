@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from onym.common.strict_json import encode_base64url
 from onym.errors import SignatureError
-from onym.server import _protocol
-from onym.server.auth.oidc import _listed
-from onym.server.settings import Issuer, Rate, Rates
-from onym.sign._strict import encode
+from onym.server import http_server
+from onym.server.security.credentials import _get_list
+from onym.server.settings import Issuer, RateLimit, RateLimits
 from onym.sign.keys import read_keys
 from onym.uri.secret import Secret
 from server.test_run import exchange, with_server
@@ -68,7 +68,7 @@ def test_a_token_is_found_among_many_fields_and_not_under_another_spelling(site:
 def test_a_body_that_never_ends_is_cut_off_by_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(_protocol.BoundedProtocol, "body_seconds", 0.2)
+    monkeypatch.setattr(http_server.BoundedProtocol, "body_seconds", 0.2)
     head = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nContent-Type: application/json\r\n"
     assert with_server(tmp_path, lambda port: exchange(port, head + sent)) == b""
 
@@ -103,7 +103,7 @@ def test_an_upgrade_without_a_body_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_client_that_takes_no_answer_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_protocol.BoundedProtocol, "take_seconds", 0.2)
+    monkeypatch.setattr(http_server.BoundedProtocol, "take_seconds", 0.2)
     body = b"x" * 3_900_000
     head = (
         b"POST /api/v1/echo HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nContent-Type: text/plain\r\nContent-Length: "
@@ -128,7 +128,7 @@ def test_a_client_that_takes_no_answer_is_dropped(tmp_path: Path, monkeypatch: p
     assert with_server(tmp_path, stubborn) < 6 * len(body)
 
 
-_MANY = Rate(burst=1_000_000, per_minute=1_000_000)
+_MANY = RateLimit(burst=1_000_000, per_minute=1_000_000)
 
 
 def test_a_password_typed_as_a_login_is_not_in_the_audit_log(site: World) -> None:
@@ -155,7 +155,7 @@ def test_a_token_does_not_sign_its_account_out(site: World) -> None:
 
 def test_strangers_do_not_fill_the_audit_log_with_answers_of_no_provider(tmp_path: Path) -> None:
     issuer = Issuer(id="one", issuer="https://idp.example", client_id="c", client_secret=Secret("s"))
-    rates = Rates(reads=_MANY, writes=_MANY, logins=Rate(burst=3, per_minute=1))
+    rates = RateLimits(reads=_MANY, writes=_MANY, logins=RateLimit(burst=3, per_minute=1))
     with world(tmp_path, settings(issuers=(issuer,), rates=rates)) as found:
         for _ in range(20):
             found.client.get("/login/oidc/one/callback?code=x&state=y")
@@ -164,7 +164,7 @@ def test_strangers_do_not_fill_the_audit_log_with_answers_of_no_provider(tmp_pat
 
 def test_a_modulus_that_begins_with_zeros_is_measured_whole() -> None:
     n = b"\0" * 800 + ((1 << 64_000) - 1 - (1 << 64)).to_bytes(8_000, "big")
-    key = {"kty": "RSA", "n": encode(n), "e": "AQAB"}
+    key = {"kty": "RSA", "n": encode_base64url(n), "e": "AQAB"}
     with pytest.raises(SignatureError) as caught:
         read_keys(json.dumps({"keys": [key]}).encode())
     assert caught.value.code == "sign.weak-key"
@@ -172,5 +172,5 @@ def test_a_modulus_that_begins_with_zeros_is_measured_whole() -> None:
 
 @pytest.mark.parametrize("value", [None, 1, "S256", {"S256": 1}])
 def test_a_list_of_a_provider_that_is_none_lists_nothing(value: object) -> None:
-    assert _listed({"a": value}, "a", "S256") == []
-    assert _listed({}, "a", "S256") == ["S256"]
+    assert _get_list({"a": value}, "a", "S256") == []
+    assert _get_list({}, "a", "S256") == ["S256"]

@@ -19,8 +19,8 @@ import trustme
 
 from ai_support import PATIENCE, authority_ca, serve_asgi, trust
 from onym.errors import ConfigError
-from onym.server import listen as listening
-from onym.server.listen import QueryFilter, listen, serve, tls_context
+from onym.server import http_server as listening
+from onym.server.http_server import QueryRedactionFilter, make_tls_context, run_app, serve_app
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
@@ -74,7 +74,7 @@ def test_an_older_tls_is_turned_away() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "factory.test", ""])
 def test_plain_http_is_refused_off_loopback(host: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        listen(app, host=host, port=0)
+        run_app(app, host=host, port=0)
     assert caught.value.code == "config.plain-http"
     assert "--tls-cert" in str(caught.value)
 
@@ -93,7 +93,7 @@ def exchange_on(host: str, port: int) -> int:
 def with_listener(work: Callable[[int], Awaitable[Any]], **options: Any) -> Any:
     async def main() -> Any:
         stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(serve(app, port=0, ready=ready.set_result, stop=stop, **options))
+        task = asyncio.create_task(serve_app(app, port=0, ready=ready.set_result, stop=stop, **options))
         try:
             return await work(await ready)
         finally:
@@ -167,7 +167,7 @@ def test_a_certificate_without_its_key_is_told(tmp_path: Path) -> None:
     issued.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
     for certificate in (tmp_path / "cert.pem", tmp_path / "none.pem"):
         with pytest.raises(ConfigError) as caught:
-            tls_context(certificate)
+            make_tls_context(certificate)
         assert caught.value.code == "config.bad-certificate"
 
 
@@ -181,7 +181,7 @@ def pems(folder: Path) -> tuple[Path, Path]:
 
 def why(certificate: Path, key: Path | None = None) -> str:
     with pytest.raises(ConfigError) as caught:
-        tls_context(certificate, key)
+        make_tls_context(certificate, key)
     assert caught.value.code == "config.bad-certificate"
     return caught.value.message
 
@@ -217,7 +217,7 @@ def test_a_key_under_a_password_is_told_and_asks_nobody(tmp_path: Path) -> None:
     )
     (tmp_path / "key.pem").write_bytes(locked)
     with pytest.raises(ConfigError) as caught:
-        tls_context(tmp_path / "cert.pem", tmp_path / "key.pem")
+        make_tls_context(tmp_path / "cert.pem", tmp_path / "key.pem")
     assert caught.value.code == "config.bad-certificate"
     assert "has a password" in str(caught.value)
 
@@ -226,13 +226,13 @@ def test_certificate_and_key_may_be_two_files(tmp_path: Path) -> None:
     issued = authority_ca().issue_cert("factory.test")
     issued.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
     issued.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
-    context = tls_context(tmp_path / "cert.pem", tmp_path / "key.pem")
+    context = make_tls_context(tmp_path / "cert.pem", tmp_path / "key.pem")
     assert context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
 def test_a_port_that_is_taken_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError) as caught:
-        listen(app, host="127.0.0.1", port=taken.getsockname()[1])
+        run_app(app, host="127.0.0.1", port=taken.getsockname()[1])
     assert caught.value.code == "config.cannot-listen"
     assert "something else listens there" in str(caught.value)
     assert capfd.readouterr() == ("", "")
@@ -252,7 +252,7 @@ def test_a_host_that_cannot_be_listened_on_is_told(
     if host == "nowhere.invalid":  # no resolver is asked
         monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(ConfigError) as caught:
-        listen(app, host=host, port=0, plain=True)
+        run_app(app, host=host, port=0, plain=True)
     assert caught.value.code == "config.cannot-listen"
     assert says in str(caught.value)
     assert capfd.readouterr() == ("", "")
@@ -268,7 +268,7 @@ def test_a_port_that_needs_a_right_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(socket, "create_server", forbidden)
     with pytest.raises(ConfigError) as caught:
-        listen(app, host="127.0.0.1", port=443)
+        run_app(app, host="127.0.0.1", port=443)
     assert "CAP_NET_BIND_SERVICE" in str(caught.value)
 
 
@@ -286,7 +286,7 @@ def test_an_address_of_a_kind_that_this_machine_lacks_is_left_out(monkeypatch: p
         found.append(port)
         stop.set()
 
-    listen(app, host="127.0.0.1", port=0, ready=ready, stop=stop)
+    run_app(app, host="127.0.0.1", port=0, ready=ready, stop=stop)
     assert found[0] > 0
 
 
@@ -298,14 +298,14 @@ def test_an_app_that_does_not_start_is_told_and_its_port_is_free_again() -> None
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(ConfigError) as caught:
-        listen(torn, host="127.0.0.1", port=port)
+        run_app(torn, host="127.0.0.1", port=port)
     assert "the app did not start" in str(caught.value)
     socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_a_signal_ends_it_after_the_open_request(monkeypatch: pytest.MonkeyPatch) -> None:
     # a request that a busy machine is slow with is open for longer than the ten seconds of grace
-    monkeypatch.setattr("onym.server.listen._GRACE", int(PATIENCE))
+    monkeypatch.setattr("onym.server.http_server._GRACE", int(PATIENCE))
     began, go = threading.Event(), threading.Event()
 
     async def slow(scope: Any, receive: Any, send: Any) -> None:
@@ -318,7 +318,9 @@ def test_a_signal_ends_it_after_the_open_request(monkeypatch: pytest.MonkeyPatch
 
     async def main() -> bytes:
         ready, stop = asyncio.get_running_loop().create_future(), asyncio.Event()
-        task = asyncio.create_task(serve(slow, host="127.0.0.1", port=0, ready=ready.set_result, stop=stop))
+        task = asyncio.create_task(
+            serve_app(slow, host="127.0.0.1", port=0, ready=ready.set_result, stop=stop)
+        )
         asked = asyncio.create_task(asyncio.to_thread(exchange, await ready, GET))
         await asyncio.to_thread(began.wait, PATIENCE)
         stop.set()
@@ -337,7 +339,7 @@ def test_the_blocking_form_serves_until_it_is_told_to_stop() -> None:
         found.append(port)
         stop.set()
 
-    listen(app, host="127.0.0.1", port=0, ready=ready, stop=stop)
+    run_app(app, host="127.0.0.1", port=0, ready=ready, stop=stop)
     assert found[0] > 0
 
 
@@ -347,7 +349,7 @@ def test_a_signal_is_a_graceful_end() -> None:
     caught = []
     before = signal.signal(signal.SIGTERM, lambda *_: caught.append("again"))
     try:
-        listen(app, host="127.0.0.1", port=0, ready=lambda _port: os.kill(os.getpid(), signal.SIGTERM))
+        run_app(app, host="127.0.0.1", port=0, ready=lambda _port: os.kill(os.getpid(), signal.SIGTERM))
     finally:
         signal.signal(signal.SIGTERM, before)
     assert caught == ["again"]
@@ -361,7 +363,7 @@ def test_a_signal_that_ends_the_process_is_not_told_as_a_port_in_use() -> None:
     before = signal.signal(signal.SIGTERM, end)
     try:
         with pytest.raises(SystemExit) as caught:
-            listen(app, host="127.0.0.1", port=0, ready=lambda _port: os.kill(os.getpid(), signal.SIGTERM))
+            run_app(app, host="127.0.0.1", port=0, ready=lambda _port: os.kill(os.getpid(), signal.SIGTERM))
     finally:
         signal.signal(signal.SIGTERM, before)
     assert caught.value.code == 143
@@ -371,7 +373,7 @@ def test_another_loop_is_used_where_uvloop_is_missing(monkeypatch: pytest.Monkey
     import sys
 
     monkeypatch.setitem(sys.modules, "uvloop", None)
-    assert listening.loop_factory() is None
+    assert listening.get_loop_factory() is None
 
 
 def test_a_path_in_the_access_log_has_no_query(caplog: pytest.LogCaptureFixture) -> None:
@@ -384,7 +386,7 @@ def test_a_path_in_the_access_log_has_no_query(caplog: pytest.LogCaptureFixture)
 
 def test_the_filter_leaves_other_records_alone() -> None:
     record = logging.LogRecord("x", logging.INFO, "x", 1, "%(a)s", ({"a": "/x?y"},), None)
-    assert QueryFilter().filter(record)
+    assert QueryRedactionFilter().filter(record)
     assert record.getMessage() == "/x?y"
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from onym.errors import StoreError
 from onym.registry.records import Event, EventKind, Role
 from onym.registry.store import OutboxNotice, Store
-from onym.server.mail import GIVE_UP, Sender, message_of, one_line, retry_at
+from onym.server.mail import MAX_ATTEMPTS, MailSender, build_message, compute_retry_time, format_header_line
 from onym.server.settings import Settings, Smtp
 from onym.uri.secret import Secret
 from registry_support import SMTPServer, smtp_server
@@ -65,7 +65,7 @@ def go(
     folder: Path,
     settings: Settings,
     outbox: Outbox | None,
-    work: Callable[[Sender, Store], Coroutine[Any, Any, Any]],
+    work: Callable[[MailSender, Store], Coroutine[Any, Any, Any]],
 ) -> Any:
     async def run() -> Any:
         async with await Store.open(str(folder / "registry.db"), create=True) as store:
@@ -73,7 +73,7 @@ def go(
                 await store.accounts.add(account)
             if outbox is not None:
                 store.outbox = outbox  # type: ignore[assignment]
-            return await work(Sender(settings, store, Clock().now), store)
+            return await work(MailSender(settings, store, Clock().now), store)
 
     return asyncio.run(run())
 
@@ -81,7 +81,7 @@ def go(
 def send(folder: Path, settings: Settings, *notices: OutboxNotice) -> list[tuple[int, str, datetime | None]]:
     outbox = Outbox(*notices)
 
-    async def work(sender: Sender, store: Store) -> None:
+    async def work(sender: MailSender, store: Store) -> None:
         assert await sender.send_due() == len(notices)
 
     go(folder, settings, outbox, work)
@@ -122,7 +122,7 @@ def test_a_role_is_told_without_showing_who_holds_it(tmp_path: Path) -> None:
     assert mail.recipients == ("alice@example.org",)
 
     addresses = ["a@example.org", "b@example.org"]
-    message = message_of(variant(to=Role.EXPERT), addresses, mail_settings(25), START)
+    message = build_message(variant(to=Role.EXPERT), addresses, mail_settings(25), START)
     assert "example.org" not in message["to"]
 
 
@@ -183,7 +183,7 @@ def test_who_has_no_address_is_not_told(tmp_path: Path, smtp: SMTPServer, to: st
 
 @pytest.mark.xdist_group("real-servers")
 def test_the_stores_own_outbox_is_emptied(tmp_path: Path, smtp: SMTPServer) -> None:
-    async def work(sender: Sender, store: Store) -> int:
+    async def work(sender: MailSender, store: Store) -> int:
         from onym.registry.records import Actor
 
         actor = Actor(id="user-alice", roles=frozenset({Role.REGISTRANT}))
@@ -198,13 +198,13 @@ def test_the_stores_own_outbox_is_emptied(tmp_path: Path, smtp: SMTPServer) -> N
         await store.apply(event, actor, START)
         while await sender.send_due():
             pass
-        return await store.outbox.waiting()
+        return await store.outbox.count_waiting()
 
     assert go(tmp_path, mail_settings(smtp.port), None, work) == 0
 
 
 def test_the_sender_stops_when_it_is_told(tmp_path: Path) -> None:
-    async def work(sender: Sender, store: Store) -> None:
+    async def work(sender: MailSender, store: Store) -> None:
         stop = asyncio.Event()
         task = asyncio.create_task(sender.run(stop))
         await asyncio.sleep(0)
@@ -228,7 +228,7 @@ def test_an_outbox_that_fails_does_not_end_the_sender(
             stop.set()
             raise fault
 
-    async def work(sender: Sender, store: Store) -> None:
+    async def work(sender: MailSender, store: Store) -> None:
         await asyncio.wait_for(sender.run(stop), 300)
 
     go(tmp_path, mail_settings(25), Broken(), work)
@@ -238,26 +238,28 @@ def test_an_outbox_that_fails_does_not_end_the_sender(
 
 def test_pauses_grow_and_end() -> None:
     pauses = []
-    for attempts in range(1, GIVE_UP):
-        again = retry_at(START, attempts)
+    for attempts in range(1, MAX_ATTEMPTS):
+        again = compute_retry_time(START, attempts)
         assert again is not None
         pauses.append(again - START)
     assert pauses[:4] == [timedelta(minutes=n) for n in (1, 4, 16, 64)]
     assert pauses[-1] == timedelta(hours=6)
-    assert retry_at(START, GIVE_UP) is None
+    assert compute_retry_time(START, MAX_ATTEMPTS) is None
 
 
 def test_the_message_id_is_the_notices_own() -> None:
-    first = message_of(NOTICE, ["a@example.org"], mail_settings(25), START)
-    again = message_of(variant(attempts=5), ["a@example.org"], mail_settings(25), START + timedelta(days=1))
-    other = message_of(variant(id=8), ["a@example.org"], mail_settings(25), START)
+    first = build_message(NOTICE, ["a@example.org"], mail_settings(25), START)
+    again = build_message(
+        variant(attempts=5), ["a@example.org"], mail_settings(25), START + timedelta(days=1)
+    )
+    other = build_message(variant(id=8), ["a@example.org"], mail_settings(25), START)
     assert first["message-id"] == again["message-id"] != other["message-id"]
 
 
 @given(subject=st.text(max_size=300), text=st.text(max_size=500), request=st.text(max_size=50))
 def test_no_text_adds_a_header_or_a_recipient(subject: str, text: str, request: str) -> None:
     notice = variant(subject=subject, text=text, request=request)
-    message = message_of(notice, ["a@example.org"], mail_settings(25), START)
+    message = build_message(notice, ["a@example.org"], mail_settings(25), START)
     read = message_from_bytes(message.as_bytes(), policy=default)
     assert sorted(read.keys()) == sorted(
         [
@@ -282,14 +284,14 @@ def test_no_text_adds_a_header_or_a_recipient(subject: str, text: str, request: 
     "text", ["a\r\nBcc: x@example.org", "a\nb", "a\u2028b", "\x00\x1b[31mred", "x" * 5000, "\ud800"]
 )
 def test_a_subject_is_one_line(text: str) -> None:
-    line = one_line(text)
+    line = format_header_line(text)
     assert len(line) <= 200
     assert line.isprintable()
 
 
 def test_a_sender_needs_a_mail_server() -> None:
     with pytest.raises(ValueError, match="no mail server"):
-        Sender(Settings(), None, Clock().now)  # type: ignore[arg-type]
+        MailSender(Settings(), None, Clock().now)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("fault", [UnicodeError("label empty or too long"), ValueError("x"), KeyError("x")])
@@ -306,9 +308,9 @@ def test_what_the_library_cannot_take_is_logged_and_the_sender_goes_on(
         async def __aexit__(self, *given: object) -> None:
             """Never entered."""
 
-    monkeypatch.setattr(Sender, "_connection", lambda self: Odd())
+    monkeypatch.setattr(MailSender, "_make_connection", lambda self: Odd())
 
-    async def work(sender: Sender, store: Store) -> None:
+    async def work(sender: MailSender, store: Store) -> None:
         await asyncio.wait_for(sender.run(stop), 300)
 
     go(tmp_path, mail_settings(25), outbox, work)

@@ -11,10 +11,10 @@ import pytest
 from kinds_support import call, collected, run
 from onym import errors
 from onym.ai.endpoint.context import Answer
-from onym.ai.endpoint.kinds.model import model
+from onym.ai.endpoint.kinds import model
 from onym.errors import AIIPError
 from onym.net.policy import Policy
-from onym.server.models import _told, served_by
+from onym.server.models import _hide_provider_errors, served_by
 from onym.testing.fake_provider import FakeProvider
 
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
@@ -119,7 +119,7 @@ def test_a_failure_is_told_by_its_code_and_never_in_the_providers_words(
     ],
 )
 def test_every_error_of_a_model_has_a_code_of_aiip(error: Any, code: str) -> None:
-    with pytest.raises(AIIPError) as found, _told():
+    with pytest.raises(AIIPError) as found, _hide_provider_errors():
         raise error("the words of a provider")
     assert found.value.code == code
     assert "words" not in str(found.value)

@@ -20,9 +20,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from onym.registry.store._accounts import Accounts
-from onym.server.auth.flow import Flow
-from onym.server.settings import Issuer, Rate, Rates
+from onym.registry.store.accounts import Accounts
+from onym.server.security.sign_in import SignInFlow
+from onym.server.settings import Issuer, RateLimit, RateLimits
 from onym.sign.jws import sign_compact
 from onym.sign.keys import SigningKey
 from onym.uri.secret import Secret
@@ -87,7 +87,7 @@ def test_somebody_signs_in_and_comes_back_to_the_same_account(tmp_path: Path, op
         assert account.email == openid.email("ann")
         assert account.password_hash is None
         assert account.roles == {}
-        found = site.do(site.store.accounts.by_subject, openid.issuer, openid.subject("ann"))
+        found = site.do(site.store.accounts.find_by_subject, openid.issuer, openid.subject("ann"))
         assert found.id == first
         site.client.cookies.clear()
         come_back(site, openid.sign_in(begin(site, "real"), "ann"))
@@ -291,7 +291,7 @@ def test_two_answers_for_one_new_person_at_once_make_one_account(
     async def nobody_yet(*args: object) -> None:
         """What the other answer was told, a moment before."""
 
-    monkeypatch.setattr(Accounts, "by_subject", nobody_yet)
+    monkeypatch.setattr(Accounts, "find_by_subject", nobody_yet)
     assert through(site, liar).status_code == 303
     assert who(site) == first
     assert site.do(site.store.accounts.list) == accounts
@@ -424,7 +424,7 @@ def test_an_unknown_provider_is_not_found(site: World) -> None:
 
 
 def test_beginning_is_limited(tmp_path: Path, liar: Liar) -> None:
-    rates = Rates(logins=Rate(burst=1, per_minute=1))
+    rates = RateLimits(logins=RateLimit(burst=1, per_minute=1))
     with site_with(tmp_path, liar.settings(), rates=rates) as site:
         begin(site, "liar")
         assert site.client.get("/login/oidc/liar", follow_redirects=False).status_code == 429
@@ -444,16 +444,16 @@ def test_the_sign_in_page_offers_the_providers(site: World) -> None:
     assert "/login/oidc/liar" in page.text
 
 
-FLOW = Flow(Secret("A" * 43), "p", 1_800_000_000, "/x?y=z")
+FLOW = SignInFlow(Secret("A" * 43), "p", 1_800_000_000, "/x?y=z")
 
 
 def test_a_flow_survives_its_cookie() -> None:
-    assert Flow.read(FLOW.cookie().reveal()) == FLOW
-    assert len({FLOW.derived(each) for each in ("state", "nonce", "verifier")}) == 3
-    assert FLOW.derived("state") != replace(FLOW, secret=Secret("B" * 43)).derived("state")
+    assert SignInFlow.from_cookie(FLOW.to_cookie().reveal()) == FLOW
+    assert len({FLOW.derive_text(each) for each in ("state", "nonce", "verifier")}) == 3
+    assert FLOW.derive_text("state") != replace(FLOW, secret=Secret("B" * 43)).derive_text("state")
 
 
-@given(st.text(max_size=100) | st.binary(max_size=60).map(lambda b: f"{'A' * 43}.p.1.{b.hex()}"))
+@given(st.text(max_size=100) | st.binary(max_size=60).map_all(lambda b: f"{'A' * 43}.p.1.{b.hex()}"))
 def test_no_cookie_breaks_the_reading_of_a_flow(text: str) -> None:
-    found = Flow.read(text)
+    found = SignInFlow.from_cookie(text)
     assert found is None or found.target.startswith("/")

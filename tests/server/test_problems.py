@@ -12,14 +12,14 @@ from starlette.requests import Request
 from onym import errors
 from onym.errors import RegistryError, StaleError
 from onym.server import problems
-from onym.server.security.conditional import (
+from onym.server.security.conditional_requests import (
     MAX_PAGE,
-    check_cursor,
-    check_match,
-    entity_tag,
     is_fresh,
-    page_size,
-    version_tag,
+    make_entity_tag,
+    make_version_tag,
+    parse_cursor,
+    parse_page_size,
+    require_match,
 )
 from server_support import World, world
 
@@ -38,13 +38,15 @@ def every_class() -> list[type[errors.OnymError]]:
 
 
 def test_every_error_class_is_in_the_table() -> None:
-    assert set(problems.CLASSES) == set(every_class())
+    assert set(problems.PROBLEM_TYPES_BY_CLASS) == set(every_class())
 
 
 @pytest.mark.parametrize(
-    "kind", {*problems.CLASSES.values(), *problems.CODES.values()}, ids=lambda kind: kind.slug
+    "kind",
+    {*problems.PROBLEM_TYPES_BY_CLASS.values(), *problems.PROBLEM_TYPES_BY_CODE.values()},
+    ids=lambda kind: kind.slug,
 )
-def test_every_kind_is_an_error_with_a_page_that_says_so(site: World, kind: problems.Kind) -> None:
+def test_every_kind_is_an_error_with_a_page_that_says_so(site: World, kind: problems.ProblemType) -> None:
     assert 400 <= kind.status < 600
     answer = site.client.get(f"/problems/{kind.slug}")
     assert answer.status_code == 200
@@ -59,7 +61,7 @@ def test_a_subclass_takes_the_row_of_its_parent() -> None:
     class Special(errors.StaleError):
         pass
 
-    assert problems.kind_of(Special("x")).status == 412
+    assert problems.get_problem_type(Special("x")).status == 412
 
 
 def test_a_refusal_is_told_with_rule_clause_and_hint(site: World) -> None:
@@ -123,7 +125,7 @@ def test_unknown_addresses_and_methods_are_told(site: World) -> None:
 def test_starlettes_errors_have_a_row(status: int, code: str) -> None:
     from starlette.exceptions import HTTPException
 
-    assert problems._http_error(HTTPException(status)).code == code
+    assert problems._convert_http_error(HTTPException(status)).code == code
 
 
 # conditional requests
@@ -172,17 +174,17 @@ def test_a_write_that_names_no_version_is_428(site: World, headers: dict[str, st
 
 
 def test_tags_tell_versions_variants_and_bodies_apart() -> None:
-    tags = {version_tag(1, "json"), version_tag(2, "json"), version_tag(1, "html")}
+    tags = {make_version_tag(1, "json"), make_version_tag(2, "json"), make_version_tag(1, "html")}
     assert len(tags) == 3
-    assert entity_tag(b"a") != entity_tag(b"b")
+    assert make_entity_tag(b"a") != make_entity_tag(b"b")
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=300))
 def test_any_if_match_is_answered(header: str) -> None:
     try:
-        found = check_match(asking(if_match=header), 7)
+        found = require_match(asking(if_match=header), 7)
     except (StaleError, RegistryError) as error:
-        found = problems.kind_of(error).status
+        found = problems.get_problem_type(error).status
     assert found in {7, 412, 428}
 
 
@@ -196,8 +198,8 @@ def test_a_limit_that_is_none_is_refused(site: World, limit: str) -> None:
 
 
 def test_limits_and_cursors_have_their_form() -> None:
-    assert (page_size(None), page_size("", 7), page_size("200")) == (50, 7, MAX_PAGE)
-    assert (check_cursor(None), check_cursor(""), check_cursor("aGk=")) == (None, None, "aGk=")
+    assert (parse_page_size(None), parse_page_size("", 7), parse_page_size("200")) == (50, 7, MAX_PAGE)
+    assert (parse_cursor(None), parse_cursor(""), parse_cursor("aGk=")) == (None, None, "aGk=")
 
 
 @pytest.mark.parametrize("after", ["a b", "é", "x" * 513, "'; DROP TABLE", "\0"])

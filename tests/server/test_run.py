@@ -16,9 +16,8 @@ import pytest
 
 from onym.errors import ConfigError, StoreError
 from onym.registry.store import Store
-from onym.server import _protocol
-from onym.server.app import create_app
-from onym.server.run import run, serve
+from onym.server import http_server
+from onym.server.app import create_app, run_registry, serve
 from onym.server.settings import Settings
 from onym.uri.secret import Secret
 from server_support import routes
@@ -71,7 +70,7 @@ def test_it_serves_and_its_access_log_holds_no_query(
 def test_a_head_that_never_ends_is_cut_off_by_size(tmp_path: Path) -> None:
     head = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8000\r\nX-Much: "
     # one octet too many: a server that has more to read resets the connection
-    head += b"x" * (_protocol.LONGEST_HEAD + 1 - len(head))
+    head += b"x" * (http_server.MAX_HEAD_BYTES + 1 - len(head))
     answer = with_server(tmp_path, lambda port: exchange(port, head))
     assert answer.startswith(b"HTTP/1.1 400")
     assert answer.endswith(b"The head of the request is too long.")
@@ -81,7 +80,7 @@ def test_a_head_that_never_ends_is_cut_off_by_size(tmp_path: Path) -> None:
 def test_a_head_that_never_ends_is_cut_off_by_time(
     tmp_path: Path, begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_protocol.BoundedProtocol, "head_seconds", 0.05)
+    monkeypatch.setattr(http_server.BoundedProtocol, "head_seconds", 0.05)
     assert with_server(tmp_path, lambda port: exchange(port, begun)) == b""
 
 
@@ -130,7 +129,7 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
 
 def test_a_missing_database_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
-        run(Settings(database=Secret(str(tmp_path / "none.db")), port=0))
+        run_registry(Settings(database=Secret(str(tmp_path / "none.db")), port=0))
 
 
 def test_sockets_can_be_handed_over(tmp_path: Path) -> None:
@@ -159,7 +158,7 @@ def test_ctrl_c_closes_the_store_without_a_complaint(
     asyncio.run(made(place))
     given = Settings(database=Secret(place), port=0)
     with pytest.raises(KeyboardInterrupt):
-        run(given, ready=lambda _port: os.kill(os.getpid(), signal.SIGINT))
+        run_registry(given, ready=lambda _port: os.kill(os.getpid(), signal.SIGINT))
     assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 

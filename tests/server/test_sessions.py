@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onym.registry.accounts import Verdict, digest_of, hash_password
-from onym.server.auth.passwords import Passwords
+from onym.registry.accounts import PasswordCheck, hash_password, hash_secret
+from onym.server.security.credentials import Passwords
 from onym.uri.secret import Secret
 from server_support import BASE, PASSWORD, World, settings, world
 
@@ -47,7 +47,7 @@ def test_the_store_holds_no_session_id(site: World) -> None:
     site.sign_in()
     secret = Secret(site.client.cookies["__Host-onym"])
     assert site.do(site.store.sessions.find, secret.reveal(), site.clock.now()) is None
-    assert site.do(site.store.sessions.find, digest_of(secret), site.clock.now()) is not None
+    assert site.do(site.store.sessions.find, hash_secret(secret), site.clock.now()) is not None
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_session_ends_when_it_is_not_used(site: World) -> None:
     site.clock.advance(hours=24)
     assert site.client.get("/who").json()["account"] is None
     # it was dropped, not only passed over
-    digest = digest_of(Secret(site.client.cookies["__Host-onym"]))
+    digest = hash_secret(Secret(site.client.cookies["__Host-onym"]))
     assert site.do(site.store.sessions.find, digest, site.clock.now()) is None
 
 
@@ -205,7 +205,7 @@ def test_a_password_changed_while_the_old_one_is_tested_stays_and_signs_nobody_i
     site.do(site.store.accounts.set_password, "user-alice", Secret(weak))
     inner, new = Passwords.verify, hash_password(Secret("another set of words"))
 
-    async def meanwhile(self: Passwords, stored: Secret | None, password: Secret) -> Verdict:
+    async def meanwhile(self: Passwords, stored: Secret | None, password: Secret) -> PasswordCheck:
         verdict = await inner(self, stored, password)
         await site.store.accounts.set_password("user-alice", new)
         await site.store.sessions.drop_all("user-alice")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onym.errors import ConfigError
-from onym.server.settings import Rate, Settings, load_settings
+from onym.server.settings import RateLimit, Settings, load_settings
 from onym.uri.secret import Secret
 
 FULL = """
@@ -47,7 +47,7 @@ def load(tmp_path: Path, text: str, environ: dict[str, str] | None = None, **giv
 
 def test_without_anything_the_service_is_local() -> None:
     found = load_settings(environ={})
-    assert (found.base_url, found.allowed_hosts, found.https) == (
+    assert (found.base_url, found.allowed_hosts, found.is_https) == (
         "http://127.0.0.1:8000",
         ("127.0.0.1:8000",),
         False,
@@ -59,7 +59,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
     found = load(tmp_path, FULL)
     assert found.base_url == "https://registry.example.org"
     assert found.session_cookie == "__Host-onym"
-    assert found.rates.logins == Rate(burst=3, per_minute=1.5)
+    assert found.rates.logins == RateLimit(burst=3, per_minute=1.5)
     assert found.smtp is not None
     assert (found.smtp.port, found.smtp.security) == (587, "starttls")
     assert found.issuers[0].issuer == "https://id.example.org/"

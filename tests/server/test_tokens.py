@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from onym.registry.accounts import is_token
-from onym.server.auth.tokens import MOST_TOKENS
+from onym.registry.accounts import is_api_token
+from onym.server.security.tokens import MAX_TOKENS
 from server_support import World, world
 
 HTML = {"accept": "text/html"}
@@ -36,7 +36,7 @@ def test_a_token_is_shown_once_and_works(site: World) -> None:
     assert page.headers["cache-control"] == "no-store"
     secret = re.search(r"onym_reg_[\w-]+", page.text)
     assert secret is not None
-    assert is_token(secret[0])
+    assert is_api_token(secret[0])
     again = site.client.get("/account", headers=HTML)
     assert secret[0] not in again.text
     assert "ci server" in again.text
@@ -96,7 +96,7 @@ def test_the_api_makes_lists_and_revokes(site: World) -> None:
     )
     assert made.status_code == 201
     body = made.json()
-    assert is_token(body["token"])
+    assert is_api_token(body["token"])
     listed = site.client.get("/api/v1/account/tokens", headers=header)
     assert [each["label"] for each in listed.json()["tokens"]] == ["test", "a"]
     assert "onym_reg_" not in listed.text
@@ -127,7 +127,7 @@ def test_a_body_that_is_no_order_is_refused(site: World, body: bytes) -> None:
 
 def test_an_account_has_only_so_many_tokens(site: World) -> None:
     header = site.token("read")
-    for _ in range(MOST_TOKENS - 1):
+    for _ in range(MAX_TOKENS - 1):
         site.token("read")
     site.token("read", expires=site.clock.now() + timedelta(seconds=1))
     site.clock.advance(seconds=1)

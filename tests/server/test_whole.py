@@ -13,9 +13,9 @@ from starlette.websockets import WebSocketDisconnect
 
 import onym.server
 from onym.errors import MalformedResponseError
-from onym.server.auth._fetch import Fetcher
-from onym.server.pages import AccountView, PlainPages, ProblemView
-from onym.server.security.visitor import FormKey, Visitor, current
+from onym.server.security.credentials import OIDCFetcher
+from onym.server.security.visitor import CSRFKey, Visitor, get_visitor
+from onym.server.services import AccountView, PlainPages, ProblemView
 from onym.server.settings import Issuer, Smtp
 from onym.uri.secret import Secret
 from server_support import ALICE, START, World, settings, world
@@ -104,30 +104,30 @@ def test_plain_pages_escape_and_say_what_they_must() -> None:
     from onym.errors import RegistryError
 
     view = AccountView(csrf_token="t", account=ALICE, tokens=(), error=RegistryError("<b>no</b>"))
-    page = PlainPages().account(request(), view)
+    page = PlainPages().render_account(request(), view)
     assert "&lt;b&gt;no&lt;/b&gt;" in page
     assert "sign-out-everywhere" in page
     problem = ProblemView(status=400, title="<t>", detail="d", code="c", request_id="r", sign_in="/login")
-    assert "&lt;t&gt;" in PlainPages().problem(request(), problem)
+    assert "&lt;t&gt;" in PlainPages().render_problem(request(), problem)
 
 
 def test_without_the_middlewares_nobody_is_there() -> None:
     assert (
-        current(request()) == Visitor(form_key=current(request()).form_key)
-        or current(request()).account is None
+        get_visitor(request()) == Visitor(form_key=get_visitor(request()).form_key)
+        or get_visitor(request()).account is None
     )
-    assert Visitor().roles("uri-schemes") == frozenset()
-    assert not Visitor(account=ALICE).administrator
+    assert Visitor().list_roles("uri-schemes") == frozenset()
+    assert not Visitor(account=ALICE).is_administrator
 
 
 def test_a_form_key_is_made_when_it_is_needed() -> None:
-    key = FormKey()
-    assert not key.fits("x")
-    assert key.fits(key.token)
+    key = CSRFKey()
+    assert not key.matches_token("x")
+    assert key.matches_token(key.token)
     assert key.made
-    assert key.token == FormKey(key.reveal()).token
-    assert key.reveal().reveal() not in key.token
-    assert not FormKey(Secret("a")).made
+    assert key.token == CSRFKey(key.get_secret()).token
+    assert key.get_secret().reveal() not in key.token
+    assert not CSRFKey(Secret("a")).made
 
 
 @pytest.mark.parametrize(
@@ -143,13 +143,13 @@ def test_a_form_key_is_made_when_it_is_needed() -> None:
     ],
 )
 def test_an_endpoint_that_is_no_address_is_refused(url: str) -> None:
-    fetcher = Fetcher(Issuer(id="x", issuer="https://x.example", client_id="c"))
+    fetcher = OIDCFetcher(Issuer(id="x", issuer="https://x.example", client_id="c"))
     with pytest.raises(MalformedResponseError):
-        fetcher._target(url)
+        fetcher._parse_url(url)
 
 
 def test_an_endpoint_keeps_its_port_and_query() -> None:
-    fetcher = Fetcher(Issuer(id="x", issuer="https://x.example", client_id="c"))
-    origin, target = fetcher._target("https://x.example:8443?a=b")
+    fetcher = OIDCFetcher(Issuer(id="x", issuer="https://x.example", client_id="c"))
+    origin, target = fetcher._parse_url("https://x.example:8443?a=b")
     assert (str(origin), target) == ("https://x.example:8443", "/?a=b")
     assert START.tzinfo is UTC

@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import SignatureError
-from onym.sign.authority import MAX_HISTORY, MAX_KEY_SET, MAX_KEYS, AuthorityKeys
-from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey, read_authority_keys, read_keys, thumbprint
+from onym.sign.keys import (
+    MAX_AUTHORITY_KEY_SET,
+    MAX_AUTHORITY_KEYS,
+    MAX_HISTORY,
+    RECEIPT_ALGORITHMS,
+    AuthorityKeys,
+    SigningKey,
+    read_authority_keys,
+    read_keys,
+    thumbprint,
+)
 from onym.uri.secret import Secret
 from sign_support import NOW, authority, jwks, key
 
@@ -36,8 +45,8 @@ def test_a_key_of_each_algorithm_is_found_by_its_thumbprint(algorithm: str) -> N
     keys = authority(*(key(each) for each in ALL))
     assert signer.kid == thumbprint(signer.public())
     found = keys.find(str(signer.kid), algorithm, NOW)
-    assert found.holds(algorithm, b"octets", signer.sign(b"octets"))
-    assert not found.holds(algorithm, b"other", signer.sign(b"octets"))
+    assert found.verify(algorithm, b"octets", signer.sign(b"octets"))
+    assert not found.verify(algorithm, b"other", signer.sign(b"octets"))
     assert keys.kids == {key(each).kid for each in ALL}
     assert "native" not in repr(found)
 
@@ -45,13 +54,13 @@ def test_a_key_of_each_algorithm_is_found_by_its_thumbprint(algorithm: str) -> N
 def test_a_private_key_is_kept_and_read_again_with_its_thumbprint() -> None:
     for algorithm in ALL:
         signer = key(algorithm)
-        again = SigningKey.read(signer.secret(), algorithm=algorithm)
+        again = SigningKey.from_jwk(signer.secret(), algorithm=algorithm)
         assert again.public() == signer.public()
         with pytest.raises(SignatureError):
-            SigningKey.read(Secret(json.dumps(signer.public())), algorithm=algorithm)
+            SigningKey.from_jwk(Secret(json.dumps(signer.public())), algorithm=algorithm)
     other = {**json.loads(key("ES256").secret().reveal()), "alg": "ES384"}
     with pytest.raises(SignatureError):
-        SigningKey.read(Secret(json.dumps(other)), algorithm="ES256")
+        SigningKey.from_jwk(Secret(json.dumps(other)), algorithm="ES256")
 
 
 def test_why_a_key_is_not_given_is_in_the_code() -> None:
@@ -133,8 +142,8 @@ def test_one_private_member_spoils_the_whole_set(member: str) -> None:
         jwks(key(), key()),
         jwks({**key().public(), "x": 7}),
         jwks({"kty": "RSA", "alg": "PS256", "kid": "x"}),
-        jwks(*([{}] * (MAX_KEYS + 1))),
-        b" " * (MAX_KEY_SET + 1),
+        jwks(*([{}] * (MAX_AUTHORITY_KEYS + 1))),
+        b" " * (MAX_AUTHORITY_KEY_SET + 1),
     ],
 )
 def test_a_set_that_cannot_be_used_is_refused(octets: bytes) -> None:
@@ -148,11 +157,13 @@ def test_coordinates_have_the_length_of_their_curve() -> None:
 
 
 def test_a_history_may_be_longer_than_a_set() -> None:
-    many = jwks(*([{}] * (MAX_KEYS + 1)))
-    assert len(read_authority_keys(many, history=True).ignored) == MAX_KEYS + 1
-    assert read_authority_keys(b'{"keys":[]}' + b" " * MAX_KEY_SET, history=True).kids == frozenset()
+    many = jwks(*([{}] * (MAX_AUTHORITY_KEYS + 1)))
+    assert len(read_authority_keys(many, history=True).ignored) == MAX_AUTHORITY_KEYS + 1
+    assert (
+        read_authority_keys(b'{"keys":[]}' + b" " * MAX_AUTHORITY_KEY_SET, history=True).kids == frozenset()
+    )
     assert error_of(jwks(*([{}] * (MAX_HISTORY + 1))), history=True).code == "sign.bad-key"
-    assert error_of(b" " * (4 * MAX_KEY_SET + 1), history=True).code == "sign.too-large"
+    assert error_of(b" " * (4 * MAX_AUTHORITY_KEY_SET + 1), history=True).code == "sign.too-large"
 
 
 def test_a_thumbprint_is_of_the_public_members_alone() -> None:
@@ -168,13 +179,13 @@ def test_a_signature_that_the_library_cannot_take_does_not_hold(monkeypatch: pyt
         def verify(self, *_: object) -> bool:
             raise ValueError("of a strange form")
 
-    monkeypatch.setattr("onym.sign._jwk.model", lambda algorithm: Strict())
-    assert not authority().find(str(key().kid), "Ed25519", NOW).holds("Ed25519", b"x", b"y")
+    monkeypatch.setattr("onym.sign.keys.get_jws_model", lambda algorithm: Strict())
+    assert not authority().find(str(key().kid), "Ed25519", NOW).verify("Ed25519", b"x", b"y")
 
 
 def test_id_tokens_have_the_algorithms_that_they_had() -> None:
     """PS256 is for access tokens; the table of receipts adds nothing to that of OpenID Connect."""
-    from onym.sign.jwt import ID_TOKEN_ALGORITHMS
+    from onym.sign.id_tokens import ID_TOKEN_ALGORITHMS
     from onym.sign.keys import ALGORITHMS
 
     assert set(ID_TOKEN_ALGORITHMS) == {"Ed25519", "EdDSA", "ES256", "RS256"}

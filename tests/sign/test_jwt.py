@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from onym.common.strict_json import encode_base64url
 from onym.errors import SignatureError
-from onym.sign._strict import encode
+from onym.sign.id_tokens import IDToken, verify_id_token
 from onym.sign.jws import sign_compact
-from onym.sign.jwt import IDToken, verify_id_token
 from onym.sign.keys import SigningKey, read_keys
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -127,7 +127,7 @@ def test_clocks_may_be_as_far_apart_as_the_caller_says() -> None:
 @pytest.mark.parametrize(("key", "digest"), [(KEY, hashlib.sha256), (ED, hashlib.sha512)])
 def test_the_access_token_is_the_one_that_came_along(key: SigningKey, digest: Any) -> None:
     half = digest(b"access").digest()
-    right = encode(half[: len(half) // 2])
+    right = encode_base64url(half[: len(half) // 2])
     assert check(token(key=key, at_hash=right), access_token="access").subject == "s-1"
     assert code_of(token(key=key, at_hash=right), access_token="other") == "sign.bad-hash"
     assert code_of(token(key=key, at_hash=7), access_token="access") == "sign.bad-hash"

@@ -17,13 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from onym.common import private_files
 from onym.errors import CredentialError, ProvenanceError, SignatureError
-from onym.sign import _files
-from onym.sign._keyfile import KeyRecord
-from onym.sign.authority import MAX_HISTORY, MAX_KEYS
-from onym.sign.keys import read_authority_keys
-from onym.sign.keystore import MAX_AGE, KeyStore
-from onym.sign.receipt import MAX_LIFE, sign_receipt, verify_filed
+from onym.sign.keys import MAX_AUTHORITY_KEYS, MAX_HISTORY, read_authority_keys
+from onym.sign.keystore import MAX_AGE, KeyRecord, KeyStore
+from onym.sign.receipts import MAX_LIFE, sign_receipt, verify_filed
 from sign_support import EXPECTED, NOW, RECEIPT, verified
 
 #: seconds that an old key stays in the set behind its last signature
@@ -166,7 +164,7 @@ def test_a_private_key_that_is_lost_is_named_with_the_two_ways_on(tmp_path: Path
 )
 def test_a_state_that_onym_did_not_write_is_refused(tmp_path: Path, text: str) -> None:
     store, _ = made(tmp_path)
-    _files.write_private(store.path / "keys.json", text.encode())
+    private_files.write_private_file(store.path / "keys.json", text.encode())
     assert error_of(store.records).code == "credential.unreadable"
 
 
@@ -187,20 +185,22 @@ def test_a_state_with_a_changed_row_is_refused(tmp_path: Path, change: dict[str,
     store, _ = made(tmp_path)
     state = json.loads((store.path / "keys.json").read_text(encoding="utf-8"))
     state["keys"][0].update(change)
-    _files.write_private(store.path / "keys.json", json.dumps(state).encode())
+    private_files.write_private_file(store.path / "keys.json", json.dumps(state).encode())
     assert error_of(store.records).code == "credential.unreadable"
 
 
 def test_a_state_or_key_that_is_too_long_is_refused(tmp_path: Path) -> None:
     store, kid = made(tmp_path)
-    _files.write_private(store.path / f"{kid}.jwk", b" " * 20_000)
+    private_files.write_private_file(store.path / f"{kid}.jwk", b" " * 20_000)
     assert error_of(KeyStore(store.path).signer, NOW).code == "credential.unreadable"
 
 
 def test_a_private_key_that_is_another_one_is_refused(tmp_path: Path) -> None:
     store, kid = made(tmp_path)
     other, other_kid = made(tmp_path / "other")
-    _files.write_private(store.path / f"{kid}.jwk", (other.path / f"{other_kid}.jwk").read_bytes())
+    private_files.write_private_file(
+        store.path / f"{kid}.jwk", (other.path / f"{other_kid}.jwk").read_bytes()
+    )
     assert error_of(KeyStore(store.path).signer, NOW).code == "credential.wrong-key"
 
 
@@ -344,20 +344,20 @@ def test_after_all_keys_are_over_a_new_one_can_be_made(tmp_path: Path) -> None:
     store, old = made(tmp_path)
     store.revoke(store.revoke(old, NOW), NOW)
     assert store.signer(NOW)
-    records = tuple(each.revoke(NOW) for each in store.records())
-    from onym.sign._keyfile import write_records
+    records = tuple(each.with_revocation(NOW) for each in store.records())
+    from onym.sign.keystore import encode_records
 
-    _files.write_private(store.path / "keys.json", write_records(records))
+    private_files.write_private_file(store.path / "keys.json", encode_records(records))
     assert error_of(store.signer, NOW).code == "credential.no-key"
     assert store.new(at=NOW) == store.signer(NOW).kid
 
 
 def test_a_store_has_no_more_keys_than_a_history(tmp_path: Path) -> None:
     store, _ = made(tmp_path)
-    from onym.sign._keyfile import write_records
+    from onym.sign.keystore import encode_records
 
     many = store.records() * MAX_HISTORY
-    _files.write_private(store.path / "keys.json", write_records(many))
+    private_files.write_private_file(store.path / "keys.json", encode_records(many))
     assert error_of(store.rotate, NOW).code == "credential.too-many"
 
 
@@ -366,7 +366,7 @@ def test_states_are_words_for_people(tmp_path: Path) -> None:
     store.rotate(NOW)
 
     def states(at: float) -> list[str]:
-        return [each.state(at) for each in store.records()]
+        return [each.get_state(at) for each in store.records()]
 
     assert states(NOW) == ["signs", "waits"]
     assert states(NOW + MAX_AGE) == ["kept", "signs"]
@@ -411,7 +411,7 @@ def test_a_rotation_waits_for_the_lock(tmp_path: Path) -> None:
         store.rotate(NOW)
         done.set()
 
-    with _files.locked(store.path / ".lock"):
+    with private_files.lock_file(store.path / ".lock"):
         thread = threading.Thread(target=rotate)
         thread.start()
         begun.wait(300)
@@ -437,11 +437,14 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_part(
 
 def test_what_cannot_be_made_locked_or_removed_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    assert error_of(_files.make_folder, tmp_path / "file" / "keys").code == "credential.unreadable"
-    with pytest.raises(CredentialError), _files.locked(tmp_path / "none" / ".lock"):
+    assert (
+        error_of(private_files.make_private_folder, tmp_path / "file" / "keys").code
+        == "credential.unreadable"
+    )
+    with pytest.raises(CredentialError), private_files.lock_file(tmp_path / "none" / ".lock"):
         pass
     (tmp_path / "folder").mkdir()
-    assert error_of(_files.remove, tmp_path / "folder").code == "credential.unreadable"
+    assert error_of(private_files.remove_file, tmp_path / "folder").code == "credential.unreadable"
 
 
 class Rotations(RuleBasedStateMachine):
@@ -473,7 +476,7 @@ class Rotations(RuleBasedStateMachine):
     def somebody_signs(self) -> None:
         token = receipt(self.store, self.now)
         keys = read_authority_keys(self.store.jwks(self.now))
-        assert len(keys.kids) <= MAX_KEYS
+        assert len(keys.kids) <= MAX_AUTHORITY_KEYS
         assert verified(token, keys, at=self.now)
         history = read_authority_keys(self.store.history(self.now), history=True)
         assert verify_filed(token, history)
@@ -491,8 +494,8 @@ def test_somebody_signs_whatever_is_done() -> None:
 @given(st.floats(0, 1e10), st.floats(0, 1e10))
 def test_a_record_is_in_one_state(starts: float, at: float) -> None:
     record = KeyRecord(kid="k", algorithm="Ed25519", public={}, created=0, starts=starts)
-    assert record.may_sign(at) is not record.waits(at)
-    assert record.revoke(1).state(at) == "revoked"
+    assert record.can_sign(at) is not record.is_waiting(at)
+    assert record.with_revocation(1).get_state(at) == "revoked"
 
 
 def test_whoever_looked_at_the_clock_before_a_key_was_revoked_signs_with_its_successor(

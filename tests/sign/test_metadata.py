@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
+from onym.common.strict_json import decode_base64url, encode_base64url
 from onym.errors import SignatureError
-from onym.sign._strict import decode, encode
-from onym.sign.authority import AuthorityKeys, read_authority_keys
-from onym.sign.keys import SigningKey
+from onym.sign.keys import AuthorityKeys, SigningKey, read_authority_keys
 from onym.sign.metadata import MAX_METADATA, METADATA, sign_metadata, verify_metadata
-from onym.sign.receipt import Receipt, content_digest, new_id, sign_receipt
+from onym.sign.receipts import Receipt, content_digest, make_receipt_id, sign_receipt
 
 AT = 1_800_000_000.0
 ANCHOR = "https://bank.example"
@@ -35,8 +34,8 @@ def token(claims: Any, key: SigningKey = KEY, **header: Any) -> str:
     head = {"typ": METADATA, "alg": key.algorithm, "kid": key.kid, **header}
     head = {name: value for name, value in head.items() if value is not None}
     payload = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
-    text = f"{encode(json.dumps(head).encode())}.{encode(payload)}"
-    return f"{text}.{encode(key.sign(text.encode()))}"
+    text = f"{encode_base64url(json.dumps(head).encode())}.{encode_base64url(payload)}"
+    return f"{text}.{encode_base64url(key.sign(text.encode()))}"
 
 
 def refused(text: str, code: str, keys: AuthorityKeys = KEYS, **given: Any) -> None:
@@ -77,18 +76,18 @@ def test_a_key_that_the_authority_does_not_publish_is_refused() -> None:
 
 
 def test_a_token_without_a_signature_is_refused() -> None:
-    head = encode(json.dumps({"typ": METADATA, "alg": "none", "kid": KEY.kid}).encode())
-    body = encode(json.dumps({"iss": ANCHOR}).encode())
+    head = encode_base64url(json.dumps({"typ": METADATA, "alg": "none", "kid": KEY.kid}).encode())
+    body = encode_base64url(json.dumps({"iss": ANCHOR}).encode())
     refused(f"{head}.{body}.", "malformed")
-    refused(f"{head}.{body}.{encode(b'x')}", "bad-algorithm")
+    refused(f"{head}.{body}.{encode_base64url(b'x')}", "bad-algorithm")
     refused(token({"iss": ANCHOR}, alg="none"), "bad-algorithm", algorithms=["none", "Ed25519"])
 
 
 def test_a_public_key_is_no_shared_secret() -> None:
-    head = encode(json.dumps({"typ": METADATA, "alg": "HS256", "kid": KEY.kid}).encode())
-    text = f"{head}.{encode(json.dumps({'iss': ANCHOR}).encode())}"
-    secret = decode(KEY.public()["x"], "x")
-    forged = f"{text}.{encode(hmac.new(secret, text.encode(), hashlib.sha256).digest())}"
+    head = encode_base64url(json.dumps({"typ": METADATA, "alg": "HS256", "kid": KEY.kid}).encode())
+    text = f"{head}.{encode_base64url(json.dumps({'iss': ANCHOR}).encode())}"
+    secret = decode_base64url(KEY.public()["x"], "x")
+    forged = f"{text}.{encode_base64url(hmac.new(secret, text.encode(), hashlib.sha256).digest())}"
     refused(forged, "bad-algorithm")
     refused(forged, "bad-algorithm", algorithms=["HS256"])
 
@@ -105,8 +104,8 @@ def test_a_receipt_is_no_metadata() -> None:
         audience="anonymous",
         issued=AT,
         expires=AT + 60,
-        id=new_id(),
-        nonce=new_id(),
+        id=make_receipt_id(),
+        nonce=make_receipt_id(),
         request="A" * 43,
         status=200,
         digest=content_digest(b""),

@@ -18,7 +18,7 @@ from model_support import unavailable
 from onym.errors import CredentialError, SignatureError
 from onym.sign.keys import Signer
 from onym.sign.pkcs11 import PKCS11Signer
-from onym.sign.receipt import sign_receipt
+from onym.sign.receipts import sign_receipt
 from onym.uri.secret import Secret
 from sign_support import RECEIPT, authority, jwks, verified
 
@@ -110,7 +110,7 @@ def test_threads_may_share_a_signer(module: str) -> None:
 
     def work(number: int) -> None:
         octets = str(number).encode()
-        results.append(key.holds("ES256", octets, signer.sign(octets)))
+        results.append(key.verify("ES256", octets, signer.sign(octets)))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
     for each in threads:

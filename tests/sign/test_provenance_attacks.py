@@ -20,11 +20,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 import sign_support
+from onym.common.strict_json import decode_base64url
 from onym.errors import SignatureError
-from onym.sign._strict import decode
-from onym.sign.chain import StreamChain
 from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey, read_authority_keys, thumbprint
-from onym.sign.receipt import access_token_hash, content_digest, sign_receipt, verify_filed
+from onym.sign.receipts import StreamChain, access_token_hash, content_digest, sign_receipt, verify_filed
 from sign_support import (
     BODY,
     EXPECTED,
@@ -128,7 +127,7 @@ def alg_none_in_other_spellings() -> None:
 
 @attack("prov-003")
 def alg_none_with_a_signature() -> None:
-    refused(forged(header(alg="none"), signature=decode(forged().rpartition(".")[2], "signature")))
+    refused(forged(header(alg="none"), signature=decode_base64url(forged().rpartition(".")[2], "signature")))
 
 
 def _hmac(secret: bytes, head: dict[str, Any]) -> str:
@@ -150,7 +149,7 @@ def _shared_secrets(signer: SigningKey) -> list[bytes]:
         public.public_bytes(encoding.OpenSSH, form.OpenSSH),
         json.dumps(jwk).encode(),
         json.dumps(jwk, separators=(",", ":"), sort_keys=True).encode(),
-        decode(jwk.get("n") or jwk["x"], "key"),
+        decode_base64url(jwk.get("n") or jwk["x"], "key"),
         b"",
     ]
 
@@ -369,7 +368,7 @@ def a_second_signature_of_the_same_claims() -> None:
     """ECDSA has two for each; the id is kept by key and jti, so that the second is a replay."""
     token = sign_receipt(RECEIPT, key("ES256"))
     signed, _, tail = token.rpartition(".")
-    octets = decode(tail, "signature")
+    octets = decode_base64url(tail, "signature")
     other = _pair(int.from_bytes(octets[:32], "big"), _ORDER - int.from_bytes(octets[32:], "big"))
     twin = f"{signed}.{b64(other)}"
     seen = _Seen()
@@ -391,7 +390,7 @@ def a_point_that_is_not_on_the_curve() -> None:
         set_refused(jwks({**member, "kid": thumbprint(member)}))
     moved = {**good, "y": good["x"]}
     set_refused(jwks({**moved, "kid": thumbprint(moved)}))
-    short = {**good, "x": b64(decode(good["x"], "x")[1:])}
+    short = {**good, "x": b64(decode_base64url(good["x"], "x")[1:])}
     set_refused(jwks({**short, "kid": thumbprint(short)}))
 
 

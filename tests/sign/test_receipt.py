@@ -13,18 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onym.common.strict_json import decode_base64url, encode_base64url
 from onym.errors import ProvenanceError, SignatureError, UsageError
-from onym.sign._strict import decode, encode
-from onym.sign.chain import StreamChain, StreamEnd
 from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey
-from onym.sign.receipt import (
+from onym.sign.receipts import (
     GATEWAY,
     MAX_RECEIPT,
     Receipt,
+    StreamChain,
+    StreamEnd,
     access_token_hash,
     content_digest,
-    kid_of,
-    new_id,
+    get_kid,
+    make_receipt_id,
     request_hash,
     sign_receipt,
     verify_filed,
@@ -55,12 +56,12 @@ ALL = tuple(RECEIPT_ALGORITHMS)
 
 def test_the_header_has_three_members_and_the_claims_are_those_of_the_table() -> None:
     head, payload, _ = TOKEN.split(".")
-    assert json.loads(decode(head, "header")) == {
+    assert json.loads(decode_base64url(head, "header")) == {
         "alg": "Ed25519",
         "kid": key().kid,
         "typ": "aiip-receipt+jwt",
     }
-    assert json.loads(decode(payload, "payload")) == {
+    assert json.loads(decode_base64url(payload, "payload")) == {
         "iss": "https://bank.example",
         "sub": "ai://bank.example/payments",
         "aud": "https://app.example",
@@ -75,7 +76,7 @@ def test_the_header_has_three_members_and_the_claims_are_those_of_the_table() ->
 
 def test_whole_seconds_are_written_without_a_fraction_and_others_with_it() -> None:
     token = sign_receipt(replace(RECEIPT, issued=NOW + 0.25), key())
-    assert b'"iat":1760000000.25,"exp":1760000120,' in decode(token.split(".")[1], "payload")
+    assert b'"iat":1760000000.25,"exp":1760000120,' in decode_base64url(token.split(".")[1], "payload")
 
 
 def test_a_receipt_with_every_claim_is_read_as_it_was_written() -> None:
@@ -86,7 +87,7 @@ def test_a_receipt_with_every_claim_is_read_as_it_was_written() -> None:
         original=RECEIPT.request,
         policy="policy-7",
         approval="approval-9",
-        upstream=encode(sha256(b"x").digest()),
+        upstream=encode_base64url(sha256(b"x").digest()),
     )
     expected = replace(EXPECTED, token_hash=full.token_hash, task="task-1", original=RECEIPT.request)
     token = sign_receipt(full, key())
@@ -102,11 +103,13 @@ def test_a_receipt_takes_less_than_the_header_buffers_of_proxies() -> None:
 def test_every_algorithm_signs_and_verifies(algorithm: str) -> None:
     token = sign_receipt(RECEIPT, key(algorithm))
     assert verified(token, authority(key(algorithm)), algorithms=ALL) == RECEIPT
-    assert kid_of(token) == key(algorithm).kid
+    assert get_kid(token) == key(algorithm).kid
 
 
 def test_a_gateways_receipt_is_of_another_type_and_may_be_without_nonce() -> None:
-    gateway = replace(RECEIPT, kind=GATEWAY, nonce=None, upstream=encode(sha256(TOKEN.encode()).digest()))
+    gateway = replace(
+        RECEIPT, kind=GATEWAY, nonce=None, upstream=encode_base64url(sha256(TOKEN.encode()).digest())
+    )
     token = sign_receipt(gateway, key())
     assert verify_filed(token, authority(), kind=GATEWAY) == gateway
     assert code(token) == "aiip.provenance-invalid"
@@ -161,8 +164,8 @@ def test_a_key_without_a_kid_signs_no_receipt() -> None:
 
 
 def test_ids_have_128_bits_and_differ() -> None:
-    assert len(decode(new_id(), "id")) == 16
-    assert new_id() != new_id()
+    assert len(decode_base64url(make_receipt_id(), "id")) == 16
+    assert make_receipt_id() != make_receipt_id()
 
 
 # the hashes
@@ -178,9 +181,9 @@ def test_the_request_hash_is_over_six_lines() -> None:
         idempotency_key="k-1",
     )
     lines = f"aiip-req-v1\nPOST\n{target}\n{content_digest(b'{}')}\napplication/json\nk-1"
-    assert found == encode(sha256(lines.encode()).digest())
+    assert found == encode_base64url(sha256(lines.encode()).digest())
     bare = request_hash(method="GET", target=target, digest=None, content_type=None, idempotency_key=None)
-    assert bare == encode(sha256(f"aiip-req-v1\nGET\n{target}\n-\n-\n-".encode()).digest())
+    assert bare == encode_base64url(sha256(f"aiip-req-v1\nGET\n{target}\n-\n-\n-".encode()).digest())
 
 
 @pytest.mark.parametrize("name", ["method", "target", "digest", "content_type", "idempotency_key"])
@@ -406,10 +409,10 @@ def test_res_and_str_are_objects_of_their_form() -> None:
 
 
 def test_the_kid_of_a_token_can_be_asked_before_anything_is_verified() -> None:
-    assert kid_of(TOKEN) == key().kid
+    assert get_kid(TOKEN) == key().kid
     for token in ("x", forged(header(kid=None)), forged(header(kid=["a"]))):
         with pytest.raises(SignatureError):
-            kid_of(token)
+            get_kid(token)
 
 
 # streams

@@ -11,10 +11,10 @@ import pytest
 from jwcrypto import jwk as peer_jwk
 from jwcrypto import jws as peer_jws
 
+from onym.common.strict_json import encode_base64url
 from onym.errors import ProvenanceError
-from onym.sign._strict import encode
 from onym.sign.keys import RECEIPT_ALGORITHMS, thumbprint
-from onym.sign.receipt import sign_receipt
+from onym.sign.receipts import sign_receipt
 from peer_install import node, npm_package
 from sign_support import NOW, RECEIPT, authority, claims, code, forged, header, jwks, key, verified
 
@@ -76,7 +76,7 @@ def test_we_verify_what_jwcrypto_signed_and_thumbprints_agree(algorithm: str) ->
 
 def _with_other_claims(token: str) -> str:
     head, _, tail = token.split(".")
-    return ".".join((head, encode(json.dumps(claims(iss="https://evil.example")).encode()), tail))
+    return ".".join((head, encode_base64url(json.dumps(claims(iss="https://evil.example")).encode()), tail))
 
 
 # npm jose

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from onym.errors import AIURIError, OnymError, URIError, URILimitError, URISyntaxError
 from onym.testing import strategies as ost
-from onym.uri._ai_canonical import DAMAGED_HINT, REFUSALS
-from onym.uri.ai import AIURI
+from onym.uri.ai import AIURI, DAMAGED_HINT, REFUSALS
 from onym.uri.generic import URI
 
 

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from onym.errors import OnymError, URIError, URILimitError
 from onym.uri.ai import AIURI
-from onym.uri.ai_typed import Typed, TypedWarning, from_typed
+from onym.uri.ai_input import InputWarning, UserInput, parse_user_input
 from support import linear_enough, load_shared
 
 
 def codes(text: str) -> list[str]:
-    return [each.code for each in from_typed(text).warnings]
+    return [each.code for each in parse_user_input(text).warnings]
 
 
 @pytest.mark.requirement("ai-i18n-d")
 def test_both_forms_are_given() -> None:
-    typed = from_typed("  ai://BÜCHER.example/straße?q=ü#oben ")
-    assert typed == Typed(
+    typed = parse_user_input("  ai://BÜCHER.example/straße?q=ü#oben ")
+    assert typed == UserInput(
         uri=AIURI.parse("ai://xn--bcher-kva.example/stra%C3%9Fe?q=%C3%BC"),
         unicode="ai://bücher.example/straße?q=ü",
         warnings=(),
@@ -34,8 +34,8 @@ def test_both_forms_are_given() -> None:
 
 
 def test_a_warning_names_its_label_and_the_scripts_in_it() -> None:
-    assert from_typed("ai://shop.b\N{CYRILLIC SMALL LETTER A}nk.example/x").warnings == (
-        TypedWarning(
+    assert parse_user_input("ai://shop.b\N{CYRILLIC SMALL LETTER A}nk.example/x").warnings == (
+        InputWarning(
             code="mixed-script",
             message="the label mixes Cyrillic and Latin letters",
             part="b\N{CYRILLIC SMALL LETTER A}nk",
@@ -86,43 +86,43 @@ def test_scripts_are_judged_label_by_label_and_in_the_host_alone() -> None:
 )
 def test_an_address_in_disguise_is_an_address(host: str) -> None:
     with pytest.raises(URIError) as caught:
-        from_typed(f"ai://{host}/x")
+        parse_user_input(f"ai://{host}/x")
     assert caught.value.code == "ai.address-literal"
 
 
 def test_a_refusal_counts_in_what_was_typed() -> None:
     text = " \t ai://bücher.example/\N{GRINNING FACE}/ü//x"
     with pytest.raises(URIError) as caught:
-        from_typed(text)
+        parse_user_input(text)
     assert caught.value.offset == text.index("//x") + 1
 
 
 def test_an_unseen_character_in_a_name_is_warned_of_whichever_form_was_typed() -> None:
     joined = "ai://نامه\N{ZERO WIDTH NON-JOINER}ای/"
     assert codes(joined) == ["invisible"]
-    assert codes(str(from_typed(joined).uri)) == ["invisible"]
+    assert codes(str(parse_user_input(joined).uri)) == ["invisible"]
 
 
 def test_only_text_is_typed_and_not_too_much() -> None:
     with pytest.raises(TypeError):
-        from_typed(b"ai://bank/x")  # type: ignore[arg-type]
+        parse_user_input(b"ai://bank/x")  # type: ignore[arg-type]
     with pytest.raises(URILimitError):
-        from_typed("ai://bank/" + "x" * 2_048)
+        parse_user_input("ai://bank/" + "x" * 2_048)
     with pytest.raises(URIError) as caught:
-        from_typed("ai://bank/" + "ü" * 1_000)
+        parse_user_input("ai://bank/" + "ü" * 1_000)
     assert caught.value.code == "ai.too-long"
 
 
 def test_the_damaged_ampersand_of_the_draft_is_recognised() -> None:
     with pytest.raises(URIError, match="&currency") as caught:
-        from_typed("ai://factory.example/pay?amount=10¤cy=USD")
+        parse_user_input("ai://factory.example/pay?amount=10¤cy=USD")
     assert caught.value.offset == 34
 
 
 @pytest.mark.parametrize("text", ["bank.example/x", "//bank/x", "https://bank.example", "\uff41\uff49:/x"])
 def test_a_name_without_its_scheme_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(URIError) as caught:
-        from_typed(text)
+        parse_user_input(text)
     assert caught.value.hint == "an ai URI starts with ai:"
 
 
@@ -136,7 +136,7 @@ def test_a_typed_host_is_mapped_as_uts_46_and_idna_2008_agree_and_then_judged(ca
     except URIError:
         expected = None
     try:
-        host = from_typed(f"ai://{case['input']}/").uri.host
+        host = parse_user_input(f"ai://{case['input']}/").uri.host
     except URIError:
         host = None
     assert host == expected
@@ -148,26 +148,26 @@ def test_a_typed_host_is_mapped_as_uts_46_and_idna_2008_agree_and_then_judged(ca
 def test_what_is_accepted_is_canonical_and_reads_back(text: str, host: str) -> None:
     for typed in (text, f"ai:/{text}", f"ai://bank/{text}", f"ai://{host}/{text}"):
         try:
-            result = from_typed(typed)
+            result = parse_user_input(typed)
         except OnymError as error:
             assert error.code.startswith(("uri.", "ai."))  # noqa: PT017
             continue
         assert result.uri.canonical() == str(result.uri)
-        assert from_typed(result.unicode).uri == result.uri
-        assert from_typed(str(result.uri)).unicode == result.unicode
+        assert parse_user_input(result.unicode).uri == result.uri
+        assert parse_user_input(str(result.uri)).unicode == result.unicode
 
 
 def test_reading_takes_linear_time() -> None:
     with linear_enough():
         for typed in ("ai://" + "ü." * 1_000, "ai://b/" + "ü/" * 1_000, "ai://b?" + "\u00ad" * 2_000):
             with pytest.raises(URIError):
-                from_typed(typed)
+                parse_user_input(typed)
 
 
 def test_idna_is_loaded_by_those_who_type_and_not_by_the_mapping() -> None:
     code = (
-        "import sys; from onym.uri.ai_map import to_https; from onym.uri.ai import AIURI\n"
+        "import sys; from onym.uri.ai import to_https; from onym.uri.ai import AIURI\n"
         "to_https('https://ai.example', AIURI.parse('ai://bank/x')); assert 'idna' not in sys.modules\n"
-        "import onym.uri.ai_typed; assert 'idna' in sys.modules\n"
+        "import onym.uri.ai_input; assert 'idna' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from onym.errors import URIError
-from onym.uri.ai import AIURI
-from onym.uri.ai_map import from_target, to_https
-from onym.uri.ai_typed import from_typed
+from onym.uri.ai import AIURI, from_target, to_https
+from onym.uri.ai_input import parse_user_input
 from support import load_own
 
 CANONICAL = load_own("ai_canonical.json")
@@ -67,15 +66,15 @@ def test_a_target_that_is_no_canonical_uri_is_refused_and_never_repaired(case: d
 @pytest.mark.requirement("ai-i18n-c")
 @pytest.mark.parametrize("case", TYPED["valid"], ids=by_id)
 def test_what_a_person_types_has_two_forms_and_its_warnings(case: dict[str, Any]) -> None:
-    typed = from_typed(case["typed"])
+    typed = parse_user_input(case["typed"])
     assert (str(typed.uri), typed.unicode) == (case["uri"], case["unicode"])
     assert [{"code": each.code, "part": each.part} for each in typed.warnings] == case["warnings"]
-    assert from_typed(typed.unicode).uri == typed.uri
+    assert parse_user_input(typed.unicode).uri == typed.uri
 
 
 @pytest.mark.requirement("ai-i18n-c")
 @pytest.mark.parametrize("case", TYPED["invalid"], ids=by_id)
 def test_what_a_person_types_is_judged_after_the_mapping(case: dict[str, Any]) -> None:
     with pytest.raises(URIError) as caught:
-        from_typed(case["typed"])
+        parse_user_input(case["typed"])
     assert fault(caught.value) == case["error"]

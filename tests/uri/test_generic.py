@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from onym.errors import OnymError, URILimitError, URISyntaxError
 from onym.testing import strategies as ost
-from onym.uri._percent import decode
-from onym.uri._rfc3986 import Parts
-from onym.uri.generic import URI
+from onym.uri.components import decode_component
+from onym.uri.generic import URI, URIParts
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
@@ -36,7 +35,7 @@ def test_each_component_is_as_written() -> None:
 @given(ost.uri_references())
 def test_every_attribute_is_the_part_of_the_same_name(text: str) -> None:
     uri = URI.parse(text)
-    for name in Parts._fields:
+    for name in URIParts._fields:
         assert getattr(uri, name) == getattr(uri._parts, name)
 
 
@@ -230,16 +229,16 @@ def test_parts_come_back_from_what_build_makes(
         fragment=fragment,
     )
     assert uri.scheme == scheme
-    assert decode(uri.host or "", component="host") == host
+    assert decode_component(uri.host or "", component="host") == host
     assert uri.port == (None if port is None else str(port))
-    assert decode(uri.path, component="path") == "/" + path
+    assert decode_component(uri.path, component="path") == "/" + path
     for raw, written in ((query, uri.query), (fragment, uri.fragment)):
-        assert raw == (None if written is None else decode(written, component=""))
+        assert raw == (None if written is None else decode_component(written, component=""))
     if isinstance(userinfo, tuple):
         user, _, password = (uri.userinfo or "").partition(":")
-        assert (decode(user, component=""), decode(password, component="")) == userinfo
+        assert (decode_component(user, component=""), decode_component(password, component="")) == userinfo
     else:
-        assert userinfo == (None if uri.userinfo is None else decode(uri.userinfo, component=""))
+        assert userinfo == (None if uri.userinfo is None else decode_component(uri.userinfo, component=""))
 
 
 @given(st.lists(TEXTS), st.lists(st.tuples(TEXTS, TEXTS), min_size=1))
@@ -247,9 +246,12 @@ def test_segments_and_pairs_come_back_from_what_build_makes(
     segments: list[str], pairs: list[tuple[str, str]]
 ) -> None:
     uri = URI.build(scheme="x", host="h", path=segments, query=pairs)
-    assert [decode(segment, component="") for segment in uri.path.split("/")[1:]] == segments
+    assert [decode_component(segment, component="") for segment in uri.path.split("/")[1:]] == segments
     halves = [pair.partition("=") for pair in (uri.query or "").split("&")]
-    assert [(decode(name, component=""), decode(value, component="")) for name, _, value in halves] == pairs
+    assert [
+        (decode_component(name, component=""), decode_component(value, component=""))
+        for name, _, value in halves
+    ] == pairs
 
 
 @given(ost.llm_uris(), ost.llm_texts())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onym.errors import OnymError, URILimitError, URISyntaxError
 from onym.testing import strategies as ost
 from onym.uri.generic import URI
-from onym.uri.iri import convert, is_a_label, to_iri, to_uri
+from onym.uri.iri import convert_iri, is_a_label, to_iri, to_uri
 from support import linear_enough
 
 
@@ -69,7 +69,7 @@ def test_an_iri_becomes_the_uri_that_it_stands_for(iri: str, uri: str) -> None:
     ],
 )
 def test_a_host_comes_out_as_the_name_that_is_looked_up(typed: str, looked_up: str) -> None:
-    conversion = convert(f"llm://{typed}/m")
+    conversion = convert_iri(f"llm://{typed}/m")
     assert conversion.ascii_host == looked_up
     assert conversion.uri == f"llm://{looked_up}/m"
     assert to_uri(conversion.uri) == conversion.uri
@@ -141,7 +141,7 @@ def test_a_refused_host_is_not_repeated_in_the_error_or_its_cause() -> None:
 
 
 def test_a_conversion_shows_both_forms() -> None:
-    conversion = convert("http://u:hunter2@Bücher.example/ü")
+    conversion = convert_iri("http://u:hunter2@Bücher.example/ü")
     assert conversion.iri == "http://u:hunter2@Bücher.example/ü"
     assert conversion.uri == "http://u:hunter2@xn--bcher-kva.example/%C3%BC"
     assert (conversion.host, conversion.ascii_host) == ("Bücher.example", "xn--bcher-kva.example")
@@ -152,10 +152,10 @@ def test_a_conversion_shows_both_forms() -> None:
 
 
 def test_a_uri_is_left_alone() -> None:
-    conversion = convert("http://h/a?b#c")
+    conversion = convert_iri("http://h/a?b#c")
     assert not conversion.changed
-    assert convert("a/b").host is None
-    assert convert("x:b").ascii_host is None
+    assert convert_iri("a/b").host is None
+    assert convert_iri("x:b").ascii_host is None
 
 
 def test_an_iri_is_text_of_bounded_length() -> None:
@@ -184,7 +184,7 @@ def test_an_a_label_has_to_survive_decoding_and_encoding(label: str, valid: bool
 @given(st.one_of(ost.iri_references(), st.text(max_size=20)))
 def test_any_text_becomes_a_uri_for_good_or_raises_an_error_of_our_own(text: str) -> None:
     try:
-        conversion = convert(text)
+        conversion = convert_iri(text)
     except OnymError:
         return
     assert conversion.uri.isascii()

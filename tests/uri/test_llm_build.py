@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from onym.errors import LLMURIError, ParameterError, URIError, URILimitError, URISyntaxError, UsageError
-from onym.uri._limits import Limits
 from onym.uri.llm import LLMURI
+from onym.uri.parameters import Limits
 from onym.uri.secret import Secret
 
 KEY = "sk-proj-Zx9Qw3Er5Ty7Ui1Op"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from onym.errors import LLMURIError, ParameterError
-from onym.uri._limits import Limits
-from onym.uri.diagnostics import Diagnostic, Report
-from onym.uri.llm import LLMURI, check
+from onym.uri.llm import LLMURI, Diagnostic, Report, check
+from onym.uri.parameters import Limits
 from support import load_own
 
 CASES = load_own("llm_check.json")["cases"]

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import URIError
-from onym.testing.llm_strategies import near_llm_texts
-from onym.uri._limits import DEFAULT_LIMITS
-from onym.uri._query import ROOMY, read
+from onym.testing.strategies import near_llm_texts
 from onym.uri.llm import LLMURI, check
+from onym.uri.llm_syntax import LOOSE_LIMITS, parse_query
+from onym.uri.parameters import DEFAULT_LIMITS
 from support import linear_enough
 
 LONG = DEFAULT_LIMITS.replace(uri=100_000)
@@ -76,7 +76,7 @@ def test_any_text_is_read_or_refused(text):
 
 
 @pytest.mark.requirement("onym-read-f")
-@given(st.text(st.characters(codec="ascii"), max_size=60).map("llm://h/m?{}".format))
+@given(st.text(st.characters(codec="ascii"), max_size=60).map_all("llm://h/m?{}".format))
 def test_any_query_is_read_or_refused(text):
     _exercise(text)
 
@@ -93,9 +93,9 @@ def test_any_iri_is_read_or_refused(text):
 @given(st.text(st.sampled_from('{}[]",:\\u0123456789eE.+-trufalsn dD8'), max_size=40))
 def test_any_json_is_read_or_refused(text):
     query = "x=" + "".join(f"%{ord(character):02X}" for character in text)
-    error = _refusal(lambda: read(query))
+    error = _refusal(lambda: parse_query(query))
     if error is None:
-        assert json.dumps(read(query).nested(), allow_nan=False)
+        assert json.dumps(parse_query(query).nested(), allow_nan=False)
     else:
         assert error.parameter == "x"
 
@@ -151,7 +151,7 @@ def test_the_time_to_read_grows_with_the_length_alone():
         times = []
         for _ in range(5):
             start = time.thread_time()
-            _refusal(lambda: LLMURI.parse(text, limits=ROOMY))
+            _refusal(lambda: LLMURI.parse(text, limits=LOOSE_LIMITS))
             times.append(time.thread_time() - start)
         return min(times)
 

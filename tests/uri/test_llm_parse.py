@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onym.errors import LLMURIError, ParameterError, SecretError, URIError, URILimitError, URISyntaxError
-from onym.uri._limits import DEFAULT_LIMITS, Limits
-from onym.uri._llm_parse import general
-from onym.uri._llm_write import masked
 from onym.uri.llm import LLMURI, check, parse
+from onym.uri.llm_syntax import mask_credentials, parse_parts
+from onym.uri.parameters import DEFAULT_LIMITS, Limits
 from onym.uri.secret import Secret
 from support import load_own
 
@@ -304,12 +303,15 @@ def test_a_reference_to_a_key_is_no_secret():
 
 
 def test_what_only_looks_like_a_reference_is_masked():
-    assert masked(f"llm://h/m?x=1&auth={KEY}") == "llm://h/m?x=1&auth=***"
-    assert masked(f"llm://a:{KEY}@h/m?auth=one-password%3Ax") == "llm://a:***@h/m?auth=one-password%3Ax"
+    assert mask_credentials(f"llm://h/m?x=1&auth={KEY}") == "llm://h/m?x=1&auth=***"
+    assert (
+        mask_credentials(f"llm://a:{KEY}@h/m?auth=one-password%3Ax")
+        == "llm://a:***@h/m?auth=one-password%3Ax"
+    )
 
 
 def test_what_was_read_shows_no_key_while_it_is_being_read():
-    assert repr(general(f"llm://:{KEY}@h/m", DEFAULT_LIMITS)) == "<Reading>"
+    assert repr(parse_parts(f"llm://:{KEY}@h/m", DEFAULT_LIMITS)) == "<Reading>"
 
 
 def test_a_value_without_a_key_is_pickled_with_its_diagnostics():

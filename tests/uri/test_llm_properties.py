@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from onym.testing import llm_strategies as llm
-from onym.uri._rfc3986 import split
+from onym.testing import strategies as llm
+from onym.uri.generic import split_uri
 from onym.uri.llm import LLMURI, check
 from onym.uri.secret import Secret
 
@@ -26,7 +26,7 @@ _PAIRS = re.compile(rf"(?:{_PART})?=(?:(?:{_PART}|,)*)").fullmatch
 @given(llm.llm_uris())
 def test_what_is_written_is_inside_the_grammar_of_the_draft_and_reads_back_equal(uri):
     text = uri.render(reveal=True)
-    parts = split(text, "URI")
+    parts = split_uri(text, "URI")
     assert _DRAFT_GRAMMAR(text)
     assert all(_PAIRS(pair) for pair in (parts.query or "=").split("&"))
     again = LLMURI.parse(text, strict=True)
@@ -37,7 +37,7 @@ def test_what_is_written_is_inside_the_grammar_of_the_draft_and_reads_back_equal
 
 
 @pytest.mark.requirement("onym-read-d")
-@given(llm.llm_uris(), st.dictionaries(llm.hosts(), llm.hosts(), max_size=2))
+@given(llm.llm_uris(), st.dictionaries(llm.llm_hosts(), llm.llm_hosts(), max_size=2))
 def test_normalising_twice_is_normalising_once(uri, aliases):
     assume(not set(aliases) & set(aliases.values()))
     once = uri.normalize(aliases)
@@ -90,7 +90,7 @@ def test_no_writing_holds_the_key_unless_it_is_asked_for(uri, key):
     assert known.without_key() == uri.without_key()
 
 
-@given(llm.models(), llm.labels(), llm.keys(), llm.hosts(), st.integers(1, 65535))
+@given(llm.llm_models(), llm.llm_labels(), llm.llm_keys(), llm.llm_hosts(), st.integers(1, 65535))
 def test_parts_come_back_as_they_were_given(model, label, key, host, port):
     uri = LLMURI.build(host, model=model, label=label, key=key, port=port)
     assert (uri.segments, uri.model) == (model, "/".join(model))

@@ -7,12 +7,19 @@ import sys
 import pytest
 
 from onym.errors import ParameterError, URIError, URISyntaxError
-from onym.uri import _values
-from onym.uri._limits import DEFAULT_LIMITS, Limits
-from onym.uri._names import WELL_KNOWN, closest, is_redirecting, is_secret
-from onym.uri._query import Params, read, write
-from onym.uri._query_read import READERS, read_typed
+from onym.uri import parameters
 from onym.uri.llm import LLMURI
+from onym.uri.llm_syntax import Params, format_query, parse_query
+from onym.uri.parameters import (
+    DEFAULT_LIMITS,
+    VALUE_PARSERS,
+    WELL_KNOWN,
+    Limits,
+    find_closest_name,
+    is_redirecting,
+    is_secret_parameter,
+    parse_typed_query,
+)
 from onym.uri.secret import Secret
 from support import load_own
 
@@ -33,7 +40,7 @@ def _plain(value):
 )
 @pytest.mark.parametrize("case", VALID, ids=[case["id"] for case in VALID])
 def test_a_good_query_has_the_types_and_the_order_of_its_vector(case):
-    params = read(case["query"])
+    params = parse_query(case["query"])
     typed = {name: _plain(value) for name, value in params.items()}
     assert typed == case["typed"]
     assert list(typed) == list(case["typed"])
@@ -43,16 +50,16 @@ def test_a_good_query_has_the_types_and_the_order_of_its_vector(case):
 @pytest.mark.requirement("llm-4.4-e", "onym-query-g")
 @pytest.mark.parametrize("case", [case for case in VALID if "nested" in case], ids=lambda case: case["id"])
 def test_dotted_names_nest(case):
-    assert read(case["query"]).nested() == case["nested"]
+    assert parse_query(case["query"]).nested() == case["nested"]
 
 
 @pytest.mark.requirement("llm-4.4-d", "llm-6-f", "llm-8-c", "llm-8-e", "onym-read-c")
 @pytest.mark.parametrize("case", VALID, ids=[case["id"] for case in VALID])
 def test_a_query_is_written_with_nothing_but_unreserved_characters_raw(case):
-    typed, _ = read_typed(case["query"], 0, DEFAULT_LIMITS)
-    written = write(typed, DEFAULT_LIMITS, reveal=True)
+    typed, _ = parse_typed_query(case["query"], 0, DEFAULT_LIMITS)
+    written = format_query(typed, DEFAULT_LIMITS, reveal=True)
     assert written == case["written"]
-    assert read(written) == read(case["query"])
+    assert parse_query(written) == parse_query(case["query"])
 
 
 @pytest.mark.requirement("llm-10.3-a", "llm-10.3-b", "llm-10.3-c", "llm-10.3-d", "llm-10.3-e", "llm-4.4-f")
@@ -60,7 +67,7 @@ def test_a_query_is_written_with_nothing_but_unreserved_characters_raw(case):
 @pytest.mark.parametrize("case", INVALID, ids=[case["id"] for case in INVALID])
 def test_a_bad_query_is_refused_by_the_name_of_the_parameter(case):
     with pytest.raises(URIError) as caught:
-        read(case["query"])
+        parse_query(case["query"])
     error = caught.value
     assert (error.code, error.parameter, error.offset) == (case["code"], case["parameter"], case["offset"])
     assert error.component == "query"
@@ -78,7 +85,7 @@ def test_offsets_count_in_the_whole_text():
 
 def test_the_last_of_equal_pairs_is_the_one_that_is_refused():
     with pytest.raises(ParameterError) as caught:
-        read("temp=1&seed=1&seed=1&temp=1")
+        parse_query("temp=1&seed=1&seed=1&temp=1")
     assert (caught.value.code, caught.value.offset) == ("llm.duplicate", 14)
 
 
@@ -94,7 +101,7 @@ def test_well_known_parameters_are_attributes():
     assert uri.extra == {}
     bare = LLMURI.parse("llm://h/m")
     assert [getattr(bare, name) for name in (*WELL_KNOWN, "auth")] == [None] * 13
-    assert set(READERS) == {*WELL_KNOWN, "auth"}
+    assert set(VALUE_PARSERS) == {*WELL_KNOWN, "auth"}
 
 
 @pytest.mark.requirement("onym-query-i", "llm-4.4-b", "llm-4.4-c")
@@ -152,8 +159,8 @@ def test_credentials_are_known_by_their_names():
         "web_search.max_uses",
         "author",
     ]
-    assert [is_secret(name) for name in secret] == [True] * len(secret)
-    assert [is_secret(name) for name in harmless] == [False] * len(harmless)
+    assert [is_secret_parameter(name) for name in secret] == [True] * len(secret)
+    assert [is_secret_parameter(name) for name in harmless] == [False] * len(harmless)
 
 
 @pytest.mark.parametrize(
@@ -179,20 +186,20 @@ def test_credentials_are_known_by_their_names():
     ],
 )
 def test_slips_lead_to_the_name_that_was_meant(name, meant):
-    assert closest(name) == meant
+    assert find_closest_name(name) == meant
 
 
 def test_params_are_a_mapping_that_compares_by_what_is_written():
-    params = read("temp=1.0&x=1&x=2&j=%7B%22a%22:1%7D&key=s")
+    params = parse_query("temp=1.0&x=1&x=2&j=%7B%22a%22:1%7D&key=s")
     assert isinstance(params, Params)
     assert (list(params), len(params)) == (["temp", "x", "j", "key"], 4)
     assert params.get("nope", 5) == 5
     assert "temp" in params
-    assert params == read("temp=1&x=1&x=2&j=%7B%22a%22%3A1%7D&key=s")
-    assert hash(params) == hash(read("temp=1&x=1&x=2&j=%7B%22a%22%3A1%7D&key=s"))
-    assert params != read("temp=1&x=1&x=2&j=%7B%22a%22%3A1%7D&key=t")
-    assert read("x=1&x=2") != read("x=%5B1,2%5D")
-    assert read("temp=1&x=a") == {"temp": 1.0, "x": "a"}
+    assert params == parse_query("temp=1&x=1&x=2&j=%7B%22a%22%3A1%7D&key=s")
+    assert hash(params) == hash(parse_query("temp=1&x=1&x=2&j=%7B%22a%22%3A1%7D&key=s"))
+    assert params != parse_query("temp=1&x=1&x=2&j=%7B%22a%22%3A1%7D&key=t")
+    assert parse_query("x=1&x=2") != parse_query("x=%5B1,2%5D")
+    assert parse_query("temp=1&x=a") == {"temp": 1.0, "x": "a"}
     assert params.items_raw() == (
         ("temp", "1"),
         ("x", "1"),
@@ -201,7 +208,7 @@ def test_params_are_a_mapping_that_compares_by_what_is_written():
         ("key", Secret("s")),
     )
     assert list(params.values()) == [1.0, [1, 2], {"a": 1}, Secret("s")]
-    assert list(read("a=1").values()) == [1]
+    assert list(parse_query("a=1").values()) == [1]
     assert repr(params) == "Params({'temp': 1.0, 'x': [1, 2], 'j': {'a': 1}, 'key': ***})"
     with pytest.raises(TypeError):
         Params()
@@ -212,27 +219,27 @@ def test_params_are_a_mapping_that_compares_by_what_is_written():
 
 
 def test_a_view_of_the_parameters_changes_nothing():
-    params = read("a=1")
+    params = parse_query("a=1")
     with pytest.raises(TypeError):
         params.items().mapping["b"] = 2
-    nested = read("a.b=%5B1%5D").nested()
+    nested = parse_query("a.b=%5B1%5D").nested()
     nested["a"]["b"].append(2)
-    assert read("a.b=%5B1%5D").nested() == {"a": {"b": [1]}}
+    assert parse_query("a.b=%5B1%5D").nested() == {"a": {"b": [1]}}
 
 
 def test_a_credential_is_masked_unless_revealed():
-    typed, hides = read_typed("key=s%20t&x=1", 0, DEFAULT_LIMITS)
+    typed, hides = parse_typed_query("key=s%20t&x=1", 0, DEFAULT_LIMITS)
     assert hides
-    assert write(typed, DEFAULT_LIMITS, reveal=False) == "key=***&x=1"
-    assert write(typed, DEFAULT_LIMITS, reveal=True) == "key=s%20t&x=1"
-    assert not read_typed("x=1&y=%7B%22token%22:%7B%22type%22:1%7D%7D", 0, DEFAULT_LIMITS)[1]
+    assert format_query(typed, DEFAULT_LIMITS, reveal=False) == "key=***&x=1"
+    assert format_query(typed, DEFAULT_LIMITS, reveal=True) == "key=s%20t&x=1"
+    assert not parse_typed_query("x=1&y=%7B%22token%22:%7B%22type%22:1%7D%7D", 0, DEFAULT_LIMITS)[1]
 
 
 def test_a_json_value_that_names_a_credential_is_one():
     for text in ('{"api_key":"x"}', '{"a":[{"b":{"token":"x"}}]}', '[1,{"password":"x"}]'):
-        assert isinstance(read(f"x={_encoded(text)}")["x"], Secret)
+        assert isinstance(parse_query(f"x={_encoded(text)}")["x"], Secret)
     for text in ('{"key":"x"}', '{"max_tokens":"x"}', '{"password":{"type":"string"}}', '[["token"]]'):
-        assert not isinstance(read(f"x={_encoded(text)}")["x"], Secret)
+        assert not isinstance(parse_query(f"x={_encoded(text)}")["x"], Secret)
 
 
 def _encoded(text: str) -> str:
@@ -241,28 +248,28 @@ def _encoded(text: str) -> str:
 
 @pytest.mark.requirement("llm-10.3-d", "llm-4.4-f", "onym-query-h")
 def test_lengths_are_bounded_in_octets():
-    assert read("x=" + "%C3%A9" * 2048)["x"] == "é" * 2048
+    assert parse_query("x=" + "%C3%A9" * 2048)["x"] == "é" * 2048
     with pytest.raises(ParameterError) as caught:
-        read("x=" + "%C3%A9" * 2049)
+        parse_query("x=" + "%C3%A9" * 2049)
     assert caught.value.code == "llm.value-too-long"
-    assert len(read("system=" + "a" * 8192)["system"]) == 8192
+    assert len(parse_query("system=" + "a" * 8192)["system"]) == 8192
     with pytest.raises(ParameterError):
-        read("system=" + "a" * 8193)
-    assert read("x=%22" + "a" * 4096 + "%22")["x"] == "a" * 4096
+        parse_query("system=" + "a" * 8193)
+    assert parse_query("x=%22" + "a" * 4096 + "%22")["x"] == "a" * 4096
     with pytest.raises(ParameterError):
-        read("x=%22" + "a" * 4097 + "%22")
+        parse_query("x=%22" + "a" * 4097 + "%22")
     with pytest.raises(ParameterError):
-        read("key=" + "a" * 4097)
+        parse_query("key=" + "a" * 4097)
     fits = "x=%5B" + "%20" * 2046 + "%5D"
-    assert read(fits)["x"] == []
-    assert read("x=" + "%5B" * 32 + "%5D" * 32)["x"]
-    assert read("x=%5B%22" + "%5B" * 99 + "%22,%22" + "%5C%22%5B" * 40 + "%22%5D")["x"][0] == "[" * 99
+    assert parse_query(fits)["x"] == []
+    assert parse_query("x=" + "%5B" * 32 + "%5D" * 32)["x"]
+    assert parse_query("x=%5B%22" + "%5B" * 99 + "%22,%22" + "%5C%22%5B" * 40 + "%22%5D")["x"][0] == "[" * 99
 
 
 def test_limits_bound_each_kind_of_value():
     tight = Limits(value=3, system=2, json=4, depth=1, parameters=2, number=3)
-    assert read("x=abc&y=100", limits=tight) == {"x": "abc", "y": 100}
-    assert read("x=1000", limits=Limits(number=3))["x"] == "1000"
+    assert parse_query("x=abc&y=100", limits=tight) == {"x": "abc", "y": 100}
+    assert parse_query("x=1000", limits=Limits(number=3))["x"] == "1000"
     for query in (
         "x=abcd",
         "system=abc",
@@ -273,13 +280,13 @@ def test_limits_bound_each_kind_of_value():
         "seed=1000",
     ):
         with pytest.raises(ParameterError):
-            read(query, limits=tight)
+            parse_query(query, limits=tight)
     with pytest.raises(ParameterError):
-        read("stop=a,b&stop=c", limits=Limits(parameters=2))
+        parse_query("stop=a,b&stop=c", limits=Limits(parameters=2))
     with pytest.raises(ParameterError):
-        read("x=%5B1000%5D", limits=Limits(number=3))
+        parse_query("x=%5B1000%5D", limits=Limits(number=3))
     long = "9" * 640
-    assert read(f"x={long}", limits=Limits(number=640))["x"] == int(long)
+    assert parse_query(f"x={long}", limits=Limits(number=640))["x"] == int(long)
 
 
 def test_a_deep_caller_gets_an_error_of_onym_for_json_too():
@@ -287,7 +294,7 @@ def test_a_deep_caller_gets_an_error_of_onym_for_json_too():
     query = "x=" + "%5B" * 190 + "%5D" * 190
 
     def below(depth: int) -> object:
-        return below(depth - 1) if depth else read(query, limits=limits)
+        return below(depth - 1) if depth else parse_query(query, limits=limits)
 
     depth = sys.getrecursionlimit()
     outcomes = set()
@@ -324,11 +331,11 @@ def _stack() -> list[object]:
     ],
 )
 def test_floats_are_written_in_decimal_notation(number, text):
-    assert _values.write_decimal(number) == text
+    assert parameters.format_decimal(number) == text
     assert float(text) == number
 
 
 def test_what_is_no_finite_number_is_not_written():
     for number in (float("nan"), float("inf")):
         with pytest.raises(ParameterError):
-            _values.write_decimal(number)
+            parameters.format_decimal(number)

@@ -18,10 +18,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onym.uri import _redact_scan, _redact_stream, _redact_view
-from onym.uri._redact_keys import _LOOSE, _SHAPES, looks_random
-from onym.uri._redact_names import weigh
-from onym.uri._redact_view import View, level, lowered
+from onym.uri import _secret_detection, redact
+from onym.uri._secret_detection import (
+    _LOOSE,
+    _SHAPES,
+    TextView,
+    looks_random,
+    lower_text,
+    replace_lookalikes,
+    weigh_name,
+)
 from onym.uri.redact import WINDOW, is_secret_name, redact, redact_stream
 from onym.uri.secret import MARK, Secret
 
@@ -165,7 +171,7 @@ def test_a_private_key_ends_where_it_says_and_what_follows_stays() -> None:
     ],
 )  # fmt: skip
 def test_names_of_credentials_are_known(name: str) -> None:
-    assert is_secret_name(name) or weigh(name[:-3], name[-3:]) == "weak" or name == "OPENAI_KEY_2"
+    assert is_secret_name(name) or weigh_name(name[:-3], name[-3:]) == "weak" or name == "OPENAI_KEY_2"
 
 
 @pytest.mark.parametrize(
@@ -182,12 +188,12 @@ def test_names_that_only_look_like_credentials_are_not(name: str) -> None:
 
 
 def test_the_words_before_a_name_count_too() -> None:
-    assert weigh("", "key", "the API ") == "strong"
-    assert weigh("", "key", "the public ") == "none"
-    assert weigh("", "key", "\n") == "weak"
-    assert weigh("", "key", "   ") == "weak"
-    assert weigh("http", "Key") == "weak"
-    assert weigh("HTTP", "Key") == "none"
+    assert weigh_name("", "key", "the API ") == "strong"
+    assert weigh_name("", "key", "the public ") == "none"
+    assert weigh_name("", "key", "\n") == "weak"
+    assert weigh_name("", "key", "   ") == "weak"
+    assert weigh_name("http", "Key") == "weak"
+    assert weigh_name("HTTP", "Key") == "none"
 
 
 #: what a program, a sentence or a configuration says of a secret, without being one
@@ -258,7 +264,7 @@ def test_a_long_run_that_is_no_secret_is_read_once() -> None:
 
 
 def test_searching_again_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_redact_scan, "_ROUNDS", 1)
+    monkeypatch.setattr(redact, "_ROUNDS", 1)
     assert redact(f"llm://a:{KEY}@h.example/m") == "llm://a:***@h.example/m"
 
 
@@ -277,7 +283,7 @@ PIECES = [
     "localhost", "port", "$", "API", "Key", "api ", "digest ", "env:X", "None", "str",
     "llm://app:KEYKEY1 ", "b@c.d", "llm://a:k",
 ]  # fmt: skip
-texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=24).map("".join)
+texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=24).map_all("".join)
 
 
 @given(texts)
@@ -349,42 +355,42 @@ def test_secrets_are_a_collection(one: Any) -> None:
 
 
 def test_each_layer_leads_back_to_where_it_was_written() -> None:
-    view = View.unescaped("a%3Ab\\u0040&#64;&sol;c")
+    view = TextView.undo_escapes("a%3Ab\\u0040&#64;&sol;c")
     assert view is not None
     assert view.text == "a:b@@/c"
-    assert view.back((1, 2)) == (1, 4)
-    assert view.back((2, 4)) == (4, 11)
-    assert view.back((0, 7)) == (0, 22)
-    assert view.escaped(1, 2)
-    assert not view.escaped(2, 3)
-    assert view.escaped(2, 4)
-    assert View.unescaped("no escapes: 100% & \\ more") is None
-    assert View.unescaped("nothing") is None
+    assert view.map_back((1, 2)) == (1, 4)
+    assert view.map_back((2, 4)) == (4, 11)
+    assert view.map_back((0, 7)) == (0, 22)
+    assert view.has_escape(1, 2)
+    assert not view.has_escape(2, 3)
+    assert view.has_escape(2, 4)
+    assert TextView.undo_escapes("no escapes: 100% & \\ more") is None
+    assert TextView.undo_escapes("nothing") is None
 
 
 def test_escapes_that_mean_no_character_stay_as_they_are() -> None:
-    view = View.unescaped("&#9999999;%41")
+    view = TextView.undo_escapes("&#9999999;%41")
     assert view is not None
     assert view.text == "&#9999999;A"
 
 
 def test_invisible_characters_and_colours_are_read_over() -> None:
-    view = View.joined("l\u200blm\x1b[0m:")
+    view = TextView.strip_invisible("l\u200blm\x1b[0m:")
     assert view is not None
     assert view.text == "llm:"
-    assert view.back((0, 4)) == (0, 9)
-    assert View.joined("\xe9") is None
-    assert View.joined("plain") is None
+    assert view.map_back((0, 4)) == (0, 9)
+    assert TextView.strip_invisible("\xe9") is None
+    assert TextView.strip_invisible("plain") is None
 
 
 @given(st.text())
 def test_levelling_and_lowering_keep_every_position(text: str) -> None:
-    assert len(level(text)) == len(lowered(text)) == len(text)
+    assert len(replace_lookalikes(text)) == len(lower_text(text)) == len(text)
 
 
 def test_the_same_escape_may_stand_inside_another_up_to_a_limit() -> None:
     text = f"llm:%2F%2Fapp:{KEY}@h.example"
-    for _ in range(_redact_view.LAYERS - 1):
+    for _ in range(_secret_detection.LAYERS - 1):
         text = text.replace("%", "%25")
         assert KEY not in redact(text)
 
@@ -424,8 +430,8 @@ def test_lines_far_longer_than_the_window_leak_nothing_and_lose_nothing_harmless
 
 def test_a_value_stays_with_its_name_where_a_long_line_is_cut() -> None:
     for shift in range(0, 400, 7):
-        filler = "w" * (2 * WINDOW - _redact_stream._MARGIN - shift) + " "
-        text = f'{filler}"api_key": "{KEY}" ' + "v" * _redact_stream._MARGIN * 2
+        filler = "w" * (2 * WINDOW - redact._MARGIN - shift) + " "
+        text = f'{filler}"api_key": "{KEY}" ' + "v" * redact._MARGIN * 2
         assert KEY not in "".join(redact_stream(pieces(text, 1_024)))
 
 

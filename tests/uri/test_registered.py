@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from onym.uri import LLMURI
-from onym.uri._query_read import READERS
 from onym.uri._registered import TYPES, WELL_KNOWN
+from onym.uri.parameters import VALUE_PARSERS
 
 #: the draft's word for a type, a value of it, and what reading gives
 SAMPLES = {"float": ("0.5", float), "int": ("3", int), "bool": ("true", bool), "string": ("x", str)}
 
 
 def test_the_parser_reads_what_is_registered_and_its_own_auth() -> None:
-    assert set(READERS) == {*WELL_KNOWN, "auth"}
+    assert set(VALUE_PARSERS) == {*WELL_KNOWN, "auth"}
     assert tuple(TYPES) == WELL_KNOWN
 
 

@@ -18,8 +18,8 @@ from onym.errors import (
     URIError,
     URILimitError,
 )
-from onym.uri._limits import Limits
 from onym.uri.llm import LLMURI, check, parse
+from onym.uri.parameters import Limits
 
 KEY = "sk-made-up-0123456789"
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from onym.errors import OnymError, URILimitError, URISyntaxError, UsageError
 from onym.testing import strategies as ost
-from onym.uri._ip import format_ipv6, is_ipv4, is_ipvfuture, literal_type, parse_ipv6
-from onym.uri._rfc3986 import RULES, offsets, recompose, split
+from onym.uri.components import classify_ip_literal, format_ipv6, is_ipv4, is_ipvfuture, parse_ipv6
+from onym.uri.generic import RULES, compute_offsets, recompose_uri, split_uri
 from support import linear_enough, load_own
 
 CASES: dict[str, Any] = load_own("uri_parse.json")
@@ -22,7 +22,7 @@ ADDRESSES: dict[str, Any] = load_own("ipv6.json")
 def refusal(text: str, rule: str, *, max_length: int = 65_536) -> OnymError | None:
     """Why `rule` refuses `text`, or None."""
     try:
-        split(text, rule, max_length=max_length)
+        split_uri(text, rule, max_length=max_length)
     except OnymError as error:
         return error
     return None
@@ -31,17 +31,17 @@ def refusal(text: str, rule: str, *, max_length: int = 65_536) -> OnymError | No
 @pytest.mark.requirement("rfc3986-A-a", "rfc3986-A-b", "rfc3986-A-c", "rfc3986-A-d")
 @pytest.mark.parametrize("case", CASES["valid"], ids=lambda case: case["id"])
 def test_a_text_of_the_grammar_gives_its_parts(case: dict[str, Any]) -> None:
-    assert split(case["text"])._asdict() == case["parts"]
+    assert split_uri(case["text"])._asdict() == case["parts"]
 
 
 @pytest.mark.parametrize("case", CASES["valid"], ids=lambda case: case["id"])
 def test_a_text_matches_its_rules_and_no_other(case: dict[str, Any]) -> None:
     for rule in RULES:
         if rule in case["rules"]:
-            assert recompose(split(case["text"], rule)) == case["text"]
+            assert recompose_uri(split_uri(case["text"], rule)) == case["text"]
         else:
             with pytest.raises(URISyntaxError):
-                split(case["text"], rule)
+                split_uri(case["text"], rule)
 
 
 @pytest.mark.parametrize("case", CASES["invalid"], ids=lambda case: case["id"])
@@ -49,7 +49,7 @@ def test_a_text_outside_the_grammar_is_refused_with_code_component_offset_and_cl
     case: dict[str, Any],
 ) -> None:
     with pytest.raises(URISyntaxError) as caught:
-        split(case["text"], case["rule"])
+        split_uri(case["text"], case["rule"])
     error = caught.value
     assert {"code": error.code, "component": error.component, "offset": error.offset} == case["error"]
     assert error.clause is not None
@@ -63,7 +63,7 @@ def test_an_ipv6_address_has_its_value_and_canonical_form(case: dict[str, Any]) 
     assert value == int(case["value"], 16)
     assert value is not None
     assert format_ipv6(value) == case["canonical"]
-    assert split(f"//[{case['literal']}]").host_type == "IPv6address"
+    assert split_uri(f"//[{case['literal']}]").host_type == "IPv6address"
 
 
 @pytest.mark.requirement("rfc3986-3.2.2-a")
@@ -71,14 +71,14 @@ def test_an_ipv6_address_has_its_value_and_canonical_form(case: dict[str, Any]) 
 def test_what_is_no_ipv6_address_is_refused(case: dict[str, Any]) -> None:
     assert parse_ipv6(case["literal"]) is None
     with pytest.raises(URISyntaxError) as caught:
-        split(f"x://[{case['literal']}]/")
+        split_uri(f"x://[{case['literal']}]/")
     assert caught.value.component in ("host", "path", "port")
 
 
 @pytest.mark.parametrize("case", ADDRESSES["ipvfuture"], ids=lambda case: case["literal"])
 def test_ipvfuture_is_read_by_its_rule(case: dict[str, Any]) -> None:
     assert is_ipvfuture(case["literal"]) is case["valid"]
-    assert literal_type(case["literal"]) == ("IPvFuture" if case["valid"] else None)
+    assert classify_ip_literal(case["literal"]) == ("IPvFuture" if case["valid"] else None)
 
 
 @given(st.integers(0, 2**128 - 1))
@@ -175,20 +175,20 @@ def test_a_spoilt_text_parses_or_names_a_fault(text: str, at: int, character: st
 
 @given(ost.uri_references())
 def test_parts_recompose_to_the_text_they_were_read_from(text: str) -> None:
-    assert recompose(split(text)) == text
+    assert recompose_uri(split_uri(text)) == text
 
 
 @given(ost.uris(), ost.absolute_uris(), ost.relative_references())
 def test_each_strategy_keeps_to_its_rule(uri: str, absolute: str, relative: str) -> None:
-    assert split(uri, "URI").scheme
-    assert split(absolute, "absolute-URI").fragment is None
-    assert split(relative, "relative-ref").scheme is None
+    assert split_uri(uri, "URI").scheme
+    assert split_uri(absolute, "absolute-URI").fragment is None
+    assert split_uri(relative, "relative-ref").scheme is None
 
 
 @given(ost.uri_references())
 def test_offsets_say_where_each_component_stands(text: str) -> None:
-    parts = split(text)
-    for name, start in offsets(parts)._asdict().items():
+    parts = split_uri(text)
+    for name, start in compute_offsets(parts)._asdict().items():
         value = getattr(parts, name)
         if value is None:
             assert start == -1
@@ -219,13 +219,13 @@ def test_any_text_parses_or_raises_an_error_of_our_own(text: str) -> None:
 )
 def test_an_error_says_how_to_go_on(text: str, hint: str) -> None:
     with pytest.raises(URISyntaxError) as caught:
-        split(text)
+        split_uri(text)
     assert hint in str(caught.value.hint)
 
 
 def test_a_bad_port_without_a_likely_cause_has_no_hint() -> None:
     with pytest.raises(URISyntaxError) as caught:
-        split("x://h:8x/")
+        split_uri("x://h:8x/")
     assert caught.value.hint is None
 
 
@@ -247,29 +247,29 @@ def test_a_bad_port_without_a_likely_cause_has_no_hint() -> None:
 )
 def test_no_error_holds_any_of_the_text(text: str) -> None:
     with pytest.raises(URISyntaxError) as caught:
-        split(text)
+        split_uri(text)
     assert "hunter2" not in f"{caught.value!r} {caught.value} {caught.value.as_dict()}"
 
 
 def test_parts_do_not_print_the_userinfo() -> None:
-    shown = repr(split("x://u:hunter2@h:1/p?q"))
+    shown = repr(split_uri("x://u:hunter2@h:1/p?q"))
     assert "hunter2" not in shown
     assert shown == "<Parts scheme='x' host='h' port='1' path='/p'>"
 
 
 def test_a_longer_text_than_allowed_is_refused_before_it_is_read() -> None:
-    assert split("x:" + "a" * 10, max_length=12).path == "a" * 10
+    assert split_uri("x:" + "a" * 10, max_length=12).path == "a" * 10
     with pytest.raises(URILimitError) as caught:
-        split("x:" + " " * 11, max_length=12)
+        split_uri("x:" + " " * 11, max_length=12)
     assert (caught.value.code, caught.value.offset) == ("uri.too-long", 12)
     with pytest.raises(URILimitError):
-        split("a" * 65_537)
+        split_uri("a" * 65_537)
 
 
 @pytest.mark.parametrize("text", ["x:", " "])
 def test_an_unknown_rule_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError):
-        split(text, "IRI")
+        split_uri(text, "IRI")
 
 
 MEGABYTE = 1_000_000

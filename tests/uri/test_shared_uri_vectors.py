@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from onym.errors import URIError, URISyntaxError
-from onym.uri._ip import format_ipv6, is_ipvfuture, parse_ipv6
-from onym.uri._rfc3986 import RULES, Parts
 from onym.uri.ai import AIURI
-from onym.uri.generic import URI
-from onym.uri.iri import convert, to_uri
+from onym.uri.components import format_ipv6, is_ipvfuture, parse_ipv6
+from onym.uri.generic import RULES, URI, URIParts
+from onym.uri.iri import convert_iri, to_uri
 from support import about, load_shared
 
 VALID: list[dict[str, Any]] = load_shared("uri_valid.json")["cases"]
@@ -46,10 +45,10 @@ def takes_or_refuses(rule: str, case: dict[str, Any]) -> None:
 
 def test_the_parts_are_those_of_the_record() -> None:
     for case in VALID:
-        expected = dict.fromkeys(Parts._fields) | case["parts"]
+        expected = dict.fromkeys(URIParts._fields) | case["parts"]
         expected["host"] = unbracketed(expected["host"])
         uri = URI.parse(case["string"])
-        assert {name: getattr(uri, name) for name in Parts._fields} == expected, case["id"]
+        assert {name: getattr(uri, name) for name in URIParts._fields} == expected, case["id"]
 
 
 def test_an_iri_reference_becomes_a_uri_unless_its_host_is_no_name() -> None:
@@ -141,7 +140,7 @@ def test_a_host_is_mapped_as_uts_46_and_idna_2008_agree(case: dict[str, Any]) ->
         plain = case["input"].isascii() and "xn--" not in case["input"].lower()
         accepted = {case["input"].lower()} if plain else {case["idna2008_pkg"].get("ascii")}
     try:
-        host = convert(f"http://{case['input']}/").ascii_host
+        host = convert_iri(f"http://{case['input']}/").ascii_host
     except URISyntaxError:
         host = None
     assert host in accepted

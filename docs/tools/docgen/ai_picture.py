@@ -11,11 +11,10 @@ from typing import TypeAlias
 from xml.sax.saxutils import escape
 
 from docgen.reference_aiip import BODY, example
-from onym.ai.anchor import WELL_KNOWN
+from onym.ai.discovery_document import WELL_KNOWN
 from onym.ai.endpoint.resources import JWKS, PREFIX
-from onym.sign._strict import decode
-from onym.uri.ai import AIURI
-from onym.uri.ai_map import to_https
+from onym.common.strict_json import decode_base64url
+from onym.uri.ai import AIURI, to_https
 
 __all__ = ["URI", "ai_picture", "columns"]
 
@@ -34,7 +33,7 @@ Line: TypeAlias = tuple[Piece, ...]
 def columns() -> dict[str, list[Line]]:
     """Title -> its lines, each of pieces of text and their colours."""
     token, key = example()
-    claims = json.loads(decode(token.split(".")[1], "claims"))
+    claims = json.loads(decode_base64url(token.split(".")[1], "claims"))
     authority, path = URI.authority_text or "", URI.path
     origin: Line = (("https://", _PLAIN), (authority, _NAME))
     name: Line = ((authority, _NAME), (path, _PATH))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from docgen.paths import DOCS, ROOT
 from docgen.text import GENERATED, cell, code, prose, table
-from onym.registry.checks import Finding, Level, Report, check, summary
-from onym.registry.checks.load import load
+from onym.registry.checks import Finding, Level, Report, check, format_summary
+from onym.registry.checks.runner import load_document
 
 __all__ = ["DRAFTS", "PAGE", "drafts_checked_page"]
 
@@ -94,7 +94,7 @@ def _path(name: str) -> Path:
 
 
 def _report(name: str, profile: str) -> Report:
-    document = load(_path(name).read_text(encoding="utf-8"), source=f"{name}.txt")
+    document = load_document(_path(name).read_text(encoding="utf-8"), source=f"{name}.txt")
     return check(document, profile=profile, today=AS_OF, source=f"{name}.txt")
 
 
@@ -103,12 +103,12 @@ def _draft(name: str) -> str:
     return "\n".join(
         [
             f"## {name}\n",
-            f"Under RFC 7595: {summary(new)}.\n",
+            f"Under RFC 7595: {format_summary(new)}.\n",
             "### What its author should change\n",
             _changes(name, new),
             *(_level(new, level) for level in Level),
             "### Under RFC 4395\n",
-            f"The template of 2006 has eleven fields. {summary(old).capitalize()}. These come on top:\n",
+            f"The template of 2006 has eleven fields. {format_summary(old).capitalize()}. These come on top:\n",
             _rows(_further(old, new)),
         ]
     )

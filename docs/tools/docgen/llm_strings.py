@@ -17,7 +17,7 @@ from onym.errors import OnymError
 from onym.llm.config import Config
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
-from onym.uri._names import PROVIDER_NAMES, WELL_KNOWN
+from onym.uri.parameters import PROVIDER_NAMES, WELL_KNOWN
 
 __all__ = ["Difference", "data", "differences", "text_words"]
 

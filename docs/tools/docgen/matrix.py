@@ -15,12 +15,12 @@ from typing import Any, Literal, TypeAlias
 from onym.errors import UnsupportedError
 from onym.llm import profiles
 from onym.llm.dialects import DIALECTS
-from onym.llm.plan import Planner, Settings
+from onym.llm.planner import Planner, PlannerSettings
 from onym.llm.profiles import Profile
 from onym.llm.providers import Provider, ProviderTable
 from onym.net.policy import Policy
-from onym.uri._names import WELL_KNOWN
 from onym.uri.llm import LLMURI
+from onym.uri.parameters import WELL_KNOWN
 
 __all__ = [
     "MODEL",
@@ -97,7 +97,7 @@ def planner(row: Provider, api: str | None = None, model: str = MODEL) -> Planne
         if when is not None:
             params[when] = "2024-10-21"
     uri = LLMURI.build(host=host, port=port, model=model, params=params)
-    return Planner(uri, Settings(policy=Policy.local(), providers=ProviderTable.builtin()))
+    return Planner(uri, PlannerSettings(policy=Policy.local(), providers=ProviderTable.builtin()))
 
 
 def _host(row: Provider) -> str:
@@ -166,11 +166,13 @@ def families() -> Iterator[tuple[Profile, Provider, str]]:
     What is said of every other model of a provider is in its own line already.
     """
     table = ProviderTable.builtin()
-    for profile in profiles.BUILTIN:
+    for profile in profiles.BUILTIN_PROFILES:
         for name in profile.providers:
             row = table.get(name)
             models = [_sample(glob) for glob in profile.matches]
-            model = next((each for each in models if each and profiles.find(name, each) is profile), None)
+            model = next(
+                (each for each in models if each and profiles.find_profile(name, each) is profile), None
+            )
             if model is not None and not _elsewhere(row, model):
                 yield profile, row, model
 

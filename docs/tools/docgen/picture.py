@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from onym.uri._rfc3986 import split
+from onym.uri.generic import split_uri
 from onym.uri.llm import LLMURI
 
 __all__ = ["EXAMPLE", "Span", "spans", "uri_picture"]
@@ -44,7 +44,7 @@ def spans(text: str) -> list[Span]:
 
 
 def _spans(text: str) -> Iterator[Span]:
-    parts, uri = split(text, rule="URI"), LLMURI.parse(text)
+    parts, uri = split_uri(text, rule="URI"), LLMURI.parse(text)
     at = 0
 
     def found(part: str, piece: str | None, value: object) -> Iterator[Span]:

@@ -11,8 +11,8 @@ from typing import Any
 
 from docgen.reference_api import entry
 from docgen.text import GENERATED, code, paragraphs
-from onym.ai._stream import AIStream, AsyncAIStream
-from onym.ai.session import Session
+from onym.ai.client import AIStream, AsyncAIStream
+from onym.ai.client_flows import Session
 
 __all__ = ["MODULES", "ai_page"]
 
@@ -22,9 +22,9 @@ MODULES = (
     "onym.ai.endpoint",
     "onym.ai.endpoint.oauth",
     "onym.ai.telemetry",
-    "onym.ai.endpoint.kinds.model",
-    "onym.ai.endpoint.kinds.tool",
-    "onym.ai.endpoint.kinds.agent",
+    "onym.ai.endpoint.kinds",
+    "onym.ai.endpoint.kinds",
+    "onym.ai.endpoint.kinds",
     "onym.server.models",
     "onym.bridges.mcp",
     "onym.bridges.a2a",

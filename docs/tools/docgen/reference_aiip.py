@@ -9,38 +9,41 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docgen.text import GENERATED, cell, code, table
-from onym.ai.anchor import MAX_ENDPOINTS, MAX_OCTETS, WELL_KNOWN
-from onym.ai.codes import CODES
-from onym.ai.discovery import html, link
-from onym.ai.discovery._pin_rules import LONGEST_PIN
-from onym.ai.discovery.cache import LONGEST_LIFE, NEGATIVE_LIFE, SHORTEST_LIFE
+from onym.ai.discovery import html, link_header
+from onym.ai.discovery.pins import MAX_PIN_SECONDS
+from onym.ai.discovery_document import MAX_ENDPOINTS, MAX_OCTETS, WELL_KNOWN
 from onym.ai.endpoint import Limits
-from onym.ai.endpoint.guard import MAX_FIELDS
-from onym.ai.endpoint.idempotency import KEPT
+from onym.ai.endpoint.idempotency import RETENTION_SECONDS
 from onym.ai.endpoint.policy import MAX_POLICY
-from onym.ai.endpoint.problems import TYPES
 from onym.ai.endpoint.resources import JWKS, PREFIX
+from onym.ai.endpoint.responses import TYPES
 from onym.ai.endpoint.signing import LIFE
-from onym.ai.replay import MOST
-from onym.ai.streams import MAX_EVENT
-from onym.sign._jwk import RECEIPT_ALGORITHMS
-from onym.sign._strict import decode
-from onym.sign.authority import LEEWAY, MAX_HISTORY, MAX_KEY_SET, MAX_KEYS
-from onym.sign.chain import StreamChain
-from onym.sign.keys import SigningKey
-from onym.sign.receipt import (
+from onym.ai.exchange import MAX_EVENT
+from onym.ai.problems import CODES
+from onym.ai.replay import MAX_REPLAY_IDS
+from onym.ai.request_validation import MAX_FIELDS
+from onym.ai.settings import LONGEST_LIFE, NEGATIVE_LIFE, SHORTEST_LIFE
+from onym.common.strict_json import decode_base64url
+from onym.sign.keys import (
+    LEEWAY,
+    MAX_AUTHORITY_KEY_SET,
+    MAX_AUTHORITY_KEYS,
+    MAX_HISTORY,
+    RECEIPT_ALGORITHMS,
+    SigningKey,
+)
+from onym.sign.receipts import (
     GATEWAY,
     MAX_LIFE,
     MAX_RECEIPT,
     RECEIPT,
     Receipt,
+    StreamChain,
     content_digest,
     request_hash,
     sign_receipt,
 )
-from onym.uri._ai_canonical import MAX_LENGTH, REFUSALS
-from onym.uri.ai import AIURI
-from onym.uri.ai_map import to_https
+from onym.uri.ai import AIURI, MAX_CANONICAL_LENGTH, REFUSALS, to_https
 from onym.uri.secret import Secret
 
 __all__ = ["BODY", "EVENTS", "KEY", "Asked", "aiip_page", "asked", "example", "worked_stream"]
@@ -153,10 +156,10 @@ def _values() -> dict[str, str]:
     } | {
         name: f"{number:,.0f}"
         for name, number in {
-            "max_uri": MAX_LENGTH,
+            "max_uri": MAX_CANONICAL_LENGTH,
             "anchor_octets": MAX_OCTETS,
             "max_endpoints": MAX_ENDPOINTS,
-            "longest_pin": LONGEST_PIN,
+            "longest_pin": MAX_PIN_SECONDS,
             "shortest": SHORTEST_LIFE,
             "longest": LONGEST_LIFE,
             "negative": NEGATIVE_LIFE,
@@ -164,8 +167,8 @@ def _values() -> dict[str, str]:
             "max_life": MAX_LIFE,
             "life": LIFE,
             "leeway": LEEWAY,
-            "max_set": MAX_KEY_SET,
-            "max_keys": MAX_KEYS,
+            "max_set": MAX_AUTHORITY_KEY_SET,
+            "max_keys": MAX_AUTHORITY_KEYS,
             "max_history": MAX_HISTORY,
         }.items()
     }
@@ -194,7 +197,7 @@ def _request(each: Asked) -> str:
 def _example() -> str:
     token, key = example()
     head, payload, _ = token.split(".")
-    shown = [_pretty(decode(each, "part")) for each in (head, payload)]
+    shown = [_pretty(decode_base64url(each, "part")) for each in (head, payload)]
     wrapped = "\n".join(token[at : at + 100] for at in range(0, len(token), 100))
     public = json.dumps(key.public(), indent=1)
     return "\n".join(
@@ -250,18 +253,18 @@ def _limits() -> str:
 
 def _fixed() -> str:
     rows: list[tuple[str, float, str]] = [
-        ("characters of a canonical ai URI", MAX_LENGTH, ""),
+        ("characters of a canonical ai URI", MAX_CANONICAL_LENGTH, ""),
         ("header fields of a request", MAX_FIELDS, ""),
         ("an anchor document", MAX_OCTETS, "octets"),
         ("rows of `endpoints`", MAX_ENDPOINTS, ""),
         ("a receipt", MAX_RECEIPT, "octets"),
-        ("a key set", MAX_KEY_SET, "octets"),
-        ("keys of a set; of a history", MAX_KEYS, f"; {MAX_HISTORY}"),
+        ("a key set", MAX_AUTHORITY_KEY_SET, "octets"),
+        ("keys of a set; of a history", MAX_AUTHORITY_KEYS, f"; {MAX_HISTORY}"),
         ("one event, at a client", MAX_EVENT, "characters"),
-        ("links that are read; their octets", link.MAX_LINKS, f"; {link.MAX_OCTETS:,}"),
+        ("links that are read; their octets", link_header.MAX_LINKS, f"; {link_header.MAX_OCTETS:,}"),
         ("of a page, searched for links", html.MAX_OCTETS, "octets"),
-        ("receipts that a client remembers at one time", MOST, ""),
-        ("life of an idempotency key", KEPT, "s"),
+        ("receipts that a client remembers at one time", MAX_REPLAY_IDS, ""),
+        ("life of an idempotency key", RETENTION_SECONDS, "s"),
         ("Cedar policies", MAX_POLICY, "characters"),
     ]
     return table(["", "at most"], [[name, _amount(number, unit)] for name, number, unit in rows]).rstrip()

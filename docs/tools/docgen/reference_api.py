@@ -12,8 +12,8 @@ from typing import Any, get_origin
 import onym
 from docgen.text import GENERATED, paragraphs
 from onym import testing
-from onym.ai._stream import AIStream, AsyncAIStream
-from onym.llm._stream import AsyncStream, Stream
+from onym.ai.client import AIStream, AsyncAIStream
+from onym.llm.streams import AsyncStream, Stream
 from onym.testing.fake_provider import FakeProvider
 
 __all__ = ["api_page", "entry"]

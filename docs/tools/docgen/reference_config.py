@@ -11,7 +11,7 @@ from docgen.paths import EXAMPLES
 from docgen.text import GENERATED, cell, code, paragraphs, table
 from onym.llm.providers import Provider
 from onym.net.policy import PRESETS, Policy
-from onym.uri._names import WELL_KNOWN
+from onym.uri.parameters import WELL_KNOWN
 
 __all__ = ["EXAMPLE", "config_page"]
 

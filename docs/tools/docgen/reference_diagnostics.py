@@ -8,10 +8,9 @@ from functools import cache
 
 from docgen.paths import ROOT
 from docgen.text import GENERATED, cell, code, prose, table
-from onym.cli._provider_check import provider_findings
+from onym.cli.commands.check import check_provider
 from onym.llm.providers import ProviderTable
-from onym.uri.diagnostics import Diagnostic
-from onym.uri.llm import check
+from onym.uri.llm import Diagnostic, check
 
 __all__ = ["CASES", "PROVIDER_CASES", "codes_in_source", "diagnostics_page", "found_codes"]
 
@@ -136,7 +135,7 @@ def _found() -> Iterator[tuple[str, Diagnostic]]:
 
 def _found_of_providers() -> Iterator[tuple[str, Diagnostic]]:
     for text in PROVIDER_CASES:
-        for found in provider_findings(text, ProviderTable.builtin()):
+        for found in check_provider(text, ProviderTable.builtin()):
             yield text, found
 
 

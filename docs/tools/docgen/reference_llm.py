@@ -8,11 +8,10 @@ from typing import NamedTuple
 from docgen.text import GENERATED, cell, code, prose, table
 from onym.llm import dialects, profiles
 from onym.llm.dialects import DIALECTS
-from onym.llm.mapping import DEFAULT_RETRIES, DEFAULT_TIMEOUT_MS
+from onym.llm.plan import DEFAULT_RETRIES, DEFAULT_TIMEOUT_MS
 from onym.llm.profiles import Profile
 from onym.llm.providers import Provider, ProviderTable
-from onym.uri._limits import Limits
-from onym.uri._names import _REDIRECTING, PROVIDER_NAMES, WELL_KNOWN
+from onym.uri.parameters import _REDIRECTING, PROVIDER_NAMES, WELL_KNOWN, Limits
 
 __all__ = ["PARAMETERS", "Parameter", "parameters_page", "providers_page"]
 
@@ -79,7 +78,7 @@ _WIRE = (
 
 
 def _wired(name: str) -> list[str]:
-    names = dialects.get(name).parameters
+    names = dialects.get_dialect(name).parameters
     return [code(name), *(code(names.get(each)) for each in _SENT)]
 
 
@@ -181,7 +180,7 @@ def providers_page() -> str:
             *(line for row in rows for line in _long(row)),
             "## Model families\n",
             _FAMILIES,
-            *(line for each in profiles.BUILTIN for line in _family(each)),
+            *(line for each in profiles.BUILTIN_PROFILES for line in _family(each)),
         ]
     )
 

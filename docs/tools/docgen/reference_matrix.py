@@ -8,7 +8,7 @@ from docgen.matrix import Cell, Line, differences, families, lines, silent_rows,
 from docgen.text import GENERATED, cell, code, table
 from onym.llm.profiles import Profile
 from onym.llm.providers import Provider
-from onym.uri._names import WELL_KNOWN
+from onym.uri.parameters import WELL_KNOWN
 
 __all__ = ["matrix_page", "shown"]
 

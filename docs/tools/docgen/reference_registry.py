@@ -11,8 +11,8 @@ from docgen.reference_api import entry
 from docgen.text import GENERATED, cell, code, paragraphs, prose, table
 from onym.registry.checks import CHECKS
 from onym.registry.engine import RULES
-from onym.registry.profiles import PROFILES
-from onym.server.registry.openapi import document
+from onym.registry.registries import PROFILES
+from onym.server.registry.api.openapi import build_openapi_document
 
 __all__ = ["checks_page", "http_page", "procedure_page", "python_page"]
 
@@ -47,7 +47,7 @@ def http_page() -> str:
     """docs/reference/registry-http.md"""
     rows = [
         [code(method.upper()), code(path), prose(operation["summary"])]
-        for path, item in document()["paths"].items()
+        for path, item in build_openapi_document()["paths"].items()
         for method, operation in item.items()
         if isinstance(operation, dict) and "operationId" in operation
     ]

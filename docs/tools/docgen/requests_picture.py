@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
-from onym.llm.plan import Plan, Settings, plan
+from onym.llm.planner import Plan, PlannerSettings, build_plan
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
 from onym.uri.llm import LLMURI
@@ -46,10 +46,10 @@ class Line(NamedTuple):
 
 def plans() -> list[Plan]:
     """What would be sent to each, with made-up keys."""
-    settings = Settings(
+    settings = PlannerSettings(
         policy=Policy.trusted(), providers=ProviderTable.builtin(), environ=_KEYS, on_unsupported="drop"
     )
-    return [plan(LLMURI.parse(f"llm://{each}?{PARAMETERS}"), "Hello", settings) for each in MODELS]
+    return [build_plan(LLMURI.parse(f"llm://{each}?{PARAMETERS}"), "Hello", settings) for each in MODELS]
 
 
 def body_lines(body: Mapping[str, Any], named: set[str]) -> list[Line]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import lazily
+from onym._lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
     from onym.ai.client import AIClient, AsyncAIClient
@@ -78,7 +78,9 @@ _HOMES = {
     "settings": ("ResolverSettings",),
 }
 
-__getattr__ = lazily("onym.ai", {name: f"onym.ai.{home}" for home, names in _HOMES.items() for name in names})
+__getattr__ = make_lazy_getattr(
+    "onym.ai", {name: f"onym.ai.{home}" for home, names in _HOMES.items() for name in names}
+)
 
 
 def __dir__() -> list[str]:

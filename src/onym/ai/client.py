@@ -1,7 +1,7 @@
-"""`AIClient` and `AsyncAIClient`: two thin drivers over the flows of resolution and of one exchange.
+"""The AIIP client: `AIClient`, `AsyncAIClient` and the event streams that they return.
 
-What they give out was verified before: who answered, for whom, to which request, and that no octet was
-changed on the way.
+Both clients drive the generators of `client_flows`. They release a result only after its receipt has been
+verified: who answered, for which caller, to which request, and that no byte was changed.
 """
 
 from __future__ import annotations
@@ -9,39 +9,189 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from onym._lazy import require
-from onym.ai import flow
-from onym.ai._finite import encode
-from onym.ai._observe import begun, call, observed, part
-from onym.ai._stream import AIStream, AsyncAIStream
+from onym._lazy import require_extra
+from onym.ai import client_flows
+from onym.ai.client_flows import DEFAULT_EFFECTS, PendingAnswer, Session, Tokens, resolve_uri, verify_answer
 from onym.ai.exchange import EVENTS
+from onym.ai.json_encoding import encode_json
 from onym.ai.records import Description, Effects, Invocation, Resolution, Result
 from onym.ai.replay import MemoryReplays, Replays
-from onym.ai.resolver import resolve
-from onym.ai.session import HARMLESS, Session, Tokens
 from onym.ai.settings import ResolverSettings
-from onym.errors import UsageError
+from onym.ai.telemetry import add_telemetry, attach_call, observe_call, observe_stream_call
+from onym.errors import ProvenanceError, ResponseTooLarge, UsageError
 from onym.net.limits import TLSConfig
 from onym.net.policy import Policy
-from onym.net.transport import AsyncTransport, Transport, arun, run
+from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
 from onym.uri.ai import AIURI
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from onym.ai.telemetry import Telemetry
+    from onym.net.messages import AsyncStreamBody, StreamBody
+    from onym.net.sse import SSEEvent
 
-__all__ = ["AIClient", "AsyncAIClient"]
+#: octets of a body that is kept
+_LONGEST_BODY = 64 * 1024 * 1024
+
+
+class _StreamState:
+    """How far an answer has come; no I/O."""
+
+    def __init__(self, opened: PendingAnswer, session: Session, keep: bool) -> None:
+        self._opened = opened
+        self._keep = keep or opened.reader is None
+        self._session = session
+        self._events: deque[SSEEvent] = deque()
+        self._body: list[bytes] = []
+        self._size = 0
+        self._result = opened.result
+        self._over = opened.result is not None
+
+    @property
+    def result(self) -> Result:
+        """The result, once the stream has ended and its receipt holds. Raises ProvenanceError before."""
+        if self._result is None:
+            raise ProvenanceError(
+                "the stream has not been read to its end: what came is provisional",
+                code="aiip.provenance-missing",
+                target=self._opened.question.target,
+            )
+        return self._result
+
+    def _feed_bytes(self, data: bytes) -> None:
+        if self._opened.reader is not None:
+            self._events.extend(self._opened.reader.feed(data))
+        if not self._keep:
+            return
+        self._size += len(data)
+        if self._size > _LONGEST_BODY:
+            raise ResponseTooLarge("the body is too large", endpoint=self._opened.question.target)
+        self._body.append(data)
+
+    def _end_call(self, error: BaseException | None = None) -> None:
+        """Tell whoever observes the call; without an error it is good, or left before its end."""
+        call = self._opened.call
+        if call is None:
+            return
+        if error is None and self._result is None:
+            call.abandon()
+        else:
+            call.end(error)
+
+    def _get_buffered_answer(self) -> PendingAnswer:
+        """What was opened, with the body that has come."""
+        return replace(
+            self._opened, reply=replace(self._opened.reply, body=b"".join(self._body), stream=None)
+        )
+
+
+class AIStream(_StreamState):
+    """The events of an answer, provisional until `result` is there. Use it in a `with` statement.
+
+    With `keep`, the octets of the stream are the result's body, to be filed with its receipt.
+    """
+
+    def __init__(
+        self, opened: PendingAnswer, session: Session, transport: Transport, *, keep: bool = False
+    ) -> None:
+        super().__init__(opened, session, keep)
+        self._transport = transport
+        self._stream = cast("StreamBody | None", opened.reply.stream)
+
+    def __iter__(self) -> Iterator[SSEEvent]:
+        """Every event but the receipt; raises ProvenanceError at the end of a stream that does not hold."""
+        try:
+            while not self._over:
+                data = self._stream.read() if self._stream else b""
+                if data:
+                    self._feed_bytes(data)
+                else:
+                    self._over = True
+                    self._result = run_flow(
+                        verify_answer(self._get_buffered_answer(), self._session), self._transport
+                    )
+                while self._events:
+                    yield self._events.popleft()
+        except BaseException as error:
+            self._end_call(error)
+            raise
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Read no more of it."""
+        self._over = True
+        self._end_call()
+        if self._stream is not None:
+            self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncAIStream(_StreamState):
+    """`AIStream`, for coroutines."""
+
+    def __init__(
+        self, opened: PendingAnswer, session: Session, transport: AsyncTransport, *, keep: bool = False
+    ) -> None:
+        super().__init__(opened, session, keep)
+        self._transport = transport
+        self._stream = cast("AsyncStreamBody | None", opened.reply.stream)
+
+    async def __aiter__(self) -> AsyncIterator[SSEEvent]:
+        """As `AIStream`."""
+        try:
+            while not self._over:
+                data = await self._stream.aread() if self._stream else b""
+                if data:
+                    self._feed_bytes(data)
+                else:
+                    self._over = True
+                    self._result = await arun_flow(
+                        verify_answer(self._get_buffered_answer(), self._session), self._transport
+                    )
+                while self._events:
+                    yield self._events.popleft()
+        except BaseException as error:
+            self._end_call(error)
+            raise
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Read no more of it."""
+        self._over = True
+        self._end_call()
+        if self._stream is not None:
+            await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
 
 #: the draft asks for "at least equivalent to TLS 1.3"
 TLS: Final = TLSConfig(minimum="1.3")
 _STREAM: Final = f"{EVENTS}, */*;q=0.5"
 
 
-def _session(
+def _build_session(
     settings: ResolverSettings | None,
     origin: str | None,
     tokens: Tokens | None,
@@ -50,9 +200,9 @@ def _session(
     timeout: float,
     telemetry: Telemetry | None,
 ) -> Session:
-    require("joserfc", "ai")  # now, and not when the first receipt has come
+    require_extra("joserfc", "ai")  # now, and not when the first receipt has come
     return Session(
-        settings=observed(settings or ResolverSettings(), telemetry),
+        settings=add_telemetry(settings or ResolverSettings(), telemetry),
         origin=origin,
         tokens=tokens,
         allow_effects=allow_effects,
@@ -78,14 +228,14 @@ class AIClient:
         transport: Transport | None = None,
         origin: str | None = None,
         tokens: Tokens | None = None,
-        allow_effects: Collection[Effects | str] = HARMLESS,
+        allow_effects: Collection[Effects | str] = DEFAULT_EFFECTS,
         replays: Replays | None = None,
         timeout: float = 60.0,
         telemetry: Telemetry | None = None,
     ) -> None:
-        self.session = _session(settings, origin, tokens, allow_effects, replays, timeout, telemetry)
+        self.session = _build_session(settings, origin, tokens, allow_effects, replays, timeout, telemetry)
         self._telemetry = self.session.settings.telemetry
-        self._locks: weakref.WeakValueDictionary[str, _Guard] = weakref.WeakValueDictionary()
+        self._locks: weakref.WeakValueDictionary[str, _WeakLock] = weakref.WeakValueDictionary()
         self._own = transport is None
         self._transport = transport or Transport(policy or Policy.untrusted(), tls=TLS)
 
@@ -93,14 +243,16 @@ class AIClient:
         """Where the URI leads, and whose keys sign there. Raises AIURIError, DiscoveryError, NetError."""
         target = AIURI.parse(uri).target
         # one look-up at a time for an authority: the others find its answer in the cache
-        guard = self._locks.setdefault(target.authority_text or "", _Guard())
+        guard = self._locks.setdefault(target.authority_text or "", _WeakLock())
         with guard.lock:
-            return run(resolve(target, self.session.settings), self._transport)
+            return run_flow(resolve_uri(target, self.session.settings), self._transport)
 
     def describe(self, uri: str | AIURI) -> Description:
         """What the resource is, as its endpoint says and signs."""
-        with call(self._telemetry, "GET"):
-            description, _ = run(flow.describe(self.session, self.resolve(uri)), self._transport)
+        with observe_call(self._telemetry, "GET"):
+            description, _ = run_flow(
+                client_flows.describe_resource(self.session, self.resolve(uri)), self._transport
+            )
         return description
 
     def invoke(
@@ -117,9 +269,11 @@ class AIClient:
 
         Raises AIURIError, DiscoveryError, DeniedError, ProvenanceError, InvocationError, NetError.
         """
-        asked = _invocation(uri, arguments, body, content_type, accept, idempotency_key)
-        with call(self._telemetry, asked.method):
-            return run(flow.invoke(self.session, asked, self.resolve(asked.uri)), self._transport)
+        asked = _build_invocation(uri, arguments, body, content_type, accept, idempotency_key)
+        with observe_call(self._telemetry, asked.method):
+            return run_flow(
+                client_flows.invoke_resource(self.session, asked, self.resolve(asked.uri)), self._transport
+            )
 
     def stream(
         self,
@@ -136,10 +290,12 @@ class AIClient:
         `keep` keeps the stream's octets as the body of its `result`, up to 64 MiB. Raises as `invoke`, here
         for what comes before the first event; while the events come InvocationError is unsigned.
         """
-        asked = _invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
-        with begun(self._telemetry, asked.method) as whole:
-            opened = run(flow.open_stream(self.session, asked, self.resolve(asked.uri)), self._transport)
-        return AIStream(part(opened, whole), self.session, self._transport, keep=keep)
+        asked = _build_invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
+        with observe_stream_call(self._telemetry, asked.method) as whole:
+            opened = run_flow(
+                client_flows.open_stream(self.session, asked, self.resolve(asked.uri)), self._transport
+            )
+        return AIStream(attach_call(opened, whole), self.session, self._transport, keep=keep)
 
     def close(self) -> None:
         """Close the connections."""
@@ -166,12 +322,12 @@ class AsyncAIClient:
         transport: AsyncTransport | None = None,
         origin: str | None = None,
         tokens: Tokens | None = None,
-        allow_effects: Collection[Effects | str] = HARMLESS,
+        allow_effects: Collection[Effects | str] = DEFAULT_EFFECTS,
         replays: Replays | None = None,
         timeout: float = 60.0,
         telemetry: Telemetry | None = None,
     ) -> None:
-        self.session = _session(settings, origin, tokens, allow_effects, replays, timeout, telemetry)
+        self.session = _build_session(settings, origin, tokens, allow_effects, replays, timeout, telemetry)
         self._telemetry = self.session.settings.telemetry
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._own = transport is None
@@ -181,13 +337,15 @@ class AsyncAIClient:
         """Where the URI leads, and whose keys sign there. Raises AIURIError, DiscoveryError, NetError."""
         target = AIURI.parse(uri).target
         async with self._locks.setdefault(target.authority_text or "", asyncio.Lock()):
-            return await arun(resolve(target, self.session.settings), self._transport)
+            return await arun_flow(resolve_uri(target, self.session.settings), self._transport)
 
     async def describe(self, uri: str | AIURI) -> Description:
         """What the resource is, as its endpoint says and signs."""
-        with call(self._telemetry, "GET"):
+        with observe_call(self._telemetry, "GET"):
             resolution = await self.resolve(uri)
-            description, _ = await arun(flow.describe(self.session, resolution), self._transport)
+            description, _ = await arun_flow(
+                client_flows.describe_resource(self.session, resolution), self._transport
+            )
         return description
 
     async def invoke(
@@ -201,10 +359,12 @@ class AsyncAIClient:
         idempotency_key: str | None = None,
     ) -> Result:
         """The verified result of an invocation; see `AIClient.invoke`."""
-        asked = _invocation(uri, arguments, body, content_type, accept, idempotency_key)
-        with call(self._telemetry, asked.method):
+        asked = _build_invocation(uri, arguments, body, content_type, accept, idempotency_key)
+        with observe_call(self._telemetry, asked.method):
             resolution = await self.resolve(asked.uri)
-            return await arun(flow.invoke(self.session, asked, resolution), self._transport)
+            return await arun_flow(
+                client_flows.invoke_resource(self.session, asked, resolution), self._transport
+            )
 
     async def stream(
         self,
@@ -220,11 +380,13 @@ class AsyncAIClient:
 
         `keep` keeps the stream's octets as the body of its `result`, up to 64 MiB.
         """
-        asked = _invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
-        with begun(self._telemetry, asked.method) as whole:
+        asked = _build_invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
+        with observe_stream_call(self._telemetry, asked.method) as whole:
             resolution = await self.resolve(asked.uri)
-            opened = await arun(flow.open_stream(self.session, asked, resolution), self._transport)
-        return AsyncAIStream(part(opened, whole), self.session, self._transport, keep=keep)
+            opened = await arun_flow(
+                client_flows.open_stream(self.session, asked, resolution), self._transport
+            )
+        return AsyncAIStream(attach_call(opened, whole), self.session, self._transport, keep=keep)
 
     async def exchange(self, invocation: Invocation, resolution: Resolution | None = None) -> Result:
         """One request as it is given, its answer verified whatever its status; for gateways.
@@ -232,14 +394,16 @@ class AsyncAIClient:
         The caller's own policy is not asked: whoever forwards requests has one of its own.
         """
         found = resolution or await self.resolve(invocation.uri)
-        return await arun(flow.exchange(self.session, invocation, found), self._transport)
+        return await arun_flow(client_flows.run_exchange(self.session, invocation, found), self._transport)
 
     async def exchange_stream(
         self, invocation: Invocation, resolution: Resolution | None = None
     ) -> AsyncAIStream:
         """`exchange`, with the events of a stream as they come; else its `result` is there at once."""
         found = resolution or await self.resolve(invocation.uri)
-        opened = await arun(flow.begin(self.session, invocation, found), self._transport)
+        opened = await arun_flow(
+            client_flows.begin_exchange(self.session, invocation, found), self._transport
+        )
         return AsyncAIStream(opened, self.session, self._transport)
 
     async def close(self) -> None:
@@ -256,7 +420,7 @@ class AsyncAIClient:
         await self.close()
 
 
-class _Guard:
+class _WeakLock:
     """A lock that a weak dictionary can hold."""
 
     __slots__ = ("__weakref__", "lock")
@@ -265,7 +429,7 @@ class _Guard:
         self.lock = threading.Lock()
 
 
-def _invocation(
+def _build_invocation(
     uri: str | AIURI,
     arguments: Mapping[str, Any] | None,
     body: bytes | None,
@@ -276,7 +440,7 @@ def _invocation(
     if arguments is not None:
         if body is not None:
             raise UsageError("arguments or a body, not both", code="usage.bad-argument")
-        body, content_type = _encoded(arguments), "application/json"
+        body, content_type = _encode_arguments(arguments), "application/json"
     if body and content_type is None:
         raise UsageError("a body needs its content_type", code="usage.bad-argument")
     return Invocation(
@@ -288,8 +452,8 @@ def _invocation(
     )
 
 
-def _encoded(arguments: Mapping[str, Any]) -> bytes:
+def _encode_arguments(arguments: Mapping[str, Any]) -> bytes:
     try:
-        return encode(dict(arguments))
+        return encode_json(dict(arguments))
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError("the arguments cannot be written as JSON", code="usage.bad-argument") from error

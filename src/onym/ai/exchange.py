@@ -1,7 +1,8 @@
-"""One request to a resource, and what its answer must prove before it counts (3.6 to 3.8). Pure.
+"""One request to a resource and the verification of its answer (AIIP/HTTPS v1, 3.6 to 3.8).
 
-A `Question` is made for each attempt, with a nonce of its own: it knows the request that goes out, and reads
-the reply against it. Nothing of a reply is given out before its receipt holds.
+Pure. `RequestAttempt` builds the request with a fresh nonce and verifies the reply against it.
+`StreamReader` does the same for a stream of events, which is provisional until its last event, the receipt,
+has been verified.
 """
 
 from __future__ import annotations
@@ -11,20 +12,22 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from onym.ai._problem import PROBLEM, problem_of
+from onym.ai.problems import PROBLEM_MEDIA_TYPE, decode_problem
 from onym.ai.records import Invocation, Resolution, Result
-from onym.errors import AIIPError, ProvenanceError, SignatureError, UsageError
+from onym.errors import AIIPError, ProvenanceError, ResponseTooLarge, SignatureError, UsageError
 from onym.net.messages import HTTPRequest, Origin, Reply, Send
-from onym.sign.receipt import (
+from onym.net.sse import SSEDecoder, SSEEvent
+from onym.sign.receipts import (
     Expected,
     Receipt,
+    StreamChain,
     StreamEnd,
     access_token_hash,
     content_digest,
     request_hash,
     verify_receipt,
 )
-from onym.uri.ai_map import to_https
+from onym.uri.ai import to_https
 from onym.uri.generic import URI
 from onym.uri.secret import Secret
 
@@ -33,7 +36,110 @@ if TYPE_CHECKING:
 
     from onym.sign.keys import AuthorityKeys
 
-__all__ = ["ANONYMOUS", "DESCRIPTION", "EVENTS", "PROBLEM", "Caller", "Question", "is_events", "problem_of"]
+__all__ = [
+    "ANONYMOUS",
+    "DESCRIPTION",
+    "EVENTS",
+    "MAX_EVENT",
+    "MAX_EVENTS",
+    "PROBLEM_EVENT",
+    "PROBLEM_MEDIA_TYPE",
+    "RECEIPT_EVENT",
+    "Caller",
+    "RequestAttempt",
+    "StreamReader",
+    "decode_problem",
+    "is_event_stream",
+]
+
+#: the type of a stream's last event; its data is the receipt in its compact form
+RECEIPT_EVENT: Final = "receipt"
+#: the type of the last event of a stream that failed; its data is a problem document, which nobody signed
+PROBLEM_EVENT: Final = "problem"
+#: characters of one event
+MAX_EVENT: Final = 1024 * 1024
+#: events of one stream; each costs two hashes, and a body of some megabytes can hold a million
+MAX_EVENTS: Final = 100_000
+_STREAM_CLAUSE: Final = "AIIP/HTTPS v1 3.8, streams"
+
+
+class StreamReader:
+    """Octets in, provisional events out; `end` gives the receipt of the whole, or raises ProvenanceError."""
+
+    def __init__(self, question: RequestAttempt, status: int, content_type: str | None) -> None:
+        self._question = question
+        self._status = status
+        self._content_type = content_type
+        self._decoder = SSEDecoder(MAX_EVENT)
+        self._chain = StreamChain(question.request_hash)
+        self._token: str | None = None
+        self._problem: str | None = None
+        self._count = 0
+
+    @property
+    def token(self) -> str | None:
+        """The receipt in its compact form, once it is there."""
+        return self._token
+
+    def feed(self, data: bytes) -> list[SSEEvent]:
+        """The events that these octets complete. Raises ProvenanceError, ProtocolError, ResponseTooLarge."""
+        return [event for event in self._decoder.events(data) if self._accept_event(event)]
+
+    def _accept_event(self, event: SSEEvent) -> bool:
+        if self._token is not None:
+            raise ProvenanceError(
+                "the stream goes on behind its receipt", target=self._question.target, clause=_STREAM_CLAUSE
+            )
+        if event.event == RECEIPT_EVENT:
+            self._token = event.data
+            return False
+        # the last event of all: one that others follow is an event like them
+        self._problem = event.data if event.event == PROBLEM_EVENT else None
+        try:
+            self._chain.add(event.id, event.event, event.data)
+        except SignatureError as error:
+            raise ProvenanceError(
+                error.message, target=self._question.target, clause=_STREAM_CLAUSE
+            ) from error
+        self._count += 1
+        if self._count > MAX_EVENTS:
+            raise ResponseTooLarge(
+                f"the stream has more than {MAX_EVENTS} events",
+                code="net.too-large.event",
+                endpoint=self._question.target,
+            )
+        return True
+
+    def verify_end(self, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]) -> Receipt:
+        """The receipt of the stream, once the stream has ended.
+
+        Raises ProvenanceError; InvocationError where the endpoint says, unsigned, why there is no receipt;
+        SignatureError `sign.unknown-key` where `keys` may be too old.
+        """
+        if self._token is None:
+            raise self._make_failure()
+        return self._question.verify_token(
+            self._token,
+            keys,
+            at,
+            seen,
+            status=self._status,
+            content_type=self._content_type,
+            stream=self._chain.end,
+        )
+
+    def _make_failure(self) -> AIIPError:
+        """Why a stream without a receipt failed: as its problem says, else because it has none."""
+        target = self._question.target
+        if self._problem is not None:
+            return decode_problem(None, PROBLEM_MEDIA_TYPE, self._problem.encode(), target, signed=False)
+        return ProvenanceError(
+            "the stream ended without a receipt: nothing of it counts",
+            code="aiip.provenance-missing",
+            target=target,
+            clause=_STREAM_CLAUSE,
+        )
+
 
 #: media types
 DESCRIPTION: Final = "application/aiip+json"
@@ -58,7 +164,7 @@ CHECKS: Final = (
     "content",
 )
 #: header fields that are made here, and that a caller may not give
-_OURS: Final = frozenset(
+_RESERVED_FIELDS: Final = frozenset(
     {
         "accept-encoding", "accept", "aiip-nonce", "authorization", "connection", "content-digest",
         "content-encoding", "content-length", "content-type", "cookie", "dpop", "expect", "host",
@@ -85,7 +191,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RequestAttempt:
     """One attempt of an invocation. `seen` records the id of a receipt and says whether it was there."""
 
     invocation: Invocation
@@ -96,7 +202,7 @@ class Question:
     _digest: str | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        _check(self.invocation)
+        _validate_invocation(self.invocation)
         if self.invocation.body:
             object.__setattr__(self, "_digest", content_digest(self.invocation.body))
 
@@ -117,20 +223,20 @@ class Question:
             idempotency_key=asked.idempotency_key,
         )
 
-    def send(self, *, stream: bool = False) -> Send:
+    def build_request(self, *, stream: bool = False) -> Send:
         """The request, for the transport."""
         url = URI.parse(to_https(self.resolution.document.service, self.resolution.uri))
         request = HTTPRequest(
             method=self.invocation.method,
             origin=Origin("https", url.host or "", int(url.port or 443)),
             target=url.path if url.query is None else f"{url.path}?{url.query}",
-            headers=tuple(self._headers()),
+            headers=tuple(self._build_headers()),
             body=self.invocation.body,
             credential=None if self.caller.token is None else self.resolution.authority,
         )
         return Send(request, self.timeout, stream, self.resolution.connect)
 
-    def _headers(self) -> list[tuple[str, str | Secret]]:
+    def _build_headers(self) -> list[tuple[str, str | Secret]]:
         asked = self.invocation
         headers: list[tuple[str, str | Secret]] = [
             ("Accept", asked.accept or "*/*"),
@@ -148,7 +254,7 @@ class Question:
             headers.append(("Authorization", Secret(f"Bearer {self.caller.token.reveal()}")))
         return headers + list(asked.headers)
 
-    def read(
+    def verify_reply(
         self, reply: Reply, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]
     ) -> Result:
         """The result that this reply is, once its receipt holds.
@@ -157,18 +263,18 @@ class Question:
         sign, SignatureError `sign.unknown-key` where the key set at hand may be too old.
         """
         if 300 <= reply.status < 400 and reply.status != 304:  # "not modified" leads nowhere
-            raise self.redirected()
+            raise self.make_redirect_error()
         content_type = reply.headers.get("content-type")
-        token = self._token(reply)
+        token = self._find_receipt_token(reply)
         if token is None:
-            raise self._unsigned(reply, content_type)
-        self._check_digest(reply)
-        receipt = self.verify(
+            raise self._make_unsigned_error(reply, content_type)
+        self._validate_digest(reply)
+        receipt = self.verify_token(
             token, keys, at, seen, status=reply.status, content_type=content_type, body=reply.body
         )
-        return self.result(reply, receipt, token)
+        return self.build_result(reply, receipt, token)
 
-    def verify(
+    def verify_token(
         self,
         token: str,
         keys: AuthorityKeys,
@@ -205,7 +311,7 @@ class Question:
             error.target = self.target
             raise
 
-    def redirected(self) -> AIIPError:
+    def make_redirect_error(self) -> AIIPError:
         """The error of an answer that sends the request elsewhere, signed or not."""
         return AIIPError(
             "the endpoint answered with a redirect; none is followed",
@@ -213,7 +319,7 @@ class Question:
             target=self.target,
         )
 
-    def _check_digest(self, reply: Reply) -> None:
+    def _validate_digest(self, reply: Reply) -> None:
         """Raises ProvenanceError for a Content-Digest of other content: somebody might go by it (3.6)."""
         told = _SHA256.findall(", ".join(reply.headers.get_all("content-digest")))
         if any(each != content_digest(reply.body) for each in told):
@@ -221,16 +327,16 @@ class Question:
                 "the answer's Content-Digest is of other content", target=self.target, clause="RFC 9530 2"
             )
 
-    def _token(self, reply: Reply) -> str | None:
+    def _find_receipt_token(self, reply: Reply) -> str | None:
         tokens = reply.headers.get_all("aiip-receipt")
         if len(tokens) > 1:
             raise ProvenanceError("the answer has two receipts", target=self.target, clause=_CLAUSE)
         return tokens[0] if tokens else None
 
-    def _unsigned(self, reply: Reply, content_type: str | None) -> AIIPError:
+    def _make_unsigned_error(self, reply: Reply, content_type: str | None) -> AIIPError:
         """An answer without a receipt: at best a failure, which nobody vouches for (3.7)."""
         if reply.status >= 400:
-            return problem_of(reply.status, content_type, reply.body, self.target, signed=False)
+            return decode_problem(reply.status, content_type, reply.body, self.target, signed=False)
         return ProvenanceError(
             "the answer has no receipt",
             code="aiip.provenance-missing",
@@ -240,7 +346,7 @@ class Question:
             hint="the authority has to sign what it answers",
         )
 
-    def result(self, reply: Reply, receipt: Receipt, token: str) -> Result:
+    def build_result(self, reply: Reply, receipt: Receipt, token: str) -> Result:
         """The result that a reply is, after its receipt was found to hold.
 
         Raises ProvenanceError for two content types: the receipt is for one, others may go by the other.
@@ -260,22 +366,22 @@ class Question:
         )
 
 
-def is_events(content_type: str | None) -> bool:
+def is_event_stream(content_type: str | None) -> bool:
     """Is this the media type of a stream of events?"""
     return (content_type or "").partition(";")[0].strip().lower() == EVENTS
 
 
-def _check(asked: Invocation) -> None:
+def _validate_invocation(asked: Invocation) -> None:
     key = asked.idempotency_key
-    if key is not None and not (0 < len(key) <= _LONGEST_KEY and _is_word(key)):
+    if key is not None and not (0 < len(key) <= _LONGEST_KEY and _is_visible_ascii(key)):
         raise UsageError(
             f'an idempotency key has 1 to {_LONGEST_KEY} visible ASCII characters, without " and \\',
             code="usage.bad-argument",
         )
-    given = next((name for name, _ in asked.headers if name.lower() in _OURS), None)
+    given = next((name for name, _ in asked.headers if name.lower() in _RESERVED_FIELDS), None)
     if given is not None:
         raise UsageError(f"the header {given} is made by Onym", code="usage.bad-argument")
 
 
-def _is_word(key: str) -> bool:
+def _is_visible_ascii(key: str) -> bool:
     return all("\x21" <= each <= "\x7e" and each not in '"\\' for each in key)

@@ -16,11 +16,11 @@ from onym.net.messages import Headers
 if TYPE_CHECKING:
     from onym.net.messages import Origin
     from onym.sign.keys import AuthorityKeys
-    from onym.sign.receipt import Receipt
+    from onym.sign.receipts import Receipt
     from onym.uri.ai import AIURI
 
 __all__ = [
-    "Allocated",
+    "AllocatedNamespace",
     "AnchorDocument",
     "Auth",
     "Description",
@@ -179,7 +179,7 @@ class Namespace:
     keys: tuple[str, ...] = ()
 
 
-class Allocated(Protocol):
+class AllocatedNamespace(Protocol):
     """What a registry says of a label; `Namespace` is one."""
 
     @property
@@ -194,9 +194,9 @@ class Allocated(Protocol):
 
 
 class Namespaces(Protocol):
-    """Resolves one-label authorities ("bank"). `onym.registry.resolve.SignedNamespaces` is one."""
+    """Resolves one-label authorities ("bank"). `onym.registry.signed_namespaces.SignedNamespaces` is one."""
 
-    def find(self, label: str, at: float) -> Allocated | None:
+    def find(self, label: str, at: float) -> AllocatedNamespace | None:
         """The namespace of that label, None for an unknown one. Raises DiscoveryError if it is not active."""
         ...
 
@@ -246,11 +246,11 @@ class Result:
 
     def json(self) -> Any:
         """The body read as JSON, which has one reading. Raises ProvenanceError where it is none."""
+        from onym.common.strict_json import parse_json_value
         from onym.errors import ProvenanceError, SignatureError
-        from onym.sign._strict import read_value
 
         try:
-            return read_value(self.body, "result")
+            return parse_json_value(self.body, "result")
         except SignatureError:
             raise ProvenanceError(
                 "the result is signed, and is no JSON", target=self.receipt.subject

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import lazily
+from onym._lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
     from onym.bridges import settings
-    from onym.bridges._litellm import litellm_kwargs
+    from onym.bridges._llm_client import litellm_kwargs
     from onym.bridges._openai import async_openai, openai
     from onym.bridges.langchain import ChatOnym
     from onym.bridges.llamaindex import OnymLLM
@@ -33,7 +33,7 @@ _HOME = {
     "OnymModel": "onym.bridges.pydantic_ai",
     "async_openai": "onym.bridges._openai",
     "env": "onym.bridges.settings",
-    "litellm_kwargs": "onym.bridges._litellm",
+    "litellm_kwargs": "onym.bridges._llm_client",
     "openai": "onym.bridges._openai",
     "settings": "onym.bridges.settings",
 }
@@ -51,7 +51,7 @@ __all__ = [
     "settings",
 ]
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = make_lazy_getattr(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

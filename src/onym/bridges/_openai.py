@@ -1,37 +1,144 @@
-"""The OpenAI SDK's own client, set up from an `llm://` URI."""
+"""The OpenAI SDK's own client, configured from an `llm://` URI.
+
+The endpoint is checked by the policy and its key is handed over. This module needs the SDK.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from onym.bridges._extra import needs
-from onym.bridges._foreign import Foreign, foreign
-from onym.errors import OnymWarning
-from onym.llm._connect import hide
-from onym.net._trust import make_context
+from onym.bridges._sdk import require_extra
+from onym.errors import OnymWarning, UnsupportedError
+from onym.llm.client import build_setup, wrap_secret
+from onym.net.connections import make_tls_context
 from onym.net.limits import TLSConfig
-from onym.uri._names import PROVIDER_NAMES
+from onym.net.messages import Origin
+from onym.net.policy import Policy, evaluate_policy
+from onym.uri.parameters import PROVIDER_NAMES
 from onym.uri.secret import Secret
 
-with needs("openai", "openai"):
+if TYPE_CHECKING:
+    from onym.llm.config import Config
+    from onym.llm.plan import OnUnsupported
+    from onym.llm.planner import Plan
+    from onym.llm.providers import ProviderTable
+    from onym.uri.llm import LLMURI
+
+_CHAT = "/chat/completions"
+#: headers that every client sets for itself
+_OWN = frozenset({"accept", "content-type", "user-agent"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignEndpoint:
+    """What a foreign client is made of. `headers` may hold the key, so neither is shown by `repr`.
+
+    `timeout` is in seconds. `body` holds the URI's parameters under their wire names, without model and
+    messages; `warnings` are sentences on what was left out.
+    """
+
+    base_url: str
+    query: Mapping[str, str]
+    model: str
+    bearer: Secret | None = field(repr=False)
+    headers: Mapping[str, str | Secret] = field(repr=False)
+    timeout: float
+    retries: int
+    body: Mapping[str, Any]
+    #: messages that the URI asks for, before the caller's own
+    system: tuple[Mapping[str, Any], ...]
+    warnings: tuple[str, ...]
+
+
+def resolve_foreign_endpoint(uri: str | Secret | LLMURI, options: Mapping[str, Any]) -> ForeignEndpoint:
+    """The endpoint, once the policy has allowed its host, port and scheme.
+
+    Nothing is looked up, so what a name's addresses are is not judged here. Raises what `connect` raises,
+    CredentialError for a key that is missing, UnsupportedError for another wire format than OpenAI's.
+    """
+    arguments = {**_DEFAULTS, **{name: value for name, value in options.items() if value is not None}}
+    arguments["key"] = wrap_secret(arguments["key"])
+    planner, policy = build_setup(wrap_secret(uri), **arguments)
+    plan = planner.chat("…", {}, stream=False)
+    endpoint = plan.endpoint
+    if endpoint.dialect.name != "openai_chat" or not plan.target.partition("?")[0].endswith(_CHAT):
+        raise UnsupportedError(
+            f"{endpoint.provider.title} does not speak OpenAI's chat format at this address",
+            code="bridge.not-openai",
+            source=endpoint.provider.source,
+            hint="onym.connect() speaks the provider's own format",
+        )
+    if endpoint.is_embedded:
+        from onym.llm import embedded  # a process to look after, which other endpoints do not need
+
+        plan = planner.with_running_server(plan, embedded.ensure_server(endpoint.model))
+        policy = Policy.local()
+    if plan.endpoint.unkeyed is not None:
+        raise copy(plan.endpoint.unkeyed)
+    _require_allowed(policy, plan)
+    return _build_endpoint(plan)
+
+
+_DEFAULTS: dict[str, Any] = {
+    "policy": None,
+    "config": None,
+    "key": None,
+    "providers": None,
+    "environ": None,
+    "on_unsupported": "error",
+    "system_filter": None,
+}
+
+
+def _require_allowed(policy: Policy, plan: Plan) -> None:
+    origin = plan.endpoint.origin
+    assert isinstance(origin, Origin)  # noqa: S101 - an embedded model runs by now
+    verdict = evaluate_policy(policy, origin.host, origin.port, scheme=origin.scheme)
+    # a name without addresses yet: they are for the client to find, and beyond this check
+    if not verdict.allowed and verdict.reason != "no-address":
+        raise verdict.to_error(plan.endpoint.text)
+
+
+def _build_endpoint(plan: Plan) -> ForeignEndpoint:
+    address, _, query = plan.url.partition("?")
+    headers: dict[str, str | Secret] = {}
+    bearer = None
+    for name, value in plan.headers:
+        if name.lower() == "authorization" and isinstance(value, Secret) and _is_bearer(value):
+            bearer = Secret(value.reveal().partition(" ")[2])
+        elif name.lower() not in _OWN:
+            headers[name] = value
+    body = {name: value for name, value in (plan.body or {}).items() if name not in ("model", "messages")}
+    return ForeignEndpoint(
+        base_url=address.removesuffix(_CHAT),
+        query=dict(pair.split("=", 1) for pair in query.split("&") if "=" in pair),
+        model=plan.endpoint.model,
+        bearer=bearer,
+        headers=headers,
+        timeout=plan.timeout,
+        retries=plan.retries,
+        body=body,
+        system=tuple((plan.body or {}).get("messages", ())[:-1]),
+        warnings=plan.warnings,
+    )
+
+
+def _is_bearer(value: Secret) -> bool:
+    return value.reveal().startswith("Bearer ")
+
+
+with require_extra("openai", "openai"):
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, Omit, OpenAI
     from openai._models import FinalRequestOptions
     from openai._types import Headers
 
-if TYPE_CHECKING:
-    from onym.llm.config import Config
-    from onym.llm.mapping import OnUnsupported
-    from onym.llm.providers import ProviderTable
-    from onym.net.policy import Policy
-    from onym.uri.llm import LLMURI
-
-__all__ = ["async_openai", "openai"]
 
 #: the SDK insists on a key; where none is wanted its header is left out
 _NO_KEY = "none"
-_CHAT = "/chat/completions"
 
 
 def openai(
@@ -59,10 +166,12 @@ def openai(
     Raises what `onym.connect` raises, CredentialError for a missing key, UnsupportedError for a provider that
     does not speak OpenAI's chat format, MissingExtraError without the SDK.
     """
-    uri, key = hide(uri), hide(key)
-    found = foreign(uri, _given(key, policy, config, providers, environ, on_unsupported))
-    options.setdefault("http_client", DefaultHttpxClient(**_plain()))
-    return _sync_class(found, options)(**{**_arguments(found), **options})
+    uri, key = wrap_secret(uri), wrap_secret(key)
+    found = resolve_foreign_endpoint(
+        uri, _collect_options(key, policy, config, providers, environ, on_unsupported)
+    )
+    options.setdefault("http_client", DefaultHttpxClient(**_build_http_options()))
+    return _make_sync_class(found, options)(**{**_build_client_arguments(found), **options})
 
 
 def async_openai(
@@ -77,19 +186,21 @@ def async_openai(
     **options: Any,
 ) -> AsyncOpenAI:
     """`openai` for coroutines: a configured `openai.AsyncOpenAI`."""
-    uri, key = hide(uri), hide(key)
-    found = foreign(uri, _given(key, policy, config, providers, environ, on_unsupported))
-    options.setdefault("http_client", DefaultAsyncHttpxClient(**_plain()))
-    return _async_class(found, options)(**{**_arguments(found), **options})
+    uri, key = wrap_secret(uri), wrap_secret(key)
+    found = resolve_foreign_endpoint(
+        uri, _collect_options(key, policy, config, providers, environ, on_unsupported)
+    )
+    options.setdefault("http_client", DefaultAsyncHttpxClient(**_build_http_options()))
+    return _make_async_class(found, options)(**{**_build_client_arguments(found), **options})
 
 
-def _plain() -> dict[str, Any]:
+def _build_http_options() -> dict[str, Any]:
     """How the SDK's HTTP client is to be: no redirects, no proxy of the environment, Onym's own TLS."""
     # to this machine a key goes unencrypted: a proxy would read it
-    return {"follow_redirects": False, "trust_env": False, "verify": make_context(TLSConfig())}
+    return {"follow_redirects": False, "trust_env": False, "verify": make_tls_context(TLSConfig())}
 
 
-def _given(
+def _collect_options(
     key: Any, policy: Any, config: Any, providers: Any, environ: Any, on_unsupported: Any
 ) -> dict[str, Any]:
     return {
@@ -102,7 +213,7 @@ def _given(
     }
 
 
-def _arguments(found: Foreign) -> dict[str, Any]:
+def _build_client_arguments(found: ForeignEndpoint) -> dict[str, Any]:
     headers: dict[str, Any] = {
         name: value.reveal() if isinstance(value, Secret) else value for name, value in found.headers.items()
     }
@@ -120,9 +231,9 @@ def _arguments(found: Foreign) -> dict[str, Any]:
     }
 
 
-def _sync_class(found: Foreign, options: Mapping[str, Any]) -> type[OpenAI]:
+def _make_sync_class(found: ForeignEndpoint, options: Mapping[str, Any]) -> type[OpenAI]:
     """A class of its own, since the SDK copies a client by calling its class again."""
-    pinned = _pinned(found, options)
+    pinned = _build_pinned_headers(found, options)
 
     class OnymOpenAI(OpenAI):
         """`openai.OpenAI` with the parameters of an `llm://` URI as defaults."""
@@ -132,7 +243,7 @@ def _sync_class(found: Foreign, options: Mapping[str, Any]) -> type[OpenAI]:
             return {**super().default_headers, **pinned}
 
         def _prepare_options(self, options: FinalRequestOptions) -> FinalRequestOptions:
-            return super()._prepare_options(_with_defaults(options, found))
+            return super()._prepare_options(_apply_defaults(options, found))
 
         def _validate_headers(self, headers: Headers, custom_headers: Headers) -> None:
             """A server may want no key, or want it elsewhere: what it gets is settled."""
@@ -140,8 +251,8 @@ def _sync_class(found: Foreign, options: Mapping[str, Any]) -> type[OpenAI]:
     return OnymOpenAI
 
 
-def _async_class(found: Foreign, options: Mapping[str, Any]) -> type[AsyncOpenAI]:
-    pinned = _pinned(found, options)
+def _make_async_class(found: ForeignEndpoint, options: Mapping[str, Any]) -> type[AsyncOpenAI]:
+    pinned = _build_pinned_headers(found, options)
 
     class OnymAsyncOpenAI(AsyncOpenAI):
         """`openai.AsyncOpenAI` with the parameters of an `llm://` URI as defaults."""
@@ -151,7 +262,7 @@ def _async_class(found: Foreign, options: Mapping[str, Any]) -> type[AsyncOpenAI
             return {**super().default_headers, **pinned}
 
         async def _prepare_options(self, options: FinalRequestOptions) -> FinalRequestOptions:
-            return await super()._prepare_options(_with_defaults(options, found))
+            return await super()._prepare_options(_apply_defaults(options, found))
 
         def _validate_headers(self, headers: Headers, custom_headers: Headers) -> None:
             """A server may want no key, or want it elsewhere: what it gets is settled."""
@@ -159,7 +270,7 @@ def _async_class(found: Foreign, options: Mapping[str, Any]) -> type[AsyncOpenAI
     return OnymAsyncOpenAI
 
 
-def _pinned(found: Foreign, options: Mapping[str, Any]) -> dict[str, str | Omit]:
+def _build_pinned_headers(found: ForeignEndpoint, options: Mapping[str, Any]) -> dict[str, str | Omit]:
     """Headers that the SDK would fill from variables which are meant for OpenAI alone."""
     said = {"OpenAI-Organization": options.get("organization"), "OpenAI-Project": options.get("project")}
     pinned: dict[str, str | Omit] = {}
@@ -169,7 +280,7 @@ def _pinned(found: Foreign, options: Mapping[str, Any]) -> dict[str, str | Omit]
     return pinned
 
 
-def _with_defaults(options: FinalRequestOptions, found: Foreign) -> FinalRequestOptions:
+def _apply_defaults(options: FinalRequestOptions, found: ForeignEndpoint) -> FinalRequestOptions:
     given = options.json_data
     if options.url != _CHAT or not isinstance(given, Mapping):
         return options

@@ -1,33 +1,275 @@
-"""A2A, both ways: an A2A agent as an `ai://` resource, and an `ai://` agent as an A2A agent.
+"""A2A in both directions: an A2A agent as an `ai://` resource, and an `ai://` agent as an A2A agent.
 
     app.add("/agent/planner", await a2a_agent("https://agents.example"), effects="write")
     asgi = await a2a_app(AsyncAIClient(), "ai://factory.example/agent/planner", url="https://factory.example/a2a")
 
-The official SDK speaks A2A, over its own connections: URLs are the operator's, and Onym's network policy does
-not hold for them. A message is one invocation and waits for its end; long tasks are for a later version.
+The official SDK speaks A2A over its own connections: the operator chooses the URLs, and Onym's network policy
+does not apply to them. A message is one invocation and waits for its end. Numbers in A2A's data parts are
+doubles: whole numbers are restored as integers, and values that a double would change are rejected.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from onym.ai.endpoint.kinds.agent import AgentHandler, Outgoing, State, Update, agent
-from onym.bridges._a2a_app import EXTENSION, a2a_app
-from onym.bridges._a2a_data import data_part, read_part
-from onym.bridges._ai import plain
-from onym.bridges._bounded import MOST_OCTETS, bounds
-from onym.bridges._extra import needs
-from onym.errors import AIIPError, UsageError
+from onym.ai.endpoint.kinds import AgentHandler, Outgoing, State, Update, agent
+from onym.bridges._sdk import MOST_OCTETS, build_client_limits, require_extra
+from onym.bridges.mcp import (
+    RECEIPT_KEY,
+    URI_KEY,
+    Invoker,
+    decode_json_result,
+    decode_text_result,
+    is_json,
+    iter_levels,
+    normalize_input_schema,
+    sanitize_text,
+)
+from onym.errors import AIIPError, OnymError, UsageError
+from onym.uri.ai import AIURI
 from onym.uri.generic import URI
 
 if TYPE_CHECKING:
     from a2a.client import Client
-    from a2a.types import AgentCard, Artifact, Part, StreamResponse
+    from a2a.server.agent_execution import AgentExecutor, RequestContextBuilder
+    from a2a.types import AgentCard, Artifact, Message, Part, StreamResponse
 
-__all__ = ["EXTENSION", "a2a_agent", "a2a_app"]
+    from onym.ai.records import Description, Result
+
+#: integers up to here are doubles that no other integer is (RFC 8259 6)
+_LARGEST: Final = 2**53 - 1
+#: levels of a value; the SDK reads 100, two for each of these and some for what is around them
+_DEEPEST: Final = 32
+
+
+def can_carry(value: Any) -> bool:
+    """Whether a data part is this JSON value: no integer beyond 2^53-1, no more than 32 levels."""
+    return all(
+        depth < _DEEPEST and all(map(_is_exact, level)) for depth, level in enumerate(iter_levels(value))
+    )
+
+
+def build_data_part(value: Any) -> Part:
+    """A data part. Raises AIIPError `aiip.invalid-input` for a value that it cannot carry unchanged."""
+    from a2a.helpers import new_data_part
+
+    if not can_carry(value):
+        raise AIIPError(
+            "A2A cannot carry this data: it has an integer beyond 2^53-1, or more than 32 levels",
+            code="aiip.invalid-input",
+            hint="write large integers as strings",
+        )
+    return new_data_part(value)
+
+
+def decode_part(part: Part, code: str = "aiip.invalid-input") -> Any:
+    """The JSON value of a data part, its whole numbers as integers; another part as A2A writes it.
+
+    Raises AIIPError of this code for NaN and infinity, which no JSON has.
+    """
+    from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
+
+    try:
+        found = MessageToDict(part.data if part.WhichOneof("content") == "data" else part)
+    except ValueError:
+        raise AIIPError("the data has a number that is no JSON", code=code) from None
+    return _restore_integers(found)
+
+
+def _restore_integers(value: Any) -> Any:
+    """The value with integers where they are exact. The SDK reads no more than 100 levels."""
+    if isinstance(value, dict):
+        return {name: _restore_integers(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_restore_integers(each) for each in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST:
+        return int(value)
+    return value
+
+
+def _is_exact(value: Any) -> bool:
+    return not isinstance(value, int) or abs(value) <= _LARGEST
+
+
+#: the A2A extension under which receipts travel in a message's metadata
+EXTENSION: Final = "urn:onym:a2a:aiip-receipt:1"
+#: members of an input that a message's text can be, the first that the resource knows
+_TEXTS: Final = ("message", "prompt", "text")
+_CODE: Final = "aiip-code"
+#: an idempotency key (AIIP/HTTPS v1 3.11): 1 to 255 visible characters of ASCII, neither " nor \
+_KEY: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
+_App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
+
+
+async def a2a_app(
+    client: Invoker, uri: str | AIURI, *, url: str, card: AgentCard | None = None, rpc_path: str = "/"
+) -> _App:
+    """An ASGI app that is an A2A agent: each message invokes the resource, which is described now.
+
+    `url` is where the app is reached, its JSON-RPC interface at `rpc_path`. A `card` of your own is served as
+    it is, its signatures with it; without one it is made of the description. A reply has the receipt in its
+    metadata, under the extension `EXTENSION`; what the resource refuses is an A2A error with the code.
+
+    Whoever reaches the app acts with the client's authority: have them sign in, or give the client none.
+
+    Raises MissingExtraError, AIURIError, and what `AsyncAIClient.describe` raises.
+    """
+    with require_extra("a2a", "a2a"):
+        from a2a.server.request_handlers import DefaultRequestHandler
+        from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
+        from a2a.server.tasks import InMemoryTaskStore
+    target = AIURI.parse(uri)
+    found = await client.describe(target)
+    shown = card or _build_card(found, url.rstrip("/") + rpc_path)
+    # replies are whole messages, so nothing is ever stored
+    handler = DefaultRequestHandler(
+        _make_executor(client, target, found),
+        InMemoryTaskStore(),
+        shown,
+        request_context_builder=_make_context_builder(),
+    )
+    (cards,), (calls,) = create_agent_card_routes(shown), create_jsonrpc_routes(handler, rpc_path)
+
+    async def app(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        await (cards if scope.get("path") == cards.path else calls)(scope, receive, send)
+
+    return app
+
+
+def _build_card(found: Description, url: str) -> AgentCard:
+    from a2a.types import AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill
+
+    name = sanitize_text(found.title or found.uri, 120)
+    about = f"{name}: the resource {found.uri}, with signed results (effects: {found.effects})"
+    extension = AgentExtension(
+        uri=EXTENSION, description="Each reply has the receipt of its result", params={URI_KEY: found.uri}
+    )
+    return AgentCard(
+        name=name,
+        description=about,
+        version="1",
+        supported_interfaces=[AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")],
+        capabilities=AgentCapabilities(streaming=False, push_notifications=False, extensions=[extension]),
+        default_input_modes=["text/plain", "application/json"],
+        default_output_modes=["text/plain", "application/json"],
+        skills=[AgentSkill(id="invoke", name=name, description=about, tags=["ai-uri"])],
+    )
+
+
+def _make_context_builder() -> RequestContextBuilder:
+    """Makes the context of a message that names none out of its id: sent again, it asks the same again."""
+    from a2a.server.agent_execution import SimpleRequestContextBuilder
+
+    class Lasting(SimpleRequestContextBuilder):
+        """The SDK's own, but for new contexts."""
+
+        async def build(
+            self,
+            context: Any,
+            params: Any = None,
+            task_id: str | None = None,
+            context_id: str | None = None,
+            task: Any = None,
+        ) -> Any:
+            asked = "" if params is None else params.message.message_id
+            made = _hash_text(f"context {asked}") if asked else None
+            return await super().build(context, params, task_id, context_id or made, task)
+
+    return Lasting()
+
+
+def _make_executor(client: Invoker, uri: AIURI, found: Description) -> AgentExecutor:
+    from a2a.server.agent_execution import AgentExecutor
+    from a2a.utils.errors import InternalError, InvalidParamsError, UnsupportedOperationError
+
+    class Invoking(AgentExecutor):
+        """One message, one invocation."""
+
+        async def execute(self, context: Any, event_queue: Any) -> None:
+            message = context.message
+            try:
+                result = await client.invoke(
+                    uri,
+                    _build_arguments(message, found),
+                    idempotency_key=_derive_idempotency_key(message.message_id),
+                )
+            except OnymError as error:
+                kind = InvalidParamsError if error.code == "aiip.invalid-input" else InternalError
+                raise kind(
+                    sanitize_text(error.message), data={_CODE: error.code, URI_KEY: str(uri)}
+                ) from error
+            await event_queue.enqueue_event(_build_reply(result, message, uri))
+
+        async def cancel(self, context: Any, event_queue: Any) -> None:
+            raise UnsupportedOperationError("an invocation ends with its request")
+
+    return Invoking()
+
+
+def _build_arguments(message: Message, found: Description) -> dict[str, Any]:
+    """The input that a message stands for, as the resource's schema has it."""
+    from a2a.helpers import get_text_parts
+
+    known = frozenset(normalize_input_schema(found.input).get("properties", ()))
+    data = [decode_part(each) for each in message.parts if each.WhichOneof("content") == "data"]
+    text = "\n".join(get_text_parts(message.parts))
+    given: dict[str, Any] = {}
+    if text:
+        given[next((each for each in _TEXTS if each in known), _TEXTS[0])] = text
+    if data and "data" in known:
+        given["data"] = data[0] if len(data) == 1 else data
+    else:
+        for each in data:
+            given |= each if isinstance(each, dict) else {}
+    return given | ({"context": message.context_id} if "context" in known else {})
+
+
+def _build_reply(result: Result, message: Message, uri: AIURI) -> Message:
+    from a2a.helpers import new_message
+
+    reply = new_message(_build_parts(result), context_id=message.context_id)
+    reply.extensions.append(EXTENSION)
+    reply.metadata.update({EXTENSION: {RECEIPT_KEY: result.token, URI_KEY: str(uri)}})
+    return reply
+
+
+def _build_parts(result: Result) -> list[Part]:
+    """Text as text, JSON as data; the `text` of an agent or a model is a part of its own.
+
+    JSON that a data part would change, and what is not what it calls itself, goes as its octets.
+    """
+    from a2a.helpers import new_raw_part, new_text_part
+
+    kind = result.content_type or "application/octet-stream"
+    value, text = decode_json_result(result), decode_text_result(result)
+    if value and can_carry(value[0]):
+        said = value[0].get("text") if isinstance(value[0], dict) else None
+        spoken = [new_text_part(said)] if isinstance(said, str) and said else []
+        return [*spoken, build_data_part(value[0])]
+    if text is not None and not is_json(kind):
+        return [new_text_part(text, media_type=kind)]
+    return [new_raw_part(result.body, media_type=kind)]
+
+
+def _derive_idempotency_key(message_id: str) -> str | None:
+    """The message's id as an idempotency key: the same message is the same invocation.
+
+    One that is no key (AIIP/HTTPS v1 3.11) is its digest. A message without an id is like no other.
+    """
+    if not message_id:
+        return None
+    return message_id if _KEY.fullmatch(message_id) else _hash_text(message_id)
+
+
+def _hash_text(text: str) -> str:
+    return urlsafe_b64encode(sha256(text.encode()).digest()).rstrip(b"=").decode("ascii")
+
 
 _TIMEOUT: Final = 60.0
 #: signatures of agent cards that count, by the names of the SDK's JOSE library
@@ -55,12 +297,12 @@ async def a2a_agent(
     Raises MissingExtraError, UsageError for a card that leads elsewhere, AIIPError for one that cannot be had
     or is not signed.
     """
-    with needs("a2a", "a2a"):
+    with require_extra("a2a", "a2a"):
         import a2a.client  # noqa: F401 - so that one that is missing is said now
     if not isinstance(agent_at, str):
         return agent(_Agent(agent_at, None, timeout), title=title)
-    card = await _card(agent_at, keys, timeout)
-    return agent(_Agent(None, card, timeout), title=title or plain(card.name, 120) or None)
+    card = await _fetch_card(agent_at, keys, timeout)
+    return agent(_Agent(None, card, timeout), title=title or sanitize_text(card.name, 120) or None)
 
 
 class _Agent:
@@ -75,59 +317,61 @@ class _Agent:
         """What the agent says. The SDK's errors are said in words of AIIP."""
         from a2a.client import ClientCallContext
 
-        reader = _Reader()
+        reader = _UpdateDecoder()
         context = ClientCallContext(timeout=self._timeout)
-        async with _translated(), self._open() as client:
-            async for each in client.send_message(_request(message), context=context):
-                yield reader.read(each)
+        async with _translate_errors(), self._open_client() as client:
+            async for each in client.send_message(_build_request(message), context=context):
+                yield reader.decode(each)
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[Client]:
+    async def _open_client(self) -> AsyncIterator[Client]:
         if self._client is not None:
             yield self._client
             return
         from a2a.client import ClientConfig, ClientFactory
 
-        async with _http(self._timeout) as http:
+        async with _make_http_client(self._timeout) as http:
             yield ClientFactory(ClientConfig(httpx_client=http)).create(cast("AgentCard", self._card))
 
 
-class _Reader:
+class _UpdateDecoder:
     """Reads what an agent sends as updates; an artifact that came in pieces does not count twice."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
-    def read(self, found: StreamResponse) -> Update:
+    def decode(self, found: StreamResponse) -> Update:
         """One update."""
         kind = found.WhichOneof("payload")
         if kind == "message":
-            text, data = _said(found.message.parts)
+            text, data = _decode_parts(found.message.parts)
             ids = found.message
             return Update(text=text, data=data, context=ids.context_id or None, task=ids.task_id or None)
         if kind == "artifact_update":
             event = found.artifact_update
             self._seen.add(event.artifact.artifact_id)
-            text, data = _said(event.artifact.parts)
-            return _about(event.context_id, event.task_id, text, data, joined=event.append)
+            text, data = _decode_parts(event.artifact.parts)
+            return _build_update(event.context_id, event.task_id, text, data, joined=event.append)
         if kind == "status_update":
-            return self._status(
+            return self._decode_status(
                 found.status_update.context_id, found.status_update.task_id, found.status_update
             )
-        return self._task(found.task)
+        return self._decode_task(found.task)
 
-    def _task(self, found: Any) -> Update:
+    def _decode_task(self, found: Any) -> Update:
         new = [each for each in found.artifacts if each.artifact_id not in self._seen]
         self._seen.update(each.artifact_id for each in new)
-        return self._status(found.context_id, found.id, found, new)
+        return self._decode_status(found.context_id, found.id, found, new)
 
-    def _status(self, context: str, task: str, holder: Any, artifacts: Iterable[Artifact] = ()) -> Update:
-        state = _state(holder.status.state)
+    def _decode_status(
+        self, context: str, task: str, holder: Any, artifacts: Iterable[Artifact] = ()
+    ) -> Update:
+        state = _parse_state(holder.status.state)
         parts = [part for each in artifacts for part in each.parts]
-        said, _ = _said(holder.status.message.parts)
-        text, data = _said(parts)
+        said, _ = _decode_parts(holder.status.message.parts)
+        text, data = _decode_parts(parts)
         under_way = state in _UNDER_WAY
-        return _about(
+        return _build_update(
             context,
             task,
             "\n".join(each for each in (text, "" if under_way else said) if each),
@@ -137,13 +381,13 @@ class _Reader:
         )
 
 
-def _about(
+def _build_update(
     context: str, task: str, text: str, data: tuple[Any, ...], *, joined: bool = False, **more: Any
 ) -> Update:
     return Update(text=text, data=data, joined=joined, context=context or None, task=task or None, **more)
 
 
-def _said(parts: Iterable[Part]) -> tuple[str, tuple[Any, ...]]:
+def _decode_parts(parts: Iterable[Part]) -> tuple[str, tuple[Any, ...]]:
     """Text and data of parts. Files are data as A2A writes them."""
     texts: list[str] = []
     data: list[Any] = []
@@ -152,24 +396,24 @@ def _said(parts: Iterable[Part]) -> tuple[str, tuple[Any, ...]]:
         if kind == "text":
             texts.append(each.text)
         elif kind is not None:
-            data.append(read_part(each, "aiip.upstream-failed"))
+            data.append(decode_part(each, "aiip.upstream-failed"))
     return "\n".join(texts), tuple(data)
 
 
-def _state(number: Any) -> State:
+def _parse_state(number: Any) -> State:
     from a2a.types import TaskState
 
     name = TaskState.Name(number).removeprefix("TASK_STATE_").lower().replace("_", "-")
     return "working" if name == "unspecified" else cast("State", name)
 
 
-def _request(message: Outgoing) -> Any:
+def _build_request(message: Outgoing) -> Any:
     from a2a.helpers import new_text_part
     from a2a.types import Message, Role, SendMessageRequest
 
     parts = [new_text_part(message.text)] if message.text else []
     if message.data is not None:
-        parts.append(data_part(message.data))
+        parts.append(build_data_part(message.data))
     return SendMessageRequest(
         message=Message(
             message_id=message.id,
@@ -181,24 +425,24 @@ def _request(message: Outgoing) -> Any:
     )
 
 
-def _http(timeout: float) -> Any:
+def _make_http_client(timeout: float) -> Any:
     """An HTTP client of the SDK's kind: no redirects, no environment, no answer without end."""
     import httpx
 
     return httpx.AsyncClient(
-        timeout=timeout, follow_redirects=False, trust_env=False, **bounds(httpx, MOST_OCTETS)
+        timeout=timeout, follow_redirects=False, trust_env=False, **build_client_limits(httpx, MOST_OCTETS)
     )
 
 
-async def _card(url: str, keys: bytes | None, timeout: float) -> AgentCard:  # noqa: ASYNC109
+async def _fetch_card(url: str, keys: bytes | None, timeout: float) -> AgentCard:  # noqa: ASYNC109
     from a2a.client import A2ACardResolver
 
-    async with _translated(), _http(timeout) as http:
+    async with _translate_errors(), _make_http_client(timeout) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
     if keys is not None:
-        _check_signature(card, keys)
-    home = _origin(url)
-    if any(_origin(each.url) != home for each in card.supported_interfaces):
+        _require_signature(card, keys)
+    home = _parse_origin(url)
+    if any(_parse_origin(each.url) != home for each in card.supported_interfaces):
         raise UsageError(
             "the agent's card names an interface of another origin",
             code="usage.bad-url",
@@ -207,9 +451,9 @@ async def _card(url: str, keys: bytes | None, timeout: float) -> AgentCard:  # n
     return card
 
 
-def _check_signature(card: AgentCard, keys: bytes) -> None:
+def _require_signature(card: AgentCard, keys: bytes) -> None:
     """Tests the card's signatures. Left alone, the SDK would take a key from a URL in the card itself."""
-    with needs("jwt"):
+    with require_extra("jwt"):
         from a2a.utils.signing import SignatureVerificationError, create_signature_verifier
         from jwt import PyJWKSet
         from jwt.exceptions import InvalidKeyError
@@ -230,14 +474,14 @@ def _check_signature(card: AgentCard, keys: bytes) -> None:
         ) from error
 
 
-def _origin(url: str) -> tuple[str, str, str]:
+def _parse_origin(url: str) -> tuple[str, str, str]:
     uri = URI.parse(url).normalize()
     scheme = uri.scheme or ""
     return scheme, uri.host or "", uri.port or _PORTS.get(scheme, "")
 
 
 @asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
+async def _translate_errors() -> AsyncIterator[None]:
     """The SDK's errors in words of AIIP, without its text, which may quote a stranger's."""
     from a2a.client.errors import A2AClientTimeoutError, AgentCardResolutionError
     from a2a.utils.errors import A2AError, InvalidParamsError, TaskNotFoundError

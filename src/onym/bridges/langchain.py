@@ -7,11 +7,17 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from onym.bridges._calls import arguments_of, carried_from, carried_to, overrides
-from onym.bridges._extra import needs
-from onym.bridges._link import Link, Linked
+from onym.bridges._llm_client import (
+    EndpointClient,
+    EndpointClientMixin,
+    decode_carried,
+    encode_carried,
+    parse_arguments,
+    to_overrides,
+)
+from onym.bridges._sdk import require_extra
 from onym.errors import UsageError
-from onym.llm._connect import hide
+from onym.llm.client import wrap_secret
 from onym.llm.types import (
     Completion,
     Content,
@@ -29,7 +35,7 @@ from onym.llm.types import (
     Usage,
 )
 
-with needs("langchain_core", "langchain"):
+with require_extra("langchain_core", "langchain"):
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
     from langchain_core.messages import (
@@ -53,7 +59,7 @@ __all__ = ["ChatOnym"]
 _ROLES = {"human": "user", "ai": "assistant"}
 
 
-class ChatOnym(Linked, BaseChatModel):
+class ChatOnym(EndpointClientMixin, BaseChatModel):
     """A LangChain chat model that calls through Onym: `ChatOnym("llm://openai/gpt-5-mini")`.
 
     The first argument is what `onym.connect` takes, a name of the configuration included, and so are `key`,
@@ -68,7 +74,7 @@ class ChatOnym(Linked, BaseChatModel):
     uri: str = ""
     #: the model's name at the provider
     model: str = ""
-    _link: Link = PrivateAttr()
+    _link: EndpointClient = PrivateAttr()
 
     def __init__(
         self,
@@ -86,8 +92,8 @@ class ChatOnym(Linked, BaseChatModel):
         if not uri:
             raise UsageError("ChatOnym needs an llm:// URI, or a name of the configuration")
         # from here on no frame of a traceback holds the text, which holds the key
-        uri, key = hide(uri), hide(key)
-        link = Link(
+        uri, key = wrap_secret(uri), wrap_secret(key)
+        link = EndpointClient(
             uri,
             key=key,
             policy=policy,
@@ -97,7 +103,7 @@ class ChatOnym(Linked, BaseChatModel):
             on_unsupported=on_unsupported,
             system_filter=system_filter,
         )
-        shown: dict[str, Any] = {"uri": link.text, "model": link.endpoint.model}
+        shown: dict[str, Any] = {"uri": link.uri_text, "model": link.endpoint.model}
         super().__init__(**{**options, **shown})
         self._link = link
 
@@ -134,8 +140,10 @@ class ChatOnym(Linked, BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        found = self._link.sync().chat(_messages(messages), **overrides({**kwargs, "stop": stop}))
-        return ChatResult(generations=[ChatGeneration(message=_answer(found))])
+        found = self._link.get_sync_client().chat(
+            _convert_messages(messages), **to_overrides({**kwargs, "stop": stop})
+        )
+        return ChatResult(generations=[ChatGeneration(message=_build_ai_message(found))])
 
     async def _agenerate(
         self,
@@ -144,8 +152,10 @@ class ChatOnym(Linked, BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        found = await self._link.waiting().chat(_messages(messages), **overrides({**kwargs, "stop": stop}))
-        return ChatResult(generations=[ChatGeneration(message=_answer(found))])
+        found = await self._link.get_async_client().chat(
+            _convert_messages(messages), **to_overrides({**kwargs, "stop": stop})
+        )
+        return ChatResult(generations=[ChatGeneration(message=_build_ai_message(found))])
 
     def _stream(
         self,
@@ -154,9 +164,11 @@ class ChatOnym(Linked, BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        with self._link.sync().stream(_messages(messages), **overrides({**kwargs, "stop": stop})) as events:
+        with self._link.get_sync_client().stream(
+            _convert_messages(messages), **to_overrides({**kwargs, "stop": stop})
+        ) as events:
             for event in events:
-                chunk = _chunk(event)
+                chunk = _build_chunk(event)
                 if run_manager is not None:
                     run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
@@ -168,27 +180,27 @@ class ChatOnym(Linked, BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        async with self._link.waiting().stream(
-            _messages(messages), **overrides({**kwargs, "stop": stop})
+        async with self._link.get_async_client().stream(
+            _convert_messages(messages), **to_overrides({**kwargs, "stop": stop})
         ) as events:
             async for event in events:
-                chunk = _chunk(event)
+                chunk = _build_chunk(event)
                 if run_manager is not None:
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
 
 
-def _messages(given: list[BaseMessage]) -> list[Message]:
-    return [_message(each) for each in given]
+def _convert_messages(given: list[BaseMessage]) -> list[Message]:
+    return [_convert_message(each) for each in given]
 
 
-def _message(given: BaseMessage) -> Message:
+def _convert_message(given: BaseMessage) -> Message:
     if isinstance(given, SystemMessage):
         return Message(role="system", content=str(given.text))
     if isinstance(given, HumanMessage):
-        return Message(role="user", content=_content(given), name=given.name)
+        return Message(role="user", content=_convert_content(given), name=given.name)
     if isinstance(given, ToolMessage):
-        return Message(role="tool", content=_content(given), tool_call_id=given.tool_call_id)
+        return Message(role="tool", content=_convert_content(given), tool_call_id=given.tool_call_id)
     if isinstance(given, AIMessage):
         calls = [
             ToolCall(id=call["id"] or "", name=call["name"], arguments=json.dumps(call["args"]))
@@ -198,7 +210,7 @@ def _message(given: BaseMessage) -> Message:
             ToolCall(id=call["id"] or "", name=call["name"] or "", arguments=call["args"] or "")
             for call in given.invalid_tool_calls
         ]
-        carried = carried_from(given.additional_kwargs.get("onym"))
+        carried = decode_carried(given.additional_kwargs.get("onym"))
         return Message(
             role="assistant", content=str(given.text), tool_calls=(*calls, *broken), carried=carried
         )
@@ -208,13 +220,13 @@ def _message(given: BaseMessage) -> Message:
     raise UsageError("a message of this kind has no place in a call", code="usage.bad-message")
 
 
-def _content(given: BaseMessage) -> Content:
+def _convert_content(given: BaseMessage) -> Content:
     if isinstance(given.content, str):
         return given.content
-    return tuple(_part(block) for block in given.content_blocks)
+    return tuple(_convert_block(block) for block in given.content_blocks)
 
 
-def _part(block: Mapping[str, Any]) -> ContentPart:
+def _convert_block(block: Mapping[str, Any]) -> ContentPart:
     """One of LangChain's standard content blocks."""
     kind, data = block.get("type"), block.get("base64")
     octets = b64decode(data) if isinstance(data, str) else None
@@ -239,10 +251,10 @@ def _part(block: Mapping[str, Any]) -> ContentPart:
     )
 
 
-def _answer(found: Completion) -> AIMessage:
+def _build_ai_message(found: Completion) -> AIMessage:
     calls, broken = [], []
     for call in found.tool_calls:
-        arguments = arguments_of(call.arguments)
+        arguments = parse_arguments(call.arguments)
         if arguments is not None:
             calls.append(tool_call(name=call.name, args=arguments, id=call.id))
         else:
@@ -253,46 +265,46 @@ def _answer(found: Completion) -> AIMessage:
         content=found.text,
         tool_calls=calls,
         invalid_tool_calls=broken,
-        usage_metadata=_usage(found.usage),
-        response_metadata=_metadata(found.model, found.finish_reason, found.request_id),
-        additional_kwargs=_additional(found.reasoning, carried_to(found.carried)),
+        usage_metadata=_build_usage_metadata(found.usage),
+        response_metadata=_build_response_metadata(found.model, found.finish_reason, found.request_id),
+        additional_kwargs=_build_additional_kwargs(found.reasoning, encode_carried(found.carried)),
     )
 
 
-def _chunk(event: Event) -> ChatGenerationChunk:
+def _build_chunk(event: Event) -> ChatGenerationChunk:
     if isinstance(event, TextDelta):
         message = AIMessageChunk(content=event.text)
     elif isinstance(event, ReasoningDelta):
-        message = AIMessageChunk(content="", additional_kwargs=_additional(event.text, None))
+        message = AIMessageChunk(content="", additional_kwargs=_build_additional_kwargs(event.text, None))
     elif isinstance(event, ToolCallDelta):
         piece = tool_call_chunk(name=event.name, args=event.arguments, id=event.id, index=event.index)
         message = AIMessageChunk(content="", tool_call_chunks=[piece])
     else:
-        message = _last(event)
+        message = _build_last_chunk(event)
     return ChatGenerationChunk(message=message)
 
 
-def _last(event: Finish) -> AIMessageChunk:
+def _build_last_chunk(event: Finish) -> AIMessageChunk:
     return AIMessageChunk(
         content="",
-        usage_metadata=_usage(event.usage),
-        response_metadata=_metadata(event.model, event.reason, event.request_id),
-        additional_kwargs=_additional(None, carried_to(event.carried)),
+        usage_metadata=_build_usage_metadata(event.usage),
+        response_metadata=_build_response_metadata(event.model, event.reason, event.request_id),
+        additional_kwargs=_build_additional_kwargs(None, encode_carried(event.carried)),
         chunk_position="last",
     )
 
 
-def _additional(reasoning: str | None, carried: Mapping[str, Any] | None) -> dict[str, Any]:
+def _build_additional_kwargs(reasoning: str | None, carried: Mapping[str, Any] | None) -> dict[str, Any]:
     found = {"reasoning_content": reasoning, "onym": carried}
     return {name: value for name, value in found.items() if value}
 
 
-def _metadata(model: str | None, reason: str, request: str | None) -> dict[str, Any]:
+def _build_response_metadata(model: str | None, reason: str, request: str | None) -> dict[str, Any]:
     found = {"model_name": model, "finish_reason": reason, "request_id": request}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _usage(usage: Usage) -> UsageMetadata | None:
+def _build_usage_metadata(usage: Usage) -> UsageMetadata | None:
     """LangChain's token counts; None where the server did not count."""
     if usage.input_tokens is None or usage.output_tokens is None:
         return None

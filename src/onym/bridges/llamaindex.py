@@ -6,11 +6,17 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from onym.bridges._calls import arguments_of, carried_from, carried_to, overrides
-from onym.bridges._extra import needs
-from onym.bridges._link import Link, Linked
+from onym.bridges._llm_client import (
+    EndpointClient,
+    EndpointClientMixin,
+    decode_carried,
+    encode_carried,
+    parse_arguments,
+    to_overrides,
+)
+from onym.bridges._sdk import require_extra
 from onym.errors import UsageError
-from onym.llm._connect import hide
+from onym.llm.client import wrap_secret
 from onym.llm.types import (
     Completion,
     Content,
@@ -27,7 +33,7 @@ from onym.llm.types import (
     ToolCallDelta,
 )
 
-with needs("llama_index", "llamaindex"):
+with require_extra("llama_index", "llamaindex"):
     from llama_index.core.base.llms.types import (
         ChatMessage,
         ChatResponse,
@@ -54,7 +60,7 @@ __all__ = ["OnymLLM"]
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
-class OnymLLM(Linked, FunctionCallingLLM):
+class OnymLLM(EndpointClientMixin, FunctionCallingLLM):
     """A LlamaIndex LLM that calls through Onym: `OnymLLM("llm://openai/gpt-5-mini")`.
 
     The first argument is what `onym.connect` takes, a name of the configuration included, and so are `key`,
@@ -68,7 +74,7 @@ class OnymLLM(Linked, FunctionCallingLLM):
     model: str = ""
     #: tokens
     context_window: int = 128_000
-    _link: Link = PrivateAttr()
+    _link: EndpointClient = PrivateAttr()
 
     def __init__(
         self,
@@ -86,8 +92,8 @@ class OnymLLM(Linked, FunctionCallingLLM):
         if not uri:
             raise UsageError("OnymLLM needs an llm:// URI, or a name of the configuration")
         # from here on no frame of a traceback holds the text, which holds the key
-        uri, key = hide(uri), hide(key)
-        link = Link(
+        uri, key = wrap_secret(uri), wrap_secret(key)
+        link = EndpointClient(
             uri,
             key=key,
             policy=policy,
@@ -97,7 +103,7 @@ class OnymLLM(Linked, FunctionCallingLLM):
             on_unsupported=on_unsupported,
             system_filter=system_filter,
         )
-        super().__init__(**{**options, "uri": link.text, "model": link.endpoint.model})
+        super().__init__(**{**options, "uri": link.uri_text, "model": link.endpoint.model})
         self._link = link
 
     @classmethod
@@ -119,22 +125,28 @@ class OnymLLM(Linked, FunctionCallingLLM):
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """One answer."""
-        return _response(self._link.sync().chat(_turns(messages), **overrides(kwargs)))
+        return _build_chat_response(
+            self._link.get_sync_client().chat(_convert_messages(messages), **to_overrides(kwargs))
+        )
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """One answer, for coroutines."""
-        return _response(await self._link.waiting().chat(_turns(messages), **overrides(kwargs)))
+        return _build_chat_response(
+            await self._link.get_async_client().chat(_convert_messages(messages), **to_overrides(kwargs))
+        )
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """One answer while it arrives."""
 
         def pieces() -> ChatResponseGen:
-            so_far = _SoFar()
-            with self._link.sync().stream(_turns(messages), **overrides(kwargs)) as events:
+            so_far = _StreamAccumulator()
+            with self._link.get_sync_client().stream(
+                _convert_messages(messages), **to_overrides(kwargs)
+            ) as events:
                 for event in events:
-                    yield so_far.with_(event)
+                    yield so_far.add_event(event)
 
         return pieces()
 
@@ -143,32 +155,38 @@ class OnymLLM(Linked, FunctionCallingLLM):
         """One answer while it arrives, for coroutines."""
 
         async def pieces() -> ChatResponseAsyncGen:
-            so_far = _SoFar()
-            async with self._link.waiting().stream(_turns(messages), **overrides(kwargs)) as events:
+            so_far = _StreamAccumulator()
+            async with self._link.get_async_client().stream(
+                _convert_messages(messages), **to_overrides(kwargs)
+            ) as events:
                 async for event in events:
-                    yield so_far.with_(event)
+                    yield so_far.add_event(event)
 
         return pieces()
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """One answer to a text."""
-        return _completion(_response(self._link.sync().chat(prompt, **overrides(kwargs))))
+        return _build_completion_response(
+            _build_chat_response(self._link.get_sync_client().chat(prompt, **to_overrides(kwargs)))
+        )
 
     @llm_completion_callback()
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """One answer to a text, for coroutines."""
-        return _completion(_response(await self._link.waiting().chat(prompt, **overrides(kwargs))))
+        return _build_completion_response(
+            _build_chat_response(await self._link.get_async_client().chat(prompt, **to_overrides(kwargs)))
+        )
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         """One answer to a text, while it arrives."""
 
         def pieces() -> CompletionResponseGen:
-            so_far = _SoFar()
-            with self._link.sync().stream(prompt, **overrides(kwargs)) as events:
+            so_far = _StreamAccumulator()
+            with self._link.get_sync_client().stream(prompt, **to_overrides(kwargs)) as events:
                 for event in events:
-                    yield _completion(so_far.with_(event))
+                    yield _build_completion_response(so_far.add_event(event))
 
         return pieces()
 
@@ -179,10 +197,10 @@ class OnymLLM(Linked, FunctionCallingLLM):
         """One answer to a text, while it arrives, for coroutines."""
 
         async def pieces() -> CompletionResponseAsyncGen:
-            so_far = _SoFar()
-            async with self._link.waiting().stream(prompt, **overrides(kwargs)) as events:
+            so_far = _StreamAccumulator()
+            async with self._link.get_async_client().stream(prompt, **to_overrides(kwargs)) as events:
                 async for event in events:
-                    yield _completion(so_far.with_(event))
+                    yield _build_completion_response(so_far.add_event(event))
 
         return pieces()
 
@@ -216,13 +234,13 @@ class OnymLLM(Linked, FunctionCallingLLM):
             ToolSelection(
                 tool_id=call.tool_call_id or "",
                 tool_name=call.tool_name,
-                tool_kwargs=_arguments(call.tool_kwargs),
+                tool_kwargs=_parse_tool_arguments(call.tool_kwargs),
             )
             for call in calls
         ]
 
 
-class _SoFar:
+class _StreamAccumulator:
     """A streamed answer as LlamaIndex has it: each piece comes with all that came before."""
 
     def __init__(self) -> None:
@@ -230,7 +248,7 @@ class _SoFar:
         self._reasoning = ""
         self._calls: dict[int, ToolCall] = {}
 
-    def with_(self, event: Event) -> ChatResponse:
+    def add_event(self, event: Event) -> ChatResponse:
         """The answer up to and with this event."""
         delta, finish = "", None
         if isinstance(event, TextDelta):
@@ -239,18 +257,18 @@ class _SoFar:
         elif isinstance(event, ReasoningDelta):
             self._reasoning += event.text
         elif isinstance(event, ToolCallDelta):
-            self._call(event)
+            self._add_tool_call(event)
         else:
             finish = event
-        message = _assistant(
+        message = _build_assistant_message(
             self._text,
             self._reasoning,
             tuple(self._calls.values()),
-            carried_to(finish.carried) if finish else None,
+            encode_carried(finish.carried) if finish else None,
         )
-        return ChatResponse(message=message, delta=delta, additional_kwargs=_counts(finish))
+        return ChatResponse(message=message, delta=delta, additional_kwargs=_collect_token_counts(finish))
 
-    def _call(self, event: ToolCallDelta) -> None:
+    def _add_tool_call(self, event: ToolCallDelta) -> None:
         known = self._calls.get(event.index, ToolCall(id="", name="", arguments=""))
         self._calls[event.index] = ToolCall(
             id=event.id or known.id,
@@ -259,12 +277,14 @@ class _SoFar:
         )
 
 
-def _response(found: Completion) -> ChatResponse:
-    message = _assistant(found.text, found.reasoning or "", found.tool_calls, carried_to(found.carried))
-    return ChatResponse(message=message, raw=dict(found.raw), additional_kwargs=_counts(found))
+def _build_chat_response(found: Completion) -> ChatResponse:
+    message = _build_assistant_message(
+        found.text, found.reasoning or "", found.tool_calls, encode_carried(found.carried)
+    )
+    return ChatResponse(message=message, raw=dict(found.raw), additional_kwargs=_collect_token_counts(found))
 
 
-def _counts(found: Completion | Finish | None) -> dict[str, Any]:
+def _collect_token_counts(found: Completion | Finish | None) -> dict[str, Any]:
     """Token counts by the names that LlamaIndex's counters look for."""
     if found is None:
         return {}
@@ -277,7 +297,7 @@ def _counts(found: Completion | Finish | None) -> dict[str, Any]:
     return {name: count for name, count in counts.items() if count is not None}
 
 
-def _assistant(
+def _build_assistant_message(
     text: str, reasoning: str, calls: Sequence[ToolCall], carried: Mapping[str, Any] | None
 ) -> ChatMessage:
     blocks: list[Any] = []
@@ -292,7 +312,7 @@ def _assistant(
     return ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks, additional_kwargs=kept)
 
 
-def _completion(given: ChatResponse) -> CompletionResponse:
+def _build_completion_response(given: ChatResponse) -> CompletionResponse:
     return CompletionResponse(
         text=given.message.content or "",
         delta=given.delta,
@@ -301,20 +321,20 @@ def _completion(given: ChatResponse) -> CompletionResponse:
     )
 
 
-def _arguments(given: dict[str, Any] | str) -> dict[str, Any]:
+def _parse_tool_arguments(given: dict[str, Any] | str) -> dict[str, Any]:
     if isinstance(given, dict):
         return given
-    found = arguments_of(given)
+    found = parse_arguments(given)
     if found is None:
         raise ValueError("the model called a tool with arguments that are no JSON object")
     return found
 
 
-def _turns(given: Sequence[ChatMessage]) -> list[Message]:
-    return [_turn(each) for each in given]
+def _convert_messages(given: Sequence[ChatMessage]) -> list[Message]:
+    return [_convert_message(each) for each in given]
 
 
-def _turn(given: ChatMessage) -> Message:
+def _convert_message(given: ChatMessage) -> Message:
     role: Any = _ROLES.get(given.role.value)
     if role is None:
         raise UsageError("a message of this role has no place in a call", code="usage.bad-message")
@@ -331,21 +351,25 @@ def _turn(given: ChatMessage) -> Message:
     ]
     return Message(
         role=role,
-        content=_content(given),
+        content=_convert_content(given),
         tool_calls=tuple(calls),
         tool_call_id=given.additional_kwargs.get("tool_call_id") if role == "tool" else None,
-        carried=carried_from(given.additional_kwargs.get("onym")),
+        carried=decode_carried(given.additional_kwargs.get("onym")),
     )
 
 
-def _content(given: ChatMessage) -> Content:
-    parts = [_part(block) for block in given.blocks if not isinstance(block, ToolCallBlock | ThinkingBlock)]
+def _convert_content(given: ChatMessage) -> Content:
+    parts = [
+        _convert_block(block)
+        for block in given.blocks
+        if not isinstance(block, ToolCallBlock | ThinkingBlock)
+    ]
     if all(isinstance(part, TextPart) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, TextPart))
     return tuple(parts)
 
 
-def _part(block: Any) -> ContentPart:
+def _convert_block(block: Any) -> ContentPart:
     if isinstance(block, TextBlock):
         return TextPart(block.text)
     if isinstance(block, ImageBlock):

@@ -18,9 +18,14 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, ClassVar
 
-from onym.bridges._calls import arguments_of, carried_from, carried_to, overrides
-from onym.bridges._extra import needs
-from onym.bridges._link import Link
+from onym.bridges._llm_client import (
+    EndpointClient,
+    decode_carried,
+    encode_carried,
+    parse_arguments,
+    to_overrides,
+)
+from onym.bridges._sdk import require_extra
 from onym.errors import OnymError, URIError, UsageError
 from onym.llm.config import Config
 from onym.llm.types import (
@@ -41,7 +46,7 @@ from onym.llm.types import (
 from onym.net.policy import Policy
 from onym.uri.llm import LLMURI
 
-with needs("llm", "llm"):
+with require_extra("llm", "llm"):
     from llm.parts import AttachmentPart, ReasoningPart, StreamEvent, ToolCallPart, ToolResultPart
     from llm.parts import TextPart as Text
     from pydantic import Field
@@ -62,29 +67,29 @@ _DOCUMENTS = frozenset({"application/pdf"})
 @llm.hookimpl
 def register_models(register: Callable[..., None], model_aliases: Any) -> None:
     """Tell `llm` of every endpoint that is named or written somewhere. A broken one is left out."""
-    for name, typed in _names():
+    for name, typed in _iter_model_names():
         register(OnymModel(name, typed=typed), AsyncOnymModel(name, typed=typed))
 
 
-def _names() -> Iterator[tuple[str, bool]]:
+def _iter_model_names() -> Iterator[tuple[str, bool]]:
     """Names of models, and whether a person typed that URI just now."""
     seen: set[str] = set()
-    for name, typed in _candidates():
+    for name, typed in _iter_candidates():
         if name not in seen:
             seen.add(name)
             yield name, typed
 
 
-def _candidates() -> Iterator[tuple[str, bool]]:
+def _iter_candidates() -> Iterator[tuple[str, bool]]:
     # `onym config check` says what is wrong with a configuration; `llm` has other models
     with suppress(OnymError):
         yield from [(name, False) for name in Config.load().endpoints]
-    yield from ((text, True) for text in sys.argv[1:] if _is_bare(text))
-    texts = (os.environ.get(_VARIABLE, ""), _settings.get_default_model(), *_aliased())
-    yield from ((text, False) for text in texts if _is_bare(text))
+    yield from ((text, True) for text in sys.argv[1:] if _is_keyless_uri(text))
+    texts = (os.environ.get(_VARIABLE, ""), _settings.get_default_model(), *_list_aliases())
+    yield from ((text, False) for text in texts if _is_keyless_uri(text))
 
 
-def _aliased() -> tuple[str, ...]:
+def _list_aliases() -> tuple[str, ...]:
     try:
         data = json.loads((_settings.user_dir() / "aliases.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -92,7 +97,7 @@ def _aliased() -> tuple[str, ...]:
     return tuple(text for text in data.values() if isinstance(text, str)) if isinstance(data, dict) else ()
 
 
-def _is_bare(text: str) -> bool:
+def _is_keyless_uri(text: str) -> bool:
     """Whether this is a URI that holds no key."""
     if not text.lower().startswith(_SCHEME):
         return False
@@ -115,7 +120,7 @@ class _Options(llm.Options):
     timeout: float | None = Field(default=None, description="Seconds for the whole call")
 
 
-class _Shared:
+class _BaseOnymModel:
     """What the model and the one for coroutines have in common."""
 
     can_stream: ClassVar[bool] = True
@@ -127,14 +132,14 @@ class _Shared:
     def __init__(self, name: str, *, typed: bool = False) -> None:
         self.model_id = name
         self._typed = typed
-        self._made: Link | None = None
+        self._made: EndpointClient | None = None
 
     @property
-    def _link(self) -> Link:
+    def _link(self) -> EndpointClient:
         # not before it is called: `llm models` lists what has no key yet, too
         if self._made is None:
             policy = Policy.local() if self._typed else None
-            self._made = Link(self.model_id, policy=policy)
+            self._made = EndpointClient(self.model_id, policy=policy)
         return self._made
 
     def __str__(self) -> str:
@@ -150,84 +155,84 @@ class _Shared:
         if self._made is not None:
             await self._made.aclose()
 
-    def _call(self, prompt: Any) -> tuple[list[Message], dict[str, Any]]:
+    def _build_call(self, prompt: Any) -> tuple[list[Message], dict[str, Any]]:
         options = {name: value for name, value in prompt.options if value is not None}
         tools = [
             Tool(name=tool.name, description=tool.description, parameters=tool.input_schema)
             for tool in prompt.tools
         ]
-        messages = [turn for message in prompt.messages for turn in _turns(message)]
-        return messages, overrides({**options, "tools": tools, "schema": prompt.schema or None})
+        messages = [turn for message in prompt.messages for turn in _convert_message(message)]
+        return messages, to_overrides({**options, "tools": tools, "schema": prompt.schema or None})
 
 
-class OnymModel(_Shared, llm.Model):
+class OnymModel(_BaseOnymModel, llm.Model):
     """An endpoint of Onym's as a model of `llm`."""
 
     def execute(
         self, prompt: Any, stream: bool, response: Any, conversation: Any
     ) -> Iterator[str | StreamEvent]:
         """One answer, for `llm` to call."""
-        messages, given = self._call(prompt)
-        client = self._link.sync()
+        messages, given = self._build_call(prompt)
+        client = self._link.get_sync_client()
         if not stream:
             found = client.chat(messages, **given)
-            yield from _whole(found)
-            _settle(response, found)
+            yield from _iter_completion_events(found)
+            _record_outcome(response, found)
             return
         with client.stream(messages, **given) as events:
             for event in events:
-                yield from _piece(event)
-            _settle(response, events.completion())
+                yield from _convert_event(event)
+            _record_outcome(response, events.completion())
 
 
-class AsyncOnymModel(_Shared, llm.AsyncModel):
+class AsyncOnymModel(_BaseOnymModel, llm.AsyncModel):
     """The same for coroutines."""
 
     async def execute(
         self, prompt: Any, stream: bool, response: Any, conversation: Any
     ) -> AsyncGenerator[str | StreamEvent, None]:
         """One answer, for `llm` to call."""
-        messages, given = self._call(prompt)
-        client = self._link.waiting()
+        messages, given = self._build_call(prompt)
+        client = self._link.get_async_client()
         if not stream:
             found = await client.chat(messages, **given)
-            for piece in _whole(found):
+            for piece in _iter_completion_events(found):
                 yield piece
-            _settle(response, found)
+            _record_outcome(response, found)
             return
         async with client.stream(messages, **given) as events:
             async for event in events:
-                for piece in _piece(event):
+                for piece in _convert_event(event):
                     yield piece
-            _settle(response, await events.completion())
+            _record_outcome(response, await events.completion())
 
 
-def _whole(found: Completion) -> Iterator[StreamEvent]:
+def _iter_completion_events(found: Completion) -> Iterator[StreamEvent]:
     if found.reasoning:
         yield StreamEvent(type="reasoning", chunk=found.reasoning)
     yield StreamEvent(type="text", chunk=found.text)
-    yield from _carried(carried_to(found.carried))
+    yield from _emit_carried(encode_carried(found.carried))
 
 
-def _piece(event: Event) -> Iterator[StreamEvent]:
+def _convert_event(event: Event) -> Iterator[StreamEvent]:
     if isinstance(event, TextDelta):
         yield StreamEvent(type="text", chunk=event.text)
     elif isinstance(event, ReasoningDelta):
         yield StreamEvent(type="reasoning", chunk=event.text)
     elif isinstance(event, Finish):
-        yield from _carried(carried_to(event.carried))
+        yield from _emit_carried(encode_carried(event.carried))
 
 
-def _carried(carried: Mapping[str, Any] | None) -> Iterator[StreamEvent]:
+def _emit_carried(carried: Mapping[str, Any] | None) -> Iterator[StreamEvent]:
     """What the provider wants back with the turn, on a part of reasoning without text."""
     if carried is not None:
         yield StreamEvent(type="reasoning", chunk="", provider_metadata={"onym": carried})
 
 
-def _settle(response: Any, found: Completion) -> None:
+def _record_outcome(response: Any, found: Completion) -> None:
     """Tool calls and token counts, once they are known."""
     for call in found.tool_calls:
-        arguments = arguments_of(call.arguments)
+        arguments = parse_arguments(call.arguments)
         if arguments is None:
             raise UsageError("the model called a tool with arguments that are no JSON object")
         response.add_tool_call(llm.ToolCall(name=call.name, arguments=arguments, tool_call_id=call.id))
@@ -238,7 +243,7 @@ def _settle(response: Any, found: Completion) -> None:
     response.set_resolved_model(found.model)
 
 
-def _turns(message: Any) -> Iterator[Message]:
+def _convert_message(message: Any) -> Iterator[Message]:
     """One message of `llm`'s as turns: each result of a tool is a turn of its own."""
     if message.role == "tool":
         for part in message.parts:
@@ -257,25 +262,25 @@ def _turns(message: Any) -> Iterator[Message]:
     ]
     yield Message(
         role=message.role,
-        content=_content(message),
+        content=_convert_content(message),
         tool_calls=tuple(calls),
-        carried=carried_from(next((each for each in kept if each), None)),
+        carried=decode_carried(next((each for each in kept if each), None)),
     )
 
 
-def _content(message: Any) -> Content:
+def _convert_content(message: Any) -> Content:
     parts: list[ContentPart] = []
     for part in message.parts:
         if isinstance(part, Text):
             parts.append(TextPart(part.text))
         elif isinstance(part, AttachmentPart) and part.attachment is not None:
-            parts.append(_attached(part.attachment))
+            parts.append(_convert_attachment(part.attachment))
     if all(isinstance(part, TextPart) for part in parts):
         return "".join(part.text for part in parts if isinstance(part, TextPart))
     return tuple(parts)
 
 
-def _attached(given: Any) -> ContentPart:
+def _convert_attachment(given: Any) -> ContentPart:
     # a type that is written down: finding it out would fetch the URL
     kind = given.type or ("image/png" if given.url else given.resolve_type())
     if given.url:

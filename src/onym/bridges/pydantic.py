@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from onym.bridges._extra import needs
+from onym.bridges._sdk import require_extra
 from onym.errors import URIError
 from onym.uri.llm import LLMURI
 from onym.uri.secret import Secret
 
-with needs("pydantic", "pydantic"):
+with require_extra("pydantic", "pydantic"):
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
     from pydantic_core import PydanticCustomError, core_schema
 
@@ -33,11 +33,11 @@ class _Field:
         # two steps: an error of the second one shows what the first one made, and not the text
         return core_schema.chain_schema(
             [
-                core_schema.no_info_plain_validator_function(self._read),
-                core_schema.no_info_plain_validator_function(_found),
+                core_schema.no_info_plain_validator_function(self._parse_value),
+                core_schema.no_info_plain_validator_function(_require_valid),
             ],
             serialization=core_schema.plain_serializer_function_ser_schema(
-                _masked, when_used="json-unless-none"
+                _render_masked, when_used="json-unless-none"
             ),
         )
 
@@ -46,33 +46,33 @@ class _Field:
     ) -> JsonSchemaValue:
         return {"type": "string", "format": "uri", "pattern": "^[Ll][Ll][Mm]://"}
 
-    def _read(self, value: Any) -> LLMURI | _Bad:
+    def _parse_value(self, value: Any) -> LLMURI | _InvalidURI:
         if isinstance(value, SecretStr):
             value = value.get_secret_value()
         elif isinstance(value, Secret):
             value = value.reveal()
         if not isinstance(value, str | LLMURI):
-            return _Bad("an llm:// URI is a text", "llm.not-text")
+            return _InvalidURI("an llm:// URI is a text", "llm.not-text")
         try:
             return LLMURI.parse(value, strict=self._strict)
         except URIError as error:
-            return _Bad(str(error), error.code)
+            return _InvalidURI(str(error), error.code)
 
 
-class _Bad(NamedTuple):
+class _InvalidURI(NamedTuple):
     """Why a text is no usable URI, in the place of the text."""
 
     reason: str
     code: str
 
 
-def _found(value: LLMURI | _Bad) -> LLMURI:
-    if isinstance(value, _Bad):
+def _require_valid(value: LLMURI | _InvalidURI) -> LLMURI:
+    if isinstance(value, _InvalidURI):
         raise PydanticCustomError("llm_uri", "{reason}", {"reason": value.reason, "code": value.code})
     return value
 
 
-def _masked(value: LLMURI) -> str:
+def _render_masked(value: LLMURI) -> str:
     return value.render()
 
 

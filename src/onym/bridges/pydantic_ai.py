@@ -1,31 +1,171 @@
-"""A model of pydantic-ai on an `llm://` URI."""
+"""A pydantic-ai model on an `llm://` URI, and the conversion of messages and responses."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from onym.bridges._calls import carried_to
-from onym.bridges._extra import needs
-from onym.bridges._link import Link
-from onym.bridges._pydantic_ai import FINISHES, details_of, response_of, turns_of, usage_of
+from onym.bridges._llm_client import EndpointClient, decode_carried, encode_carried
+from onym.bridges._sdk import require_extra
 from onym.errors import NetError, ProviderError, UsageError
-from onym.llm._connect import hide
-from onym.llm.types import Event, Finish, Message, ReasoningDelta, TextDelta, Tool, ToolCallDelta
+from onym.llm.client import wrap_secret
+from onym.llm.types import (
+    Completion,
+    Content,
+    ContentPart,
+    DocumentPart,
+    Event,
+    Finish,
+    ImagePart,
+    Message,
+    ReasoningDelta,
+    TextDelta,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+)
 
-with needs("pydantic_ai", "pydantic-ai"):
+if TYPE_CHECKING:
+    from onym.llm.streams import AsyncStream
+
+with require_extra("pydantic_ai", "pydantic-ai"):
+    from pydantic_ai import exceptions, messages
+    from pydantic_ai.usage import RequestUsage
+
+
+#: why an answer ended, in pydantic-ai's words; for other reasons it has none
+FINISHES: Final[Mapping[str, messages.FinishReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_call",
+    "content_filter": "content_filter",
+}
+
+
+def from_model_message(given: messages.ModelMessage, system: str) -> Iterator[Message]:
+    """A message as turns: each result of a tool is one. `system` is the provider that is about to be asked.
+
+    Raises pydantic-ai's UserError for what has no place in a call.
+    """
+    if isinstance(given, messages.ModelResponse):
+        yield _convert_response(given, system)
+        return
+    files: list[Any] = []
+    for part in given.parts:
+        if isinstance(part, messages.SystemPromptPart):
+            yield Message(role="system", content=part.content)
+        elif isinstance(part, messages.UserPromptPart):
+            yield Message(role="user", content=_convert_content(part.content))
+        elif isinstance(part, messages.ToolReturnPart):
+            text, more = part.model_response_str_and_user_content()
+            files.extend(more)
+            yield Message(role="tool", content=text, tool_call_id=part.tool_call_id)
+        else:
+            yield _convert_retry(part)
+    if files:
+        yield Message(role="user", content=_convert_content(files))
+
+
+def _convert_retry(part: Any) -> Message:
+    """A request to try again: about a tool call, or about the answer."""
+    response = getattr(part, "model_response", None)
+    if not callable(response):
+        raise exceptions.UserError(f"a {type(part).__name__} has no place in a call")
+    if getattr(part, "tool_name", None) is not None:
+        return Message(role="tool", content=response(), tool_call_id=part.tool_call_id)
+    return Message(role="user", content=response())
+
+
+def _convert_content(given: str | Iterable[Any]) -> Content:
+    if isinstance(given, str):
+        return given
+    return tuple(_convert_part(item) for item in given if not isinstance(item, messages.CachePoint))
+
+
+def _convert_part(item: Any) -> ContentPart:
+    if isinstance(item, str):
+        return TextPart(item)
+    if isinstance(item, messages.TextContent):
+        return TextPart(item.content)
+    if isinstance(item, messages.ImageUrl):
+        return ImagePart(url=item.url)
+    if isinstance(item, messages.DocumentUrl):
+        return DocumentPart(url=item.url, media_type=item.media_type)
+    if isinstance(item, messages.BinaryContent):
+        kind = ImagePart if item.is_image else DocumentPart
+        if item.is_image or item.is_document:
+            return kind(data=item.data, media_type=item.media_type)
+    raise exceptions.UserError(
+        f"a {type(item).__name__} has no place in a call: text, images, documents have"
+    )
+
+
+def _convert_response(given: messages.ModelResponse, system: str) -> Message:
+    texts = [part.content for part in given.parts if isinstance(part, messages.TextPart)]
+    calls = [
+        ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str())
+        for part in given.parts
+        if isinstance(part, messages.ToolCallPart)
+    ]
+    details = given.provider_details or {}
+    return Message(
+        role="assistant",
+        content="\n\n".join(texts),
+        tool_calls=tuple(calls),
+        carried=decode_carried(details.get("onym")) if given.provider_name == system else None,
+    )
+
+
+def to_model_response(found: Completion, system: str, place: str) -> messages.ModelResponse:
+    """A whole answer; `system` and `place` are the provider's name and endpoint."""
+    parts: list[messages.ModelResponsePart] = []
+    if found.reasoning:
+        parts.append(messages.ThinkingPart(content=found.reasoning))
+    if found.text:
+        parts.append(messages.TextPart(content=found.text))
+    parts.extend(
+        messages.ToolCallPart(tool_name=call.name, args=call.arguments, tool_call_id=call.id)
+        for call in found.tool_calls
+    )
+    return messages.ModelResponse(
+        parts=parts,
+        usage=to_request_usage(found.usage),
+        model_name=found.model,
+        provider_name=system,
+        provider_url=place,
+        provider_response_id=found.request_id,
+        provider_details=build_provider_details(found.finish_reason, encode_carried(found.carried)),
+        finish_reason=FINISHES.get(found.finish_reason),
+    )
+
+
+def build_provider_details(reason: str, carried: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a message keeps of the provider's own, to be given back with the turn."""
+    return {"finish_reason": reason} | ({} if carried is None else {"onym": carried})
+
+
+def to_request_usage(usage: Usage) -> RequestUsage:
+    """Token counts; what was not counted is 0, for pydantic-ai adds them up."""
+    details = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
+    return RequestUsage(
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cache_read_tokens=usage.cached_tokens or 0,
+        details=details,
+    )
+
+
+with require_extra("pydantic_ai", "pydantic-ai"):
     from pydantic_ai import exceptions, messages
     from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, check_allow_model_requests
     from pydantic_ai.profiles import ModelProfile
     from pydantic_ai.settings import ModelSettings
 
-if TYPE_CHECKING:
-    from onym.llm._stream import AsyncStream
-
-__all__ = ["OnymModel"]
 
 #: pydantic-ai's settings -> well-known parameters
 _SETTINGS: Final = {
@@ -67,8 +207,8 @@ class OnymModel(Model[Any]):
         system_filter: Callable[[str], str] | None = None,
     ) -> None:
         # from here on no frame of a traceback holds the text, which holds the key
-        uri, key = hide(uri), hide(key)
-        self._link = Link(
+        uri, key = wrap_secret(uri), wrap_secret(key)
+        self._link = EndpointClient(
             uri,
             key=key,
             policy=policy,
@@ -121,10 +261,10 @@ class OnymModel(Model[Any]):
         """One answer, for pydantic-ai to call."""
         check_allow_model_requests()
         settings, parameters = self.prepare_request(model_settings, model_request_parameters)
-        turns = self._turns(messages, parameters)
-        with _errors(self._name):
-            found = await self._link.waiting().chat(turns, **_overrides(settings, parameters))
-        return response_of(found, self._system, self._place)
+        turns = self._convert_messages(messages, parameters)
+        with _translate_errors(self._name):
+            found = await self._link.get_async_client().chat(turns, **_build_overrides(settings, parameters))
+        return to_model_response(found, self._system, self._place)
 
     @asynccontextmanager
     async def request_stream(
@@ -137,13 +277,13 @@ class OnymModel(Model[Any]):
         """One answer while it arrives, for pydantic-ai to call."""
         check_allow_model_requests()
         settings, parameters = self.prepare_request(model_settings, model_request_parameters)
-        turns = self._turns(messages, parameters)
-        stream = self._link.waiting().stream(turns, **_overrides(settings, parameters))
-        with _errors(self._name):
+        turns = self._convert_messages(messages, parameters)
+        stream = self._link.get_async_client().stream(turns, **_build_overrides(settings, parameters))
+        with _translate_errors(self._name):
             # opened here, so that another model may be tried where it fails
             await stream.__aenter__()
         try:
-            yield _Streamed(
+            yield _OnymStreamedResponse(
                 model_request_parameters=parameters,
                 _name=self._name,
                 _system=self._system,
@@ -153,8 +293,10 @@ class OnymModel(Model[Any]):
         finally:
             await stream.close()
 
-    def _turns(self, given: list[messages.ModelMessage], parameters: ModelRequestParameters) -> list[Message]:
-        turns = [turn for message in given for turn in turns_of(message, self._system)]
+    def _convert_messages(
+        self, given: list[messages.ModelMessage], parameters: ModelRequestParameters
+    ) -> list[Message]:
+        turns = [turn for message in given for turn in from_model_message(message, self._system)]
         parts = self._get_instruction_parts(given, parameters) or ()
         at = next((i for i, turn in enumerate(turns) if turn.role != "system"), len(turns))
         turns[at:at] = [Message(role="system", content=part.content) for part in parts]
@@ -162,7 +304,7 @@ class OnymModel(Model[Any]):
 
 
 @contextmanager
-def _errors(model: str) -> Iterator[None]:
+def _translate_errors(model: str) -> Iterator[None]:
     """Onym's failures as pydantic-ai's."""
     try:
         yield
@@ -175,7 +317,7 @@ def _errors(model: str) -> Iterator[None]:
         raise exceptions.ModelAPIError(model, str(error)) from error
 
 
-def _overrides(settings: ModelSettings | None, parameters: ModelRequestParameters) -> dict[str, Any]:
+def _build_overrides(settings: ModelSettings | None, parameters: ModelRequestParameters) -> dict[str, Any]:
     given: Mapping[str, Any] = settings or {}
     found: dict[str, Any] = {known: given[name] for name, known in _SETTINGS.items() if name in given}
     timeout = given.get("timeout")
@@ -184,10 +326,10 @@ def _overrides(settings: ModelSettings | None, parameters: ModelRequestParameter
     body = given.get("extra_body")
     extra = dict(body) if isinstance(body, Mapping) else {}
     extra.update({name: given[name] for name in _PASSED if name in given})
-    tools = [_tool(each) for each in parameters.tool_defs.values()]
+    tools = [_convert_tool(each) for each in parameters.tool_defs.values()]
     if tools:
         found["tools"] = tools
-        found["tool_choice"] = _choice(given.get("tool_choice"), parameters)
+        found["tool_choice"] = _map_tool_choice(given.get("tool_choice"), parameters)
     else:
         extra.pop("parallel_tool_calls", None)
     if parameters.output_mode == "native" and parameters.output_object is not None:
@@ -197,14 +339,14 @@ def _overrides(settings: ModelSettings | None, parameters: ModelRequestParameter
     return found
 
 
-def _choice(asked: Any, parameters: ModelRequestParameters) -> str:
+def _map_tool_choice(asked: Any, parameters: ModelRequestParameters) -> str:
     """What a tool is to do: output tools have to be called where text is no output."""
     if asked in ("none", "required", "auto") and not parameters.output_tools:
         return str(asked)
     return "auto" if parameters.allow_text_output else "required"
 
 
-def _tool(given: Any) -> Tool:
+def _convert_tool(given: Any) -> Tool:
     return Tool(
         name=given.name,
         description=given.description,
@@ -214,7 +356,7 @@ def _tool(given: Any) -> Tool:
 
 
 @dataclass
-class _Streamed(StreamedResponse):
+class _OnymStreamedResponse(StreamedResponse):
     """One streamed answer, as pydantic-ai reads it."""
 
     _name: str
@@ -232,12 +374,12 @@ class _Streamed(StreamedResponse):
         return (NetError, UsageError)
 
     async def _get_event_iterator(self) -> AsyncIterator[messages.ModelResponseStreamEvent]:
-        with _errors(self._name):
+        with _translate_errors(self._name):
             async for event in self._stream:
-                for each in self._events(event):
+                for each in self._convert_event(event):
                     yield each
 
-    def _events(self, event: Event) -> Iterator[messages.ModelResponseStreamEvent]:
+    def _convert_event(self, event: Event) -> Iterator[messages.ModelResponseStreamEvent]:
         manager = self._parts_manager
         if isinstance(event, TextDelta):
             yield from manager.handle_text_delta(vendor_part_id="content", content=event.text)
@@ -251,13 +393,13 @@ class _Streamed(StreamedResponse):
                 tool_call_id=event.id,
             )
         else:
-            self._finished_by(event)
+            self._record_finish(event)
 
-    def _finished_by(self, event: Finish) -> None:
-        self._usage = usage_of(event.usage)
+    def _record_finish(self, event: Finish) -> None:
+        self._usage = to_request_usage(event.usage)
         self.finish_reason = FINISHES.get(event.reason)
         self.provider_response_id = event.request_id
-        self.provider_details = details_of(event.reason, carried_to(event.carried))
+        self.provider_details = build_provider_details(event.reason, encode_carried(event.carried))
 
     @property
     def model_name(self) -> str:

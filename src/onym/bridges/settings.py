@@ -88,7 +88,7 @@ class FlaskOnym:
         environ = {self._name: given} if isinstance(given, str) else None
         uri = given if isinstance(given, LLMURI) else env(self._name, environ=environ)
         app.config[self._name] = uri
-        app.extensions["onym"] = _Shared(uri, self._policy)
+        app.extensions["onym"] = _SharedClient(uri, self._policy)
 
     @property
     def client(self) -> Client:
@@ -96,16 +96,16 @@ class FlaskOnym:
         from flask import current_app  # only an application of Flask asks
 
         shared = current_app.extensions.get("onym")
-        if not isinstance(shared, _Shared):
+        if not isinstance(shared, _SharedClient):
             raise UsageError("this application has no Onym: call init_app(app)")
-        return shared.client()
+        return shared.get()
 
     def close(self, app: Any) -> None:
         """Close the application's connections."""
         app.extensions["onym"].close()
 
 
-class _Shared:
+class _SharedClient:
     """One client of an application."""
 
     def __init__(self, uri: LLMURI, policy: Policy | None) -> None:
@@ -117,7 +117,7 @@ class _Shared:
     def __repr__(self) -> str:
         return f"Onym({str(self._uri)!r})"
 
-    def client(self) -> Client:
+    def get(self) -> Client:
         with self._lock:
             if self._client is None:
                 self._client = connect(self._uri, policy=self._policy)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from onym.bridges._extra import needs
+from onym.bridges._sdk import require_extra
 from onym.errors import SecretError, UsageError
 from onym.uri.llm import LLMURI
 
-with needs("sqlalchemy", "sqlalchemy"):
+with require_extra("sqlalchemy", "sqlalchemy"):
     from sqlalchemy.types import Text, TypeDecorator
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class LLMURIType(TypeDecorator[LLMURI]):
             return None
         uri = LLMURI.parse(value)
         if not self.store_key:
-            uri = self._bare(uri)
+            uri = self._strip_key(uri)
         text = uri.render(reveal=True)
         return text if self.encrypt is None else self.encrypt(text)
 
@@ -71,13 +71,13 @@ class LLMURIType(TypeDecorator[LLMURI]):
         if value is None:
             return "NULL"
         uri = LLMURI.parse(value)
-        return (uri if self.store_key else self._bare(uri)).render()
+        return (uri if self.store_key else self._strip_key(uri)).render()
 
     def coerce_compared_value(self, op: Any, value: Any) -> Any:
         """Compared with a text, the column stays what it is."""
         return self
 
-    def _bare(self, uri: LLMURI) -> LLMURI:
+    def _strip_key(self, uri: LLMURI) -> LLMURI:
         hidden = uri.render() != uri.render(reveal=True)
         if hidden and self.on_key == "refuse":
             raise SecretError(

@@ -18,7 +18,7 @@ def main() -> None:
 
         print(f"onym {__version__}")
         return
-    from onym.cli._app import app, die_politely
+    from onym.cli._app import app, install_sigterm_handler
 
-    die_politely()
+    install_sigterm_handler()
     app.main(prog_name="onym")

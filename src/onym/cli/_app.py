@@ -13,10 +13,10 @@ import click
 
 from onym import errors
 from onym.cli import exit_codes
-from onym.cli._errors import report, unexpected
+from onym.cli._errors import report_error, report_unexpected
 from onym.cli._output import Session
 
-__all__ = ["COMMANDS", "OnymGroup", "app", "die_politely"]
+__all__ = ["COMMANDS", "OnymGroup", "app", "install_sigterm_handler"]
 
 #: every command in the order of the help, and its one line; `commands/NAME.py` holds it as `command`
 COMMANDS: dict[str, str] = {
@@ -66,6 +66,21 @@ ONYM_ALLOW_LOOPBACK=1.
 _ASK_AGAIN = 2
 
 
+#: command -> its module in `onym.cli.commands`, if the module has another name
+_MODULES = {
+    "build": "uri",
+    "cache": "config",
+    "completions": "config",
+    "convert": "uri",
+    "embed": "chat",
+    "gateway": "ai_serve",
+    "normalize": "uri",
+    "parse": "uri",
+    "ping": "explain",
+    "redact": "uri",
+}
+
+
 class OnymGroup(click.Group):
     """A group that imports a command's module when the command runs, and answers errors in one way."""
 
@@ -77,7 +92,8 @@ class OnymGroup(click.Group):
         """The command of that name; imports its module."""
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"onym.cli.commands.{cmd_name}").command
+        module = import_module(f"onym.cli.commands.{_MODULES.get(cmd_name, cmd_name)}")
+        command = getattr(module, f"{cmd_name}_command")
         assert isinstance(command, click.Command)  # noqa: S101
         session = ctx.find_object(Session)
         if session is not None:
@@ -89,7 +105,9 @@ class OnymGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first word names; raises UsageError with a near one where there is none."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise errors.UsageError("no such command", code="usage.command-line", hint=_nearest(args[0]))
+            raise errors.UsageError(
+                "no such command", code="usage.command-line", hint=_suggest_command(args[0])
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -123,26 +141,26 @@ class OnymGroup(click.Group):
             from click.shell_completion import shell_complete
 
             sys.exit(shell_complete(self, {}, "onym", "_ONYM_COMPLETE", instruction))
-        sys.exit(_run(self, words, extra))
+        sys.exit(_run_group(self, words, extra))
 
 
-def _run(group: OnymGroup, words: list[str], extra: dict[str, Any]) -> int:
+def _run_group(group: OnymGroup, words: list[str], extra: dict[str, Any]) -> int:
     options = words[: words.index("--")] if "--" in words else words
     session = Session(as_json="--json" in options)
     _prepare_streams()
     try:
-        code = _attempt(group, words, session, extra)
+        code = _invoke_group(group, words, session, extra)
         sys.stdout.flush()
     except BrokenPipeError:
-        return _silent(exit_codes.BROKEN_PIPE)
+        return _silence_stdout(exit_codes.BROKEN_PIPE)
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except OSError as error:
-        return _last_words(session, error)
+        return _report_lost_output(session, error)
     return code
 
 
-def _attempt(group: OnymGroup, words: list[str], session: Session, extra: dict[str, Any]) -> int:
+def _invoke_group(group: OnymGroup, words: list[str], session: Session, extra: dict[str, Any]) -> int:
     try:
         with group.make_context("onym", words, obj=session, **extra) as ctx:
             group.invoke(ctx)
@@ -150,12 +168,12 @@ def _attempt(group: OnymGroup, words: list[str], session: Session, extra: dict[s
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         # the help is the answer to a command that says too little, not the text of an error
-        session.complain(error.format_message())
+        session.print_error(error.format_message())
         return exit_codes.USAGE
     except click.ClickException as error:
-        return report(session, _usage(session, error))
+        return report_error(session, _convert_click_error(session, error))
     except errors.OnymError as error:
-        return report(session, error)
+        return report_error(session, error)
     except (KeyboardInterrupt, click.Abort):
         sys.stdout.flush()
         # a line of its own after the terminal's ^C
@@ -164,11 +182,11 @@ def _attempt(group: OnymGroup, words: list[str], session: Session, extra: dict[s
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - the last seam: no traceback reaches a person
-        return unexpected(session, error)
+        return report_unexpected(session, error)
     return exit_codes.OK
 
 
-def _nearest(word: str) -> str:
+def _suggest_command(word: str) -> str:
     if ":" in word:
         return "put a command before the URI: onym explain URI, or onym chat URI"
     from difflib import get_close_matches
@@ -177,7 +195,7 @@ def _nearest(word: str) -> str:
     return f"did you mean onym {close[0]}?" if close else "onym --help lists them"
 
 
-def _usage(session: Session, error: click.ClickException) -> errors.UsageError:
+def _convert_click_error(session: Session, error: click.ClickException) -> errors.UsageError:
     """click's own complaint in the shape of ours, on one line."""
     ctx = getattr(error, "ctx", None)
     if isinstance(ctx, click.Context):
@@ -197,7 +215,7 @@ def _prepare_streams() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def die_politely() -> None:
+def install_sigterm_handler() -> None:
     """SIGTERM unwinds like any exit, so that no half-written file and no child stays behind."""
     import signal
     from threading import current_thread, main_thread
@@ -214,17 +232,17 @@ def die_politely() -> None:
             signal.signal(signal.SIGALRM, end)
 
 
-def _silent(code: int) -> int:
+def _silence_stdout(code: int) -> int:
     """Standard output is gone: point it nowhere, so that the interpreter's last flush says nothing."""
     with suppress(OSError, ValueError):  # a stand-in for standard output has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
-def _last_words(session: Session, error: OSError) -> int:
+def _report_lost_output(session: Session, error: OSError) -> int:
     session.as_json = False
-    _silent(exit_codes.INPUT_OUTPUT)
-    return unexpected(session, error)
+    _silence_stdout(exit_codes.INPUT_OUTPUT)
+    return report_unexpected(session, error)
 
 
 @click.group(
@@ -240,13 +258,13 @@ def _last_words(session: Session, error: OSError) -> int:
     is_eager=True,
     expose_value=False,
     help="Show the version.",
-    callback=lambda ctx, param, value: _version(ctx, value),
+    callback=lambda ctx, param, value: _print_version(ctx, value),
 )
 def app() -> None:
     """Hold the commands; the help is above."""
 
 
-def _version(ctx: click.Context, value: bool) -> None:
+def _print_version(ctx: click.Context, value: bool) -> None:
     if value:
         from onym._version import __version__
 

@@ -1,8 +1,8 @@
-"""What a person gives a command: a URI in one of four ways, a key, parameters.
+"""Shared options, and the values that a person gives a command: URIs, keys and parameters.
 
-A URI is text on the command line, the name of an endpoint in the configuration, `env:NAME`, or `-`
-for a line of standard input. Text typed here is the person's own: Unicode in it is converted, visibly,
-and it may lead to this machine. The other three were written by someone else, and get neither.
+A URI is text on the command line, the name of an endpoint in the configuration, `env:NAME`, or `-` for a line
+of standard input. Only typed text is trusted: Unicode in it is converted with a note, and it may lead to this
+computer. This module is imported at every start, so it must not import `dataclasses` or the client.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
 
 from onym.cli._output import Session, Subject, is_terminal
 from onym.errors import ConfigError, SignatureError, URIError, UsageError
@@ -25,49 +28,118 @@ if TYPE_CHECKING:
 
     from onym.llm.config import Config
     from onym.llm.providers import ProviderTable
-    from onym.uri._query import Params
+    from onym.uri.llm_syntax import Params
 
-__all__ = [
-    "SCHEME_HINT",
-    "find_subject",
-    "key_file",
-    "read_key",
-    "read_lines",
-    "read_params",
-    "stdin_text",
-    "subjects",
-    "to_uri",
-    "user_providers",
-]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+if TYPE_CHECKING:
+    _ParamType: TypeAlias = click.ParamType[str]
+else:
+    # generic from click 8.4 on
+    _ParamType = click.ParamType
+
+
+class _URIType(_ParamType):
+    """A URI as a person gives it; completes the names of endpoints in the configuration."""
+
+    name = "uri"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The named endpoints that begin so. A broken configuration completes nothing."""
+        from onym.errors import OnymError
+        from onym.llm.config import Config
+
+        try:
+            names = list(Config.load().endpoints)
+        except OnymError:
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+URI_TYPE = _URIType()
+
+
+def uri_argument(function: _F) -> _F:
+    """One URI: text, the name of an endpoint in the configuration, env:NAME, or - for standard input."""
+    return click.argument("uri", type=URI_TYPE)(function)
+
+
+def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        session = ctx.find_object(Session)
+        if session is not None:
+            session.as_json = True
+
+
+json_option = click.option(
+    "--json",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_set_json,
+    help="Print JSON on standard output, errors included.",
+)
+
+policy_option = click.option(
+    "--policy",
+    type=click.Choice(["trusted", "local", "untrusted"]),
+    help="Where the URI may lead. A URI typed here is local (this machine is allowed); one from a file, "
+    "a variable or a pipe is trusted (this machine is refused).",
+)
+
+key_stdin_option = click.option(
+    "--key-stdin", is_flag=True, help="Read the key from standard input, so that no history holds it."
+)
+
+param_option = click.option(
+    "-p",
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a parameter, as if it stood in the URI (repeatable): -p temp=0.2",
+)
+
+
+class OrderedGroup(click.Group):
+    """A group that lists its commands in the order in which they were added, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, as somebody who begins meets them."""
+        return list(self.commands)
+
 
 #: what names an endpoint of the configuration; every URI has a colon in it
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*").fullmatch
 SCHEME_HINT = "an llm URI begins with llm://, as in llm://api.openai.com/gpt-5"
 
 
-def find_subject(session: Session, argument: str, config: Config | None = None) -> Subject:
+def resolve_subject(session: Session, argument: str, config: Config | None = None) -> Subject:
     """What `argument` stands for; also remembered in the session, for errors to point at.
 
     Raises UsageError for an unset variable or an empty pipe, ConfigError for an unknown name.
     """
     if argument == "-":
-        subject = Subject(argument, _first_line(), typed=False)
+        subject = Subject(argument, _read_first_line(), typed=False)
     elif argument.startswith("env:"):
-        subject = Subject(argument, _variable(argument[4:]), typed=False)
+        subject = Subject(argument, _read_variable(argument[4:]), typed=False)
     elif _NAME(argument):
-        subject = Subject(argument, _endpoint(argument, config), typed=False)
+        subject = Subject(argument, _get_endpoint_text(argument, config), typed=False)
     else:
-        subject = Subject(argument, _converted(session, argument), typed=True)
-        _advise(session, argument)
+        subject = Subject(argument, _convert_iri(session, argument), typed=True)
+        _warn_about_key(session, argument)
     session.subject = subject
     return subject
 
 
-def subjects(session: Session, arguments: Sequence[str]) -> Iterator[Subject]:
+def iter_subjects(session: Session, arguments: Sequence[str]) -> Iterator[Subject]:
     """Each argument's subject in turn; `-` stands for every line of standard input."""
     for argument in arguments:
         if argument != "-":
-            yield find_subject(session, argument)
+            yield resolve_subject(session, argument)
             continue
         for line in read_lines():
             subject = Subject("-", line, typed=False)
@@ -75,7 +147,7 @@ def subjects(session: Session, arguments: Sequence[str]) -> Iterator[Subject]:
             yield subject
 
 
-def user_providers() -> ProviderTable:
+def load_providers() -> ProviderTable:
     """The rows that are known here, those of the configuration included where it can be read."""
     from onym.errors import OnymError
     from onym.llm.config import Config
@@ -87,7 +159,7 @@ def user_providers() -> ProviderTable:
         return ProviderTable.builtin()
 
 
-def to_uri(subject: Subject, *, strict: bool = False) -> LLMURI:
+def parse_subject(subject: Subject, *, strict: bool = False) -> LLMURI:
     """The subject's text as an LLMURI."""
     return LLMURI.parse(subject.text, strict=strict)
 
@@ -99,7 +171,7 @@ def read_key(session: Session) -> Secret:
 
         text = getpass("key: ")
     else:
-        text = stdin_text()
+        text = read_stdin()
     text = text.strip("\r\n")
     if not text or "\n" in text:
         raise UsageError(
@@ -113,7 +185,7 @@ def read_key(session: Session) -> Secret:
 
 
 @contextmanager
-def key_file(file: str | Path, *codes: str) -> Iterator[None]:
+def translate_key_errors(file: str | Path, *codes: str) -> Iterator[None]:
     """Errors of these codes say that `file`, which the command line names, holds no key: a UsageError.
 
     A signature that does not hold is something else: it says that somebody changed what was signed.
@@ -126,13 +198,13 @@ def key_file(file: str | Path, *codes: str) -> Iterator[None]:
         raise UsageError(f"{file}: {error.message}", code="usage.input-file", hint=error.hint) from error
 
 
-def read_params(pairs: Iterable[str]) -> Params:
+def parse_params(pairs: Iterable[str]) -> Params:
     """NAME=VALUE pairs, typed as the query of a URI types them. Raises UsageError, ParameterError.
 
     Values are plain text: only in `stop` does a comma separate.
     """
-    from onym.uri._percent import QUERY_NAME, QUERY_VALUE
-    from onym.uri._query import read
+    from onym.uri.components import QUERY_NAME, QUERY_VALUE
+    from onym.uri.llm_syntax import parse_query
 
     written = []
     for pair in pairs:
@@ -142,14 +214,14 @@ def read_params(pairs: Iterable[str]) -> Params:
         quoted = ",".join(map(QUERY_VALUE.quote, value.split(",")))
         written.append(f"{QUERY_NAME.quote(name)}={quoted}")
     try:
-        return read("&".join(written))
+        return parse_query("&".join(written))
     except URIError as error:
         # the places are those of a query that nobody has seen
         error.offset = None
         raise
 
 
-def stdin_text() -> str:
+def read_stdin() -> str:
     """All of standard input; octets that are not UTF-8 become lone surrogates, to be refused later."""
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
 
@@ -162,20 +234,20 @@ def read_lines() -> Iterator[str]:
             yield text
 
 
-def _first_line() -> str:
+def _read_first_line() -> str:
     for line in read_lines():
         return line
     raise UsageError("standard input holds no URI", code="usage.no-uri")
 
 
-def _variable(name: str) -> str:
+def _read_variable(name: str) -> str:
     text = os.environ.get(name, "").strip()
     if not text:
         raise UsageError(f"the variable {name} is not set, or empty", code="usage.no-uri")
     return text
 
 
-def _endpoint(name: str, config: Config | None) -> str:
+def _get_endpoint_text(name: str, config: Config | None) -> str:
     if config is None:
         from onym.llm.config import Config
 
@@ -193,7 +265,7 @@ def _endpoint(name: str, config: Config | None) -> str:
     )
 
 
-def _converted(session: Session, text: str) -> str:
+def _convert_iri(session: Session, text: str) -> str:
     """Text that a person typed: an IRI becomes the URI it stands for (RFC 3987 3.1), and we say so."""
     if text.isascii():
         return text
@@ -201,14 +273,14 @@ def _converted(session: Session, text: str) -> str:
 
     session.subject = Subject(text, text, typed=True)
     converted = convert(text)
-    session.note(f"read as {converted}")
+    session.print_note(f"read as {converted}")
     return converted
 
 
-def _advise(session: Session, argument: str) -> None:
+def _warn_about_key(session: Session, argument: str) -> None:
     """A key on the command line stays in the shell's history and in the list of processes."""
     if redact(argument) != argument:
-        session.note(
+        session.print_note(
             "this URI carries a key, which now stands in your shell's history; "
             "--key-stdin, ?auth=env:NAME or a named endpoint (onym config init) keeps it out"
         )

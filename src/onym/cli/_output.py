@@ -1,23 +1,158 @@
-"""What a command writes, and where: results on standard output, notes and errors on standard error.
+"""Write results, notes, errors and progress bars to the terminal.
 
-With `--json`, standard output holds JSON and nothing else, the error object included, so that one
-reader sees one document whatever happened; notes for people still go to standard error. JSON is
-ASCII, so any text passes, lone surrogates too. Colour appears on terminals alone and never under
-NO_COLOR; rich is imported by the few commands that draw something that moves.
+Results go to standard output, notes and errors to standard error. With `--json`, standard output holds only
+JSON, including the error object, so that a program reads one document in every case. JSON is ASCII, so any
+text passes, including lone surrogates. Text for people is redacted, and control characters are escaped.
+Colour is used only on a terminal and never if NO_COLOR is set. `rich` is imported only by the bars.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
-from onym.cli._text import columns, printable, wrapped
 from onym.uri.redact import redact
-from onym.uri.secret import Secret
+from onym.uri.secret import MARK, Secret
 
-__all__ = ["STYLES", "Session", "Subject", "colourful", "dumps", "is_terminal", "plain", "width_of"]
+if TYPE_CHECKING:
+    from onym.llm.batch import Progress
+
+#: C0 but for tab and newline, DEL, C1: what moves cursors and writes clipboards
+_CONTROLS: Final = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)
+}
+#: how much of a long text stands before and after the place that a caret points at
+_BEFORE: Final = 60
+#: fewer cells than this are no column to wrap a text in
+_NARROW: Final = 24
+_AFTER: Final = 60
+
+
+class PointedText(NamedTuple):
+    """A line of text and the line of carets that belongs under it ("" where there is no place)."""
+
+    text: str
+    carets: str
+
+
+def escape_unprintable(text: str) -> str:
+    """`text` with every character that does not print written as an escape (`\\x1b`, `\\u202e`)."""
+    if text.isprintable():
+        return text
+    return "".join(ch if ch.isprintable() else _escape_char(ch) for ch in text)
+
+
+def escape_controls(text: str) -> str:
+    """A model's answer as it may reach a terminal: lines and tabs stay, other controls are escaped."""
+    return text.translate(_CONTROLS)
+
+
+def count_columns(text: str) -> int:
+    """How many terminal cells `text`, already printable, takes."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(ch) else 2 if east_asian_width(ch) in "WF" else 1 for ch in text)
+
+
+def wrap_text(text: str, start: int, width: int | None) -> str:
+    """`text`, whose first character stands in column `start`, in lines of at most `width` cells.
+
+    Later lines begin below the first. Words stay whole, so that a path or a URI can be copied; without a
+    width, or where too little of it is left, the text stays as it is.
+    """
+    if width is None or width - start < _NARROW or count_columns(text) <= width - start:
+        return text
+    from textwrap import wrap
+
+    lines = wrap(text, width - start, break_long_words=False, break_on_hyphens=False)
+    return ("\n" + " " * start).join(lines)
+
+
+def point_at(text: str, start: int | None, end: int | None = None) -> PointedText:
+    """`text` redacted and made printable, with carets under what stood at `start` to `end`.
+
+    Offsets count characters of `text` as it was given; a place inside a secret points at its mark.
+    Long texts are cut to the neighbourhood of the place.
+    """
+    pieces = _split_pieces(text)
+    if pieces is None:
+        return PointedText(_clip_text(escape_unprintable(redact(text)), 0)[0], "")
+    shown = "".join(piece.shown for piece in pieces)
+    if start is None:
+        return PointedText(_clip_text(shown, 0)[0], "")
+    first = _find_place(pieces, start, after=False)
+    last = _find_place(pieces, max(start + 1, start if end is None else end), after=True)
+    clipped, cut = _clip_text(shown, first)
+    lead = clipped[: first + cut]
+    under = clipped[first + cut : last + cut]
+    return PointedText(clipped, " " * count_columns(lead) + "^" * max(1, count_columns(under)))
+
+
+class _Piece(NamedTuple):
+    start: int
+    length: int
+    shown: str
+
+
+def _split_pieces(text: str) -> list[_Piece] | None:
+    """How the redacted, printable text follows from `text`: kept runs and marks, in order."""
+    kept = redact(text).split(MARK)
+    pieces: list[_Piece] = []
+    at = 0
+    for number, run in enumerate(kept):
+        if number == len(kept) - 1:
+            found = len(text) - len(run) if text.endswith(run) else -1
+        else:
+            found = text.find(run, at) if run or number else 0
+        if found < at or (number == 0 and found != 0):
+            return None
+        if number:
+            pieces.append(_Piece(at, found - at, MARK))
+        pieces.extend(_split_run(run, found))
+        at = found + len(run)
+    return pieces
+
+
+def _split_run(run: str, start: int) -> list[_Piece]:
+    if run.isprintable():
+        return [_Piece(start, len(run), run)] if run else []
+    return [_Piece(start + number, 1, escape_unprintable(ch)) for number, ch in enumerate(run)]
+
+
+def _find_place(pieces: list[_Piece], offset: int, *, after: bool) -> int:
+    """Where the character at `offset` (or, `after`, the end of the one before it) is shown."""
+    at = 0
+    for piece in pieces:
+        stop = piece.start + piece.length
+        if offset < stop or (after and offset == stop):
+            if len(piece.shown) == piece.length:
+                return at + max(0, offset - piece.start)
+            return at + (len(piece.shown) if after and offset > piece.start else 0)
+        at += len(piece.shown)
+    return at
+
+
+def _clip_text(shown: str, place: int) -> tuple[str, int]:
+    """The neighbourhood of `place`, and how far `place` moved."""
+    start = place - _BEFORE if place > _BEFORE + 1 else 0
+    stop = max(start + _BEFORE + _AFTER, place + _AFTER)
+    head = "…" if start else ""
+    tail = "…" if stop < len(shown) else ""
+    return head + shown[start:stop] + tail, len(head) - start
+
+
+def _escape_char(ch: str) -> str:
+    code = ord(ch)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
 
 #: what a style is for, and the terminal's code for it
 STYLES = {
@@ -33,7 +168,7 @@ STYLES = {
 }
 
 
-def dumps(value: object, *, indent: int | None = None) -> str:
+def encode_json(value: object, *, indent: int | None = None) -> str:
     """`value` as JSON in ASCII; a lone surrogate becomes its escape (`\\ud800`)."""
     import json
 
@@ -41,25 +176,25 @@ def dumps(value: object, *, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, indent=indent, separators=separators)
 
 
-def plain(value: Any, *, reveal: bool = False) -> Any:
+def to_plain_data(value: Any, *, reveal: bool = False) -> Any:
     """`value` as JSON has it: mappings as dicts, sequences as lists, and `***` for a `Secret`."""
     if isinstance(value, Secret):
         return value.reveal() if reveal else str(value)
     if isinstance(value, Mapping):
-        return {name: plain(member, reveal=reveal) for name, member in value.items()}
+        return {name: to_plain_data(member, reveal=reveal) for name, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(member, reveal=reveal) for member in value]
+        return [to_plain_data(member, reveal=reveal) for member in value]
     return value
 
 
-def colourful(stream: IO[str]) -> bool:
+def has_colour(stream: IO[str]) -> bool:
     """May colour go to `stream`? Only to a terminal that can, and never under NO_COLOR."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return is_terminal(stream)
 
 
-def width_of(stream: IO[Any]) -> int | None:
+def get_width(stream: IO[Any]) -> int | None:
     """How many cells a line of the terminal behind `stream` has, None where there is no terminal."""
     if not is_terminal(stream):
         return None
@@ -102,26 +237,26 @@ class Session:
         self.subject: Subject | None = None
         self.secrets: list[Secret] = []
 
-    def say(self, text: str = "") -> None:
+    def print_line(self, text: str = "") -> None:
         """One line of the result, for people; nothing under `--json`."""
         if not self.as_json:
             sys.stdout.write(text + "\n")
 
-    def record(self, value: object) -> None:
+    def print_record(self, value: object) -> None:
         """One JSON document on a line of its own (indented on a terminal); only under `--json`."""
         if self.as_json:
-            sys.stdout.write(dumps(value, indent=2 if is_terminal(sys.stdout) else None) + "\n")
+            sys.stdout.write(encode_json(value, indent=2 if is_terminal(sys.stdout) else None) + "\n")
 
-    def line(self, value: object) -> None:
+    def print_json_line(self, value: object) -> None:
         """One JSON Lines record, flushed at once."""
-        sys.stdout.write(dumps(value) + "\n")
+        sys.stdout.write(encode_json(value) + "\n")
         sys.stdout.flush()
 
-    def note(self, text: str, *, kind: str = "note") -> None:
+    def print_note(self, text: str, *, kind: str = "note") -> None:
         """One line for the person, on standard error, redacted."""
-        self.complain(f"{self.paint(kind, kind, sys.stderr)}: {printable(self.masked(text))}")
+        self.print_error(f"{self.paint(kind, kind, sys.stderr)}: {escape_unprintable(self.mask(text))}")
 
-    def complain(self, text: str) -> None:
+    def print_error(self, text: str) -> None:
         """Text that is already safe, on standard error, after everything said so far."""
         sys.stdout.flush()
         sys.stderr.write(text + "\n")
@@ -129,26 +264,80 @@ class Session:
 
     def paint(self, text: str, style: str, stream: IO[str] | None = None) -> str:
         """`text` in the colours of `style`, where `stream` (standard output) shows colour."""
-        if not text or not colourful(sys.stdout if stream is None else stream):
+        if not text or not has_colour(sys.stdout if stream is None else stream):
             return text
         return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """`text` without any credential, the ones told to this command included."""
         return redact(text, secrets=self.secrets)
 
-    def table(self, rows: Iterable[Sequence[str]], *, indent: str = "", styles: Sequence[str] = ()) -> None:
+    def print_table(
+        self, rows: Iterable[Sequence[str]], *, indent: str = "", styles: Sequence[str] = ()
+    ) -> None:
         """Rows in aligned columns, each cell made printable; the last one is wrapped on a terminal."""
-        cells = [[printable(cell) for cell in row] for row in rows]
+        cells = [[escape_unprintable(cell) for cell in row] for row in rows]
         if not cells:
             return
-        widths = [max(columns(row[at]) for row in cells) for at in range(len(cells[0]) - 1)]
-        start, width = len(indent) + sum(widths) + 2 * len(widths), width_of(sys.stdout)
+        widths = [max(count_columns(row[at]) for row in cells) for at in range(len(cells[0]) - 1)]
+        start, width = len(indent) + sum(widths) + 2 * len(widths), get_width(sys.stdout)
         for row in cells:
-            row[-1] = wrapped(row[-1], start, width)
+            row[-1] = wrap_text(row[-1], start, width)
             parts = []
             for at, cell in enumerate(row):
-                pad = " " * (widths[at] - columns(cell) + 2) if at < len(widths) else ""
+                pad = " " * (widths[at] - count_columns(cell) + 2) if at < len(widths) else ""
                 style = styles[at] if at < len(styles) else ""
                 parts.append((self.paint(cell, style) if style else cell) + pad)
-            self.say(indent + "".join(parts).rstrip())
+            self.print_line(indent + "".join(parts).rstrip())
+
+
+def format_progress(now: Progress) -> str:
+    """The figures beside the bar, on one line."""
+    left = now.seconds_left
+    words = [
+        f"{now.done}/{now.total}",
+        f"{now.rate:.1f}/s",
+        f"{_format_count(now.input_tokens)}+{_format_count(now.output_tokens)} tokens",
+        f"{now.failed} failed",
+        f"{now.flying}/{now.limit} at once",
+        "" if left is None else f"{timedelta(seconds=round(left))} left",
+        f"server asks for {now.pause:.0f} s" if now.pause >= 1 else "",
+    ]
+    return "  ".join(word for word in words if word)
+
+
+def _format_count(count: int) -> str:
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= size:
+            return f"{count / size:.1f}{unit}"
+    return str(count)
+
+
+@contextmanager
+def show_progress() -> Iterator[Callable[[Progress], object]]:
+    """A bar that follows what it is told."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bars
+
+    with Bars(BarColumn(), TextColumn("{task.fields[figures]}"), console=Console(stderr=True)) as bars:
+        task = bars.add_task("", total=None, figures="reading the input")
+
+        def watch(now: Progress) -> None:
+            bars.update(task, total=now.total, completed=now.done, figures=format_progress(now))
+
+        yield watch
+
+
+@contextmanager
+def show_count(text: str, total: int) -> Iterator[Callable[[int], object]]:
+    """A bar that counts up to `total`; what is yielded is told how many are done."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(escape(text), total=total)
+        yield lambda done: bars.update(task, completed=done)

@@ -29,7 +29,7 @@ __all__ = [
     "TIMEOUT",
     "UNSUPPORTED",
     "USAGE",
-    "exit_code",
+    "get_exit_code",
 ]
 
 OK: Final = 0
@@ -136,12 +136,12 @@ TABLE: Final[Mapping[type[errors.OnymError], int]] = {
 }
 
 
-def exit_code(error: errors.OnymError) -> int:
+def get_exit_code(error: errors.OnymError) -> int:
     """The exit code for `error`: its class's own, else that of the nearest class above it.
 
     Discovery that failed on the way to the authority ends as the network's error does.
     """
     cause = error.__cause__
     if isinstance(error, errors.DiscoveryError) and isinstance(cause, errors.NetError):
-        return exit_code(cause)
+        return get_exit_code(cause)
     return next(TABLE[cls] for cls in type(error).__mro__ if cls in TABLE)

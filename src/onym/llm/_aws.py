@@ -1,6 +1,6 @@
-"""Credentials of AWS, and requests signed with them (Signature Version 4).
+"""AWS credentials and request signatures (Signature Version 4).
 
-botocore, the extra `bedrock`, computes signatures and reads profiles; it is imported when it is asked to.
+botocore, the extra `bedrock`, computes signatures and reads profiles. It is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from types import ModuleType
-
-__all__ = ["find", "region_of", "sign"]
 
 _REGION: Final = re.compile(
     r"(?:.+\.)?bedrock(?:-runtime)?(?:-fips)?\.([a-z]{2,}(?:-[a-z]+)+-[0-9]{1,2})"
@@ -52,10 +50,13 @@ def find(environ: Mapping[str, str], reference: str = "") -> Credential | None:
     `bedrock` is not installed.
     """
     if reference:
-        return _from_profile(reference, environ)
-    access, secret = _variable(environ, "AWS_ACCESS_KEY_ID"), _variable(environ, "AWS_SECRET_ACCESS_KEY")
+        return _load_profile(reference, environ)
+    access, secret = (
+        _get_variable(environ, "AWS_ACCESS_KEY_ID"),
+        _get_variable(environ, "AWS_SECRET_ACCESS_KEY"),
+    )
     if access and secret:
-        token = _variable(environ, "AWS_SESSION_TOKEN")
+        token = _get_variable(environ, "AWS_SESSION_TOKEN")
         return Credential(
             secret=Secret(secret),
             source="env:AWS_SECRET_ACCESS_KEY",
@@ -67,13 +68,13 @@ def find(environ: Mapping[str, str], reference: str = "") -> Credential | None:
         raise CredentialError(
             f"half of an AWS key is there: {missing} is not set", hint=f"export {missing}=… too"
         )
-    profile = _variable(environ, "AWS_PROFILE")
-    if not profile and any(_variable(environ, name) for name in _ROLES):
+    profile = _get_variable(environ, "AWS_PROFILE")
+    if not profile and any(_get_variable(environ, name) for name in _ROLES):
         profile = _DEFAULT
-    return _from_profile(profile, environ) if profile else None
+    return _load_profile(profile, environ) if profile else None
 
 
-def sign(
+def sign_request(
     *,
     method: str,
     url: str,
@@ -101,11 +102,11 @@ def sign(
     kept = tuple(pair for pair in headers if pair[0].lower() not in _OURS)
     covered = [pair for pair in kept if pair[0].lower().startswith(_SIGNED)]
     signed = (("X-Amz-Date", moment), *session)
-    value = _authorization(method, url, (*covered, *signed), body, credential, region, service, moment)
+    value = _build_authorization(method, url, (*covered, *signed), body, credential, region, service, moment)
     return (*kept, *signed, ("Authorization", Secret(value)))
 
 
-def region_of(host: str) -> str:
+def parse_region(host: str) -> str:
     """The region in the name of an AWS host: `bedrock-runtime.us-east-1.amazonaws.com`.
 
     FIPS, dual-stack, VPC and China endpoints have one too. Raises UnsupportedError for any other host.
@@ -120,7 +121,7 @@ def region_of(host: str) -> str:
     return found[1]
 
 
-def _authorization(
+def _build_authorization(
     method: str,
     url: str,
     headers: Sequence[tuple[str, str | Secret]],
@@ -135,7 +136,7 @@ def _authorization(
     Its `add_auth` would do it all, and write the canonical request, with the session token in it, to the
     log; so its steps are taken one by one.
     """
-    botocore = _botocore("auth", "awsrequest", "credentials")
+    botocore = _import_botocore("auth", "awsrequest", "credentials")
     keys = botocore.credentials.ReadOnlyCredentials(credential.access_id, credential.secret.reveal(), None)
     signer = botocore.auth.SigV4Auth(keys, service, region)
     request = botocore.awsrequest.AWSRequest(method=method, url=url, data=body)
@@ -150,32 +151,32 @@ def _authorization(
     )
 
 
-def _from_profile(profile: str, environ: Mapping[str, str]) -> Credential:
+def _load_profile(profile: str, environ: Mapping[str, str]) -> Credential:
     source = f"aws:{profile}"
-    session = _session(profile, environ)
-    if profile == _DEFAULT and profile not in _guarded(lambda: session.available_profiles, source):
-        session = _session(None, environ)
-    found = _guarded(session.get_credentials, source)
+    session = _open_session(profile, environ)
+    if profile == _DEFAULT and profile not in _call_botocore(lambda: session.available_profiles, source):
+        session = _open_session(None, environ)
+    found = _call_botocore(session.get_credentials, source)
     if found is None:
         raise CredentialError(
             f"AWS has no credential for auth={redact(source)}",
             hint="aws configure, or aws sso login, makes one",
         )
-    return _frozen(found, source)
+    return _freeze_credential(found, source)
 
 
-def _session(profile: str | None, environ: Mapping[str, str]) -> Any:
-    session = _botocore("session").session.Session(profile=profile)
+def _open_session(profile: str | None, environ: Mapping[str, str]) -> Any:
+    session = _import_botocore("session").session.Session(profile=profile)
     for name, variable in _FILES.items():
-        path = _variable(environ, variable)
+        path = _get_variable(environ, variable)
         if path:
             session.set_config_variable(name, path)
     return session
 
 
-def _frozen(found: Any, source: str) -> Credential:
+def _freeze_credential(found: Any, source: str) -> Credential:
     """The credential as it is now; botocore asks for a new one where it has come near its end."""
-    keys = _guarded(found.get_frozen_credentials, source)
+    keys = _call_botocore(found.get_frozen_credentials, source)
     # None for keys that last; botocore has no public name for it
     expiry = getattr(found, "_expiry_time", None)
     return Credential(
@@ -184,11 +185,11 @@ def _frozen(found: Any, source: str) -> Credential:
         access_id=keys.access_key,
         session=Secret(keys.token) if keys.token else None,
         expires=None if expiry is None else expiry.timestamp(),
-        renew=None if expiry is None else partial(_frozen, found, source),
+        renew=None if expiry is None else partial(_freeze_credential, found, source),
     )
 
 
-def _guarded(ask: Callable[[], Any], source: str) -> Any:
+def _call_botocore(ask: Callable[[], Any], source: str) -> Any:
     try:
         return ask()
     except Exception as error:  # noqa: BLE001 - profiles run processes and call services: any error, any text
@@ -200,11 +201,11 @@ def _guarded(ask: Callable[[], Any], source: str) -> Any:
     raise failed
 
 
-def _variable(environ: Mapping[str, str], name: str) -> str:
+def _get_variable(environ: Mapping[str, str], name: str) -> str:
     return environ.get(name, "").strip()
 
 
-def _botocore(*names: str) -> ModuleType:
+def _import_botocore(*names: str) -> ModuleType:
     """botocore with these modules of it; late, since it is an extra and slow to import."""
     from importlib import import_module
 

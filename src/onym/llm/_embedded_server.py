@@ -1,9 +1,8 @@
-"""The child process of `embedded`: loads one GGUF file and serves it on loopback until its parent goes.
+"""The child process of `embedded`: load a GGUF file and serve it on loopback.
 
-Run by `onym.llm.embedded` as `python -m onym.llm._embedded_server`. One line of JSON on standard
-input says what to serve and with which key, so the key is in no argument list and no environment;
-one line on standard output answers with the address, or with what went wrong. The end of standard
-input is the order to leave.
+`onym.llm.embedded` runs it as `python -m onym.llm._embedded_server`. It reads one line of JSON from
+standard input: the model, its options and the key, so that no argument list and no environment contains the
+key. It writes one line to standard output: the address, or an error. It exits when standard input ends.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ import signal
 import sys
 from typing import Any, TextIO
 
-__all__ = ["main"]
-
 _PR_SET_PDEATHSIG = 1
 
 
@@ -27,28 +24,28 @@ def main() -> int:
     Returns an exit code where it never came to that: 1 after an error that the parent was told of,
     2 where nobody said what to serve.
     """
-    line = _first_line()
+    line = _read_first_line()
     if not line:
         return 2
     settings = json.loads(line)
-    answers = _private_stdout()
+    answers = _redirect_stdout()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to decide on
     # loading holds the interpreter, so only the kernel can end it. Linux sends the signal when the
     # thread that started us ends, not its process; that thread waits for our answer, and no longer
-    _signal_on_orphaning(int(getattr(signal, "SIGKILL", 0)))
+    _set_parent_death_signal(int(getattr(signal, "SIGKILL", 0)))
     try:
-        server = _load(settings)
+        server = _start_server(settings)
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
-        _say(answers, error=f"{type(error).__name__}: {error}")
+        _send_answer(answers, error=f"{type(error).__name__}: {error}")
         return 1
-    _signal_on_orphaning(0)
-    _say(answers, address=server.listening_address)
-    _wait_for_the_end(settings["parent"], settings["look"])
+    _set_parent_death_signal(0)
+    _send_answer(answers, address=server.listening_address)
+    _wait_for_parent(settings["parent"], settings["look"])
     # closing the server in good order would wait for every answer that is still being written
     os._exit(0)
 
 
-def _first_line() -> bytes:
+def _read_first_line() -> bytes:
     line = b""
     while not line.endswith(b"\n"):
         piece = os.read(0, 65_536)
@@ -58,19 +55,19 @@ def _first_line() -> bytes:
     return line
 
 
-def _private_stdout() -> TextIO:
+def _redirect_stdout() -> TextIO:
     """Standard output for us alone: what the runtime prints goes to standard error."""
     private = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return private
 
 
-def _say(answers: TextIO, **what: str) -> None:
+def _send_answer(answers: TextIO, **what: str) -> None:
     with answers:
         answers.write(json.dumps(what) + "\n")
 
 
-def _load(settings: dict[str, Any]) -> Any:
+def _start_server(settings: dict[str, Any]) -> Any:
     import xllamacpp  # type: ignore[import-untyped]
 
     params = xllamacpp.CommonParams()
@@ -90,7 +87,7 @@ def _load(settings: dict[str, Any]) -> Any:
     return xllamacpp.Server(params)
 
 
-def _wait_for_the_end(parent: int, look: float) -> None:
+def _wait_for_parent(parent: int, look: float) -> None:
     """Return when standard input ends, or the parent process does though somebody holds its pipe.
 
     `look` is the seconds between two looks at who the parent is.
@@ -103,7 +100,7 @@ def _wait_for_the_end(parent: int, look: float) -> None:
         os.read(0, 1)
 
 
-def _signal_on_orphaning(number: int) -> None:
+def _set_parent_death_signal(number: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 

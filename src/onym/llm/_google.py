@@ -1,6 +1,7 @@
-"""Credentials of Google Cloud: access tokens for Vertex AI.
+"""Google Cloud credentials: access tokens for Vertex AI.
 
-google-auth, the extra `vertex`, reads credential files and fetches tokens; it is imported when asked to.
+google-auth, the extra `vertex`, reads credential files and fetches tokens. It is imported when it is
+needed.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from onym.net.hosts import is_loopback
 from onym.uri.generic import URI
 from onym.uri.redact import redact
 from onym.uri.secret import Secret
-
-__all__ = ["SCOPE", "find"]
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -61,19 +60,19 @@ def find(environ: Mapping[str, str], reference: str = "") -> Credential | None:
     `vertex` is not installed.
     """
     if reference == _DEFAULT:
-        return _from_chain()
+        return _load_default()
     if reference:
-        return _from_file(Path(reference), f"google:{reference}")
+        return _load_file(Path(reference), f"google:{reference}")
     named = environ.get(_VARIABLE, "").strip()
     if named:
-        return _from_file(Path(named), f"env:{_VARIABLE}")
-    path = _gcloud_file(environ)
+        return _load_file(Path(named), f"env:{_VARIABLE}")
+    path = _find_gcloud_file(environ)
     if path is not None:
-        return _from_file(path, f"google:{path}")
-    return _from_chain() if any(environ.get(name) for name in _MACHINES) else None
+        return _load_file(path, f"google:{path}")
+    return _load_default() if any(environ.get(name) for name in _MACHINES) else None
 
 
-def _gcloud_file(environ: Mapping[str, str]) -> Path | None:
+def _find_gcloud_file(environ: Mapping[str, str]) -> Path | None:
     for variable, below in _GCLOUD_PLACES:
         root = environ.get(variable, "").strip()
         if root:
@@ -82,50 +81,50 @@ def _gcloud_file(environ: Mapping[str, str]) -> Path | None:
     return None
 
 
-def _from_chain() -> Credential:
+def _load_default() -> Credential:
     source = f"google:{_DEFAULT}"
-    auth, session = _google("google.auth"), _session()
-    found, _ = _guarded(lambda: auth.default(scopes=[SCOPE], request=session), source)
-    return _fetched(found, session, source)
+    auth, session = _import_google("google.auth"), _open_session()
+    found, _ = _call_google_auth(lambda: auth.default(scopes=[SCOPE], request=session), source)
+    return _fetch_token(found, session, source)
 
 
-def _from_file(path: Path, source: str) -> Credential:
-    info = _read(path, source)
+def _load_file(path: Path, source: str) -> Credential:
+    info = _read_credential_file(path, source)
     reader = _READERS.get(info.get("type", ""))
     if reader is None:
-        raise _unreadable(f"is of a type that is not one of {', '.join(sorted(_READERS))}", source)
+        raise _make_unreadable_error(f"is of a type that is not one of {', '.join(sorted(_READERS))}", source)
     # one that impersonates holds another inside, which is where its secret is
     inner = info.get("source_credentials")
     for holder in (info, inner if isinstance(inner, dict) else {}):
         for name in _ENDPOINTS:
-            if name in holder and not _is_safe(holder[name]):
-                raise _unreadable("sends secrets to an address that is not https", source)
+            if name in holder and not _is_safe_url(holder[name]):
+                raise _make_unreadable_error("sends secrets to an address that is not https", source)
     module, method = reader
-    read: Callable[..., Any] = getattr(_google(module).Credentials, method)
-    session = _session()
-    return _fetched(_guarded(lambda: read(info, scopes=[SCOPE]), source), session, source)
+    read: Callable[..., Any] = getattr(_import_google(module).Credentials, method)
+    session = _open_session()
+    return _fetch_token(_call_google_auth(lambda: read(info, scopes=[SCOPE]), source), session, source)
 
 
-def _read(path: Path, source: str) -> dict[str, Any]:
+def _read_credential_file(path: Path, source: str) -> dict[str, Any]:
     """The object in a credential file; a pipe or a device is not read, since it may never end."""
     try:
         path = path.expanduser()
         if not stat.S_ISREG(path.stat().st_mode):
-            raise _unreadable("is no ordinary file", source)
+            raise _make_unreadable_error("is no ordinary file", source)
         with path.open("rb") as file:
             octets = file.read(_LONGEST_FILE + 1)
     except (OSError, ValueError, RuntimeError) as error:
-        raise _unreadable(f"cannot be read ({type(error).__name__})", source) from None
+        raise _make_unreadable_error(f"cannot be read ({type(error).__name__})", source) from None
     try:
         info = msgspec.json.decode(octets) if len(octets) <= _LONGEST_FILE else None
     except (ValueError, RecursionError):
         info = None
     if not isinstance(info, dict) or not isinstance(info.get("type", ""), str):
-        raise _unreadable("holds no credential", source)
+        raise _make_unreadable_error("holds no credential", source)
     return info
 
 
-def _is_safe(address: object) -> bool:
+def _is_safe_url(address: object) -> bool:
     """Whether a secret may go to this address: by https, or no further than this machine."""
     try:
         place = URI.parse(address if isinstance(address, str) else "", rule="URI").normalize()
@@ -134,7 +133,7 @@ def _is_safe(address: object) -> bool:
     return place.scheme == "https" or (place.scheme == "http" and is_loopback(place.host or ""))
 
 
-def _unreadable(why: str, source: str) -> CredentialError:
+def _make_unreadable_error(why: str, source: str) -> CredentialError:
     return CredentialError(
         f"the credential file of Google {why}",
         code="credential.unreadable",
@@ -142,10 +141,10 @@ def _unreadable(why: str, source: str) -> CredentialError:
     )
 
 
-def _fetched(found: Any, session: Any, source: str) -> Credential:
+def _fetch_token(found: Any, session: Any, source: str) -> Credential:
     """A fresh token. `renew` fetches the next one by the same credential."""
     try:
-        _guarded(lambda: found.refresh(session), source)
+        _call_google_auth(lambda: found.refresh(session), source)
     finally:
         # the next token is an hour away: no connection waits for it
         session.session.close()
@@ -155,18 +154,18 @@ def _fetched(found: Any, session: Any, source: str) -> Credential:
         source=source,
         # google-auth's times are UTC and do not say so
         expires=None if expiry is None else expiry.replace(tzinfo=UTC).timestamp(),
-        renew=partial(_fetched, found, session, source),
+        renew=partial(_fetch_token, found, session, source),
         # a person's own login is billed to a project that it names
-        headers=(("x-goog-user-project", quota),) if (quota := _quota_project(found)) else (),
+        headers=(("x-goog-user-project", quota),) if (quota := _get_quota_project(found)) else (),
     )
 
 
-def _quota_project(found: Any) -> str | None:
+def _get_quota_project(found: Any) -> str | None:
     name = getattr(found, "quota_project_id", None)
     return name if isinstance(name, str) and name.isascii() and name.isprintable() and name else None
 
 
-def _guarded(ask: Callable[[], Any], source: str) -> Any:
+def _call_google_auth(ask: Callable[[], Any], source: str) -> Any:
     try:
         return ask()
     except Exception as error:  # noqa: BLE001 - google-auth's own errors, ValueError, a key's: any text
@@ -178,15 +177,15 @@ def _guarded(ask: Callable[[], Any], source: str) -> Any:
     raise failed
 
 
-def _session() -> Any:
+def _open_session() -> Any:
     """How google-auth asks: no proxy variables, no .netrc, no redirects."""
-    transport = _google("google.auth.transport.requests")
+    transport = _import_google("google.auth.transport.requests")
     session = transport.requests.Session()
     session.trust_env, session.max_redirects = False, 0
     return transport.Request(session)
 
 
-def _google(name: str) -> Any:
+def _import_google(name: str) -> Any:
     """A module of google-auth; late, since it is an extra and slow to import."""
     try:
         return import_module(name)

@@ -1,39 +1,310 @@
-"""`connect` and the clients: two thin drivers over one flow."""
+"""`connect`, `aconnect` and the two clients.
+
+Both clients drive the same flow. The response cache and telemetry wrap a call; their modules are imported
+only if they are enabled.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, get_args, overload
 
-from onym.errors import OnymWarning
-from onym.llm._connect import Settled, hide, settle
-from onym.llm._environ import variables
-from onym.llm._extras import Extras, listened, watched
-from onym.llm._messages import Messages
-from onym.llm._stream import AsyncStream, Stream
-from onym.llm.flow import Opened, chat_flow, embed_flow, model_flow, models_flow, stream_flow
-from onym.llm.mapping import OnUnsupported
+from onym.errors import ConfigError, OnymWarning, UsageError
+from onym.llm._arguments import Messages, to_messages
+from onym.llm.config import Config
+from onym.llm.credentials import hide_environment
+from onym.llm.flow import OpenedStream, chat_flow, embed_flow, model_flow, models_flow, stream_flow
+from onym.llm.plan import OnUnsupported
+from onym.llm.planner import Planner, PlannerSettings
+from onym.llm.streams import AsyncStream, Stream
 from onym.llm.types import Completion, Embeddings
 from onym.net.policy import Policy
-from onym.net.transport import AsyncTransport, Transport, arun, run
+from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
+from onym.uri.llm import LLMURI
+from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from onym.llm._endpoint import Endpoint
     from onym.llm.cache import ResponseCache
-    from onym.llm.config import Config
-    from onym.llm.plan import Plan
+    from onym.llm.endpoint import Endpoint
+    from onym.llm.planner import Plan
     from onym.llm.providers import ProviderTable
-    from onym.llm.telemetry import Telemetry
-    from onym.llm.telemetry._call import Observed
+    from onym.llm.telemetry import CallSpan, Telemetry
     from onym.llm.types import ModelInfo
-    from onym.uri.llm import LLMURI
-    from onym.uri.secret import Secret
+    from onym.net.messages import Flow
 
-__all__ = ["AsyncClient", "Client", "aconnect", "connect"]
+#: set to 1, it makes `local` the policy where the program names none
+ALLOW_LOOPBACK = "ONYM_ALLOW_LOOPBACK"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+class ClientSetup(NamedTuple):
+    """What a client is made of."""
+
+    planner: Planner
+    policy: Policy
+
+
+def build_setup(
+    uri: Secret | LLMURI,
+    *,
+    policy: Policy | None,
+    config: Config | None,
+    key: Secret | None,
+    providers: ProviderTable | None,
+    environ: Mapping[str, str] | None,
+    on_unsupported: OnUnsupported,
+    system_filter: Callable[[str], str] | None,
+) -> ClientSetup:
+    """The planner and the policy behind these arguments."""
+    if on_unsupported not in get_args(OnUnsupported):
+        raise UsageError("on_unsupported is error, warn or drop")
+    # no frame of a traceback shows what it holds
+    environ = hide_environment(environ)
+    config = Config.load(environ=environ) if config is None else config
+    found = resolve_uri(uri, config)
+    if key is not None:
+        found = found.with_key(key)
+    policy = _choose_policy(config, environ) if policy is None else policy
+    settings = PlannerSettings(
+        policy=policy,
+        providers=config.providers if providers is None else providers,
+        profiles=config.profiles,
+        environ=environ,
+        on_unsupported=on_unsupported,
+        system_filter=system_filter,
+        key_given="userinfo" if key is None else "argument",
+    )
+    return ClientSetup(Planner(found, settings), policy)
+
+
+@overload
+def wrap_secret(given: str | Secret) -> Secret: ...
+@overload
+def wrap_secret(given: LLMURI) -> LLMURI: ...
+@overload
+def wrap_secret(given: None) -> None: ...
+def wrap_secret(given: str | Secret | LLMURI | None) -> Secret | LLMURI | None:
+    """A text as a `Secret`, everything else as it is."""
+    return Secret(given) if isinstance(given, str) else given
+
+
+def resolve_uri(uri: Secret | LLMURI, config: Config) -> LLMURI:
+    """The URI itself, or the one that the configuration has under this name."""
+    if uri is None:  # what os.environ.get gives
+        raise UsageError(
+            "there is no URI to connect to: it is None", hint="is the variable that holds it set?"
+        )
+    if not isinstance(uri, Secret):
+        return LLMURI.parse(uri)
+    if _NAME.fullmatch(uri.reveal()) is None:
+        return LLMURI.parse(uri.reveal())
+    known = config.endpoints.get(uri.reveal())
+    if known is not None:
+        return LLMURI.parse(known)
+    close = get_close_matches(uri.reveal(), list(config.endpoints), n=1)
+    raise ConfigError(
+        "the configuration has no endpoint of that name",
+        code="config.no-endpoint",
+        hint=f"did you mean {close[0]}?" if close else "a URI looks like llm://api.openai.com/gpt-5",
+    )
+
+
+def _choose_policy(config: Config, environ: Mapping[str, str]) -> Policy:
+    policy = config.policy or Policy.trusted()
+    if environ.get(ALLOW_LOOPBACK) == "1" and policy.name == "trusted":
+        return policy.replace(name="local", allow_loopback=True)
+    return policy
+
+
+A = TypeVar("A", Completion, Embeddings)
+T = TypeVar("T")
+
+#: makes a call; with an observer, it lets that watch
+Caller: TypeAlias = "Callable[[Plan, CallSpan | None], T]"
+
+
+def watch_flow(flow: Flow[T], observed: CallSpan | None) -> Flow[T]:
+    """The flow, watched where somebody watches."""
+    return flow if observed is None else observed.watch_flow(flow)
+
+
+def observe_stream(opened: OpenedStream, observed: CallSpan | None) -> OpenedStream:
+    """The stream, listened to where somebody watches."""
+    if observed is None:
+        return opened
+    from onym.llm.streams import attach_listener
+
+    return attach_listener(opened, observed)
+
+
+class CallMiddleware:
+    """The cache and the telemetry of one client."""
+
+    __slots__ = ("_cache", "_environ", "telemetry")
+
+    def __init__(
+        self, environ: Mapping[str, str], cache: ResponseCache | None, telemetry: Telemetry | None
+    ) -> None:
+        self._environ = environ
+        self._cache = cache
+        self.telemetry = telemetry
+        if telemetry is None and environ.get("ONYM_TELEMETRY"):
+            from onym.llm.telemetry import from_environment
+
+            self.telemetry = from_environment(environ)
+
+    def prepare_messages(self, messages: Messages) -> Messages:
+        """The messages in a form that may be read twice, where that is to be done."""
+        if self.telemetry is None or not self.telemetry.captures:
+            return messages
+        return to_messages(messages)
+
+    def run_call(self, plan: Plan, kind: type[A], call: Caller[A], messages: Messages | None = None) -> A:
+        """The answer to this plan: from the cache if it may, else by `call`."""
+        cache, observed = self._begin_call(plan, messages)
+        if cache is None and observed is None:
+            return call(plan, None)
+        try:
+            if cache is None:
+                answer = call(plan, observed)
+            else:
+                asked = _TimedCall(plan, observed)
+                answer = cache.get_or_call(
+                    plan, kind, lambda waited: call(asked.with_time_left(waited), observed)
+                )
+                asked.mark_cached()
+        except BaseException as error:
+            if observed is not None:
+                observed.record_error(error)
+            raise
+        if observed is not None:
+            observed.record_answer(answer)
+        return answer
+
+    async def arun_call(
+        self, plan: Plan, kind: type[A], call: Caller[Awaitable[A]], messages: Messages | None = None
+    ) -> A:
+        """`answer` for coroutines."""
+        cache, observed = self._begin_call(plan, messages)
+        if cache is None and observed is None:
+            return await call(plan, None)
+        try:
+            if cache is None:
+                answer = await call(plan, observed)
+            else:
+                asked = _TimedCall(plan, observed)
+                answer = await cache.aget_or_call(
+                    plan, kind, lambda waited: call(asked.with_time_left(waited), observed)
+                )
+                asked.mark_cached()
+        except BaseException as error:
+            if observed is not None:
+                observed.record_error(error)
+            raise
+        if observed is not None:
+            observed.record_answer(answer)
+        return answer
+
+    def open_stream(
+        self, plan: Plan, call: Caller[OpenedStream], messages: Messages | None = None
+    ) -> OpenedStream:
+        """The answer as a stream that has begun: from the cache if it may, else by `call`."""
+        cache, observed = self._begin_call(plan, messages)
+        if cache is None and observed is None:
+            return call(plan, None)
+        try:
+            kept = None if cache is None else cache.open_replay(plan)
+            opened = call(plan, observed) if kept is None else kept
+        except BaseException as error:
+            if observed is not None:
+                observed.record_error(error)
+            raise
+        if kept is not None and observed is not None:
+            observed.cached = True
+        return _attach_listeners(plan, opened, cache if kept is None else None, observed)
+
+    async def aopen_stream(
+        self, plan: Plan, call: Caller[Awaitable[OpenedStream]], messages: Messages | None = None
+    ) -> OpenedStream:
+        """`opened` for coroutines."""
+        cache, observed = self._begin_call(plan, messages)
+        if cache is None and observed is None:
+            return await call(plan, None)
+        try:
+            kept = None
+            if cache is not None:
+                import asyncio
+
+                kept = await asyncio.to_thread(cache.open_replay, plan)
+            opened = await call(plan, observed) if kept is None else kept
+        except BaseException as error:
+            if observed is not None:
+                observed.record_error(error)
+            raise
+        if kept is not None and observed is not None:
+            observed.cached = True
+        return _attach_listeners(plan, opened, cache if kept is None else None, observed)
+
+    def _begin_call(
+        self, plan: Plan, messages: Messages | None
+    ) -> tuple[ResponseCache | None, CallSpan | None]:
+        cache = self._get_cache() if _wants_cache(plan) else None
+        return cache, None if self.telemetry is None else self.telemetry.begin_call(plan, messages)
+
+    def _get_cache(self) -> ResponseCache:
+        if self._cache is None:
+            from onym.llm.cache import default_cache  # its library is loaded where a cache is wanted
+
+            self._cache = default_cache(self._environ)
+        return self._cache
+
+
+def _wants_cache(plan: Plan) -> bool:
+    for note in plan.notes:
+        if note.parameter == "cache" and note.action == "client":
+            return note.value is True
+    return False
+
+
+class _TimedCall:
+    """Whether the call was made, and in what time."""
+
+    __slots__ = ("_made", "_observed", "_plan")
+
+    def __init__(self, plan: Plan, observed: CallSpan | None) -> None:
+        self._plan = plan
+        self._observed = observed
+        self._made = False
+
+    def with_time_left(self, waited: float) -> Plan:
+        """The plan with the time that is left."""
+        self._made = True
+        if not waited:
+            return self._plan
+        frame = self._plan.frame
+        return replace(self._plan, frame=replace(frame, timeout=max(frame.timeout - waited, 0.001)))
+
+    def mark_cached(self) -> None:
+        """Let the observer know of an answer that nobody was asked for."""
+        if self._observed is not None and not self._made:
+            self._observed.cached = True
+
+
+def _attach_listeners(
+    plan: Plan, opened: OpenedStream, cache: ResponseCache | None, observed: CallSpan | None
+) -> OpenedStream:
+    """The stream, listened to by those who want to; `cache` is None for one that came from there."""
+    if cache is not None:
+        opened = cache.record_stream(plan, opened)
+    return observe_stream(opened, observed)
 
 
 def connect(
@@ -63,8 +334,8 @@ def connect(
     Raises URIError, ConfigError, CredentialError, UnsupportedError, ParameterError or PolicyError.
     """
     # from here on no frame of a traceback holds the text, which holds the key
-    uri, key = hide(uri), hide(key)
-    settled = settle(
+    uri, key = wrap_secret(uri), wrap_secret(key)
+    settled = build_setup(
         uri,
         policy=policy,
         config=config,
@@ -74,7 +345,7 @@ def connect(
         on_unsupported=on_unsupported,
         system_filter=system_filter,
     )
-    return Client(settled, transport, _extras(environ, cache, telemetry))
+    return Client(settled, transport, _make_middleware(environ, cache, telemetry))
 
 
 def aconnect(
@@ -93,8 +364,8 @@ def aconnect(
 ) -> AsyncClient:
     """`connect` for coroutines; the arguments mean the same. It is no coroutine itself."""
     # from here on no frame of a traceback holds the text, which holds the key
-    uri, key = hide(uri), hide(key)
-    settled = settle(
+    uri, key = wrap_secret(uri), wrap_secret(key)
+    settled = build_setup(
         uri,
         policy=policy,
         config=config,
@@ -104,22 +375,22 @@ def aconnect(
         on_unsupported=on_unsupported,
         system_filter=system_filter,
     )
-    return AsyncClient(settled, transport, _extras(environ, cache, telemetry))
+    return AsyncClient(settled, transport, _make_middleware(environ, cache, telemetry))
 
 
-def _extras(
+def _make_middleware(
     environ: Mapping[str, str] | None, cache: ResponseCache | None, telemetry: Telemetry | None
-) -> Extras:
-    return Extras(variables(environ), cache, telemetry)
+) -> CallMiddleware:
+    return CallMiddleware(hide_environment(environ), cache, telemetry)
 
 
-class _Planned:
+class _BaseClient:
     """What both clients know before anything is sent."""
 
-    def __init__(self, settled: Settled, extras: Extras | None) -> None:
+    def __init__(self, settled: ClientSetup, extras: CallMiddleware | None) -> None:
         self._planner = settled.planner
         self._policy = settled.policy
-        self._extras = extras or Extras(variables(None), None, None)
+        self._extras = extras or CallMiddleware(hide_environment(None), None, None)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._planner.endpoint.text!r})"
@@ -134,20 +405,20 @@ class _Planned:
         return self._planner.chat(messages, overrides, stream=True if streaming else None)
 
     @property
-    def _local_policy(self) -> Policy:
+    def _transport_policy(self) -> Policy:
         # the embedded model listens on loopback, which only this client's own choice of it allows
-        return Policy.local() if self._planner.endpoint.embedded else self._policy
+        return Policy.local() if self._planner.endpoint.is_embedded else self._policy
 
 
-class Client(_Planned):
+class Client(_BaseClient):
     """Talks to one model. Threads may share it; close it, or use it in a `with` statement."""
 
     def __init__(
-        self, settled: Settled, transport: Transport | None = None, extras: Extras | None = None
+        self, settled: ClientSetup, transport: Transport | None = None, extras: CallMiddleware | None = None
     ) -> None:
         super().__init__(settled, extras)
         self._own = transport is None
-        self._transport = Transport(self._local_policy) if transport is None else transport
+        self._transport = Transport(self._transport_policy) if transport is None else transport
 
     def chat(self, messages: Messages, **overrides: Any) -> Completion:
         """One answer to a text or to messages.
@@ -159,38 +430,40 @@ class Client(_Planned):
         Raises UsageError for an unknown argument, ParameterError or UnsupportedError for a value that
         cannot be honoured, CredentialError for a key that is missing, NetError or ProviderError.
         """
-        messages = self._extras.readable(messages)
+        messages = self._extras.prepare_messages(messages)
         plan = self._planner.chat(messages, overrides)
         if plan.warnings:
-            _warn(plan)
-        return self._extras.answer(plan, Completion, self._chat, messages)
+            _emit_warnings(plan)
+        return self._extras.run_call(plan, Completion, self._send_chat, messages)
 
     def stream(self, messages: Messages, **overrides: Any) -> Stream:
         """The same as events, while they arrive. Use it in a `with` statement."""
-        messages = self._extras.readable(messages)
+        messages = self._extras.prepare_messages(messages)
         plan = self._planner.chat(messages, overrides, stream=True)
         if plan.warnings:
-            _warn(plan)
-        opened = self._extras.opened(plan, self._open, messages)
+            _emit_warnings(plan)
+        opened = self._extras.open_stream(plan, self._open_stream, messages)
         return Stream(opened, plan.endpoint.model, plan.endpoint.text)
 
     def embed(self, texts: str | Iterable[str], **overrides: Any) -> Embeddings:
         """One vector per text; `dimensions=`, `timeout=`, `retries=` and `extra=` may be given."""
         plan, count = self._planner.embed(texts, overrides)
         if plan.warnings:
-            _warn(plan)
+            _emit_warnings(plan)
 
-        def call(plan: Plan, observed: Observed | None) -> Embeddings:
-            return run(watched(embed_flow(self._ready(plan), count), observed), self._transport)
+        def call(plan: Plan, observed: CallSpan | None) -> Embeddings:
+            return run_flow(
+                watch_flow(embed_flow(self._prepare_plan(plan), count), observed), self._transport
+            )
 
-        return self._extras.answer(plan, Embeddings, call)
+        return self._extras.run_call(plan, Embeddings, call)
 
     def models(self, **overrides: Any) -> tuple[ModelInfo, ...]:
         """What the server says of its models; `timeout=` and `retries=` may be given."""
         plan = self._planner.models(overrides)
         if plan.warnings:
-            _warn(plan)
-        return run(models_flow(self._ready(plan)), self._transport)
+            _emit_warnings(plan)
+        return run_flow(models_flow(self._prepare_plan(plan)), self._transport)
 
     def model(self, **overrides: Any) -> ModelInfo:
         """What the server says of this URI's model: its context window, what it takes, where the API says.
@@ -199,8 +472,8 @@ class Client(_Planned):
         """
         plan = self._planner.model(overrides)
         if plan.warnings:
-            _warn(plan)
-        return run(model_flow(self._ready(plan)), self._transport)
+            _emit_warnings(plan)
+        return run_flow(model_flow(self._prepare_plan(plan)), self._transport)
 
     def close(self) -> None:
         """Close the connections."""
@@ -215,53 +488,56 @@ class Client(_Planned):
     ) -> None:
         self.close()
 
-    def _chat(self, plan: Plan, observed: Observed | None) -> Completion:
+    def _send_chat(self, plan: Plan, observed: CallSpan | None) -> Completion:
         if not plan.stream:
-            return run(watched(chat_flow(self._ready(plan)), observed), self._transport)
-        opened = listened(self._open(plan, observed), observed)
+            return run_flow(watch_flow(chat_flow(self._prepare_plan(plan)), observed), self._transport)
+        opened = observe_stream(self._open_stream(plan, observed), observed)
         with Stream(opened, plan.endpoint.model, plan.endpoint.text) as stream:
             return stream.completion()
 
-    def _ready(self, plan: Plan) -> Plan:
-        if plan.expires is not None and self._planner.stale(time.time()):
-            return self._planner.renewed(plan)
-        if plan.endpoint.embedded:
+    def _prepare_plan(self, plan: Plan) -> Plan:
+        if plan.expires is not None and self._planner.is_credential_stale(time.time()):
+            return self._planner.with_renewed_credential(plan)
+        if plan.endpoint.is_embedded:
             from onym.llm import embedded  # a process to look after, which other endpoints do not need
 
-            return self._planner.running(plan, embedded.ensure(plan.endpoint.model))
+            return self._planner.with_running_server(plan, embedded.ensure_server(plan.endpoint.model))
         return plan
 
-    def _open(self, plan: Plan, observed: Observed | None) -> Opened:
-        return run(watched(stream_flow(self._ready(plan)), observed), self._transport)
+    def _open_stream(self, plan: Plan, observed: CallSpan | None) -> OpenedStream:
+        return run_flow(watch_flow(stream_flow(self._prepare_plan(plan)), observed), self._transport)
 
 
-class AsyncClient(_Planned):
+class AsyncClient(_BaseClient):
     """`Client` for coroutines. One event loop; any number of calls at once."""
 
     def __init__(
-        self, settled: Settled, transport: AsyncTransport | None = None, extras: Extras | None = None
+        self,
+        settled: ClientSetup,
+        transport: AsyncTransport | None = None,
+        extras: CallMiddleware | None = None,
     ) -> None:
         super().__init__(settled, extras)
         self._own = transport is None
-        self._transport = AsyncTransport(self._local_policy) if transport is None else transport
+        self._transport = AsyncTransport(self._transport_policy) if transport is None else transport
 
     async def chat(self, messages: Messages, **overrides: Any) -> Completion:
         """As `Client.chat`."""
-        messages = self._extras.readable(messages)
+        messages = self._extras.prepare_messages(messages)
         plan = self._planner.chat(messages, overrides)
         if plan.warnings:
-            _warn(plan)
-        return await self._extras.aanswer(plan, Completion, self._chat, messages)
+            _emit_warnings(plan)
+        return await self._extras.arun_call(plan, Completion, self._send_chat, messages)
 
     def stream(self, messages: Messages, **overrides: Any) -> AsyncStream:
         """As `Client.stream`: `async with client.stream(…) as events`."""
-        messages = self._extras.readable(messages)
+        messages = self._extras.prepare_messages(messages)
         plan = self._planner.chat(messages, overrides, stream=True)
         if plan.warnings:
-            _warn(plan)
+            _emit_warnings(plan)
 
-        def opening() -> Awaitable[Opened]:
-            return self._extras.aopened(plan, self._open, messages)
+        def opening() -> Awaitable[OpenedStream]:
+            return self._extras.aopen_stream(plan, self._open_stream, messages)
 
         return AsyncStream(opening, plan.endpoint.model, plan.endpoint.text)
 
@@ -269,27 +545,27 @@ class AsyncClient(_Planned):
         """As `Client.embed`."""
         plan, count = self._planner.embed(texts, overrides)
         if plan.warnings:
-            _warn(plan)
+            _emit_warnings(plan)
 
-        async def call(plan: Plan, observed: Observed | None) -> Embeddings:
-            plan = await self._ready(plan)
-            return await arun(watched(embed_flow(plan, count), observed), self._transport)
+        async def call(plan: Plan, observed: CallSpan | None) -> Embeddings:
+            plan = await self._prepare_plan(plan)
+            return await arun_flow(watch_flow(embed_flow(plan, count), observed), self._transport)
 
-        return await self._extras.aanswer(plan, Embeddings, call)
+        return await self._extras.arun_call(plan, Embeddings, call)
 
     async def models(self, **overrides: Any) -> tuple[ModelInfo, ...]:
         """As `Client.models`."""
         plan = self._planner.models(overrides)
         if plan.warnings:
-            _warn(plan)
-        return await arun(models_flow(await self._ready(plan)), self._transport)
+            _emit_warnings(plan)
+        return await arun_flow(models_flow(await self._prepare_plan(plan)), self._transport)
 
     async def model(self, **overrides: Any) -> ModelInfo:
         """As `Client.model`."""
         plan = self._planner.model(overrides)
         if plan.warnings:
-            _warn(plan)
-        return await arun(model_flow(await self._ready(plan)), self._transport)
+            _emit_warnings(plan)
+        return await arun_flow(model_flow(await self._prepare_plan(plan)), self._transport)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -304,37 +580,39 @@ class AsyncClient(_Planned):
     ) -> None:
         await self.close()
 
-    async def _chat(self, plan: Plan, observed: Observed | None) -> Completion:
+    async def _send_chat(self, plan: Plan, observed: CallSpan | None) -> Completion:
         if not plan.stream:
-            if plan.endpoint.embedded or plan.expires is not None:
-                plan = await self._ready(plan)
-            return await arun(watched(chat_flow(plan), observed), self._transport)
+            if plan.endpoint.is_embedded or plan.expires is not None:
+                plan = await self._prepare_plan(plan)
+            return await arun_flow(watch_flow(chat_flow(plan), observed), self._transport)
 
-        async def opening() -> Opened:
-            return listened(await self._open(plan, observed), observed)
+        async def opening() -> OpenedStream:
+            return observe_stream(await self._open_stream(plan, observed), observed)
 
         async with AsyncStream(opening, plan.endpoint.model, plan.endpoint.text) as stream:
             return await stream.completion()
 
-    async def _ready(self, plan: Plan) -> Plan:
-        if plan.expires is not None and self._planner.stale(time.time()):
+    async def _prepare_plan(self, plan: Plan) -> Plan:
+        if plan.expires is not None and self._planner.is_credential_stale(time.time()):
             import asyncio
 
-            return await asyncio.to_thread(self._planner.renewed, plan)
-        if plan.endpoint.embedded:
+            return await asyncio.to_thread(self._planner.with_renewed_credential, plan)
+        if plan.endpoint.is_embedded:
             import asyncio
 
             from onym.llm import embedded
 
             # starting takes a second, and is no coroutine
-            where = await asyncio.to_thread(embedded.ensure, plan.endpoint.model)
-            return self._planner.running(plan, where)
+            where = await asyncio.to_thread(embedded.ensure_server, plan.endpoint.model)
+            return self._planner.with_running_server(plan, where)
         return plan
 
-    async def _open(self, plan: Plan, observed: Observed | None) -> Opened:
-        return await arun(watched(stream_flow(await self._ready(plan)), observed), self._transport)
+    async def _open_stream(self, plan: Plan, observed: CallSpan | None) -> OpenedStream:
+        return await arun_flow(
+            watch_flow(stream_flow(await self._prepare_plan(plan)), observed), self._transport
+        )
 
 
-def _warn(plan: Plan) -> None:
+def _emit_warnings(plan: Plan) -> None:
     for text in plan.warnings:
         warnings.warn(text, OnymWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""The configuration file: named endpoints, profiles, the policy, and provider rows of one's own."""
+"""The configuration file: named endpoints, profiles, the policy and provider rows."""
 
 from __future__ import annotations
 
@@ -21,15 +21,13 @@ from onym.net.policy import Policy
 from onym.uri.llm import LLMURI, check
 from onym.uri.redact import redact
 
-__all__ = ["VARIABLE", "Config", "Finding", "default_path"]
-
 #: names the configuration file
 VARIABLE: Final = "ONYM_CONFIG"
 
 _LONGEST_FILE: Final = 1024 * 1024
 _TABLES: Final = ("endpoints", "policy", "profiles", "providers")
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_ROW: Final = tuple(each.name for each in fields(Provider) if each.name != "name")
+_ENDPOINT_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ROW_FIELDS: Final = tuple(each.name for each in fields(Provider) if each.name != "name")
 
 
 def default_path(environ: Mapping[str, str] | None = None) -> Path:
@@ -52,7 +50,7 @@ class Finding:
     message: str
 
 
-class _Endpoints(Mapping[str, str]):
+class _EndpointMap(Mapping[str, str]):
     """Names and URIs; printed, the URIs show no key."""
 
     __slots__ = ("_texts",)
@@ -72,7 +70,7 @@ class _Endpoints(Mapping[str, str]):
     def __repr__(self) -> str:
         return repr({name: redact(text) for name, text in self._texts.items()})
 
-    def __deepcopy__(self, memo: object) -> _Endpoints:
+    def __deepcopy__(self, memo: object) -> _EndpointMap:
         return self  # it does not change, and dataclasses.asdict copies
 
     def __reduce__(self) -> NoReturn:
@@ -95,7 +93,7 @@ class Config:
     path: Path | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "endpoints", _Endpoints(self.endpoints))
+        object.__setattr__(self, "endpoints", _EndpointMap(self.endpoints))
 
     @classmethod
     def empty(cls) -> Config:
@@ -111,14 +109,14 @@ class Config:
         """
         chosen = default_path(environ) if path is None else Path(path)
         try:
-            return cls._read(chosen, wanted=path is not None)
+            return cls._load_file(chosen, wanted=path is not None)
         except ConfigError as error:
             # no frame that holds the file's texts, and no cause that quotes them, stays with the error
             error.__context__ = None
             raise error.with_traceback(None) from None
 
     @classmethod
-    def _read(cls, chosen: Path, *, wanted: bool) -> Config:
+    def _load_file(cls, chosen: Path, *, wanted: bool) -> Config:
         try:
             with chosen.open("rb") as file:
                 octets = file.read(_LONGEST_FILE + 1)
@@ -131,13 +129,13 @@ class Config:
             raise ConfigError(
                 f"{chosen}: cannot be read ({type(error).__name__})", code="config.unreadable"
             ) from None
-        return _Reader(chosen, octets, datetime.fromtimestamp(modified, UTC)).config()
+        return _ConfigReader(chosen, octets, datetime.fromtimestamp(modified, UTC)).build_config()
 
     def check(self) -> tuple[Finding, ...]:
         """What is wrong, or worth a word, in what the file says. Never raises, shows no key."""
-        return (*self._endpoint_findings(), *self._profile_findings(), *self._file_findings())
+        return (*self._check_endpoints(), *self._check_profiles(), *self._check_file())
 
-    def _endpoint_findings(self) -> Iterator[Finding]:
+    def _check_endpoints(self) -> Iterator[Finding]:
         for name, text in self.endpoints.items():
             where = f"endpoints.{name}"
             report = check(text)
@@ -153,21 +151,21 @@ class Config:
             if uri.fragment is not None and uri.fragment not in self.profiles:
                 yield Finding("note", where, "its fragment names no profile of this file")
 
-    def _profile_findings(self) -> Iterator[Finding]:
+    def _check_profiles(self) -> Iterator[Finding]:
         # late: what a profile may hold is the business of a call
-        from onym.llm._overrides import profile_layer
-        from onym.uri._names import WELL_KNOWN
+        from onym.llm._arguments import build_profile_layer
+        from onym.uri.parameters import WELL_KNOWN
 
         for name, values in self.profiles.items():
             known = {key: value for key, value in values.items() if key in WELL_KNOWN}
             try:
-                profile_layer(name, values)
+                build_profile_layer(name, values)
                 # a profile's values obey the rules of a URI's
                 LLMURI.build(host="localhost", model="any", params=known)
             except (ConfigError, UsageError, URIError) as error:
                 yield Finding("error", f"profiles.{name}", error.message)
 
-    def _file_findings(self) -> Iterator[Finding]:
+    def _check_file(self) -> Iterator[Finding]:
         if self.path is None or os.name == "nt":
             return
         try:
@@ -179,80 +177,80 @@ class Config:
             yield Finding("warning", str(self.path), "holds a key and others may read it: chmod 600")
 
 
-class _Reader:
+class _ConfigReader:
     """One file, being read; every refusal names the file, and the line where it is known."""
 
     def __init__(self, path: Path, octets: bytes, modified: datetime) -> None:
         self._path = path
         self._modified = modified
         if len(octets) > _LONGEST_FILE:
-            raise self._error("is longer than 1 MiB", code="config.too-long")
+            raise self._make_error("is longer than 1 MiB", code="config.too-long")
         try:
             self._text = octets.decode("utf-8")
             self._data = tomllib.loads(self._text)
         except UnicodeDecodeError as error:
-            raise self._error(f"is not UTF-8 at octet {error.start}", code="config.not-toml") from None
+            raise self._make_error(f"is not UTF-8 at octet {error.start}", code="config.not-toml") from None
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             # the parser's own message may quote what stands there
             place = re.search(r"at line (\d+), column (\d+)", str(error))
             where = f" at line {place[1]}, column {place[2]}" if place else ""
-            raise self._error(f"is not TOML{where}", code="config.not-toml") from None
+            raise self._make_error(f"is not TOML{where}", code="config.not-toml") from None
 
-    def config(self) -> Config:
+    def build_config(self) -> Config:
         """The configuration, every part checked."""
-        self._only(self._data, _TABLES, "")
+        self._require_known(self._data, _TABLES, "")
         return Config(
-            endpoints=MappingProxyType(dict(self._endpoints())),
-            profiles=MappingProxyType(dict(self._profiles())),
-            policy=self._policy(),
-            providers=self._providers(),
+            endpoints=MappingProxyType(dict(self._parse_endpoints())),
+            profiles=MappingProxyType(dict(self._parse_profiles())),
+            policy=self._parse_policy(),
+            providers=self._parse_providers(),
             path=self._path,
         )
 
-    def _endpoints(self) -> Iterator[tuple[str, str]]:
-        for name, text in self._table("endpoints").items():
-            if _NAME.fullmatch(name) is None:
-                raise self._error(
+    def _parse_endpoints(self) -> Iterator[tuple[str, str]]:
+        for name, text in self._get_table("endpoints").items():
+            if _ENDPOINT_NAME.fullmatch(name) is None:
+                raise self._make_error(
                     "an endpoint's name is letters, digits, '.', '_' and '-'", "endpoints", name
                 )
             if not isinstance(text, str):
-                raise self._error("an endpoint is an llm:// URI in quotes", "endpoints", name)
+                raise self._make_error("an endpoint is an llm:// URI in quotes", "endpoints", name)
             yield name, text
 
-    def _profiles(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        for name, values in self._table("profiles").items():
+    def _parse_profiles(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for name, values in self._get_table("profiles").items():
             if not isinstance(values, dict):
-                raise self._error("a profile is a table of parameters", "profiles", name)
+                raise self._make_error("a profile is a table of parameters", "profiles", name)
             yield name, MappingProxyType(values)
 
-    def _policy(self) -> Policy | None:
-        values = self._table("policy")
+    def _parse_policy(self) -> Policy | None:
+        values = self._get_table("policy")
         known = [*(each.name for each in fields(Policy) if not each.name.startswith("_")), "preset"]
         known.remove("name")
-        self._only(values, known, "policy")
+        self._require_known(values, known, "policy")
         if not values:
             return None
         try:
             return Policy.from_dict(values)
         except UsageError as error:
-            raise self._error(error.message, "policy", hint=error.hint) from None
+            raise self._make_error(error.message, "policy", hint=error.hint) from None
 
-    def _providers(self) -> ProviderTable:
+    def _parse_providers(self) -> ProviderTable:
         table = ProviderTable.builtin()
-        for name, values in self._table("providers").items():
+        for name, values in self._get_table("providers").items():
             if not isinstance(values, dict):
-                raise self._error("a provider is a table", "providers", name)
-            self._only(values, _ROW, f"providers.{name}")
+                raise self._make_error("a provider is a table", "providers", name)
+            self._require_known(values, _ROW_FIELDS, f"providers.{name}")
             try:
-                table = table.register(self._row(table.own(name), name, values), replace=True)
+                table = table.register(self._build_row(table.find_own(name), name, values), replace=True)
             except (UsageError, TypeError, ValueError, AttributeError) as error:
                 message = error.message if isinstance(error, UsageError) else "has a value of the wrong type"
-                raise self._error(message, "providers", name) from None
+                raise self._make_error(message, "providers", name) from None
         return table
 
-    def _row(self, known: Provider | None, name: str, values: Mapping[str, Any]) -> Provider:
+    def _build_row(self, known: Provider | None, name: str, values: Mapping[str, Any]) -> Provider:
         """A row of one's own, or a built-in one with some facts changed."""
-        given = {key: _table_of(key, _fact(value)) for key, value in values.items()}
+        given = {key: _build_records(key, _convert_value(value)) for key, value in values.items()}
         source = f"the configuration file {self._path}"
         if known is not None:
             return replace(known, **{"source": f"{known.source}; {source}", **given})
@@ -263,24 +261,24 @@ class _Reader:
         given.setdefault("checked", self._modified.date().isoformat())
         return Provider(name=name, **given)
 
-    def _table(self, name: str) -> Mapping[str, Any]:
+    def _get_table(self, name: str) -> Mapping[str, Any]:
         found = self._data.get(name, {})
         if not isinstance(found, dict):
-            raise self._error(f"{name} is a table: write [{name}]", "", name)
+            raise self._make_error(f"{name} is a table: write [{name}]", "", name)
         return found
 
-    def _only(self, values: Mapping[str, Any], known: Iterator[str] | Any, table: str) -> None:
+    def _require_known(self, values: Mapping[str, Any], known: Iterator[str] | Any, table: str) -> None:
         for name in values:
             if name not in known:
                 close = get_close_matches(name, list(known), n=1)
-                raise self._error(
-                    f"says something that Onym does not know: {_shown(name)}",
+                raise self._make_error(
+                    f"says something that Onym does not know: {_mask_name(name)}",
                     table,
                     name,
                     hint=f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}",
                 )
 
-    def _error(
+    def _make_error(
         self,
         message: str,
         table: str = "",
@@ -290,13 +288,13 @@ class _Reader:
         hint: str | None = None,
     ) -> ConfigError:
         where = str(self._path)
-        line = self._line(table, key) if key or table else None
+        line = self._find_line(table, key) if key or table else None
         if line is not None:
             where += f":{line}"
-        named = ".".join(_shown(part) for part in (table, key) if part)
+        named = ".".join(_mask_name(part) for part in (table, key) if part)
         return ConfigError(f"{where}: {named + ': ' if named else ''}{message}", code=code, hint=hint)
 
-    def _line(self, table: str, key: str) -> int | None:
+    def _find_line(self, table: str, key: str) -> int | None:
         """The line of a key, or of its table, found as text: the parser keeps no places."""
         spelled = re.escape(f"{table}.{key}".strip("."))
         patterns = (
@@ -312,23 +310,23 @@ class _Reader:
         return None
 
 
-def _shown(name: str) -> str:
+def _mask_name(name: str) -> str:
     """A name from the file, where it is one: what stands in a key's place may be a key."""
     return redact(name) if len(name) <= 64 and re.fullmatch(r"[\w.-]+", name, re.ASCII) else "(a name)"
 
 
-def _table_of(key: str, value: Any) -> Any:
+def _build_records(key: str, value: Any) -> Any:
     """The tables of a row that hold records of their own."""
     made = {"apis": Api, "path_values": PathValue}.get(key)
     return value if made is None else {name: made(**record) for name, record in value.items()}
 
 
-def _fact(value: Any) -> Any:
+def _convert_value(value: Any) -> Any:
     """TOML's arrays as the tuples that rows hold. TOML has no null: `false` for a name that a provider has
     not, `inf` for an open end of a range.
     """
     if isinstance(value, list):
-        return tuple(None if each in (inf, -inf) else _fact(each) for each in value)
+        return tuple(None if each in (inf, -inf) else _convert_value(each) for each in value)
     if isinstance(value, dict):
-        return {key: None if each is False else _fact(each) for key, each in value.items()}
+        return {key: None if each is False else _convert_value(each) for key, each in value.items()}
     return value

@@ -1,7 +1,7 @@
-"""Which key goes with a URI, and which never does.
+"""Find the credential for a URI.
 
-Order: userinfo, the `auth=` reference, the provider's conventional variable. A conventional variable is
-bound to that provider's exact hosts: no other host, port, alias override or IP address ever sees it.
+Order: userinfo, the `auth=` reference, the provider's conventional variable. Onym sends a conventional
+variable only to that provider's exact hosts: never to another host, port, alias override or IP address.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from onym.errors import CredentialError, PolicyError, URIError
 from onym.uri.generic import URI
@@ -28,7 +28,53 @@ if TYPE_CHECKING:
     from onym.net.policy import Policy
     from onym.uri.llm import LLMURI
 
-__all__ = ["GROUP", "Credential", "resolve"]
+
+class _HiddenEnvironment:
+    """Values by name; printed, it shows none.
+
+    It is no `Mapping` by class: tools that print the locals of a frame print such member by member.
+    """
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Mapping[str, str]) -> None:
+        self._of = of
+
+    def __getitem__(self, name: str) -> str:
+        return self._of[name]
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """The value of this name, or `default`."""
+        return self._of.get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._of
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def keys(self) -> Iterator[str]:
+        """The names, so that a `dict` can be made of it."""
+        return iter(self._of)
+
+    def __repr__(self) -> str:
+        return "the environment"
+
+
+def hide_environment(environ: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The variables to read, `os.environ` by default, as a value that shows none of them."""
+    given: object = os.environ if environ is None else environ
+    # it does what this project asks of a mapping: to be read by name
+    shown_nowhere = (
+        given
+        if isinstance(given, _HiddenEnvironment)
+        else _HiddenEnvironment(cast("Mapping[str, str]", given))
+    )
+    return cast("Mapping[str, str]", shown_nowhere)
+
 
 #: distributions add kinds of reference here: a callable from the text after `kind:` to the key
 GROUP: Final = "onym.credentials"
@@ -45,7 +91,7 @@ _CHAIN_HINTS: Final[Mapping[str, str]] = {
 }
 #: the public half of an AWS key pair
 _ACCESS_ID: Final = re.compile(r"A[KS]IA[A-Z0-9]{12,124}")
-_CARRIED: Final = re.compile(r"[!-~]+")
+_HEADER_TEXT: Final = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +117,7 @@ class Credential:
         return hashlib.blake2b(octets, key=_PROCESS_KEY, digest_size=16).hexdigest()
 
 
-def resolve(
+def resolve_credential(
     uri: LLMURI,
     provider: Provider,
     policy: Policy,
@@ -86,12 +132,12 @@ def resolve(
     that the policy does not honour.
     """
     try:
-        found = _find(uri, provider, policy, os.environ if environ is None else environ, given)
+        found = _find_credential(uri, provider, policy, os.environ if environ is None else environ, given)
     except (CredentialError, PolicyError) as error:
         # no frame, and no cause that quotes what was read, stays with the error
         error.__context__ = None
         raise error.with_traceback(None) from None
-    if found is not None and _CARRIED.fullmatch(found.secret.reveal()) is None:
+    if found is not None and _HEADER_TEXT.fullmatch(found.secret.reveal()) is None:
         raise CredentialError(
             f"the key from {redact(found.source)} holds a character that no header can carry",
             code="credential.bad-key",
@@ -100,7 +146,7 @@ def resolve(
     return found
 
 
-def _find(
+def _find_credential(
     uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str], given: str
 ) -> Credential | None:
     if uri.key is not None:
@@ -108,11 +154,11 @@ def _find(
         signs = _ACCESS_ID.fullmatch(uri.label or "") is not None
         return Credential(secret=uri.key, source=given, access_id=uri.label if signs else None)
     if uri.auth is not None:
-        return _referenced(uri, policy, environ)
-    return _conventional(uri, provider, policy, environ)
+        return _load_referenced(uri, policy, environ)
+    return _find_conventional(uri, provider, policy, environ)
 
 
-def _referenced(uri: LLMURI, policy: Policy, environ: Mapping[str, str]) -> Credential:
+def _load_referenced(uri: LLMURI, policy: Policy, environ: Mapping[str, str]) -> Credential:
     if not policy.environment_credentials:
         raise PolicyError(
             "the policy does not let this URI point at a credential",
@@ -123,15 +169,15 @@ def _referenced(uri: LLMURI, policy: Policy, environ: Mapping[str, str]) -> Cred
     reference = uri.auth or ""
     kind, _, rest = reference.partition(":")
     if kind in _CHAINS:
-        return _chained(kind, environ, rest) or _nothing_there(reference)
-    read = _KINDS.get(kind)
-    text = _from_plugin(kind, rest) if read is None else read(rest, environ)
+        return _find_in_chain(kind, environ, rest) or _raise_empty(reference)
+    read = _REFERENCE_READERS.get(kind)
+    text = _load_from_plugin(kind, rest) if read is None else read(rest, environ)
     if not text:
         raise CredentialError(f"auth={redact(reference)} gives an empty key", code="credential.empty")
     return Credential(secret=Secret(text), source=reference)
 
 
-def _from_variable(name: str, environ: Mapping[str, str]) -> str:
+def _read_variable(name: str, environ: Mapping[str, str]) -> str:
     text = environ.get(name, "").strip()
     if not text:
         shown = redact(name)
@@ -141,33 +187,33 @@ def _from_variable(name: str, environ: Mapping[str, str]) -> str:
     return text
 
 
-def _from_file(name: str, environ: Mapping[str, str]) -> str:
+def _read_key_file(name: str, environ: Mapping[str, str]) -> str:
     """The one line of a file; a pipe or a device is not read, since it may never end."""
     try:
         # not to wait for somebody to open the other end of a pipe
         number = os.open(Path(name).expanduser(), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with open(number, "rb") as file:  # noqa: PTH123 - a file that is open already
             if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise _unreadable("is no ordinary file", name)
+                raise _make_unreadable_error("is no ordinary file", name)
             octets = file.read(_LONGEST_FILE + 1)
     except (OSError, ValueError, RuntimeError) as error:
-        raise _unreadable(f"cannot be read ({type(error).__name__})", name) from None
+        raise _make_unreadable_error(f"cannot be read ({type(error).__name__})", name) from None
     if len(octets) > _LONGEST_FILE:
-        raise _unreadable("is longer than 64 KiB: it holds no key", name)
+        raise _make_unreadable_error("is longer than 64 KiB: it holds no key", name)
     try:
         text = octets.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        raise _unreadable("is not UTF-8 text", name) from None
+        raise _make_unreadable_error("is not UTF-8 text", name) from None
     return text
 
 
-def _unreadable(why: str, name: str) -> CredentialError:
+def _make_unreadable_error(why: str, name: str) -> CredentialError:
     return CredentialError(
         f"the file that auth= names {why}", code="credential.unreadable", hint=f"look at {redact(name)}"
     )
 
 
-def _from_keyring(name: str, environ: Mapping[str, str]) -> str:
+def _read_keyring(name: str, environ: Mapping[str, str]) -> str:
     import keyring
 
     service, _, user = name.partition("/")
@@ -187,26 +233,26 @@ def _from_keyring(name: str, environ: Mapping[str, str]) -> str:
     return text
 
 
-_KINDS: Final[Mapping[str, Callable[[str, Mapping[str, str]], str]]] = {
-    "env": _from_variable,
-    "file": _from_file,
-    "keyring": _from_keyring,
+_REFERENCE_READERS: Final[Mapping[str, Callable[[str, Mapping[str, str]], str]]] = {
+    "env": _read_variable,
+    "file": _read_key_file,
+    "keyring": _read_keyring,
 }
 
 
-def _chained(name: str, environ: Mapping[str, str], reference: str) -> Credential | None:
+def _find_in_chain(name: str, environ: Mapping[str, str], reference: str) -> Credential | None:
     """What a vendor's own places hold: its variables, files and metadata, as its own library reads them."""
     find: Callable[[Mapping[str, str], str], Credential | None] = import_module(_CHAINS[name]).find
     return find(environ, reference)
 
 
-def _nothing_there(reference: str) -> NoReturn:
+def _raise_empty(reference: str) -> NoReturn:
     raise CredentialError(f"auth={redact(reference)} names no credential", code="credential.empty")
 
 
-def _from_plugin(kind: str, rest: str) -> str:
+def _load_from_plugin(kind: str, rest: str) -> str:
     """A kind that a distribution brings, looked up only when it is asked for."""
-    points = {point.name: point for point in _plugins()}
+    points = {point.name: point for point in _list_plugins()}
     if kind not in points and kind == "vault":
         raise CredentialError(
             "auth=vault: wants a distribution that reads vaults, and none is installed",
@@ -214,7 +260,7 @@ def _from_plugin(kind: str, rest: str) -> str:
             hint=f"one brings the entry point {kind} in the group {GROUP}; until then use auth=env:NAME",
         )
     if kind not in points:
-        known = ", ".join(sorted({*_KINDS, *_CHAINS, *points}))
+        known = ", ".join(sorted({*_REFERENCE_READERS, *_CHAINS, *points}))
         raise CredentialError(
             f"auth= names a kind of credential store that is not installed: {kind}",
             code="credential.unknown-kind",
@@ -229,23 +275,23 @@ def _from_plugin(kind: str, rest: str) -> str:
     return value.reveal() if isinstance(value, Secret) else str(value)
 
 
-def _plugins() -> Iterable[EntryPoint]:
+def _list_plugins() -> Iterable[EntryPoint]:
     from importlib.metadata import entry_points
 
     return entry_points(group=GROUP)
 
 
-def _conventional(
+def _find_conventional(
     uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str]
 ) -> Credential | None:
-    bound = _bound(uri, provider, environ)
+    bound = _is_bound(uri, provider, environ)
     if bound and policy.environment_credentials:
         for name in provider.key_variables:
             text = environ.get(name, "").strip()
             if text:
                 return Credential(secret=Secret(text), source=f"env:{name}")
         if provider.chain is not None:
-            found = _chained(provider.chain, environ, "")
+            found = _find_in_chain(provider.chain, environ, "")
             if found is not None:
                 return found
     if not provider.needs_key:
@@ -271,17 +317,17 @@ def _conventional(
     )
 
 
-def _bound(uri: LLMURI, provider: Provider, environ: Mapping[str, str]) -> bool:
+def _is_bound(uri: LLMURI, provider: Provider, environ: Mapping[str, str]) -> bool:
     """Whether the provider's variables are meant for this URI's host and port."""
     if provider.serves_exactly(uri.host, uri.port):
         return True
     words = (provider.name, *provider.aliases)
     if uri.port is None and provider.hosts and uri.host in words:
         return True  # the alias stands for the first of the hosts, at its own port
-    return any(_spelled_out(environ.get(name), uri, provider) for name in provider.endpoint_variables)
+    return any(_is_named_endpoint(environ.get(name), uri, provider) for name in provider.endpoint_variables)
 
 
-def _spelled_out(endpoint: str | None, uri: LLMURI, provider: Provider) -> bool:
+def _is_named_endpoint(endpoint: str | None, uri: LLMURI, provider: Provider) -> bool:
     """Whether the person's own variable names this very host, as `AZURE_OPENAI_ENDPOINT` does."""
     if not endpoint:
         return False

@@ -1,42 +1,223 @@
-"""A model on this machine: llama.cpp's own server in a child process, started when first asked for.
+"""The embedded model: llama.cpp's server in a child process, started at the first call.
 
-The child speaks ordinary OpenAI HTTP on loopback, behind a random key that nobody else has. It is
-one per model and options, is used by all threads, and dies with this process however that ends. A
-process rather than a thread, because a call into the runtime does not hear Ctrl-C, and because a
-processor that lacks its instructions would take the whole program down.
+The child serves OpenAI's API on loopback and accepts one random key. There is one child for each model and
+set of options. All threads share it, and it ends with this process. Onym uses a process because native code
+does not react to Ctrl-C, and because an unsupported processor would crash the whole program.
 """
 
 from __future__ import annotations
 
 import atexit
+import json
 import os
+import secrets
+import signal
+import subprocess
+import sys
 import threading
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO, NamedTuple
+from urllib.parse import urlsplit
 
-from onym.errors import MissingExtraError, UsageError, WeightsError
+from onym.errors import EmbeddedError, MissingExtraError, UsageError, WeightsError
 from onym.llm import weights
-from onym.llm._embedded_child import Child, Endpoint, Launch
-from onym.llm.weights import installed, pull
+from onym.llm.weights import list_installed, pull_weights
+from onym.net.messages import Origin
+from onym.uri.secret import Secret
 
-__all__ = ["Endpoint", "close", "ensure", "identity", "installed", "pull", "register"]
+__all__ = [
+    "EmbeddedEndpoint",
+    "LaunchOptions",
+    "ServerProcess",
+    "close_servers",
+    "ensure_server",
+    "get_file_identity",
+    "list_installed",
+    "pull_weights",
+    "register_model",
+]
+
+_STDERR_KEPT = 16_384
+#: seconds between two looks of the child at who its parent is
+_LOOK = 2.0
+#: how Windows says "illegal instruction"
+_WINDOWS_SIGILL = 0xC000001D
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedEndpoint:
+    """Where the model is served, and the key that it wants as a bearer token.
+
+    It is good while the child lives; ask `ensure` before each call, which costs next to nothing.
+    """
+
+    origin: Origin
+    key: Secret
+    model: str
+
+    @property
+    def address(self) -> str:
+        """The origin as text: "http://127.0.0.1:PORT". OpenAI's routes are below /v1."""
+        return str(self.origin)
+
+
+class LaunchOptions(NamedTuple):
+    """What a child is to serve, and how."""
+
+    model: str
+    gguf: str
+    context: int
+    parallel: int
+    threads: int
+
+
+class ServerProcess:
+    """One child process, serving from the end of `__init__` on."""
+
+    def __init__(self, launch: LaunchOptions, timeout: float) -> None:
+        key = Secret(secrets.token_urlsafe(32))
+        self._process = _spawn_server()
+        self._stderr = _StderrTail(self._process.stderr)
+        try:
+            address = urlsplit(self._start_serving(launch, key, timeout))
+        except BaseException:
+            self.close()
+            raise
+        origin = Origin("http", address.hostname or "", address.port or 0)
+        self.endpoint = EmbeddedEndpoint(origin=origin, key=key, model=launch.model)
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def _start_serving(self, launch: LaunchOptions, key: Secret, timeout: float) -> str:
+        """Say what to serve and hear where it is served."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None  # noqa: S101, PT018 - both are pipes
+        order = {**launch._asdict(), "key": key.reveal(), "parent": os.getpid(), "look": _LOOK}
+        expired = threading.Event()
+        alarm = threading.Timer(timeout, self._on_timeout, args=(expired,))
+        alarm.daemon = True
+        alarm.start()
+        try:
+            with suppress(BrokenPipeError):  # it died at once, which the answer shows
+                stdin.write(json.dumps(order).encode() + b"\n")
+            line = stdout.readline()
+        finally:
+            alarm.cancel()
+            stdout.close()
+        answer = json.loads(line) if line else {}
+        if "address" not in answer:
+            raise self._build_error(answer.get("error"), timeout if expired.is_set() else None)
+        return str(answer["address"])
+
+    def _on_timeout(self, expired: threading.Event) -> None:
+        expired.set()
+        self._process.kill()
+
+    def _build_error(self, error: str | None, timeout: float | None) -> EmbeddedError:
+        code = self._process.wait()
+        hint = None
+        if timeout is not None:
+            reason, hint = (
+                f"it was not ready after {timeout:g} seconds",
+                "a large file needs a longer start_timeout",
+            )
+        elif code in (-signal.SIGILL, _WINDOWS_SIGILL):
+            reason = "this processor lacks instructions that it was built for (SIGILL)"
+            hint = "build it here: pip install --force-reinstall --no-binary xllamacpp xllamacpp"
+        elif error is not None:
+            reason = error
+        else:
+            reason = f"it ended with {_format_exit_code(code)}"
+        said = self._stderr.last_lines(3)
+        return EmbeddedError("; ".join([f"the model server did not start: {reason}", *said]), hint=hint)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None  # noqa: S101 - a pipe
+        self._process.stdin.close()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._stderr.close()
+
+    def disown(self) -> None:
+        # our copy of the pipe would keep the server alive when its owner is gone
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+        self._process.returncode = 0  # not ours to wait for, and no warning about it
+
+
+class _StderrTail:
+    """The last octets of a pipe, read by a thread so that its writer never blocks."""
+
+    def __init__(self, pipe: IO[bytes] | None) -> None:
+        assert pipe is not None  # noqa: S101 - a pipe
+        self._pipe = pipe
+        self._kept = b""
+        self._reader = threading.Thread(target=self._read_pipe, daemon=True, name="onym-embedded-stderr")
+        self._reader.start()
+
+    def _read_pipe(self) -> None:
+        while piece := self._pipe.read(4096):
+            self._kept = (self._kept + piece)[-_STDERR_KEPT:]
+
+    def last_lines(self, count: int) -> list[str]:
+        """The last lines, of a writer that has ended."""
+        self._reader.join(1)
+        return self._kept.decode("utf-8", "replace").strip().splitlines()[-count:]
+
+    def close(self) -> None:
+        self._reader.join(1)
+        self._pipe.close()
+
+
+def _spawn_server() -> subprocess.Popen[bytes]:
+    # its own session: Ctrl-C in the terminal is for us to act on; -P: nothing from the current folder
+    command = [sys.executable, "-P", "-m", "onym.llm._embedded_server"]
+    pipe = subprocess.PIPE
+    try:
+        # unbuffered, so that no lock of a buffer is held by another thread across a fork
+        return subprocess.Popen(  # noqa: S603 - our own module
+            command, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        )
+    except OSError as error:
+        raise EmbeddedError(
+            f"the model server could not be started: {error.strerror or type(error).__name__}",
+            hint="it runs under the Python of this program (sys.executable)",
+        ) from error
+
+
+def _format_exit_code(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
 
 _EXTRA = "pip install 'onym[embedded]'"
 #: GGUF files that this process serves under names of their own, and what tells each from others
 _FILES: dict[str, tuple[Path, bytes]] = {}
 
 
-def ensure(
+def ensure_server(
     model: str,
     *,
     gguf: str | Path | None = None,
     context: int = 4096,
     parallel: int = 2,
     start_timeout: float = 60.0,
-) -> Endpoint:
+) -> EmbeddedEndpoint:
     """The endpoint of a model on this machine, started now unless it is running.
 
-    `model` is a name of the catalogue or of `register`; with `gguf`, any name for that GGUF file.
+    `model` is a name of the catalogue or of `register_model`; with `gguf`, any name for that GGUF file.
     `context` is the most tokens of one conversation, `parallel` how many are served at once;
     `start_timeout` is in seconds, and loading a large file takes many.
 
@@ -53,20 +234,22 @@ def ensure(
             command=_EXTRA,
             hint=f"run: {_EXTRA}",
         )
-    own = _FILES.get(model) if gguf is None else _own_file(Path(gguf))
-    file = weights.path(model) if own is None else own[0]
-    return _SERVERS.ensure(Launch(model, str(file), context, parallel, _threads()), start_timeout)
+    own = _FILES.get(model) if gguf is None else _identify_file(Path(gguf))
+    file = weights.get_weights_path(model) if own is None else own[0]
+    return _SERVERS.get_endpoint(
+        LaunchOptions(model, str(file), context, parallel, _choose_thread_count()), start_timeout
+    )
 
 
-def register(model: str, gguf: str | Path) -> None:
+def register_model(model: str, gguf: str | Path) -> None:
     """From now on `llm://embedded/<model>` is this GGUF file, in this process.
 
     Raises WeightsError for a file that cannot be read or is no GGUF file.
     """
-    _FILES[model] = _own_file(Path(gguf))
+    _FILES[model] = _identify_file(Path(gguf))
 
 
-def identity(model: str) -> bytes:
+def get_file_identity(model: str) -> bytes:
     """What tells the GGUF file that was registered under this name from others: its path, size and time.
 
     Empty for a model of the catalogue, whose name stands for the same octets everywhere.
@@ -74,12 +257,12 @@ def identity(model: str) -> bytes:
     return _FILES[model][1] if model in _FILES else b""
 
 
-def close() -> None:
-    """End every child process now. The end of this process does it too; `ensure` starts them anew."""
+def close_servers() -> None:
+    """End every child process now. The end of this process does it too; `ensure_server` starts them anew."""
     _SERVERS.close()
 
 
-def _own_file(file: Path) -> tuple[Path, bytes]:
+def _identify_file(file: Path) -> tuple[Path, bytes]:
     try:
         with file.open("rb") as handle:
             magic = handle.read(4)
@@ -94,7 +277,7 @@ def _own_file(file: Path) -> tuple[Path, bytes]:
     return whole, b"%b\0%d\0%d" % (os.fsencode(whole), found.st_size, found.st_mtime_ns)
 
 
-def _threads() -> int:
+def _choose_thread_count() -> int:
     """One core is left to others, and two at most are not shared at all.
 
     Threads of the runtime spin while they wait for each other: on two cores with one busy
@@ -105,25 +288,25 @@ def _threads() -> int:
     return 1 if cores <= 2 else min(cores - 1, 4)
 
 
-class _Servers:
+class _ServerPool:
     """The children of this process, one per launch."""
 
     def __init__(self) -> None:
-        self._reset()
+        self._reset_state()
 
-    def _reset(self) -> None:
+    def _reset_state(self) -> None:
         self._guard = threading.Lock()
-        self._gates: dict[Launch, threading.Lock] = {}
-        self._children: dict[Launch, Child] = {}
+        self._gates: dict[LaunchOptions, threading.Lock] = {}
+        self._children: dict[LaunchOptions, ServerProcess] = {}
 
-    def ensure(self, launch: Launch, timeout: float) -> Endpoint:
+    def get_endpoint(self, launch: LaunchOptions, timeout: float) -> EmbeddedEndpoint:
         with self._guard:
             gate = self._gates.setdefault(launch, threading.Lock())
         with gate:
             child = self._children.get(launch)
             if child is None or not child.is_alive():
-                self._close(launch)
-                child = self._children[launch] = Child(launch, timeout)
+                self._close_server(launch)
+                child = self._children[launch] = ServerProcess(launch, timeout)
             return child.endpoint
 
     def close(self) -> None:
@@ -131,21 +314,21 @@ class _Servers:
             gates = dict(self._gates)
         for launch, gate in gates.items():
             with gate:
-                self._close(launch)
+                self._close_server(launch)
 
-    def _close(self, launch: Launch) -> None:
+    def _close_server(self, launch: LaunchOptions) -> None:
         child = self._children.pop(launch, None)
         if child is not None:
             child.close()
 
-    def forget(self) -> None:
+    def disown_servers(self) -> None:
         """After a fork, in the new process: the children are the other one's."""
         for child in self._children.values():
             child.disown()
-        self._reset()
+        self._reset_state()
 
 
-_SERVERS = _Servers()
-atexit.register(close)
+_SERVERS = _ServerPool()
+atexit.register(close_servers)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_SERVERS.forget)
+    os.register_at_fork(after_in_child=_SERVERS.disown_servers)

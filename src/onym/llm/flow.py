@@ -1,8 +1,8 @@
-"""A call as a generator: what is sent, what is tried again, what an answer means. No I/O, no clock.
+"""A call as a generator: send, retry, decode. No I/O and no clock.
 
-Each flow yields `Send` or `Wait` and is resumed with a `Reply` or None; `onym.net` drives it. There
-is one owner of retries, here: 408, 409, 429, 5xx and lost connections, with full jitter, Retry-After
-honoured, all within the call's own deadline, and never once a stream has begun.
+Each flow yields `Send` or `Wait` and receives a `Reply` or None; `onym.net` drives it. Retries are decided
+here only: for 408, 409, 429, 5xx and lost connections, with full jitter, within the call's timeout.
+Retry-After is honoured. A stream that has begun is never retried.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from onym.errors import MalformedResponseError, NetError, NotFoundError, ProviderError
-from onym.llm._learned import learn
+from onym.llm.plan import learn_rejection
+from onym.net.limits import compute_delay
 from onym.net.messages import Flow, Reply, Send, Wait
-from onym.net.retry import delay
 
 if TYPE_CHECKING:
     from onym.llm.dialects import Decoder
-    from onym.llm.plan import Plan
+    from onym.llm.planner import Plan
     from onym.llm.types import Completion, Embeddings, ModelInfo, ModelPage
-
-__all__ = ["Clock", "Opened", "chat_flow", "embed_flow", "model_flow", "models_flow", "stream_flow"]
-
 
 T = TypeVar("T")
 
@@ -47,7 +44,7 @@ class Clock(Protocol):
         """Chance in [0, 1)."""
 
 
-class _Real:
+class _SystemClock:
     """The machine's own clock."""
 
     monotonic = staticmethod(time.monotonic)
@@ -55,60 +52,60 @@ class _Real:
     random = staticmethod(random.random)
 
 
-REAL: Clock = _Real()
+SYSTEM_CLOCK: Clock = _SystemClock()
 
 
-class Opened(NamedTuple):
+class OpenedStream(NamedTuple):
     """A stream that has begun: the reply with its open body, and the decoder that reads it."""
 
     reply: Reply
     decoder: Decoder
 
 
-def chat_flow(plan: Plan, clock: Clock = REAL) -> Flow[Completion]:
+def chat_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[Completion]:
     """One completion."""
-    return _call(plan, clock, _completion)
+    return _run_call(plan, clock, _decode_completion)
 
 
-def stream_flow(plan: Plan, clock: Clock = REAL) -> Flow[Opened]:
+def stream_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[OpenedStream]:
     """The beginning of a stream. Reading it is the caller's, who closes `reply.stream` too."""
-    return _call(plan, clock, _opened)
+    return _run_call(plan, clock, _open_decoder)
 
 
-def embed_flow(plan: Plan, count: int, clock: Clock = REAL) -> Flow[Embeddings]:
+def embed_flow(plan: Plan, count: int, clock: Clock = SYSTEM_CLOCK) -> Flow[Embeddings]:
     """One vector for each of `count` texts."""
 
     def vectors(plan: Plan, reply: Reply) -> Embeddings:
         return plan.dialect.decode_embed(reply.status, reply.headers, reply.body, plan.exchange, count=count)
 
-    return _call(plan, clock, vectors)
+    return _run_call(plan, clock, vectors)
 
 
-def models_flow(plan: Plan, clock: Clock = REAL) -> Flow[tuple[ModelInfo, ...]]:
+def models_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[tuple[ModelInfo, ...]]:
     """What the server says of its models, page by page, all of them within the plan's time."""
     found: list[ModelInfo] = []
     end = clock.monotonic() + plan.timeout
     for _ in range(_MOST_PAGES):
-        page = yield from _call(plan, clock, _models)
+        page = yield from _run_call(plan, clock, _decode_models)
         found += page.models
         if page.next is None:
             return tuple(found)
         if len(page.next) > _LONGEST_NEXT or len(found) > _MOST_MODELS:
             break
-        plan = plan.following(page.next, max(0.001, end - clock.monotonic()))
+        plan = plan.with_next_page(page.next, max(0.001, end - clock.monotonic()))
     raise MalformedResponseError(
         "the server's list of models does not end", endpoint=plan.endpoint.text, status=200
     )
 
 
-def model_flow(plan: Plan, clock: Clock = REAL) -> Flow[ModelInfo]:
+def model_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[ModelInfo]:
     """What the server says of one model: `plan` asks after it, or for the list that it is in."""
     if plan.operation == "model":
         try:
-            return (yield from _call(plan, clock, _model))
+            return (yield from _run_call(plan, clock, _decode_model))
         except NotFoundError:
             # servers that speak this format among others may have the list and no route for one
-            listing = plan.listing()
+            listing = plan.with_model_list()
             if listing is None:
                 raise
             plan = listing
@@ -120,23 +117,23 @@ def model_flow(plan: Plan, clock: Clock = REAL) -> Flow[ModelInfo]:
     raise NotFoundError("the server lists no such model", endpoint=plan.endpoint.text, status=200)
 
 
-def _completion(plan: Plan, reply: Reply) -> Completion:
+def _decode_completion(plan: Plan, reply: Reply) -> Completion:
     return plan.dialect.decode_chat(reply.status, reply.headers, reply.body, plan.exchange)
 
 
-def _opened(plan: Plan, reply: Reply) -> Opened:
-    return Opened(reply, plan.dialect.stream_decoder(reply.status, reply.headers, plan.exchange))
+def _open_decoder(plan: Plan, reply: Reply) -> OpenedStream:
+    return OpenedStream(reply, plan.dialect.stream_decoder(reply.status, reply.headers, plan.exchange))
 
 
-def _model(plan: Plan, reply: Reply) -> ModelInfo:
+def _decode_model(plan: Plan, reply: Reply) -> ModelInfo:
     return plan.dialect.decode_model(reply.status, reply.headers, reply.body, plan.exchange)
 
 
-def _models(plan: Plan, reply: Reply) -> ModelPage:
+def _decode_models(plan: Plan, reply: Reply) -> ModelPage:
     return plan.dialect.decode_models(reply.status, reply.headers, reply.body, plan.exchange)
 
 
-def _call(plan: Plan, clock: Clock, read: Callable[[Plan, Reply], T]) -> Flow[T]:
+def _run_call(plan: Plan, clock: Clock, read: Callable[[Plan, Reply], T]) -> Flow[T]:
     """Send until an answer of 2xx comes, or a failure that waiting will not mend, or time is up."""
     request, timeout, stream = plan.request, plan.timeout, plan.stream
     start = clock.monotonic()
@@ -147,37 +144,37 @@ def _call(plan: Plan, clock: Clock, read: Callable[[Plan, Reply], T]) -> Flow[T]
         try:
             reply: Reply = yield Send(request, left, stream)
         except NetError as error:
-            plan.explain(error)
+            plan.add_hint(error)
             failure = error
         else:
             if 200 <= reply.status < 300:
                 return read(plan, reply)
             failure = plan.decode_error(reply, clock.time())
-            without = learn(plan, failure)
+            without = learn_rejection(plan, failure)
             if without is not None:
                 # one parameter fewer each time, so this ends
                 plan, request = without, without.request
                 left = timeout - (clock.monotonic() - start)
                 continue
         left = timeout - (clock.monotonic() - start)
-        pause = _pause(failure, attempt, plan.retries, left, clock)
+        pause = _compute_pause(failure, attempt, plan.retries, left, clock)
         if pause is None:
             raise failure
         attempt += 1
         yield Wait(pause)
-        if plan.endpoint.signed:
+        if plan.endpoint.is_signed:
             request = plan.request  # a signature is good for minutes
         left = timeout - (clock.monotonic() - start)
         if left <= 0:
             raise failure
 
 
-def _pause(
+def _compute_pause(
     failure: NetError | ProviderError, attempt: int, retries: int, left: float, clock: Clock
 ) -> float | None:
     """Seconds to wait before the next attempt; None where there is none to make."""
     if attempt >= retries or not failure.retryable:
         return None
     asked = failure.retry_after if isinstance(failure, ProviderError) else None
-    pause = delay(attempt, asked, clock.random)
+    pause = compute_delay(attempt, asked, clock.random)
     return pause if pause < left else None

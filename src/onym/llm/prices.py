@@ -1,9 +1,9 @@
-"""What a call costs, by price lists with dates. A price that is not in the list is not guessed.
+"""Prices of calls, from dated price lists. Onym does not guess a price that is not listed.
 
     cost(answer.usage, "openai", "gpt-5")  # Cost(amount=Decimal("0.0000975"), currency="USD", …), or None
 
-The built-in list is `prices.toml`. `ONYM_PRICES` names a file of the same form, which goes before it: for
-prices of a contract, or of a model that came later.
+The built-in list is `prices.toml`. `ONYM_PRICES` names a file of the same format that takes precedence, for
+example for contract prices or newer models.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from onym.errors import ConfigError
 
 if TYPE_CHECKING:
     from onym.llm.types import Usage
-
-__all__ = ["VARIABLE", "Cost", "Price", "PriceList", "cost"]
 
 #: names a file of prices that goes before the built-in list
 VARIABLE: Final = "ONYM_PRICES"
@@ -60,7 +58,7 @@ class Price:
     checked: date
     above: tuple[tuple[int, Price], ...] = ()
 
-    def of(self, usage: Usage) -> Cost | None:
+    def compute_cost(self, usage: Usage) -> Cost | None:
         """What so many tokens cost; None where the server did not count what is paid for."""
         read, written = usage.input_tokens, usage.output_tokens
         if read is None or (written is None and self.output is not None):
@@ -85,17 +83,17 @@ class PriceList:
     rows: Mapping[str, Mapping[str, Price]]
 
     @classmethod
-    def read(cls, path: Path) -> PriceList:
+    def from_file(cls, path: Path) -> PriceList:
         """The list in a file. Raises ConfigError, which names the file and the entry."""
         try:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise _error(path, "", f"cannot be read ({type(error).__name__})") from None
+            raise _make_error(path, "", f"cannot be read ({type(error).__name__})") from None
         except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
-            raise _error(path, "", "is not TOML") from None
-        return cls({name: dict(_models(path, name, table)) for name, table in data.items()})
+            raise _make_error(path, "", "is not TOML") from None
+        return cls({name: dict(_parse_models(path, name, table)) for name, table in data.items()})
 
-    def find(self, provider: str, model: str) -> Price | None:
+    def find_price(self, provider: str, model: str) -> Price | None:
         """The price of this very model: by its name, else by the longest `*` name that fits."""
         row = self.rows.get(provider, {})
         if model in row:
@@ -113,92 +111,96 @@ def cost(usage: Usage, provider: str, model: str, *, environ: Mapping[str, str] 
     """
     environ = os.environ if environ is None else environ
     named = environ.get(VARIABLE)
-    lists = ([_own(Path(named).expanduser(), _stamp(named))] if named else []) + [_built_in()]
+    lists = ([_load_own_prices(Path(named).expanduser(), _get_mtime(named))] if named else []) + [
+        _load_builtin_prices()
+    ]
     for prices in lists:
-        price = prices.find(provider, model)
+        price = prices.find_price(provider, model)
         if price is not None:
-            return price.of(usage)
+            return price.compute_cost(usage)
     return None
 
 
 @lru_cache(1)
-def _built_in() -> PriceList:
-    return PriceList.read(Path(__file__).with_name("prices.toml"))
+def _load_builtin_prices() -> PriceList:
+    return PriceList.from_file(Path(__file__).with_name("prices.toml"))
 
 
 @lru_cache(4)
-def _own(path: Path, stamp: float) -> PriceList:
-    return PriceList.read(path)
+def _load_own_prices(path: Path, stamp: float) -> PriceList:
+    return PriceList.from_file(path)
 
 
-def _stamp(named: str) -> float:
+def _get_mtime(named: str) -> float:
     try:
         return Path(named).expanduser().stat().st_mtime
     except OSError:
         return 0.0  # reading it says what is wrong
 
 
-def _models(path: Path, provider: str, table: Any) -> Iterator[tuple[str, Price]]:
+def _parse_models(path: Path, provider: str, table: Any) -> Iterator[tuple[str, Price]]:
     if not isinstance(table, dict) or not isinstance(table.get("models"), dict):
-        raise _error(path, provider, "is no table with a table `models`")
-    _only(path, provider, table, _TABLE)
+        raise _make_error(path, provider, "is no table with a table `models`")
+    _require_known_keys(path, provider, table, _TABLE)
     for model, row in table["models"].items():
         where = f"{provider}.models.{model}"
         if not isinstance(row, dict):
-            raise _error(path, where, "is no table")
-        _only(path, where, row, _ROW)
-        yield model, _price(path, where, {**table, **row})
+            raise _make_error(path, where, "is no table")
+        _require_known_keys(path, where, row, _ROW)
+        yield model, _parse_price(path, where, {**table, **row})
 
 
-def _only(path: Path, where: str, table: Mapping[str, Any], known: frozenset[str]) -> None:
+def _require_known_keys(path: Path, where: str, table: Mapping[str, Any], known: frozenset[str]) -> None:
     for name in table:
         if name not in known:
-            raise _error(path, f"{where}.{name}", f"is not known; known are {', '.join(sorted(known))}")
+            raise _make_error(path, f"{where}.{name}", f"is not known; known are {', '.join(sorted(known))}")
 
 
-def _price(path: Path, where: str, row: Mapping[str, Any]) -> Price:
+def _parse_price(path: Path, where: str, row: Mapping[str, Any]) -> Price:
     rates: dict[str, Any] = {
-        name: _rate(path, f"{where}.{name}", row[name]) for name in _RATES if name in row
+        name: _parse_rate(path, f"{where}.{name}", row[name]) for name in _RATES if name in row
     }
     checked, source = row.get("checked"), row.get("source")
     if "input" not in rates:
-        raise _error(path, where, "has no price of its input")
+        raise _make_error(path, where, "has no price of its input")
     if type(checked) is not date or not isinstance(source, str) or not source:
-        raise _error(path, where, "says not where its price is from (source) and of when (checked, a date)")
+        raise _make_error(
+            path, where, "says not where its price is from (source) and of when (checked, a date)"
+        )
     currency = row.get("currency", "USD")
     if not isinstance(currency, str):
-        raise _error(path, where, "has a currency that is no text")
+        raise _make_error(path, where, "has a currency that is no text")
     known: dict[str, Any] = {"currency": currency, "source": source, "checked": checked}
-    return Price(above=tuple(_above(path, where, row, known)), **rates, **known)
+    return Price(above=tuple(_parse_tiers(path, where, row, known)), **rates, **known)
 
 
-def _above(
+def _parse_tiers(
     path: Path, where: str, row: Mapping[str, Any], known: Mapping[str, Any]
 ) -> Iterator[tuple[int, Price]]:
     steps = row.get("above", [])
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-        raise _error(path, f"{where}.above", "is no list of tables")
+        raise _make_error(path, f"{where}.above", "is no list of tables")
     if any(type(step.get("tokens")) is not int or "input" not in step for step in steps):
-        raise _error(
+        raise _make_error(
             path, f"{where}.above", "has a step without `tokens`, a whole number, or without `input`"
         )
     for step in sorted(steps, key=lambda step: step["tokens"]):
         rates: dict[str, Any] = {
-            name: _rate(path, f"{where}.above", step[name]) for name in _RATES if name in step
+            name: _parse_rate(path, f"{where}.above", step[name]) for name in _RATES if name in step
         }
         yield step["tokens"], Price(**rates, **known)
 
 
-def _rate(path: Path, where: str, value: Any) -> Decimal:
+def _parse_rate(path: Path, where: str, value: Any) -> Decimal:
     try:
         # a float of TOML has lost digits already, so a text is what the built-in list has
         rate = Decimal(str(value)) if not isinstance(value, bool) else Decimal("nan")
     except InvalidOperation:
         rate = Decimal("nan")
     if not rate.is_finite() or rate < 0:
-        raise _error(path, where, "is no price")
+        raise _make_error(path, where, "is no price")
     return rate
 
 
-def _error(path: Path, where: str, text: str) -> ConfigError:
+def _make_error(path: Path, where: str, text: str) -> ConfigError:
     return ConfigError(f"{path}: {where + ' ' if where else ''}{text}", code="config.bad-prices")

@@ -1,6 +1,6 @@
-"""What a call is made of: frozen values, no transport.
+"""The values of a call: messages, completions, events and embeddings. All are frozen.
 
-Texts are `str`, token counts are whole tokens, times are seconds unless a name says otherwise.
+Texts are `str`, token counts are whole tokens, and times are seconds unless a name says otherwise.
 """
 
 from __future__ import annotations
@@ -8,31 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
-
-__all__ = [
-    "Carried",
-    "Completion",
-    "Content",
-    "ContentPart",
-    "DocumentPart",
-    "Embeddings",
-    "Event",
-    "Finish",
-    "FinishReason",
-    "ImagePart",
-    "Message",
-    "ModelInfo",
-    "ModelPage",
-    "ReasoningDelta",
-    "Request",
-    "Role",
-    "TextDelta",
-    "TextPart",
-    "Tool",
-    "ToolCall",
-    "ToolCallDelta",
-    "Usage",
-]
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "other"]

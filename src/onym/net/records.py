@@ -11,30 +11,30 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from onym.errors import UsageError
-from onym.net._wire import drive
-from onym.net.addresses import LOOPBACK, classify, parse_address
+from onym.net.connections import drive_coroutine
+from onym.net.hosts import LOOPBACK, classify_address, parse_address
 from onym.net.messages import Ask, Records
 
 if TYPE_CHECKING:
     from dns.message import Message
     from dns.name import Name
 
-    from onym.net._dnssec import Zone
+    from onym.net._dnssec import PinnedZone
 
 __all__ = ["RecordResolver", "Trust"]
 
 Trust: TypeAlias = Literal["loopback", "never", "always"]
 
 #: seconds for a whole question, and for one try of one server
-_PATIENCE: Final = 5.0
-_TRY: Final = 2.0
+_QUESTION_TIMEOUT: Final = 5.0
+_TRY_TIMEOUT: Final = 2.0
 #: how often each server is tried: datagrams get lost
 _ROUNDS: Final = 2
 #: octets that a datagram may have without being cut in pieces on the way (DNS flag day 2020)
 _DATAGRAM: Final = 1232
 
 
-class _Exchange(Protocol):
+class _ExchangeFunction(Protocol):
     """Sends a query and takes the answer; raises what dnspython and sockets raise."""
 
     async def __call__(self, query: Message, server: str, port: int, until: float) -> Message: ...
@@ -67,80 +67,80 @@ class RecordResolver:
         self._nameservers = None if nameservers is None else tuple(nameservers)
         self._port = port
         self._trust = trust
-        self._zones: tuple[Zone, ...] = ()
+        self._zones: tuple[PinnedZone, ...] = ()
         if anchors:
             # the signatures' library takes a while to load
-            from onym.net._dnssec import read_anchors
+            from onym.net._dnssec import parse_anchors
 
-            self._zones = read_anchors(anchors)
+            self._zones = parse_anchors(anchors)
 
     def ask(self, ask: Ask) -> Records:
         """Ask and wait. Whatever goes wrong is in the answer."""
-        return drive(self._answer(ask, _exchange))
+        return drive_coroutine(self._answer_question(ask, _exchange_query))
 
     async def aask(self, ask: Ask) -> Records:
         """Ask as a coroutine."""
-        return await self._answer(ask, _aexchange)
+        return await self._answer_question(ask, _aexchange_query)
 
-    async def _answer(self, ask: Ask, exchange: _Exchange) -> Records:
+    async def _answer_question(self, ask: Ask, exchange: _ExchangeFunction) -> Records:
         from dns.exception import DNSException
 
         try:
-            name = _name(ask.name)
-            servers, port = self._servers()
+            name = _parse_name(ask.name)
+            servers, port = self._list_servers()
         except (DNSException, ValueError, OSError) as error:
-            return Records(status="failed", detail=f"DNS cannot be asked: {_said(error)}")
-        until = time.monotonic() + (_PATIENCE if ask.timeout is None else ask.timeout)
+            return Records(status="failed", detail=f"DNS cannot be asked: {_describe_error(error)}")
+        until = time.monotonic() + (_QUESTION_TIMEOUT if ask.timeout is None else ask.timeout)
         found = Records(status="failed", detail="no name server answered in time")
         for server in servers * _ROUNDS:
             now = time.monotonic()
             if now >= until:
                 break
-            question = _Question(name, ask.kind, server, port, min(until, now + _TRY), exchange)
+            question = _DNSQuestion(name, ask.kind, server, port, min(until, now + _TRY_TIMEOUT), exchange)
             try:
-                found = await self._ask_one(question)
+                found = await self._ask_server(question)
             except (DNSException, OSError, EOFError, ValueError) as error:
-                found = Records(status="failed", detail=f"no usable answer came: {_said(error)}")
+                found = Records(status="failed", detail=f"no usable answer came: {_describe_error(error)}")
             if found.status != "failed":
                 break
         return found
 
-    async def _ask_one(self, question: _Question) -> Records:
+    async def _ask_server(self, question: _DNSQuestion) -> Records:
         """What this one server says."""
         from dns import flags, rcode
 
-        from onym.net._answers import read_answer
+        from onym.net._dns_answers import parse_answer
 
-        zone = self._zone(question.name)
+        zone = self._find_zone(question.name)
         if zone is not None:
             # its own judgement would only be in the way of ours
-            answer = await question.put(question.kind, checking=False)
-            keys = await question.put("DNSKEY", checking=False, name=zone.name)
-            return zone.judge(answer, keys, question.name, question.kind)
-        answer = await question.put(question.kind)
+            answer = await question.send_query(question.kind, checking=False)
+            keys = await question.send_query("DNSKEY", checking=False, name=zone.name)
+            return zone.validate_answer(answer, keys, question.name, question.kind)
+        answer = await question.send_query(question.kind)
         if answer.rcode() == rcode.SERVFAIL:
-            if not await _has_unchecked(question):
+            if not await _has_unchecked_answer(question):
                 return Records(status="failed", detail="the name server has no answer (SERVFAIL)")
             # a server that was busy has got over it; a signature that does not hold still does not
-            answer = await question.put(question.kind)
+            answer = await question.send_query(question.kind)
             if answer.rcode() == rcode.SERVFAIL:
                 return Records(status="bogus", detail="DNSSEC shows that the answer is false")
-        validated = bool(answer.flags & flags.AD) and self._trusts(question.server)
-        return read_answer(answer, question.name, question.kind, validated=validated)
+        validated = bool(answer.flags & flags.AD) and self._is_trusted_server(question.server)
+        return parse_answer(answer, question.name, question.kind, validated=validated)
 
-    def _trusts(self, server: str) -> bool:
+    def _is_trusted_server(self, server: str) -> bool:
         """Whether this server's AD bit counts."""
         if self._trust != "loopback":
             return self._trust == "always"
         address = parse_address(server)
-        return address is not None and classify(address) == LOOPBACK
+        return address is not None and classify_address(address) == LOOPBACK
 
-    def _zone(self, name: Name) -> Zone | None:
+    def _find_zone(self, name: Name) -> PinnedZone | None:
         """The pinned zone that the name is in, the one nearest to it."""
         above = [zone for zone in self._zones if name.is_subdomain(zone.name)]
         return max(above, key=lambda zone: len(zone.name), default=None)
 
-    def _servers(self) -> tuple[tuple[str, ...], int]:
+    def _list_servers(self) -> tuple[tuple[str, ...], int]:
         if self._nameservers is not None:
             return self._nameservers, self._port
         from dns.resolver import Resolver
@@ -149,7 +149,7 @@ class RecordResolver:
         return tuple(str(server) for server in system.nameservers), system.port
 
 
-class _Question(NamedTuple):
+class _DNSQuestion(NamedTuple):
     """A question to one server, to be answered by a moment of the clock."""
 
     name: Name
@@ -157,9 +157,9 @@ class _Question(NamedTuple):
     server: str
     port: int
     until: float
-    exchange: _Exchange
+    exchange: _ExchangeFunction
 
-    async def put(self, kind: str, *, checking: bool = True, name: Name | None = None) -> Message:
+    async def send_query(self, kind: str, *, checking: bool = True, name: Name | None = None) -> Message:
         """The answer to it, to another kind, or to another name; unchecked (CD) where `checking` is off."""
         from dns import flags, message
 
@@ -168,44 +168,44 @@ class _Question(NamedTuple):
         return await self.exchange(query, self.server, self.port, self.until)
 
 
-async def _has_unchecked(question: _Question) -> bool:
+async def _has_unchecked_answer(question: _DNSQuestion) -> bool:
     """Has the server an answer as long as no signature has to hold? Else it fails for another reason."""
     from dns import rcode
 
-    answer = await question.put(question.kind, checking=False)
+    answer = await question.send_query(question.kind, checking=False)
     return answer.rcode() in (rcode.NOERROR, rcode.NXDOMAIN)
 
 
-async def _exchange(query: Message, server: str, port: int, until: float) -> Message:
+async def _exchange_query(query: Message, server: str, port: int, until: float) -> Message:
     """One exchange that blocks. What comes from elsewhere, or is no answer to this, is not taken."""
     from dns import query as net
     from dns.message import Truncated
 
     try:
-        return net.udp(query, server, _left(until), port, **_UDP)
+        return net.udp(query, server, _compute_remaining(until), port, **_UDP)
     except Truncated:
-        return net.tcp(query, server, _left(until), port)
+        return net.tcp(query, server, _compute_remaining(until), port)
 
 
-async def _aexchange(query: Message, server: str, port: int, until: float) -> Message:
+async def _aexchange_query(query: Message, server: str, port: int, until: float) -> Message:
     """One exchange that waits."""
     from dns import asyncquery as net
     from dns.message import Truncated
 
     try:
-        return await net.udp(query, server, _left(until), port, **_UDP)
+        return await net.udp(query, server, _compute_remaining(until), port, **_UDP)
     except Truncated:
-        return await net.tcp(query, server, _left(until), port)
+        return await net.tcp(query, server, _compute_remaining(until), port)
 
 
 _UDP: Final[dict[str, Any]] = {"ignore_unexpected": True, "ignore_errors": True, "raise_on_truncation": True}
 
 
-def _left(until: float) -> float:
+def _compute_remaining(until: float) -> float:
     return max(0.0, until - time.monotonic())
 
 
-def _name(text: str) -> Name:
+def _parse_name(text: str) -> Name:
     from dns.name import from_text
 
     if not text.isascii():
@@ -213,6 +213,6 @@ def _name(text: str) -> Name:
     return from_text(text)
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """What went wrong, without the names and addresses that texts of others hold."""
     return type(error).__name__

@@ -73,7 +73,7 @@ class SSEDecoder:
             broken = True
             text = str(error.object[: error.start], "utf-8")
         if text:
-            yield from self._read(self._unified(text))
+            yield from self._decode_text(self._normalize_line_ends(text))
         if broken:
             raise ProtocolError("the event stream is not UTF-8", code="net.protocol.sse")
 
@@ -83,7 +83,7 @@ class SSEDecoder:
         self._data.clear()
         return []
 
-    def _unified(self, text: str) -> str:
+    def _normalize_line_ends(self, text: str) -> str:
         """The text with line feeds for the other line ends, and without the mark at its beginning."""
         if not self._started:
             self._started = True
@@ -97,7 +97,7 @@ class SSEDecoder:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         return text
 
-    def _read(self, text: str) -> Iterator[SSEEvent]:
+    def _decode_text(self, text: str) -> Iterator[SSEEvent]:
         *blocks, rest = text.split("\n\n")
         at_start = not (self._wait or self._data or self._event)
         for block in blocks:
@@ -105,36 +105,36 @@ class SSEDecoder:
             if at_start and block.startswith("data: ") and "\n" not in block and len(block) <= self._max:
                 yield SSEEvent("message", block[6:], self._id)
             else:
-                yield from self._lines(block + "\n\n")
+                yield from self._decode_lines(block + "\n\n")
                 at_start = True
         if rest:
-            yield from self._lines(rest)
+            yield from self._decode_lines(rest)
 
-    def _lines(self, text: str) -> Iterator[SSEEvent]:
+    def _decode_lines(self, text: str) -> Iterator[SSEEvent]:
         *lines, rest = text.split("\n")
         if lines:
             lines[0] = "".join((*self._pending, lines[0]))
             self._pending.clear()
             self._wait = 0
         for line in lines:
-            self._check(len(line))
+            self._require_size(len(line))
             if line:
-                self._field(line)
-            elif (event := self._dispatch()) is not None:
+                self._parse_field(line)
+            elif (event := self._dispatch_event()) is not None:
                 yield event
         # the middle of a long line stays in pieces, so that the work stays linear
         self._pending.append(rest)
         self._wait += len(rest)
-        self._check(self._wait)
+        self._require_size(self._wait)
 
-    def _check(self, line: int) -> None:
+    def _require_size(self, line: int) -> None:
         """Whether a line of this length, whole or not, and the data before it are too long."""
         if line + self._data_size > self._max:
             raise ResponseTooLarge(
                 f"one event of the stream is longer than {self._max} characters", code="net.too-large.event"
             )
 
-    def _field(self, line: str) -> None:
+    def _parse_field(self, line: str) -> None:
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "data":
@@ -146,7 +146,7 @@ class SSEDecoder:
         elif name == "id" and "\0" not in value:
             self._id = value
 
-    def _dispatch(self) -> SSEEvent | None:
+    def _dispatch_event(self) -> SSEEvent | None:
         event, data = self._event, self._data
         if not data:
             self._event = ""

@@ -1,33 +1,119 @@
-"""The guarded transport, for blocking callers and for coroutines, and the two drivers of flows.
+"""The guarded transport, blocking and async, and the two drivers of flows.
 
-Every request goes the same way: the policy judges host, port and scheme; the name is looked up once; if one
-of its addresses is refused, the name is; connections go to the checked addresses alone, while TLS and `Host`
-keep the name. No redirect is followed; no proxy, `.netrc` or other setting of the environment is read.
+Every request takes the same path. The policy checks host, port and scheme. The name is looked up once; if
+one of its addresses is rejected, the name is rejected. Onym connects only to checked addresses, while TLS
+and `Host` keep the name. Redirects are not followed; proxies, `.netrc` and other environment settings are
+not read. A probe opens one connection only to report on it (`onym ping`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from onym.errors import NetError, UsageError
-from onym.net._core import Answer, Core
-from onym.net._wire import drive
+from onym.net._exchange import ExchangeCore, Response
+from onym.net.connections import drive_coroutine
 from onym.net.limits import NetLimits, TLSConfig
 from onym.net.messages import Ask, Flow, Headers, Origin, Records, Reply, Send, Work
-from onym.net.probe import ProbeReport, probe
 
 if TYPE_CHECKING:
     import asyncio
     from types import TracebackType
 
+    from onym.net.connections import AddressResolver, TLSSession
     from onym.net.messages import AsyncStreamBody, StreamBody
     from onym.net.policy import Policy
     from onym.net.records import RecordResolver
-    from onym.net.resolve import Resolver
 
-__all__ = ["AsyncTransport", "NetLimits", "TLSConfig", "Transport", "arun", "run"]
+__all__ = [
+    "AsyncTransport",
+    "NetLimits",
+    "ProbeReport",
+    "TLSConfig",
+    "Transport",
+    "arun_flow",
+    "probe_origin",
+    "run_flow",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReport:
+    """What was found on the way to an origin, up to the step that failed; times in seconds.
+
+    `answers` are the addresses of the look-up, or those that the host itself says. `address` is the one that
+    was connected to. A step that was not reached has None. `subject` is the name on the certificate, `names`
+    are those that it is good for, `issuer` vouches for it, `not_after` is until when. `error` is what failed.
+    """
+
+    origin: Origin
+    answers: tuple[str, ...] = ()
+    lookup_seconds: float | None = None
+    address: str | None = None
+    connect_seconds: float | None = None
+    tls_seconds: float | None = None
+    tls_version: str | None = None
+    cipher: str | None = None
+    subject: str | None = None
+    names: tuple[str, ...] = ()
+    issuer: str | None = None
+    not_after: str | None = None
+    error: NetError | None = None
+
+
+async def probe_origin(core: ExchangeCore, origin: Origin, seconds: float | None) -> ProbeReport:
+    """Judge, look up, connect, agree on TLS, and close. Never raises NetError: the report holds it."""
+    clock = core.backend.clock
+    deadline = None if seconds is None else clock() + seconds
+    found: dict[str, Any] = {}
+    try:
+        start = clock()
+        judged = core.targets.check_destination(origin)
+        if isinstance(judged, str):
+            answers = await core.look_up(origin, judged, deadline)
+            found.update(answers=tuple(answers), lookup_seconds=clock() - start)
+            judged = core.targets.check_answers(origin, answers)
+        found.setdefault("answers", judged.addresses)
+        start = clock()
+        dialled = await core.dial(judged, deadline)
+        found.update(address=dialled.address, connect_seconds=clock() - start)
+        start = clock()
+        connection = await core.establish(dialled, deadline)
+        try:
+            session = connection.certificate()
+            if session is not None:
+                found.update(_describe_session(session), tls_seconds=clock() - start)
+        finally:
+            connection.close()
+    except NetError as error:
+        error.endpoint = error.endpoint or str(origin)
+        found["error"] = error
+    return ProbeReport(origin=origin, **found)
+
+
+def _describe_session(session: TLSSession) -> dict[str, Any]:
+    subject = session.subject
+    return {
+        "tls_version": session.version,
+        "cipher": session.cipher,
+        "subject": _get_common_name(subject.get("subject")),
+        "names": tuple(value for _, value in subject.get("subjectAltName", ())),
+        "issuer": _get_common_name(subject.get("issuer")),
+        "not_after": subject.get("notAfter"),
+    }
+
+
+def _get_common_name(name: Any) -> str | None:
+    """The most telling part of a distinguished name, as `ssl` has it: a tuple of tuples of pairs."""
+    parts = {key: value for pairs in name or () for key, value in pairs}
+    for key in ("commonName", "organizationName", "organizationalUnitName"):
+        if key in parts:
+            return str(parts[key])
+    return None
+
 
 T = TypeVar("T")
 
@@ -48,35 +134,35 @@ class Transport:
         self,
         policy: Policy,
         *,
-        resolver: Resolver | None = None,
+        resolver: AddressResolver | None = None,
         limits: NetLimits = _LIMITS,
         tls: TLSConfig = _TLS,
         clock: Callable[[], float] | None = None,
         records: RecordResolver | None = None,
     ) -> None:
-        from onym.net._blocking import BlockingBackend
+        from onym.net.connections import BlockingBackend
 
-        self._core = Core(BlockingBackend(clock or time.monotonic), policy, resolver, limits, tls)
+        self._core = ExchangeCore(BlockingBackend(clock or time.monotonic), policy, resolver, limits, tls)
         self._records = records
         self._closed = False
 
     def send(self, send: Send) -> Reply:
         """The answer to this request; raises NetError, or UsageError for what HTTP cannot carry."""
-        _check_open(self._closed)
-        answer = drive(self._core.exchange(send))
-        if _is_open(send, answer):
-            return _reply(answer, b"", _BlockingBody(answer))
-        return _reply(answer, drive(answer.whole()), None)
+        _require_open(self._closed)
+        answer = drive_coroutine(self._core.exchange(send))
+        if _stays_open(send, answer):
+            return _make_reply(answer, b"", _BlockingBody(answer))
+        return _make_reply(answer, drive_coroutine(answer.read_all()), None)
 
     def ask(self, ask: Ask) -> Records:
         """What DNS says; UsageError once the transport is closed."""
-        _check_open(self._closed)
+        _require_open(self._closed)
         return _UNASKED if self._records is None else self._records.ask(ask)
 
     def probe(self, origin: Origin, timeout: float | None = None) -> ProbeReport:
         """Connect to the origin and say what was found on the way, in at most `timeout` seconds."""
-        _check_open(self._closed)
-        return drive(probe(self._core, origin, timeout))
+        _require_open(self._closed)
+        return drive_coroutine(probe_origin(self._core, origin, timeout))
 
     def close(self) -> None:
         """Close the connections that wait to be used again. May be called again."""
@@ -103,7 +189,7 @@ class AsyncTransport:
         self,
         policy: Policy,
         *,
-        resolver: Resolver | None = None,
+        resolver: AddressResolver | None = None,
         limits: NetLimits = _LIMITS,
         tls: TLSConfig = _TLS,
         clock: Callable[[], float] | None = None,
@@ -113,24 +199,24 @@ class AsyncTransport:
         self._clock = clock or time.monotonic
         self._records = records
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._core: Core
+        self._core: ExchangeCore
         self._closed = False
 
     async def send(self, send: Send) -> Reply:
         """The answer to this request; raises NetError, or UsageError for what HTTP cannot carry."""
-        answer = await self._here().exchange(send)
-        if _is_open(send, answer):
-            return _reply(answer, b"", _WaitingBody(answer))
-        return _reply(answer, await answer.whole(), None)
+        answer = await self._get_core().exchange(send)
+        if _stays_open(send, answer):
+            return _make_reply(answer, b"", _AsyncBody(answer))
+        return _make_reply(answer, await answer.read_all(), None)
 
     async def ask(self, ask: Ask) -> Records:
         """What DNS says; UsageError once the transport is closed."""
-        _check_open(self._closed)
+        _require_open(self._closed)
         return _UNASKED if self._records is None else await self._records.aask(ask)
 
     async def probe(self, origin: Origin, timeout: float | None = None) -> ProbeReport:  # noqa: ASYNC109
         """Connect to the origin and say what was found on the way, in at most `timeout` seconds."""
-        return await probe(self._here(), origin, timeout)
+        return await probe_origin(self._get_core(), origin, timeout)
 
     async def close(self) -> None:
         """Close the connections that wait to be used again. May be called again."""
@@ -151,21 +237,21 @@ class AsyncTransport:
     ) -> None:
         await self.close()
 
-    def _here(self) -> Core:
+    def _get_core(self) -> ExchangeCore:
         """The core of the running loop."""
         import asyncio
 
-        _check_open(self._closed)
+        _require_open(self._closed)
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            from onym.net._waiting import WaitingBackend
+            from onym.net._async_connections import AsyncBackend
 
             self._loop = loop
-            self._core = Core(WaitingBackend(self._clock), *self._settings)
+            self._core = ExchangeCore(AsyncBackend(self._clock), *self._settings)
         return self._core
 
 
-def run(flow: Flow[T], transport: Transport, *, sleep: Callable[[float], object] = time.sleep) -> T:
+def run_flow(flow: Flow[T], transport: Transport, *, sleep: Callable[[float], object] = time.sleep) -> T:
     """Drive a flow to its end and return what it returns. NetError is thrown into it, it may go on."""
     try:
         step = flow.send(None)
@@ -190,10 +276,10 @@ def run(flow: Flow[T], transport: Transport, *, sleep: Callable[[float], object]
         flow.close()
 
 
-async def arun(
+async def arun_flow(
     flow: Flow[T], transport: AsyncTransport, *, sleep: Callable[[float], Awaitable[object]] | None = None
 ) -> T:
-    """`run`, for coroutines."""
+    """`run_flow`, for coroutines."""
     import asyncio
 
     pause = sleep or asyncio.sleep
@@ -225,16 +311,16 @@ class _BlockingBody:
 
     __slots__ = ("_answer",)
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Response) -> None:
         self._answer = answer
 
     def read(self) -> bytes:
         """The next octets, or b"" at the end."""
-        return drive(self._answer.next())
+        return drive_coroutine(self._answer.read_chunk())
 
     def close(self, patience: float = 0) -> None:
         """Close the connection, unless the end was read or comes soon."""
-        drive(self._answer.leave(patience))
+        drive_coroutine(self._answer.finish(patience))
 
     def __enter__(self) -> Self:
         return self
@@ -245,21 +331,21 @@ class _BlockingBody:
         self.close()
 
 
-class _WaitingBody:
+class _AsyncBody:
     """An `AsyncStreamBody`."""
 
     __slots__ = ("_answer",)
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Response) -> None:
         self._answer = answer
 
     async def aread(self) -> bytes:
         """The next octets, or b"" at the end."""
-        return await self._answer.next()
+        return await self._answer.read_chunk()
 
     async def aclose(self, patience: float = 0) -> None:
         """Close the connection, unless the end was read or comes soon."""
-        await self._answer.leave(patience)
+        await self._answer.finish(patience)
 
     async def __aenter__(self) -> Self:
         return self
@@ -270,14 +356,14 @@ class _WaitingBody:
         await self.aclose()
 
 
-def _is_open(send: Send, answer: Answer) -> bool:
+def _stays_open(send: Send, answer: Response) -> bool:
     return send.stream and 200 <= answer.head.status < 300
 
 
-def _reply(answer: Answer, body: bytes, stream: StreamBody | AsyncStreamBody | None) -> Reply:
+def _make_reply(answer: Response, body: bytes, stream: StreamBody | AsyncStreamBody | None) -> Reply:
     return Reply(answer.head.status, Headers(answer.head.fields), body, stream, answer.info)
 
 
-def _check_open(closed: bool) -> None:
+def _require_open(closed: bool) -> None:
     if closed:
         raise UsageError("the transport is closed", code="usage.closed")

@@ -1,7 +1,8 @@
-"""Accounts, sessions, API tokens and the audit log: what they hold, and how their secrets are made and kept.
+"""Accounts, sessions, API tokens and audit records: their values, and how their secrets are made and checked.
 
-The database never holds a secret that opens anything: passwords are argon2id hashes, session ids and API
-tokens SHA-256 digests. Both are 32 random octets, so a plain digest is enough for them; a password is not.
+The database holds no secret that opens anything. Passwords are stored as argon2id hashes, session IDs
+and API tokens as SHA-256 digests. A session ID or token has 32 random bytes, so a plain digest is safe
+for it; a password needs a slow hash.
 """
 
 from __future__ import annotations
@@ -26,36 +27,6 @@ from onym.uri.secret import Secret
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
-__all__ = [
-    "ALL_REGISTRIES",
-    "MAX_EMAIL",
-    "MAX_LABEL",
-    "MAX_LOGIN",
-    "MAX_NAME",
-    "MAX_PASSWORD",
-    "MIN_PASSWORD",
-    "TOKEN_PREFIX",
-    "Account",
-    "ApiToken",
-    "AuditRecord",
-    "Scope",
-    "Session",
-    "Verdict",
-    "check_email",
-    "check_login",
-    "check_name",
-    "check_password",
-    "digest_of",
-    "hash_password",
-    "is_token",
-    "new_id",
-    "new_session_id",
-    "new_token",
-    "read_scopes",
-    "roles_under",
-    "verify_password",
-]
-
 #: the key of `Account.roles` that stands for every registry
 ALL_REGISTRIES: Final = "*"
 #: what every API token begins with, so that scanners of published code find leaked ones
@@ -78,7 +49,7 @@ _EMAIL: Final = re.compile(
     r"@[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*\Z"
 )
 #: the ones of twelve characters and more that head every published list
-_COMMON: Final = frozenset(
+_COMMON_PASSWORDS: Final = frozenset(
     {
         "123456789012",
         "1234567890123",
@@ -122,7 +93,7 @@ class Scope(StrEnum):
 
 
 #: which role each scope lets a token use
-_ROLES: Final[Mapping[Scope, Role]] = MappingProxyType(
+_SCOPE_ROLES: Final[Mapping[Scope, Role]] = MappingProxyType(
     {
         Scope.READ: Role.READER,
         Scope.SUBMIT: Role.REGISTRANT,
@@ -151,13 +122,13 @@ class Account:
     disabled: bool = False
     created: datetime
 
-    def roles_in(self, registry: str) -> frozenset[Role]:
+    def get_roles(self, registry: str) -> frozenset[Role]:
         """The roles held in one registry, those for every registry among them."""
         nothing: frozenset[Role] = frozenset()
         return self.roles.get(registry, nothing) | self.roles.get(ALL_REGISTRIES, nothing)
 
     @property
-    def administrator(self) -> bool:
+    def is_administrator(self) -> bool:
         """May the account manage other accounts?"""
         return Role.IANA in self.roles.get(ALL_REGISTRIES, frozenset())
 
@@ -209,14 +180,14 @@ class AuditRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class PasswordCheck:
     """What a password test said: `rehash` is the new hash to store, where the old parameters are outdated."""
 
     ok: bool
     rehash: Secret | None = None
 
 
-def check_login(login: str) -> str:
+def validate_login(login: str) -> str:
     """The login as it is stored: lower case. Raises RegistryError (field "login")."""
     text = login.strip().lower()
     if not text or len(text) > MAX_LOGIN or not _LOGIN.match(text):
@@ -229,7 +200,7 @@ def check_login(login: str) -> str:
     return text
 
 
-def check_name(name: str) -> str:
+def validate_name(name: str) -> str:
     """The display name, in NFC, with single spaces. Raises RegistryError (field "name")."""
     text = " ".join(unicodedata.normalize("NFC", name[: 4 * MAX_NAME]).split())
     if not text or len(text) > MAX_NAME or any(unicodedata.category(c) in {"Cc", "Cf", "Cs"} for c in text):
@@ -242,7 +213,7 @@ def check_name(name: str) -> str:
     return text
 
 
-def check_email(email: str) -> str:
+def validate_email(email: str) -> str:
     """The address (RFC 5322 addr-spec with a dot-atom). Raises RegistryError (field "email")."""
     text = email.strip()
     if len(text) > MAX_EMAIL or not _EMAIL.match(text):
@@ -256,15 +227,15 @@ def check_email(email: str) -> str:
     return text
 
 
-def check_password(password: Secret, *, login: str = "", name: str = "") -> None:
+def validate_password(password: Secret, *, login: str = "", name: str = "") -> None:
     """Is this good enough for a new password? Raises RegistryError (field "password")."""
-    text = _prepared(password)
+    text = _normalize_password(password)
     folded = text.casefold()
     own = {word.casefold() for word in (login, name) if word}
     reason = None
     if not MIN_PASSWORD <= len(text) <= MAX_PASSWORD:
         reason = f"a password has {MIN_PASSWORD} to {MAX_PASSWORD} characters"
-    elif folded in _COMMON or len(set(folded)) < 4:
+    elif folded in _COMMON_PASSWORDS or len(set(folded)) < 4:
         reason = "this password heads the lists that attackers try first"
     elif folded in own or any(folded.startswith(word) and len(word) > len(folded) // 2 for word in own):
         reason = "the password is the login or the name"
@@ -279,10 +250,10 @@ def check_password(password: Secret, *, login: str = "", name: str = "") -> None
 
 def hash_password(password: Secret) -> Secret:
     """The argon2id hash as a PHC string. Takes 64 MiB and tens of milliseconds: call it in a thread."""
-    return Secret(_hasher().hash(_prepared(password)))
+    return Secret(_get_hasher().hash(_normalize_password(password)))
 
 
-def verify_password(stored: Secret | None, password: Secret) -> Verdict:
+def verify_password(stored: Secret | None, password: Secret) -> PasswordCheck:
     """Does the password fit the stored hash? Call it in a thread.
 
     Without a hash (no such login, or one that signs in elsewhere) the same work is done on a dummy, so
@@ -290,46 +261,46 @@ def verify_password(stored: Secret | None, password: Secret) -> Verdict:
     """
     from argon2.exceptions import InvalidHashError, VerificationError  # late: native, for sign-in alone
 
-    hasher = _hasher()
-    text = _prepared(password)
+    hasher = _get_hasher()
+    text = _normalize_password(password)
     if len(text) > MAX_PASSWORD:
         stored, text = None, ""
     try:
-        hasher.verify((stored or _dummy()).reveal(), text)
+        hasher.verify((stored or _get_dummy_hash()).reveal(), text)
     except (VerificationError, InvalidHashError):
-        return Verdict(ok=False)
+        return PasswordCheck(ok=False)
     if stored is None:
-        return Verdict(ok=False)
+        return PasswordCheck(ok=False)
     outdated = hasher.check_needs_rehash(stored.reveal())
-    return Verdict(ok=True, rehash=Secret(hasher.hash(text)) if outdated else None)
+    return PasswordCheck(ok=True, rehash=Secret(hasher.hash(text)) if outdated else None)
 
 
-def new_session_id() -> Secret:
+def make_session_id() -> Secret:
     """A session id: 32 random octets in base64url."""
-    return Secret(_random())
+    return Secret(_make_random_text())
 
 
-def new_token() -> Secret:
-    """An API token: shown once, stored as `digest_of` it."""
-    return Secret(TOKEN_PREFIX + _random())
+def make_token() -> Secret:
+    """An API token: shown once, stored as `hash_secret` it."""
+    return Secret(TOKEN_PREFIX + _make_random_text())
 
 
-def is_token(text: str) -> bool:
+def is_api_token(text: str) -> bool:
     """Has the text the form of an API token?"""
     return _TOKEN.match(text) is not None
 
 
-def digest_of(secret: Secret) -> str:
+def hash_secret(secret: Secret) -> str:
     """SHA-256 in lower-case hex: what is stored of a session id or token."""
     return hashlib.sha256(secret.reveal().encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def new_id(prefix: str) -> str:
+def make_id(prefix: str) -> str:
     """A random id that can be shown ("user-1f0c…"): no secret, and not to be guessed from another."""
     return f"{prefix}-{token_hex(8)}"
 
 
-def read_scopes(words: Iterable[str]) -> frozenset[str]:
+def parse_scopes(words: Iterable[str]) -> frozenset[str]:
     """Scopes from words. Raises RegistryError (field "scopes") for one that does not exist, or none."""
     try:
         scopes = frozenset(str(Scope(word)) for word in words)
@@ -345,24 +316,24 @@ def read_scopes(words: Iterable[str]) -> frozenset[str]:
     return scopes
 
 
-def roles_under(roles: frozenset[Role], scopes: Iterable[str]) -> frozenset[Role]:
+def limit_roles(roles: frozenset[Role], scopes: Iterable[str]) -> frozenset[Role]:
     """What is left of the roles held by an account, for a token of these scopes."""
-    return roles & {_ROLES[Scope(scope)] for scope in scopes if scope in _ROLES}
+    return roles & {_SCOPE_ROLES[Scope(scope)] for scope in scopes if scope in _SCOPE_ROLES}
 
 
-def _prepared(password: Secret) -> str:
+def _normalize_password(password: Secret) -> str:
     # RFC 8265 4.2.2 (OpaqueString): other spaces become U+0020, then NFC; the cap bounds the work
     text = password.reveal()[: MAX_PASSWORD + 1]
     spaced = "".join(" " if unicodedata.category(c) == "Zs" else c for c in text)
     return unicodedata.normalize("NFC", spaced).encode("utf-8", "replace").decode()
 
 
-def _random() -> str:
+def _make_random_text() -> str:
     return urlsafe_b64encode(token_bytes(_SECRET_OCTETS)).rstrip(b"=").decode("ascii")
 
 
 @cache
-def _hasher() -> PasswordHasher:
+def _get_hasher() -> PasswordHasher:
     from argon2 import PasswordHasher  # late: native, and only sign-in needs it
     from argon2.profiles import RFC_9106_LOW_MEMORY
 
@@ -371,5 +342,5 @@ def _hasher() -> PasswordHasher:
 
 
 @cache
-def _dummy() -> Secret:
-    return Secret(_hasher().hash(token_hex(16)))
+def _get_dummy_hash() -> Secret:
+    return Secret(_get_hasher().hash(token_hex(16)))

@@ -1,12 +1,12 @@
-"""The registry's values as JSON, and back: what the log holds and what backups carry.
+"""The registry's values as JSON, and back: the form that the log and backups hold.
 
     data = to_data(entry)
     from_data(Entry, data) == entry
 
-Members that hold their default are left out, so that a field added later, with a default, leaves the form
-(and with it the digest) of every older record as it was. Sets become sorted lists, times ISO 8601 in UTC
-with `Z`, days ISO 8601. `Entry`, `Request` and `LogRecord` stand alone and carry `v`, the version of the
-form. What is read is checked whole: unknown members, other types, times without an offset are refused.
+Members with their default value are left out. A field that is added later, with a default, therefore
+does not change the form (or the digest) of older records. Sets become sorted lists, times ISO 8601 in
+UTC with `Z`, days ISO 8601. `Entry`, `Request` and `LogRecord` carry `v`, the version of the form.
+Decoding checks the whole value: unknown members, other types and times without an offset are rejected.
 """
 
 from __future__ import annotations
@@ -22,20 +22,18 @@ from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_ty
 from onym.errors import StoreError
 from onym.registry.records import Actor, DraftReference, Entry, Event, LogRecord, Note, Request
 
-__all__ = ["MAX_DEPTH", "VERSION", "Codable", "from_data", "from_time", "to_data", "to_time"]
-
 #: version of the form
 VERSION: Final = 1
 #: lists and objects inside one another, in `Event.data`
 MAX_DEPTH: Final = 32
 #: what integers of `Event.data` stay below
-_BIGGEST: Final = 1 << 63
+_MAX_INTEGER: Final = 1 << 63
 
 #: a value that has a JSON form
 Codable = Entry | Request | Event | Actor | Note | DraftReference | LogRecord
 _Value = TypeVar("_Value", bound=Codable)
 
-_ALONE: Final = (Entry, Request, LogRecord)
+_VERSIONED: Final = (Entry, Request, LogRecord)
 _TYPES: Final = (Entry, Request, Event, Actor, Note, DraftReference, LogRecord)
 
 
@@ -50,38 +48,38 @@ class _Member(NamedTuple):
 
 def to_data(value: Codable) -> dict[str, Any]:
     """The JSON form of a value. Raises StoreError (registry.bad-record) for data that JSON cannot hold."""
-    return _write(type(value), value, type(value).__name__.lower())
+    return _encode_value(type(value), value, type(value).__name__.lower())
 
 
 def from_data(cls: type[_Value], data: object) -> _Value:
     """The value of that JSON form. Raises StoreError (registry.bad-record); `field` says where."""
-    value = _read(cls, data, cls.__name__.lower())
+    value = _decode_value(cls, data, cls.__name__.lower())
     assert isinstance(value, cls)  # noqa: S101 - for the type checker
     return value
 
 
-def to_time(value: datetime, where: str = "time") -> str:
+def encode_time(value: datetime, where: str = "time") -> str:
     """ISO 8601 in UTC with six digits and `Z`, so that text sorts as time does.
 
     Raises StoreError for a time without an offset.
     """
     if value.utcoffset() is None:
-        raise _bad(where, "a time needs an offset from UTC")
+        raise _make_record_error(where, "a time needs an offset from UTC")
     return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def from_time(data: object, where: str = "time") -> datetime:
-    """The time of `to_time`, in UTC. Raises StoreError."""
+def decode_time(data: object, where: str = "time") -> datetime:
+    """The time of `encode_time`, in UTC. Raises StoreError."""
     try:
-        value = datetime.fromisoformat(_text(data, where))
+        value = datetime.fromisoformat(_require_text(data, where))
     except ValueError:
-        raise _bad(where, "not a time of ISO 8601") from None
+        raise _make_record_error(where, "not a time of ISO 8601") from None
     if value.utcoffset() is None:
-        raise _bad(where, "a time needs an offset from UTC")
+        raise _make_record_error(where, "a time needs an offset from UTC")
     return value.astimezone(UTC)
 
 
-def _bad(where: str, message: str) -> StoreError:
+def _make_record_error(where: str, message: str) -> StoreError:
     return StoreError(
         f"{where}: {message}",
         code="registry.bad-record",
@@ -90,10 +88,10 @@ def _bad(where: str, message: str) -> StoreError:
     )
 
 
-def _write(cls: type[Any], value: Any, where: str) -> dict[str, Any]:
+def _encode_value(cls: type[Any], value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, cls):
-        raise _bad(where, f"not of type {cls.__name__}")
-    out: dict[str, Any] = {"v": VERSION} if cls in _ALONE else {}
+        raise _make_record_error(where, f"not of type {cls.__name__}")
+    out: dict[str, Any] = {"v": VERSION} if cls in _VERSIONED else {}
     for name, default, write, _ in _MEMBERS[cls]:
         member = getattr(value, name)
         if default is MISSING or member != default:
@@ -101,62 +99,64 @@ def _write(cls: type[Any], value: Any, where: str) -> dict[str, Any]:
     return out
 
 
-def _read(cls: type[Any], data: object, where: str) -> Any:
+def _decode_value(cls: type[Any], data: object, where: str) -> Any:
     if not isinstance(data, Mapping):
-        raise _bad(where, "not an object")
+        raise _make_record_error(where, "not an object")
     given = dict(data)
-    if cls in _ALONE and given.pop("v", None) != VERSION:
-        raise _bad(f"{where}.v", "another version of the form, or none")
+    if cls in _VERSIONED and given.pop("v", None) != VERSION:
+        raise _make_record_error(f"{where}.v", "another version of the form, or none")
     out = {}
     for name, default, _, read in _MEMBERS[cls]:
         if name in given:
             out[name] = read(given.pop(name), f"{where}.{name}")
         elif default is MISSING:
-            raise _bad(f"{where}.{name}", "missing")
+            raise _make_record_error(f"{where}.{name}", "missing")
     if given:
-        raise _bad(where, "a member that is not of the form")
+        raise _make_record_error(where, "a member that is not of the form")
     return cls(**out)
 
 
-def _members(cls: type[Any]) -> tuple[_Member, ...]:
+def _build_members(cls: type[Any]) -> tuple[_Member, ...]:
     hints = get_type_hints(cls)
-    return tuple(_Member(each.name, _default(each), *_pair(hints[each.name])) for each in fields(cls))
+    return tuple(
+        _Member(each.name, _get_default(each), *_make_pair(hints[each.name])) for each in fields(cls)
+    )
 
 
-def _default(each: Field[Any]) -> Any:
+def _get_default(each: Field[Any]) -> Any:
     return each.default if each.default_factory is MISSING else each.default_factory()
 
 
 _Pair = tuple[Callable[[Any, str], Any], Callable[[Any, str], Any]]
 
 
-def _pair(hint: Any) -> _Pair:
+def _make_pair(hint: Any) -> _Pair:
     """Writer and reader of one annotation of `records.py`."""
     if isinstance(hint, UnionType):
         (inner,) = (each for each in get_args(hint) if each is not type(None))
-        return _optional(_pair(inner))
-    if hint in _PLAIN:
-        return _PLAIN[hint]
+        return _make_optional_pair(_make_pair(inner))
+    if hint in _PAIRS:
+        return _PAIRS[hint]
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is frozenset:
-        return _set_of(_pair(arguments[0]))
+        return _make_set_pair(_make_pair(arguments[0]))
     if origin is tuple:
-        return _list_of(_pair(arguments[0]))
+        return _make_list_pair(_make_pair(arguments[0]))
     if hint in _TYPES:
-        return (lambda value, where: _write(hint, value, where)), (
-            lambda data, where: _read(hint, data, where)
+        return (lambda value, where: _encode_value(hint, value, where)), (
+            lambda data, where: _decode_value(hint, data, where)
         )
-    return (lambda value, where: str(_word(hint, value, where).value)), (
-        lambda data, where: _word(hint, data, where)
+    return (lambda value, where: str(_parse_enum(hint, value, where).value)), (
+        lambda data, where: _parse_enum(hint, data, where)
     )
 
 
-def _same(read: Callable[[Any, str], Any]) -> _Pair:
+def _make_plain_pair(read: Callable[[Any, str], Any]) -> _Pair:
     """For what JSON holds as it is: the reader checks on the way out too."""
     return read, read
 
 
-def _optional(pair: _Pair) -> _Pair:
+def _make_optional_pair(pair: _Pair) -> _Pair:
     write, read = pair
     return (
         lambda value, where: None if value is None else write(value, where),
@@ -164,119 +164,124 @@ def _optional(pair: _Pair) -> _Pair:
     )
 
 
-def _set_of(pair: _Pair) -> _Pair:
+def _make_set_pair(pair: _Pair) -> _Pair:
     write, read = pair
     return (
         lambda value, where: sorted(write(each, where) for each in value),
-        lambda data, where: frozenset(read(each, where) for each in _list(data, where)),
+        lambda data, where: frozenset(read(each, where) for each in _require_list(data, where)),
     )
 
 
-def _list_of(pair: _Pair) -> _Pair:
+def _make_list_pair(pair: _Pair) -> _Pair:
     write, read = pair
     return (
         lambda value, where: [write(each, f"{where}[{at}]") for at, each in enumerate(value)],
-        lambda data, where: tuple(read(each, f"{where}[{at}]") for at, each in enumerate(_list(data, where))),
+        lambda data, where: tuple(
+            read(each, f"{where}[{at}]") for at, each in enumerate(_require_list(data, where))
+        ),
     )
 
 
-def _word(enum: type[StrEnum], data: object, where: str) -> StrEnum:
+def _parse_enum(enum: type[StrEnum], data: object, where: str) -> StrEnum:
     try:
-        return enum(_text(data, where))
+        return enum(_require_text(data, where))
     except ValueError:
-        raise _bad(where, f"not a word of {enum.__name__}") from None
+        raise _make_record_error(where, f"not a word of {enum.__name__}") from None
 
 
-def _text(data: object, where: str) -> str:
+def _require_text(data: object, where: str) -> str:
     if not isinstance(data, str):
-        raise _bad(where, "not a text")
+        raise _make_record_error(where, "not a text")
     try:
         data.encode()
     except UnicodeEncodeError:
-        raise _bad(where, "half a surrogate pair, which UTF-8 cannot hold") from None
+        raise _make_record_error(where, "half a surrogate pair, which UTF-8 cannot hold") from None
     return data
 
 
-def _integer(data: object, where: str) -> int:
+def _require_integer(data: object, where: str) -> int:
     if not isinstance(data, int) or isinstance(data, bool):
-        raise _bad(where, "not an integer")
+        raise _make_record_error(where, "not an integer")
     return data
 
 
-def _boolean(data: object, where: str) -> bool:
+def _require_boolean(data: object, where: str) -> bool:
     if not isinstance(data, bool):
-        raise _bad(where, "neither true nor false")
+        raise _make_record_error(where, "neither true nor false")
     return data
 
 
-def _list(data: object, where: str) -> list[Any]:
+def _require_list(data: object, where: str) -> list[Any]:
     if not isinstance(data, list):
-        raise _bad(where, "not a list")
+        raise _make_record_error(where, "not a list")
     return data
 
 
-def _write_day(value: Any, where: str) -> str:
+def _encode_date(value: Any, where: str) -> str:
     if not isinstance(value, date) or isinstance(value, datetime):
-        raise _bad(where, "not a day")
+        raise _make_record_error(where, "not a day")
     return value.isoformat()
 
 
-def _read_day(data: object, where: str) -> date:
+def _decode_date(data: object, where: str) -> date:
     try:
-        return date.fromisoformat(_text(data, where))
+        return date.fromisoformat(_require_text(data, where))
     except ValueError:
-        raise _bad(where, "not a day of ISO 8601") from None
+        raise _make_record_error(where, "not a day of ISO 8601") from None
 
 
-def _json(value: Any, where: str, depth: int = 0) -> Any:
+def _copy_json(value: Any, where: str, depth: int = 0) -> Any:
     """Any JSON value, copied and checked: texts as keys, finite numbers, a depth that ends."""
     if depth > MAX_DEPTH:
-        raise _bad(where, f"deeper than {MAX_DEPTH}")
+        raise _make_record_error(where, f"deeper than {MAX_DEPTH}")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return str(_text(value, where))
+        return str(_require_text(value, where))
     if isinstance(value, Mapping):
-        return {_text(key, where): _json(each, f"{where}.{key}", depth + 1) for key, each in value.items()}
+        return {
+            _require_text(key, where): _copy_json(each, f"{where}.{key}", depth + 1)
+            for key, each in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_json(each, f"{where}[{at}]", depth + 1) for at, each in enumerate(value)]
-    return _number(value, where)
+        return [_copy_json(each, f"{where}[{at}]", depth + 1) for at, each in enumerate(value)]
+    return _require_number(value, where)
 
 
-def _number(value: Any, where: str) -> int | float:
+def _require_number(value: Any, where: str) -> int | float:
     if isinstance(value, int):
-        if abs(value) < _BIGGEST:
+        if abs(value) < _MAX_INTEGER:
             return value
     elif isinstance(value, float) and math.isfinite(value):
         return value
-    raise _bad(where, "not a value that JSON can hold")
+    raise _make_record_error(where, "not a value that JSON can hold")
 
 
-def _object(value: Any, where: str) -> dict[str, Any]:
+def _copy_object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise _bad(where, "not an object")
-    copy: dict[str, Any] = _json(value, where)
+        raise _make_record_error(where, "not an object")
+    copy: dict[str, Any] = _copy_json(value, where)
     return copy
 
 
-def _texts(value: Any, where: str) -> dict[str, str]:
+def _copy_texts(value: Any, where: str) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise _bad(where, "not an object")
-    return {_text(key, where): _text(each, f"{where}.{key}") for key, each in value.items()}
+        raise _make_record_error(where, "not an object")
+    return {_require_text(key, where): _require_text(each, f"{where}.{key}") for key, each in value.items()}
 
 
-_PLAIN: Final[Mapping[Any, _Pair]] = MappingProxyType(
+_PAIRS: Final[Mapping[Any, _Pair]] = MappingProxyType(
     {
-        str: _same(_text),
-        int: _same(_integer),
-        bool: _same(_boolean),
-        datetime: (to_time, from_time),
-        date: (_write_day, _read_day),
-        Mapping[str, str]: (_texts, lambda data, where: MappingProxyType(_texts(data, where))),
-        Mapping[str, Any]: (_object, lambda data, where: MappingProxyType(_object(data, where))),
+        str: _make_plain_pair(_require_text),
+        int: _make_plain_pair(_require_integer),
+        bool: _make_plain_pair(_require_boolean),
+        datetime: (encode_time, decode_time),
+        date: (_encode_date, _decode_date),
+        Mapping[str, str]: (_copy_texts, lambda data, where: MappingProxyType(_copy_texts(data, where))),
+        Mapping[str, Any]: (_copy_object, lambda data, where: MappingProxyType(_copy_object(data, where))),
     }
 )
 
 _MEMBERS: Final[Mapping[type[Any], tuple[_Member, ...]]] = MappingProxyType(
-    {cls: _members(cls) for cls in _TYPES}
+    {cls: _build_members(cls) for cls in _TYPES}
 )

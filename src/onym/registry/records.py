@@ -144,7 +144,7 @@ class Actor:
     id: str
     roles: frozenset[Role] = frozenset()
 
-    def has(self, *roles: Role) -> bool:
+    def has_role(self, *roles: Role) -> bool:
         """Does the actor hold one of these?"""
         return not self.roles.isdisjoint(roles)
 

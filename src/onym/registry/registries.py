@@ -1,7 +1,11 @@
-"""The three registries, as data: one engine serves them all.
+"""The three registries and their procedures, as data: one engine serves them all.
 
-A row says what a registry is called, which names it holds, which profiles its requests may follow,
-which statuses its entries may have and which columns they show.
+A registry says which names it holds, which profiles its requests may follow, which statuses its entries
+may have and which columns they show. A profile says which template a procedure needs, which review, and
+how long each step takes, each with its clause. The order of the steps is in the engine's table.
+
+`rfc4395` and `rfc7595` are for URI schemes; `specification-required` is RFC 8126 4.6 for parameters
+(draft-levy-llm-uri-scheme-00 12.2); `expert-review` is RFC 8126 4.5 for namespaces.
 """
 
 from __future__ import annotations
@@ -9,13 +13,331 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 from onym.errors import UnknownEntryError
 from onym.registry.records import Status
 
-__all__ = ["REGISTRIES", "Column", "Registry", "registry"]
+#: an Internet-Draft expires this long after its date
+DRAFT_LIFETIME: Final = timedelta(days=185)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateField:
+    """One field of a registration template.
+
+    `labels` are the spellings that are read as this field, the standard's own first; `required` holds
+    for every request, `required_for` for requests of these statuses alone. Among the labels, `weak` ones
+    are used by other templates as well, and `stand_ins` are read as this field only where no other label
+    of it stands.
+    """
+
+    id: str
+    labels: tuple[str, ...]
+    weak: frozenset[str] = frozenset()
+    stand_ins: frozenset[str] = frozenset()
+    clause: str
+    guideline: str
+    required: bool = True
+    required_for: frozenset[Status] = frozenset()
+
+    @property
+    def label(self) -> str:
+        """The standard's own name for it."""
+        return self.labels[0]
+
+    def is_required_for(self, status: Status) -> bool:
+        """Must a request for `status` fill it?"""
+        return self.required or status in self.required_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How requests for one status are decided, in the terms of RFC 8126 4."""
+
+    name: str
+    clause: str
+    #: does IANA register it at once, first come first served?
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListReview:
+    """Review on uri-review@ietf.org: how long is reasonable, and may a submission come without it?"""
+
+    reasonable: timedelta
+    required: bool
+    clause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One registration procedure. `policies` are by the status asked for, as is `list_review`."""
+
+    id: str
+    title: str
+    document: str
+    template_clause: str
+    fields: tuple[TemplateField, ...]
+    #: fields of the other template: welcome, and not part of this one
+    elsewhere: tuple[TemplateField, ...] = ()
+    policies: Mapping[Status, Policy]
+    list_review: Mapping[Status, ListReview]
+    #: silence of the expert for so long registers provisionally (RFC 4395 5.2 step 6); None: never
+    expert_timeout: timedelta | None = None
+    #: how long a review reasonably takes; shown as the date due (RFC 8126 5.3)
+    expert_time: timedelta
+    #: must the status be one of these words exactly, or in any case?
+    status_words: tuple[str, ...]
+    status_clause: str
+
+    def find_field(self, identifier: str) -> TemplateField | None:
+        """The field of that id, of this template or of the other."""
+        return next((each for each in (*self.fields, *self.elsewhere) if each.id == identifier), None)
+
+    def list_missing_fields(self, status: Status, given: Mapping[str, str]) -> tuple[TemplateField, ...]:
+        """The fields that a request for `status` needs and `given` leaves out or blank."""
+        return tuple(
+            each
+            for each in self.fields
+            if each.is_required_for(status) and not given.get(each.id, "").strip()
+        )
+
+
+_Row: TypeAlias = tuple[str, str, str, bool]
+#: before a label in the rows below
+_WEAK: Final = "?"
+_STAND_IN: Final = "~"
+
+
+def _select_marked(labels: str, mark: str) -> frozenset[str]:
+    return frozenset(each.removeprefix(mark) for each in labels.split("|") if each.startswith(mark))
+
+
+def _build_fields(document: str, clause: str, rows: tuple[_Row, ...]) -> tuple[TemplateField, ...]:
+    """Rows of (id, guideline sections, labels parted by |, required).
+
+    Before a label, `?` says that it is weak, `~` that it is a stand-in.
+    """
+    return tuple(
+        TemplateField(
+            id=identifier,
+            labels=tuple(dict.fromkeys(each.lstrip(_WEAK + _STAND_IN) for each in labels.split("|"))),
+            weak=_select_marked(labels, _WEAK),
+            stand_ins=_select_marked(labels, _STAND_IN),
+            clause=f"{document} {clause}",
+            guideline=f"{document} {guideline}",
+            required=required,
+        )
+        for identifier, guideline, labels, required in rows
+    )
+
+
+_NAME: Final = "scheme name|URI scheme name|?URI scheme|?scheme|?name|?URI name"
+# %s is what the standard calls a scheme's name
+_APPLICATIONS: Final = "|".join(
+    (
+        "applications/protocols that use this %s",
+        "applications and/or protocols that use this %s",
+        "applications/protocols that use this scheme",
+        "applications/protocols that use this URI scheme",
+        "applications that use this URI scheme name",
+        "applications/protocols",
+        "applications",
+        "~intended usage",  # RFC 2717 6.0
+    )
+)
+_CONTROLLER: Final = "|".join(
+    (
+        "change controller",
+        "author/change controller",
+        "author/change controllers",
+        "change controllers",
+        "~author",
+        "owner/change controller",
+    )
+)
+_CONTACT: Final = "|".join(
+    (
+        "contact",
+        "contacts",
+        "contact information",
+        "~registrant",
+        "person & email address to contact for further information",
+    )
+)
+# the last is of RFC 2717 6.0
+_REFERENCES: Final = "references|reference|citations|~specification|~relevant publications"
+
+_RFC4395_FIELDS: Final = _build_fields(
+    "RFC 4395",
+    "5.4",
+    (
+        ("name", "2.8", "URI scheme name|" + _NAME, True),
+        ("status", "5.4", "status|requested status|registration status", True),
+        ("syntax", "2.2", "URI scheme syntax|scheme syntax|syntax", True),
+        ("semantics", "2.3, 2.4", "URI scheme semantics|scheme semantics|semantics", True),
+        ("encoding", "2.3, 2.6", "encoding considerations|character encoding considerations|encoding", True),
+        ("applications", "2.5", _APPLICATIONS.replace("%s", "URI scheme name"), True),
+        ("interoperability", "5.4", "interoperability considerations|interoperability", True),
+        ("security", "2.7", "security considerations|security and privacy considerations|security", True),
+        ("contact", "5.4", _CONTACT, True),
+        ("change_controller", "5.4", "author/change controller|" + _CONTROLLER, True),
+        ("references", "5.4", _REFERENCES, True),
+    ),
+)
+
+_RFC7595_FIELDS: Final = _build_fields(
+    "RFC 7595",
+    "7.4",
+    (
+        ("name", "3.8", _NAME, True),
+        ("status", "7.4", "status|requested status|registration status", True),
+        ("applications", "3.5", _APPLICATIONS.replace("%s", "scheme name"), True),
+        ("contact", "7.4", _CONTACT, True),
+        ("change_controller", "7.4", _CONTROLLER, True),
+        ("references", "7.4", _REFERENCES, True),
+    ),
+)
+
+_RFC7595_ELSEWHERE: Final = _build_fields(
+    "RFC 7595",
+    "7.4",
+    (
+        ("syntax", "3.2", "scheme syntax|URI scheme syntax|syntax", False),
+        ("semantics", "3.3, 3.4", "scheme semantics|URI scheme semantics|semantics", False),
+        ("encoding", "3.3, 3.6", "encoding considerations|character encoding considerations|encoding", False),
+        ("interoperability", "3.9", "interoperability considerations|interoperability", False),
+        ("security", "3.7", "security considerations|security and privacy considerations|security", False),
+    ),
+)
+
+_PARAMETER_FIELDS: Final = _build_fields(
+    "draft-levy-llm-uri-scheme-00",
+    "12.2",
+    (
+        ("name", "6", "parameter|parameter name|?name", True),
+        ("type", "6", "type|value type", True),
+        ("description", "6", "description", True),
+        ("contact", "12.2", _CONTACT, True),
+        ("change_controller", "12.2", _CONTROLLER, True),
+        ("reference", "12.2", "reference|references|~specification", True),
+    ),
+)
+
+_NAMESPACE_FIELDS: Final = _build_fields(
+    "docs/decisions/0027",
+    "namespaces",
+    (
+        ("name", "label", "namespace|?name|?label", True),
+        ("anchor", "anchor", "anchor|anchor origin", True),
+        ("keys", "keys", "keys|key thumbprints", False),
+        ("description", "description", "description|purpose", True),
+        ("contact", "contact", _CONTACT, True),
+        ("change_controller", "change controller", _CONTROLLER, True),
+        ("expires", "expiry", "expires|expiry", False),
+    ),
+)
+
+_FOUR_WEEKS: Final = timedelta(days=28)
+_EXPERT = "Expert Review"
+
+
+def _build_list_review(required: bool, clause: str) -> Mapping[Status, ListReview]:
+    return MappingProxyType(
+        {Status.PERMANENT: ListReview(reasonable=_FOUR_WEEKS, required=required, clause=clause)}
+    )
+
+
+#: every profile, by id
+PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
+    {
+        each.id: each
+        for each in (
+            Profile(
+                id="rfc4395",
+                title="RFC 4395 (BCP 115, 2006)",
+                document="RFC 4395",
+                template_clause="RFC 4395 5.4",
+                fields=_RFC4395_FIELDS,
+                policies=MappingProxyType(
+                    {
+                        Status.PERMANENT: Policy(name=_EXPERT, clause="RFC 4395 5.1"),
+                        Status.PROVISIONAL: Policy(name=_EXPERT, clause="RFC 4395 5.1"),
+                        Status.HISTORICAL: Policy(name=_EXPERT, clause="RFC 4395 5.1"),
+                    }
+                ),
+                list_review=_build_list_review(required=False, clause="RFC 4395 5.2 item 3"),
+                expert_timeout=timedelta(days=14),
+                expert_time=timedelta(days=14),
+                status_words=("permanent", "provisional", "historical"),
+                status_clause="RFC 4395 5.4",
+            ),
+            Profile(
+                id="rfc7595",
+                title="RFC 7595 (BCP 35, 2015)",
+                document="RFC 7595",
+                template_clause="RFC 7595 7.4",
+                fields=_RFC7595_FIELDS,
+                elsewhere=_RFC7595_ELSEWHERE,
+                policies=MappingProxyType(
+                    {
+                        Status.PERMANENT: Policy(name=_EXPERT, clause="RFC 7595 7.1"),
+                        Status.PROVISIONAL: Policy(
+                            name="First Come First Served", clause="RFC 7595 7.1", at_once=True
+                        ),
+                        Status.HISTORICAL: Policy(name=_EXPERT, clause="RFC 7595 7.1"),
+                    }
+                ),
+                list_review=_build_list_review(required=True, clause="RFC 7595 7.2 item 3"),
+                expert_time=timedelta(days=21),
+                status_words=("Permanent", "Provisional", "Historical"),
+                status_clause="RFC 7595 7.4",
+            ),
+            Profile(
+                id="specification-required",
+                title="Specification Required (RFC 8126 4.6)",
+                document="RFC 8126",
+                template_clause="draft-levy-llm-uri-scheme-00 12.2",
+                fields=_PARAMETER_FIELDS,
+                policies=MappingProxyType(
+                    {Status.REGISTERED: Policy(name="Specification Required", clause="RFC 8126 4.6")}
+                ),
+                list_review=MappingProxyType({}),
+                expert_time=timedelta(days=21),
+                status_words=("Registered",),
+                status_clause="RFC 8126 4.6",
+            ),
+            Profile(
+                id="expert-review",
+                title="Expert Review (RFC 8126 4.5)",
+                document="RFC 8126",
+                template_clause="docs/decisions/0027",
+                fields=_NAMESPACE_FIELDS,
+                policies=MappingProxyType({Status.ACTIVE: Policy(name=_EXPERT, clause="RFC 8126 4.5")}),
+                list_review=MappingProxyType({}),
+                expert_time=timedelta(days=21),
+                status_words=("Active",),
+                status_clause="RFC 8126 4.5",
+            ),
+        )
+    }
+)
+
+
+def get_profile(identifier: str) -> Profile:
+    """The profile of that id; `UnknownEntryError` names the ones there are."""
+    try:
+        return PROFILES[identifier]
+    except KeyError:
+        raise UnknownEntryError(
+            "no such profile",
+            code="registry.unknown-profile",
+            field="profile",
+            hint=f"one of {', '.join(PROFILES)}",
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +373,18 @@ class Registry:
     columns: tuple[Column, ...]
     reference: str
 
-    def key(self, name: str) -> str:
+    def normalize_name(self, name: str) -> str:
         """The name as the registry files it."""
         text = name.strip()
         # letters of ASCII alone: the sign of Kelvin is no k
         return text.lower() if self.fold_case and text.isascii() else text
 
-    def allows(self, key: str) -> bool:
+    def is_valid_name(self, key: str) -> bool:
         """Is it a name that this registry may hold?"""
         return len(key) <= self.name_limit and self.name_pattern.fullmatch(key) is not None
 
 
-def _columns(*pairs: tuple[str, str]) -> tuple[Column, ...]:
+def _build_columns(*pairs: tuple[str, str]) -> tuple[Column, ...]:
     return tuple(Column(id=identifier, heading=heading) for identifier, heading in pairs)
 
 
@@ -90,7 +412,7 @@ REGISTRIES: Final[Mapping[str, Registry]] = MappingProxyType(
                     Status.PENDING_REVIEW,
                 ),
                 default_status=Status.PROVISIONAL,
-                columns=_columns(
+                columns=_build_columns(
                     ("name", "URI Scheme"),
                     ("template", "Template"),
                     ("description", "Description"),
@@ -116,7 +438,7 @@ REGISTRIES: Final[Mapping[str, Registry]] = MappingProxyType(
                 default_profile="specification-required",
                 statuses=(Status.REGISTERED, Status.DEPRECATED, Status.PENDING_REVIEW),
                 default_status=Status.REGISTERED,
-                columns=_columns(
+                columns=_build_columns(
                     ("name", "Parameter"),
                     ("type", "Type"),
                     ("description", "Description"),
@@ -147,7 +469,7 @@ REGISTRIES: Final[Mapping[str, Registry]] = MappingProxyType(
                     Status.PENDING_REVIEW,
                 ),
                 default_status=Status.ACTIVE,
-                columns=_columns(
+                columns=_build_columns(
                     ("name", "Namespace"),
                     ("anchor", "Anchor"),
                     ("keys", "Keys"),
@@ -163,7 +485,7 @@ REGISTRIES: Final[Mapping[str, Registry]] = MappingProxyType(
 )
 
 
-def registry(identifier: str) -> Registry:
+def get_registry(identifier: str) -> Registry:
     """The registry of that id; `UnknownEntryError` names the ones there are."""
     try:
         return REGISTRIES[identifier]

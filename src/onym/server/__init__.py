@@ -9,17 +9,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onym._lazy import require
+from onym._lazy import require_extra
 
 if TYPE_CHECKING:
-    from onym.server.app import create_app
-    from onym.server.run import serve
+    from onym.server.app import create_app, serve
     from onym.server.settings import Settings, load_settings
 
 __all__ = ["Settings", "create_app", "load_settings", "serve"]
 
 # everything here needs it, and the modules below import it without a word
-require("starlette", "ai")
+require_extra("starlette", "ai")
 
 _HOME_OF = {"Settings": "settings", "create_app": "app", "load_settings": "settings", "serve": "run"}
 

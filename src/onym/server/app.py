@@ -1,4 +1,4 @@
-"""The application: middlewares in their order, the sign-in routes, and the registry's own."""
+"""The registry's application: middlewares, sign-in routes, registry routes, and the function that serves it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,28 +16,30 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from onym.errors import OnymError, UnknownEntryError
-from onym.server import problems
-from onym.server.auth import flow, local, tokens
-from onym.server.auth.oidc import Provider
-from onym.server.auth.passwords import Passwords
-from onym.server.mail import Sender
-from onym.server.pages import Pages, PlainPages
-from onym.server.registry.routing import resource
-from onym.server.security.audit import Audit
-from onym.server.security.csrf import Guard
-from onym.server.security.envelope import Envelope
-from onym.server.security.intake import Intake
-from onym.server.security.rates import Limiter, Rates
-from onym.server.security.sessions import Authenticate
-from onym.server.services import Services
+from onym.server import http_server, problems
+from onym.server.http_server import BoundedProtocol
+from onym.server.mail import MailSender
+from onym.server.registry.urls import make_route
+from onym.server.security import sign_in, tokens
+from onym.server.security.credentials import OIDCProvider, Passwords
+from onym.server.security.middleware import (
+    AuditMiddleware,
+    CSRFMiddleware,
+    HeadersMiddleware,
+    RateLimitMiddleware,
+    RequestLimitsMiddleware,
+    TokenBuckets,
+)
+from onym.server.security.sessions import AuthenticationMiddleware
+from onym.server.services import Pages, PlainPages, Services
 
 if TYPE_CHECKING:
+    import socket
+
     from starlette.requests import Request
 
     from onym.registry.store import Store
     from onym.server.settings import Settings
-
-__all__ = ["auth_routes", "create_app"]
 
 
 def create_app(
@@ -57,62 +59,67 @@ def create_app(
     if routes is None:
         from onym.server import registry  # late: the pages need templates and the checker
 
-        routes = registry.routes()
-        pages = pages or registry.pages()
+        routes = registry.list_routes()
+        pages = pages or registry.make_pages()
     parts = Services(
         settings=settings,
         store=store,
-        clock=clock or _now,
+        clock=clock or _get_utc_now,
         monotonic=monotonic,
         pages=pages or PlainPages(),
         passwords=Passwords(),
-        rates=Rates(settings.rates, monotonic),
+        rates=TokenBuckets(settings.rates, monotonic),
         providers={
-            each.id: Provider(each, f"{settings.base_url}/login/oidc/{each.id}/callback", monotonic)
+            each.id: OIDCProvider(each, f"{settings.base_url}/login/oidc/{each.id}/callback", monotonic)
             for each in settings.issuers
         },
     )
     app = Starlette(
-        routes=[*auth_routes(), *routes],
+        routes=[*list_auth_routes(), *routes],
         middleware=[
-            Middleware(Envelope, settings),
-            Middleware(Audit, parts),
-            Middleware(problems.Failures),
-            Middleware(Intake, settings),
-            Middleware(Authenticate, parts),
-            Middleware(Limiter),
-            Middleware(Guard, settings),
+            Middleware(HeadersMiddleware, settings),
+            Middleware(AuditMiddleware, parts),
+            Middleware(problems.ErrorMiddleware),
+            Middleware(RequestLimitsMiddleware, settings),
+            Middleware(AuthenticationMiddleware, parts),
+            Middleware(RateLimitMiddleware),
+            Middleware(CSRFMiddleware, settings),
         ],
-        exception_handlers={HTTPException: problems.answer, OnymError: problems.answer},
-        lifespan=_lifespan,
+        exception_handlers={HTTPException: problems.respond_to_error, OnymError: problems.respond_to_error},
+        lifespan=_run_lifespan,
     )
     app.router.redirect_slashes = False
     app.state.services = parts
     return app
 
 
-def auth_routes() -> list[BaseRoute]:
+def list_auth_routes() -> list[BaseRoute]:
     """Signing in and out, the account, its tokens, and what a problem's type means."""
     return [
-        Route("/login", local.sign_in_page, methods=["GET"]),
-        Route("/login", local.sign_in, methods=["POST"]),
-        Route("/logout", local.sign_out, methods=["POST"]),
-        Route("/login/oidc/{provider}", flow.begin, methods=["GET"]),
-        Route("/login/oidc/{provider}/callback", flow.finish, methods=["GET"]),
+        Route("/login", sign_in.sign_in_page, methods=["GET"]),
+        Route("/login", sign_in.sign_in, methods=["POST"]),
+        Route("/logout", sign_in.sign_out, methods=["POST"]),
+        Route("/login/oidc/{provider}", sign_in.begin_oidc_sign_in, methods=["GET"]),
+        Route("/login/oidc/{provider}/callback", sign_in.finish_oidc_sign_in, methods=["GET"]),
         Route("/account", tokens.account_page, methods=["GET"]),
-        Route("/account/password", local.change_password, methods=["POST"]),
-        Route("/account/sign-out-everywhere", local.sign_out_everywhere, methods=["POST"]),
-        Route("/account/tokens", tokens.add, methods=["POST"]),
-        Route("/account/tokens/{id}/revoke", tokens.revoke, methods=["POST"]),
-        resource("/api/v1/account", {"GET": tokens.api_account}),
-        resource("/api/v1/account/tokens", {"GET": tokens.api_list, "POST": tokens.api_add}),
-        resource("/api/v1/account/tokens/{id}", {"DELETE": tokens.api_revoke}),
-        Route("/problems/{slug}", _problem_type, methods=["GET"]),
+        Route("/account/password", sign_in.change_password, methods=["POST"]),
+        Route("/account/sign-out-everywhere", sign_in.sign_out_everywhere, methods=["POST"]),
+        Route("/account/tokens", tokens.create_token, methods=["POST"]),
+        Route("/account/tokens/{id}/revoke", tokens.revoke_token, methods=["POST"]),
+        make_route("/api/v1/account", {"GET": tokens.get_api_account}),
+        make_route(
+            "/api/v1/account/tokens", {"GET": tokens.list_api_tokens, "POST": tokens.create_api_token}
+        ),
+        make_route("/api/v1/account/tokens/{id}", {"DELETE": tokens.revoke_api_token}),
+        Route("/problems/{slug}", _show_problem_type, methods=["GET"]),
     ]
 
 
-async def _problem_type(request: Request) -> Response:
-    kinds = {kind.slug: kind for kind in (*problems.CLASSES.values(), *problems.CODES.values())}
+async def _show_problem_type(request: Request) -> Response:
+    kinds = {
+        kind.slug: kind
+        for kind in (*problems.PROBLEM_TYPES_BY_CLASS.values(), *problems.PROBLEM_TYPES_BY_CODE.values())
+    }
     kind = kinds.get(request.path_params["slug"])
     if kind is None:
         raise UnknownEntryError("no such type of problem", code="registry.unknown-problem", field="type")
@@ -120,10 +127,10 @@ async def _problem_type(request: Request) -> Response:
 
 
 @asynccontextmanager
-async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+async def _run_lifespan(app: Starlette) -> AsyncIterator[None]:
     parts: Services = app.state.services
     stop = asyncio.Event()
-    sender = None if parts.settings.smtp is None else Sender(parts.settings, parts.store, parts.clock)
+    sender = None if parts.settings.smtp is None else MailSender(parts.settings, parts.store, parts.clock)
     task = None if sender is None else asyncio.create_task(sender.run(stop), name="onym mail")
     try:
         yield
@@ -137,5 +144,69 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
             await part.close()
 
 
-def _now() -> datetime:
+def _get_utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+def run_registry(settings: Settings, *, ready: Callable[[int], object] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM. Raises ConfigError, StoreError.
+
+    `ready` is called with the port once the service listens; port 0 of the settings takes a free one.
+    """
+    with asyncio.Runner(loop_factory=http_server.get_loop_factory()) as runner:
+        runner.run(serve(settings, ready=ready))
+
+
+async def serve(
+    settings: Settings,
+    *,
+    app: Any = None,
+    sockets: Sequence[socket.socket] | None = None,
+    ready: Callable[[int], object] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve in this loop until a signal comes or `stop` is set.
+
+    `app` is made on the settings' store where left out; `sockets` are listened on instead of the settings'
+    address. Raises ConfigError where nothing can be listened on, StoreError.
+    """
+    if app is not None:
+        await _serve_with_settings(settings, app, sockets, ready, stop)
+        return
+    from onym.registry.store import Store  # late: the database library is heavy
+
+    store = await Store.open(settings.database)
+    try:
+        await _serve_with_settings(settings, create_app(settings, store), sockets, ready, stop)
+    finally:
+        await _close_store(store)
+
+
+async def _close_store(store: Store) -> None:
+    """Close it whole: after Ctrl-C this task is cancelled, which would end the closing before its time."""
+    closing = asyncio.ensure_future(store.close())
+    try:
+        await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        await closing
+        raise
+
+
+async def _serve_with_settings(
+    settings: Settings,
+    app: Any,
+    sockets: Sequence[socket.socket] | None,
+    ready: Callable[[int], object] | None,
+    stop: asyncio.Event | None,
+) -> None:
+    await http_server.serve_app(
+        app,
+        host=settings.host,
+        port=settings.port,
+        # TLS is the business of a proxy in front, and the middlewares read what it forwards themselves
+        plain=True,
+        sockets=sockets,
+        ready=ready,
+        stop=stop,
+        protocol=BoundedProtocol,
+    )

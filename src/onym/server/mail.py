@@ -19,21 +19,21 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Final
 
 from onym.errors import OnymError, RegistryError
-from onym.registry.accounts import Account, check_email
+from onym.registry.accounts import Account, validate_email
 from onym.registry.records import Role
-from onym.server._reading import authority
 from onym.server.settings import Settings
+from onym.server.settings_parser import get_host_and_port
 
 if TYPE_CHECKING:
     from aiosmtplib import SMTP
 
     from onym.registry.store import OutboxNotice, Store
 
-__all__ = ["GIVE_UP", "Sender", "message_of", "retry_at"]
+__all__ = ["MAX_ATTEMPTS", "MailSender", "build_message", "compute_retry_time"]
 
 #: notices claimed at once, and tries before a notice is given up (about three days)
 BATCH: Final = 20
-GIVE_UP: Final = 16
+MAX_ATTEMPTS: Final = 16
 #: seconds between two looks at an empty outbox, and allowed for one exchange with the server
 POLL: Final = 5.0
 _TIMEOUT: Final = 30.0
@@ -45,7 +45,7 @@ _LONGEST_TEXT: Final = 100_000
 _LOG: Final = logging.getLogger("onym.server")
 
 
-class Sender:
+class MailSender:
     """Sends what the outbox holds. `clock` gives the time in UTC."""
 
     def __init__(self, settings: Settings, store: Store, clock: Callable[[], datetime]) -> None:
@@ -80,23 +80,23 @@ class Sender:
         if not left:
             return 0
         try:
-            async with self._connection() as connection:
+            async with self._make_connection() as connection:
                 while left:
-                    await self._send(left[0], connection)
+                    await self._send_notice(left[0], connection)
                     left.pop(0)
         except (SMTPException, OSError) as error:
             # no connection, or it broke: what was not sent by then is tried again
             for notice in left:
-                await self._failed(notice, type(error).__name__, permanent=False)
+                await self._mark_failed(notice, type(error).__name__, permanent=False)
         except OnymError:
             raise
         except Exception as error:  # noqa: BLE001 - what the library cannot take, in this notice or the settings
             # the others are there again when the lease is over, and this one later than they
             _LOG.error("notice %d cannot be sent: %s", left[0].id, type(error).__name__)
-            await self._failed(left[0], type(error).__name__, permanent=False)
+            await self._mark_failed(left[0], type(error).__name__, permanent=False)
         return len(claimed)
 
-    def _connection(self) -> SMTP:
+    def _make_connection(self) -> SMTP:
         from aiosmtplib import SMTP
 
         smtp = self._smtp
@@ -108,38 +108,38 @@ class Sender:
             use_tls=smtp.security == "tls",
             start_tls=smtp.security == "starttls",
             cert_bundle=smtp.ca_file,
-            local_hostname=_domain(self._settings),
+            local_hostname=_get_domain(self._settings),
             timeout=_TIMEOUT,
         )
 
-    async def _send(self, notice: OutboxNotice, connection: SMTP) -> None:
+    async def _send_notice(self, notice: OutboxNotice, connection: SMTP) -> None:
         """Send one notice and mark it. Raises what breaks the connection."""
         from aiosmtplib import SMTPRecipientsRefused, SMTPResponseException
 
-        addresses = await self._addresses(notice)
+        addresses = await self._list_addresses(notice)
         if not addresses:
-            await self._failed(notice, "nobody has an address", permanent=True)
+            await self._mark_failed(notice, "nobody has an address", permanent=True)
             return
-        message = message_of(notice, addresses, self._settings, self._clock())
+        message = build_message(notice, addresses, self._settings, self._clock())
         try:
             await connection.send_message(message, sender=self._smtp.sender, recipients=addresses)
         except SMTPRecipientsRefused as error:
             codes = [each.code for each in error.recipients]
-            await self._failed(notice, "all addresses were refused", permanent=min(codes) >= 500)
+            await self._mark_failed(notice, "all addresses were refused", permanent=min(codes) >= 500)
         except SMTPResponseException as error:
             # the server's text is its own business: it may quote an address
-            await self._failed(notice, f"refused with {error.code}", permanent=error.code >= 500)
+            await self._mark_failed(notice, f"refused with {error.code}", permanent=error.code >= 500)
         else:
-            await self._store.outbox.sent(notice.id, self._clock())
+            await self._store.outbox.mark_sent(notice.id, self._clock())
 
-    async def _failed(self, notice: OutboxNotice, reason: str, *, permanent: bool) -> None:
+    async def _mark_failed(self, notice: OutboxNotice, reason: str, *, permanent: bool) -> None:
         at = self._clock()
-        again = None if permanent else retry_at(at, notice.attempts)
-        await self._store.outbox.failed(notice.id, at, again, reason)
+        again = None if permanent else compute_retry_time(at, notice.attempts)
+        await self._store.outbox.mark_failed(notice.id, at, again, reason)
         if again is None:
             _LOG.error("notice %d was given up: %s", notice.id, reason)
 
-    async def _addresses(self, notice: OutboxNotice) -> list[str]:
+    async def _list_addresses(self, notice: OutboxNotice) -> list[str]:
         if isinstance(notice.to, Role):
             found = list(
                 await self._store.accounts.list(
@@ -149,11 +149,13 @@ class Sender:
         else:
             account = await self._store.accounts.get(notice.to)
             found = [] if account is None else [account]
-        good = [_address(each) for each in found if not each.disabled]
+        good = [_get_valid_address(each) for each in found if not each.disabled]
         return sorted({each for each in good if each is not None})[:_MOST_RECIPIENTS]
 
 
-def message_of(notice: OutboxNotice, addresses: list[str], settings: Settings, at: datetime) -> EmailMessage:
+def build_message(
+    notice: OutboxNotice, addresses: list[str], settings: Settings, at: datetime
+) -> EmailMessage:
     """The notice as a message: text/plain in UTF-8. Its Message-ID follows from the notice alone.
 
     One recipient stands in To; several are told in the envelope, so that none sees the others.
@@ -161,34 +163,34 @@ def message_of(notice: OutboxNotice, addresses: list[str], settings: Settings, a
     smtp = settings.smtp
     if smtp is None:
         raise ValueError("no mail server is set")
-    domain = _domain(settings)
+    domain = _get_domain(settings)
     message = EmailMessage(policy=_POLICY)
     message["From"] = smtp.sender
     message["To"] = addresses[0] if len(addresses) == 1 else f"{notice.registry} {notice.to}:;"
-    message["Subject"] = one_line(notice.subject) or "Registry notice"
+    message["Subject"] = format_header_line(notice.subject) or "Registry notice"
     message["Date"] = format_datetime(at)
-    message["Message-ID"] = f"<notice-{notice.id}-{_fingerprint(settings, notice)}@{domain}>"
+    message["Message-ID"] = f"<notice-{notice.id}-{_hash_notice(settings, notice)}@{domain}>"
     if notice.request is not None:
         # one thread for each request
-        message["References"] = f"<request-{_word(notice.request)}@{domain}>"
-    message["List-Id"] = f"<{_word(notice.registry)}.{smtp.list_id or domain}>"
+        message["References"] = f"<request-{_format_id_part(notice.request)}@{domain}>"
+    message["List-Id"] = f"<{_format_id_part(notice.registry)}.{smtp.list_id or domain}>"
     message["Auto-Submitted"] = "auto-generated"
     text = notice.text[:_LONGEST_TEXT].rstrip() + "\n"
     if notice.request is not None:
-        text += f"\n-- \n{settings.base_url}/requests/{_word(notice.request)}\n"
-    message.set_content(_clean(text), charset="utf-8")
+        text += f"\n-- \n{settings.base_url}/requests/{_format_id_part(notice.request)}\n"
+    message.set_content(_clean_body(text), charset="utf-8")
     return message
 
 
-def retry_at(at: datetime, attempts: int) -> datetime | None:
+def compute_retry_time(at: datetime, attempts: int) -> datetime | None:
     """When to try again after so many tries, each pause four times the last; None: give up."""
-    if attempts >= GIVE_UP:
+    if attempts >= MAX_ATTEMPTS:
         return None
     pause: timedelta = min(_FIRST * 4 ** min(attempts - 1, 8), _LONGEST)
     return at + pause
 
 
-def one_line(text: str) -> str:
+def format_header_line(text: str) -> str:
     """The text as one header line: control characters and line ends are gone (RFC 5322 2.2)."""
     plain = "".join(" " if unicodedata.category(c) in _CONTROLS else c for c in text[:2000])
     return " ".join(plain.split())[:_LONGEST_SUBJECT]
@@ -198,30 +200,30 @@ _CONTROLS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _POLICY: Final = WIRE.clone(max_line_length=78, raise_on_defect=True)
 
 
-def _clean(text: str) -> str:
+def _clean_body(text: str) -> str:
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return "".join(c for c in lines if c in "\n\t" or unicodedata.category(c) not in {"Cc", "Cs"})
 
 
-def _word(text: str) -> str:
+def _format_id_part(text: str) -> str:
     """What may stand in a Message-ID or List-Id."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-.") else "-" for c in text[:100]).strip(".")
 
 
-def _domain(settings: Settings) -> str:
+def _get_domain(settings: Settings) -> str:
     # an address literal of IPv6 is no domain
-    host = authority(settings.base_url).rsplit(":", 1)[0]
+    host = get_host_and_port(settings.base_url).rsplit(":", 1)[0]
     return "localhost" if host.startswith("[") else host
 
 
-def _fingerprint(settings: Settings, notice: OutboxNotice) -> str:
+def _hash_notice(settings: Settings, notice: OutboxNotice) -> str:
     # the number alone would be the same in two databases of one host
     text = f"{settings.base_url}\n{notice.id}\n{notice.number}\n{notice.subject}"
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _address(account: Account) -> str | None:
+def _get_valid_address(account: Account) -> str | None:
     try:
-        return None if account.email is None else check_email(account.email)
+        return None if account.email is None else validate_email(account.email)
     except RegistryError:
         return None

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from onym import errors
-from onym.ai.endpoint.kinds.model import Completed, Options, Turn
+from onym.ai.endpoint.kinds import Completed, Options, Turn
 from onym.errors import AIIPError, OnymError
 from onym.llm.client import aconnect
 from onym.llm.types import Completion, Message, TextDelta
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ServedModel", "served_by"]
 
 #: what a caller is told of a failure, by its class; the first that fits
-_TOLD: Final[tuple[tuple[tuple[type[OnymError], ...], str, str], ...]] = (
+_PUBLIC_ERRORS: Final[tuple[tuple[tuple[type[OnymError], ...], str, str], ...]] = (
     ((errors.ContextLengthError,), "invalid-input", "the input is longer than the model takes"),
     ((errors.ContentFilterError,), "policy-denied", "the model's provider does not answer this input"),
     (
@@ -53,17 +53,17 @@ class ServedModel:
 
     async def complete(self, turns: Sequence[Turn], options: Options) -> Completed:
         """The completion. Raises AIIPError in words that tell nothing of the provider."""
-        with _told():
-            return _completed(await self._client.chat(_messages(turns), **_overrides(options)))
+        with _hide_provider_errors():
+            return _to_completed(await self._client.chat(_build_messages(turns), **_build_overrides(options)))
 
     async def stream(self, turns: Sequence[Turn], options: Options) -> AsyncIterator[str | Completed]:
         """Its text piece by piece, and the whole at the end. Leaving it ends the call at the provider too."""
-        with _told():
-            async with self._client.stream(_messages(turns), **_overrides(options)) as events:
+        with _hide_provider_errors():
+            async with self._client.stream(_build_messages(turns), **_build_overrides(options)) as events:
                 async for each in events:
                     if isinstance(each, TextDelta):
                         yield each.text
-                yield _completed(await events.completion())
+                yield _to_completed(await events.completion())
 
     async def close(self) -> None:
         """Close the connections."""
@@ -87,16 +87,16 @@ def served_by(
     return ServedModel(uri, policy=policy, key=key, **options)
 
 
-def _messages(turns: Sequence[Turn]) -> list[Message]:
+def _build_messages(turns: Sequence[Turn]) -> list[Message]:
     return [Message(role=each.role, content=each.text) for each in turns]
 
 
-def _overrides(options: Options) -> dict[str, Any]:
+def _build_overrides(options: Options) -> dict[str, Any]:
     given = {"max_tokens": options.max_tokens, "temp": options.temperature}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _completed(found: Completion) -> Completed:
+def _to_completed(found: Completion) -> Completed:
     return Completed(
         text=found.text,
         model=found.model,
@@ -107,12 +107,12 @@ def _completed(found: Completion) -> Completed:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _hide_provider_errors() -> Iterator[None]:
     """A failure of the model as AIIP says it; the cause goes to the log alone."""
     try:
         yield
     except OnymError as error:
-        code, message = next(((c, m) for kinds, c, m in _TOLD if isinstance(error, kinds)), _OTHER)
+        code, message = next(((c, m) for kinds, c, m in _PUBLIC_ERRORS if isinstance(error, kinds)), _OTHER)
         raise AIIPError(
             message, code=f"aiip.{code}", retryable=code in {"too-many-requests", "unavailable"}
         ) from error

@@ -12,23 +12,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from onym.errors import ConfigError
-from onym.net.hosts import read_host
-from onym.server import _reading as read
-from onym.server._tables import Rate, Reader, check_present, read_file, read_rate, read_rows
+from onym.net.hosts import parse_host
+from onym.server import settings_parser as read
+from onym.server.settings_parser import (
+    RateLimit,
+    SettingParser,
+    load_settings_file,
+    parse_rate_limit,
+    parse_settings_table,
+    require_settings,
+)
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from onym.registry.registries import Registry
 
-__all__ = ["PREFIX", "Issuer", "Rate", "Rates", "Settings", "Smtp", "load_settings"]
+__all__ = ["PREFIX", "Issuer", "RateLimit", "RateLimits", "Settings", "Smtp", "load_settings"]
 
 #: what every variable begins with; `ONYM_REGISTRY_CONFIG` names the file
 PREFIX: Final = "ONYM_REGISTRY_"
 _MOST_ISSUERS: Final = 16
 
-_READS: Final = Rate(burst=600, per_minute=1200)
-_WRITES: Final = Rate(burst=60, per_minute=60)
-_LOGINS: Final = Rate(burst=10, per_minute=5)
+_READS: Final = RateLimit(burst=600, per_minute=1200)
+_WRITES: Final = RateLimit(burst=60, per_minute=60)
+_LOGINS: Final = RateLimit(burst=10, per_minute=5)
 
 Security: TypeAlias = Literal["starttls", "tls", "none"]
 
@@ -66,12 +73,12 @@ class Issuer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class RateLimits:
     """How much one visitor may ask for. `logins` counts tries by address and by login."""
 
-    reads: Rate = _READS
-    writes: Rate = _WRITES
-    logins: Rate = _LOGINS
+    reads: RateLimit = _READS
+    writes: RateLimit = _WRITES
+    logins: RateLimit = _LOGINS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,27 +104,27 @@ class Settings:
     body_limit: int = 4 * 1024 * 1024
     local_accounts: bool = True
     profile: Literal["rfc7595", "rfc4395", "any"] = "rfc7595"
-    rates: Rates = Rates()
+    rates: RateLimits = RateLimits()
     smtp: Smtp | None = None
     issuers: tuple[Issuer, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.allowed_hosts:
-            object.__setattr__(self, "allowed_hosts", (read.authority(self.base_url),))
+            object.__setattr__(self, "allowed_hosts", (read.get_host_and_port(self.base_url),))
 
-    def profiles_in(self, row: Registry) -> tuple[str, ...]:
+    def list_profiles(self, row: Registry) -> tuple[str, ...]:
         """The procedures that a new request in that registry may follow."""
         return (self.profile,) if self.profile in row.profiles else row.profiles
 
     @property
-    def https(self) -> bool:
+    def is_https(self) -> bool:
         """Is the service reached over TLS?"""
         return self.base_url.startswith("https:")
 
     @property
     def session_cookie(self) -> str:
         """The name of the cookie with the session id."""
-        return f"__Host-{self.cookie_name}" if self.https else self.cookie_name
+        return f"__Host-{self.cookie_name}" if self.is_https else self.cookie_name
 
     @property
     def form_cookie(self) -> str:
@@ -131,27 +138,27 @@ class Settings:
 
 
 #: setting -> how it is read; its variable is PREFIX and the name in capitals
-_TOP: Final[Mapping[str, Reader]] = {
-    "base_url": read.origin,
-    "database": read.secret,
-    "host": read.text,
-    "port": read.number(0, 65535),
-    "allowed_hosts": read.hosts,
-    "trusted_proxies": read.networks,
-    "cookie_name": read.cookie_name,
-    "session_seconds": read.number(60, 366 * 24 * 3600),
-    "idle_seconds": read.number(60, 366 * 24 * 3600),
-    "token_days": read.number(1, 3660),
-    "body_limit": read.number(64 * 1024, 256 * 1024 * 1024),
-    "local_accounts": read.flag,
-    "profile": read.choice("rfc7595", "rfc4395", "any"),
+_TOP: Final[Mapping[str, SettingParser]] = {
+    "base_url": read.parse_origin,
+    "database": read.parse_secret,
+    "host": read.parse_text,
+    "port": read.build_number_parser(0, 65535),
+    "allowed_hosts": read.parse_hosts,
+    "trusted_proxies": read.parse_networks,
+    "cookie_name": read.parse_cookie_name,
+    "session_seconds": read.build_number_parser(60, 366 * 24 * 3600),
+    "idle_seconds": read.build_number_parser(60, 366 * 24 * 3600),
+    "token_days": read.build_number_parser(1, 3660),
+    "body_limit": read.build_number_parser(64 * 1024, 256 * 1024 * 1024),
+    "local_accounts": read.parse_flag,
+    "profile": read.build_choice_parser("rfc7595", "rfc4395", "any"),
 }
 
 
-def _mail_host(name: str, value: object) -> str:
+def _parse_mail_host(name: str, value: object) -> str:
     """A name or address, which the resolver can take."""
-    bare = read.text(name, value).removeprefix("[").removesuffix("]")
-    if read_host(bare).kind == "refused":
+    bare = read.parse_text(name, value).removeprefix("[").removesuffix("]")
+    if parse_host(bare).kind == "refused":
         raise ConfigError(
             f"{name} is not as it should be",
             code="config.bad-setting",
@@ -160,26 +167,26 @@ def _mail_host(name: str, value: object) -> str:
     return bare
 
 
-_SMTP: Final[Mapping[str, Reader]] = {
-    "host": _mail_host,
-    "sender": read.email,
-    "port": read.number(1, 65535),
-    "security": read.choice("starttls", "tls", "none"),
-    "username": read.text,
-    "password": read.secret,
-    "ca_file": read.text,
-    "list_id": read.list_id,
+_SMTP: Final[Mapping[str, SettingParser]] = {
+    "host": _parse_mail_host,
+    "sender": read.parse_email,
+    "port": read.build_number_parser(1, 65535),
+    "security": read.build_choice_parser("starttls", "tls", "none"),
+    "username": read.parse_text,
+    "password": read.parse_secret,
+    "ca_file": read.parse_text,
+    "list_id": read.parse_list_id,
 }
-_ISSUER: Final[Mapping[str, Reader]] = {
-    "id": read.word,
-    "issuer": read.issuer,
-    "client_id": read.text,
-    "client_secret": read.secret,
-    "title": read.text,
-    "scopes": read.words,
-    "network": read.choice("trusted", "local"),
-    "ca_file": read.text,
-    "create": read.flag,
+_ISSUER: Final[Mapping[str, SettingParser]] = {
+    "id": read.parse_slug,
+    "issuer": read.parse_issuer,
+    "client_id": read.parse_text,
+    "client_secret": read.parse_secret,
+    "title": read.parse_text,
+    "scopes": read.parse_scopes,
+    "network": read.build_choice_parser("trusted", "local"),
+    "ca_file": read.parse_text,
+    "create": read.parse_flag,
 }
 
 
@@ -193,14 +200,14 @@ def load_settings(
     """
     environ = os.environ if environ is None else environ
     named = path or environ.get(PREFIX + "CONFIG")
-    data = {} if not named else read_file(Path(named))
+    data = {} if not named else load_settings_file(Path(named))
     tables = {key: data.pop(key, None) for key in ("smtp", "oidc", "rates")}
-    values: dict[str, Any] = read_rows("", data, _TOP)
-    values |= _variables(environ, "", _TOP)
+    values: dict[str, Any] = parse_settings_table("", data, _TOP)
+    values |= _parse_variables(environ, "", _TOP)
     values |= {
-        "smtp": _smtp(tables["smtp"], environ),
-        "issuers": _issuers(tables["oidc"], environ),
-        "rates": _rates(tables["rates"]),
+        "smtp": _parse_smtp(tables["smtp"], environ),
+        "issuers": _parse_issuers(tables["oidc"], environ),
+        "rates": _parse_rates(tables["rates"]),
     }
     known = {each.name for each in fields(Settings)}
     for name, value in given.items():
@@ -208,10 +215,10 @@ def load_settings(
             raise ConfigError(f"there is no setting {name!r}", code="config.unknown-setting")
         if value is not None:
             values[name] = _TOP[name](name, value) if name in _TOP else value
-    return _consistent(Settings(**values))
+    return _require_consistent(Settings(**values))
 
 
-def _consistent(settings: Settings) -> Settings:
+def _require_consistent(settings: Settings) -> Settings:
     if settings.idle_seconds > settings.session_seconds:
         raise ConfigError(
             "idle_seconds is longer than session_seconds",
@@ -229,7 +236,9 @@ def _consistent(settings: Settings) -> Settings:
     return settings
 
 
-def _variables(environ: Mapping[str, str], infix: str, table: Mapping[str, Reader]) -> dict[str, Any]:
+def _parse_variables(
+    environ: Mapping[str, str], infix: str, table: Mapping[str, SettingParser]
+) -> dict[str, Any]:
     found = {}
     for key, reader in table.items():
         name = f"{PREFIX}{infix}{key.upper()}"
@@ -238,11 +247,11 @@ def _variables(environ: Mapping[str, str], infix: str, table: Mapping[str, Reade
     return found
 
 
-def _smtp(data: object, environ: Mapping[str, str]) -> Smtp | None:
-    values = read_rows("smtp.", data or {}, _SMTP) | _variables(environ, "SMTP_", _SMTP)
+def _parse_smtp(data: object, environ: Mapping[str, str]) -> Smtp | None:
+    values = parse_settings_table("smtp.", data or {}, _SMTP) | _parse_variables(environ, "SMTP_", _SMTP)
     if not values:
         return None
-    check_present("smtp.", values, "host", "sender")
+    require_settings("smtp.", values, "host", "sender")
     if values.get("security") == "none" and "password" in values and not read.is_loopback(values["host"]):
         raise ConfigError(
             "smtp.password would cross the network in the clear",
@@ -252,19 +261,19 @@ def _smtp(data: object, environ: Mapping[str, str]) -> Smtp | None:
     return Smtp(**values)
 
 
-def _issuers(data: object, environ: Mapping[str, str]) -> tuple[Issuer, ...]:
+def _parse_issuers(data: object, environ: Mapping[str, str]) -> tuple[Issuer, ...]:
     if data is None:
         return ()
     if not isinstance(data, list) or len(data) > _MOST_ISSUERS:
         raise ConfigError(f"[[oidc]] stands at most {_MOST_ISSUERS} times", code="config.bad-setting")
-    return tuple(_issuer(f"oidc[{index}].", each, environ) for index, each in enumerate(data))
+    return tuple(_parse_issuer(f"oidc[{index}].", each, environ) for index, each in enumerate(data))
 
 
-def _issuer(where: str, data: object, environ: Mapping[str, str]) -> Issuer:
-    values = read_rows(where, data, _ISSUER)
-    check_present(where, values, "id", "issuer", "client_id")
+def _parse_issuer(where: str, data: object, environ: Mapping[str, str]) -> Issuer:
+    values = parse_settings_table(where, data, _ISSUER)
+    require_settings(where, values, "id", "issuer", "client_id")
     infix = f"OIDC_{cast('str', values['id']).upper().replace('-', '_')}_"
-    secret = _variables(environ, infix, {"client_secret": read.secret})
+    secret = _parse_variables(environ, infix, {"client_secret": read.parse_secret})
     values.setdefault("title", values["id"])
     if values["issuer"].startswith("http:") and values.get("network") != "local":
         raise ConfigError(
@@ -275,6 +284,8 @@ def _issuer(where: str, data: object, environ: Mapping[str, str]) -> Issuer:
     return Issuer(**(values | secret))
 
 
-def _rates(data: object) -> Rates:
-    tables = read_rows("rates.", data or {}, dict.fromkeys(("reads", "writes", "logins"), read_rate))
-    return Rates(**tables)
+def _parse_rates(data: object) -> RateLimits:
+    tables = parse_settings_table(
+        "rates.", data or {}, dict.fromkeys(("reads", "writes", "logins"), parse_rate_limit)
+    )
+    return RateLimits(**tables)

@@ -5,20 +5,29 @@ Names are loaded when they are first used: the library and its cryptography are 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from onym._lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
-    from onym.sign.authority import AuthorityKeys, read_authority_keys
-    from onym.sign.chain import StreamChain, StreamEnd
+    from onym.sign.id_tokens import IDToken, verify_id_token
     from onym.sign.jws import Verified, sign_compact, verify, verify_compact
-    from onym.sign.jwt import IDToken, verify_id_token
-    from onym.sign.keys import KeySet, Signer, SigningKey, read_keys, thumbprint
+    from onym.sign.keys import (
+        AuthorityKeys,
+        KeySet,
+        Signer,
+        SigningKey,
+        read_authority_keys,
+        read_keys,
+        thumbprint,
+    )
     from onym.sign.keystore import KeyStore
     from onym.sign.pkcs11 import PKCS11Signer
-    from onym.sign.receipt import (
+    from onym.sign.receipts import (
         Expected,
         Receipt,
+        StreamChain,
+        StreamEnd,
         access_token_hash,
         content_digest,
         request_hash,
@@ -55,35 +64,36 @@ __all__ = [
     "verify_receipt",
 ]
 
-_HOMES = {
-    "authority": ("AuthorityKeys", "read_authority_keys"),
-    "chain": ("StreamChain", "StreamEnd"),
-    "jws": ("Verified", "sign_compact", "verify", "verify_compact"),
-    "jwt": ("IDToken", "verify_id_token"),
-    "keys": ("KeySet", "Signer", "SigningKey", "read_keys", "thumbprint"),
-    "keystore": ("KeyStore",),
-    "pkcs11": ("PKCS11Signer",),
-    "receipt": (
-        "Expected",
-        "Receipt",
-        "access_token_hash",
-        "content_digest",
-        "request_hash",
-        "sign_receipt",
-        "verify_filed",
-        "verify_receipt",
-    ),
+#: public name -> the module that defines it
+_HOME = {
+    "AuthorityKeys": "onym.sign.keys",
+    "Expected": "onym.sign.receipts",
+    "IDToken": "onym.sign.id_tokens",
+    "KeySet": "onym.sign.keys",
+    "KeyStore": "onym.sign.keystore",
+    "PKCS11Signer": "onym.sign.pkcs11",
+    "Receipt": "onym.sign.receipts",
+    "Signer": "onym.sign.keys",
+    "SigningKey": "onym.sign.keys",
+    "StreamChain": "onym.sign.receipts",
+    "StreamEnd": "onym.sign.receipts",
+    "Verified": "onym.sign.jws",
+    "access_token_hash": "onym.sign.receipts",
+    "content_digest": "onym.sign.receipts",
+    "read_authority_keys": "onym.sign.keys",
+    "read_keys": "onym.sign.keys",
+    "request_hash": "onym.sign.receipts",
+    "sign_compact": "onym.sign.jws",
+    "sign_receipt": "onym.sign.receipts",
+    "thumbprint": "onym.sign.keys",
+    "verify": "onym.sign.jws",
+    "verify_compact": "onym.sign.jws",
+    "verify_filed": "onym.sign.receipts",
+    "verify_id_token": "onym.sign.id_tokens",
+    "verify_receipt": "onym.sign.receipts",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"onym.sign.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = make_lazy_getattr(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

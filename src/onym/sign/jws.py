@@ -1,4 +1,4 @@
-"""JWS in its compact form (RFC 7515), by RFC 8725: the caller, not the token, says which algorithms count."""
+"""Compact JWS (RFC 7515), by RFC 8725: the caller, not the token, chooses the accepted algorithms."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from onym.common.strict_json import decode_base64url, encode_base64url, parse_json_object
 from onym.errors import SignatureError
-from onym.sign._strict import decode, encode, read_object
 from onym.sign.keys import ALGORITHMS, Key, KeySet, SigningKey
-
-__all__ = ["MAX_HEADER", "MAX_TOKEN", "Verified", "sign_compact", "verify", "verify_compact"]
 
 #: octets of a token, and of its header
 MAX_TOKEN: Final = 64 * 1024
@@ -56,8 +54,8 @@ def sign_compact(
     if key.kid is not None:
         protected["kid"] = key.kid
     head = json.dumps(protected, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
-    octets = f"{encode(head.encode())}.{encode(payload)}"
-    return f"{octets}.{encode(key.sign(octets.encode('ascii')))}"
+    octets = f"{encode_base64url(head.encode())}.{encode_base64url(payload)}"
+    return f"{octets}.{encode_base64url(key.sign(octets.encode('ascii')))}"
 
 
 def verify_compact(token: str, keys: KeySet, *, algorithms: Collection[str], limit: int = MAX_TOKEN) -> bytes:
@@ -74,18 +72,18 @@ def verify(token: str, keys: KeySet, *, algorithms: Collection[str], limit: int 
     """
     if len(token) > limit:
         raise SignatureError(f"the token is longer than {limit} octets", code="sign.too-large")
-    head, body, tail = _segments(token)
-    header = read_object(decode(head, "header"), "header")
-    algorithm = _algorithm(header, algorithms)
-    payload, signature = decode(body, "payload"), decode(tail, "signature")
+    head, body, tail = _split_segments(token)
+    header = parse_json_object(decode_base64url(head, "header"), "header")
+    algorithm = _require_algorithm(header, algorithms)
+    payload, signature = decode_base64url(body, "payload"), decode_base64url(tail, "signature")
     signed = f"{head}.{body}".encode("ascii")
-    for key in _candidates(header, algorithm, keys):
-        if key.holds(algorithm, signed, signature):
+    for key in _find_candidates(header, algorithm, keys):
+        if key.verify(algorithm, signed, signature):
             return Verified(payload, header)
     raise SignatureError("the signature does not hold", code="sign.bad-signature")
 
 
-def _segments(token: str) -> list[str]:
+def _split_segments(token: str) -> list[str]:
     parts = token.split(".", 3)
     if len(parts) != 3 or len(parts[0]) > MAX_HEADER or not all((parts[0], parts[2])):
         raise SignatureError(
@@ -94,7 +92,7 @@ def _segments(token: str) -> list[str]:
     return parts
 
 
-def _algorithm(header: Mapping[str, Any], algorithms: Collection[str]) -> str:
+def _require_algorithm(header: Mapping[str, Any], algorithms: Collection[str]) -> str:
     """The header's algorithm, if the caller allows it and the header asks for nothing unknown."""
     if "crit" in header or "b64" in header:
         # RFC 7515 4.1.11: what must be understood and is not, is refused
@@ -109,7 +107,7 @@ def _algorithm(header: Mapping[str, Any], algorithms: Collection[str]) -> str:
     return algorithm
 
 
-def _candidates(header: Mapping[str, Any], algorithm: str, keys: KeySet) -> tuple[Key, ...]:
+def _find_candidates(header: Mapping[str, Any], algorithm: str, keys: KeySet) -> tuple[Key, ...]:
     kid = header.get("kid")
     if kid is not None and not isinstance(kid, str):
         raise SignatureError("kid is a text", code="sign.bad-header")

@@ -1,7 +1,7 @@
-"""`signed_metadata`: what an anchor document says, signed with a key of its authority (AIIP/HTTPS v1, 3.2).
+"""`signed_metadata`: the discovery document, signed with a key of its authority (AIIP/HTTPS v1, 3.2).
 
-A JWT as in RFC 8414 2.1 and RFC 9728 2.2, of a type of its own: neither a receipt nor an access token can be
-shown as one. Its key comes from the authority's set, as that of a receipt does, and so it moves no trust.
+The token is a JWT as in RFC 8414 2.1 and RFC 9728 2.2 with a type of its own, so that a receipt or an access
+token cannot be mistaken for it. Its key comes from the authority's key set, like that of a receipt.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from onym.common.strict_json import parse_json_object
 from onym.errors import SignatureError
-from onym.sign._strict import read_object
-from onym.sign._token import accepted, in_force, signed, split
-from onym.sign.authority import LEEWAY
-from onym.sign.receipt import DEFAULT_ALGORITHMS
+from onym.sign.keys import LEEWAY
+from onym.sign.receipts import (
+    DEFAULT_ALGORITHMS,
+    find_key_in_force,
+    parse_token_header,
+    sign_token,
+    split_token,
+)
 
 if TYPE_CHECKING:
-    from onym.sign.authority import AuthorityKeys
-    from onym.sign.keys import Signer
-
-__all__ = ["MAX_METADATA", "METADATA", "Metadata", "sign_metadata", "verify_metadata"]
+    from onym.sign.keys import AuthorityKeys, Signer
 
 #: `typ` of the token
 METADATA: Final = "aiip-anchor+jwt"
@@ -61,7 +63,7 @@ def sign_metadata(
     if taken:
         raise SignatureError(f"{taken[0]} is no member of an anchor document", code="sign.bad-claim")
     times = {"iat": int(issued)} | ({} if expires is None else {"exp": int(expires)})
-    token = signed({"iss": issuer, **times, **members}, _WHAT, METADATA, signer)
+    token = sign_token({"iss": issuer, **times, **members}, _WHAT, METADATA, signer)
     if len(token) > MAX_METADATA:
         raise SignatureError(f"{_WHAT} is longer than {MAX_METADATA} octets", code="sign.too-large")
     return token
@@ -80,45 +82,45 @@ def verify_metadata(
     `keys` are those of the expected authority alone. Raises SignatureError; `sign.unknown-key` says that the
     copy of the keys may be too old, `sign.expired` and `sign.not-yet` that of the token is.
     """
-    head, payload, signature, octets = split(token, _WHAT, MAX_METADATA)
-    algorithm, kid = accepted(read_object(head, "header"), _WHAT, METADATA, algorithms)
-    if not in_force(keys, kid, algorithm, at).holds(algorithm, octets, signature):
+    head, payload, signature, octets = split_token(token, _WHAT, MAX_METADATA)
+    algorithm, kid = parse_token_header(parse_json_object(head, "header"), _WHAT, METADATA, algorithms)
+    if not find_key_in_force(keys, kid, algorithm, at).verify(algorithm, octets, signature):
         raise SignatureError("the signature does not hold", code="sign.bad-signature")
-    claims = read_object(payload, "claims set")
-    _check_parties(claims, issuer)
-    expires = _check_times(claims, at)
+    claims = parse_json_object(payload, "claims set")
+    _require_parties(claims, issuer)
+    expires = _require_times(claims, at)
     members = {name: value for name, value in claims.items() if name not in _CLAIMS}
     return Metadata(members=members, expires=expires, kid=kid)
 
 
-def _check_parties(claims: Mapping[str, Any], issuer: str) -> None:
+def _require_parties(claims: Mapping[str, Any], issuer: str) -> None:
     if claims.get("iss") != issuer:
-        raise _wrong("iss", "bad-issuer", "the metadata is of another anchor")
+        raise _make_claim_error("iss", "bad-issuer", "the metadata is of another anchor")
     if claims.get("sub", issuer) != issuer:
-        raise _wrong("sub", "bad-claim", "an anchor speaks of itself alone")
+        raise _make_claim_error("sub", "bad-claim", "an anchor speaks of itself alone")
     if "aud" in claims:
         # RFC 7519 4.1.3: nobody who reads it is named there
-        raise _wrong("aud", "bad-audience", "metadata is for everybody")
+        raise _make_claim_error("aud", "bad-audience", "metadata is for everybody")
 
 
-def _check_times(claims: Mapping[str, Any], at: float) -> float | None:
+def _require_times(claims: Mapping[str, Any], at: float) -> float | None:
     """Raises unless it counts now; gives the time from which on it does not."""
-    issued, starts, expires = (_time(claims, name) for name in ("iat", "nbf", "exp"))
+    issued, starts, expires = (_parse_time(claims, name) for name in ("iat", "nbf", "exp"))
     if expires is not None and not at < expires:
-        raise _wrong("exp", "expired", "the metadata has expired")
+        raise _make_claim_error("exp", "expired", "the metadata has expired")
     if max(issued or 0.0, starts or 0.0) > at + LEEWAY:
-        raise _wrong("iat", "not-yet", "the metadata is from the future: are both clocks right?")
+        raise _make_claim_error("iat", "not-yet", "the metadata is from the future: are both clocks right?")
     return expires
 
 
-def _time(claims: Mapping[str, Any], name: str) -> float | None:
+def _parse_time(claims: Mapping[str, Any], name: str) -> float | None:
     if name not in claims:
         return None
     value = claims[name]
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _LATEST:
-        raise _wrong(name, "bad-claim", f"{name} is a number of seconds")
+        raise _make_claim_error(name, "bad-claim", f"{name} is a number of seconds")
     return float(value)
 
 
-def _wrong(claim: str, code: str, message: str) -> SignatureError:
+def _make_claim_error(claim: str, code: str, message: str) -> SignatureError:
     return SignatureError(f"{claim}: {message}", code=f"sign.{code}")

@@ -1,4 +1,4 @@
-"""A key that a device keeps (smart card, HSM, SoftHSM), by PKCS #11. Its private part never leaves it."""
+"""Signing keys in a device (smart card, HSM, SoftHSM), by PKCS #11. The private key never leaves the device."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from onym.common.strict_json import encode_base64url
 from onym.errors import CredentialError, MissingExtraError, SignatureError
-from onym.sign._jwk import RECEIPT_ALGORITHMS, Key, native_key, thumbprint
-from onym.sign._strict import encode
+from onym.sign.keys import RECEIPT_ALGORITHMS, Key, import_native_key, thumbprint
 from onym.uri.secret import Secret
-
-__all__ = ["PKCS11Signer"]
 
 #: octets that are signed once when a key is opened
 _PROBE: Final = b"onym"
@@ -39,7 +37,7 @@ class PKCS11Signer:
         self._sign = sign
         self._guard = threading.Lock()
         # a label may name the wrong pair, or the module may not do what it should
-        if not Key(RECEIPT_ALGORITHMS[algorithm], self.kid, algorithm, native_key(self._jwk)).holds(
+        if not Key(RECEIPT_ALGORITHMS[algorithm], self.kid, algorithm, import_native_key(self._jwk)).verify(
             algorithm, _PROBE, self.sign(_PROBE)
         ):
             raise SignatureError(
@@ -71,18 +69,18 @@ class PKCS11Signer:
                 "keys in a token need python-pkcs11", command="pip install 'onym[pkcs11]'"
             ) from error
         try:
-            session = _session(pkcs11, pkcs11.lib(module).get_token(token_label=token), pin)
+            session = _open_session(pkcs11, pkcs11.lib(module).get_token(token_label=token), pin)
             kind = pkcs11.KeyType[_TYPES[algorithm][0]]
             private = session.get_key(pkcs11.ObjectClass.PRIVATE_KEY, key_type=kind, label=label)
             public = session.get_key(pkcs11.ObjectClass.PUBLIC_KEY, key_type=kind, label=label)
-            jwk = _jwk(pkcs11, public, algorithm)
+            jwk = _to_public_jwk(pkcs11, public, algorithm)
         except (pkcs11.PKCS11Error, RuntimeError) as error:
             raise CredentialError(
                 f"the token gives no such key ({type(error).__name__})",
                 code="credential.token",
                 hint="module, token, label, PIN and the key's kind have to fit: pkcs11-tool --list-objects",
             ) from None
-        return cls(algorithm, jwk, _ways(pkcs11, private)[algorithm])
+        return cls(algorithm, jwk, _make_sign_functions(pkcs11, private)[algorithm])
 
     def sign(self, octets: bytes) -> bytes:
         """The token's signature over these octets. Raises SignatureError where the device fails."""
@@ -101,14 +99,14 @@ class PKCS11Signer:
         return {**self._jwk, "alg": self.algorithm, "use": "sig", "kid": self.kid}
 
 
-def _session(pkcs11: Any, token: Any, pin: Secret) -> Any:
+def _open_session(pkcs11: Any, token: Any, pin: Secret) -> Any:
     try:
         return token.open(user_pin=pin.reveal())
     except pkcs11.UserAlreadyLoggedIn:  # by another signer of this process: the login is the process's
         return token.open()
 
 
-def _ways(pkcs11: Any, private: Any) -> dict[str, Callable[[bytes], bytes]]:
+def _make_sign_functions(pkcs11: Any, private: Any) -> dict[str, Callable[[bytes], bytes]]:
     """How each algorithm is signed; a device hashes for RSA and Ed25519, and not always for ECDSA."""
     mechanism, mask = pkcs11.Mechanism, pkcs11.MGF.SHA256
 
@@ -129,15 +127,15 @@ def _ways(pkcs11: Any, private: Any) -> dict[str, Callable[[bytes], bytes]]:
     }
 
 
-def _jwk(pkcs11: Any, public: Any, algorithm: str) -> dict[str, Any]:
+def _to_public_jwk(pkcs11: Any, public: Any, algorithm: str) -> dict[str, Any]:
     """The public part as a JWK. Points are at the end of their octets, wrapped in DER or not."""
     names, curve = pkcs11.Attribute, _TYPES[algorithm][1]
     if curve is None:
         n, e = (bytes(public[name]).lstrip(b"\0") for name in (names.MODULUS, names.PUBLIC_EXPONENT))
-        return {"kty": "RSA", "n": encode(n), "e": encode(e)}
+        return {"kty": "RSA", "n": encode_base64url(n), "e": encode_base64url(e)}
     point = bytes(public[names.EC_POINT])
     if curve == "Ed25519":
-        return {"kty": "OKP", "crv": curve, "x": encode(point[-32:])}
+        return {"kty": "OKP", "crv": curve, "x": encode_base64url(point[-32:])}
     size = _SIZES[curve]
     x, y = point[-2 * size : -size], point[-size:]
-    return {"kty": "EC", "crv": curve, "x": encode(x), "y": encode(y)}
+    return {"kty": "EC", "crv": curve, "x": encode_base64url(x), "y": encode_base64url(y)}

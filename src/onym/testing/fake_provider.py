@@ -1,4 +1,4 @@
-"""A provider for tests: a real HTTP server on loopback that says what it is told to say.
+"""A provider for tests: a local HTTP server that returns the answers you script.
 
     with FakeProvider() as fake:
         fake.answer("Hello")
@@ -6,8 +6,8 @@
         assert client.chat("Hi").text == "Hello"
         assert fake.requests[0].json["model"] == "some-model"
 
-It speaks the OpenAI chat dialect below `/v1`, streams when the request asks for it, and repeats the last
-message's text when nothing was scripted. It never sleeps: where an answer waits, it waits for the test.
+It speaks the OpenAI chat format below `/v1`, streams if the request asks for it, and repeats the last
+message's text if nothing is scripted. It never sleeps: if an answer waits, it waits for the test.
 """
 
 from __future__ import annotations
@@ -16,15 +16,60 @@ import json
 import socket
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from onym.testing._fake_wire import call, chunk, deltas, last_text, sse, vector, words
 
-__all__ = ["FakeProvider", "Recorded"]
+def build_tool_call(identity: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def split_words(text: str) -> list[str]:
+    return [word + " " for word in text.split(" ")[:-1]] + [text.split(" ")[-1]] if text else []
+
+
+def iter_deltas(
+    parts: Sequence[str], reasoning: str | None, calls: Sequence[tuple[str, str, str]]
+) -> Iterator[dict[str, Any]]:
+    yield {"role": "assistant", "content": None}
+    if reasoning:
+        yield {"reasoning_content": reasoning}
+    for part in parts:
+        yield {"content": part}
+    for index, (identity, name, arguments) in enumerate(calls):
+        half = len(arguments) // 2
+        yield {"tool_calls": [{"index": index, **build_tool_call(identity, name, arguments[:half])}]}
+        yield {"tool_calls": [{"index": index, "function": {"arguments": arguments[half:]}}]}
+
+
+def build_chunk(delta: Mapping[str, Any], *, model: str = "", finish: str | None = None) -> dict[str, Any]:
+    choice = {"index": 0, "delta": dict(delta), "finish_reason": finish}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": model,
+        "choices": [choice],
+    }
+
+
+def encode_sse(data: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def get_last_text(body: Mapping[str, Any]) -> str:
+    content = body["messages"][-1].get("content")
+    return content if isinstance(content, str) else json.dumps(content)
+
+
+def make_vector(text: str) -> list[float]:
+    """Three numbers that depend on the text alone."""
+    octets = text.encode()
+    return [len(octets) / 100, sum(octets) / 10_000, (octets[0] if octets else 0) / 255]
+
 
 _USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 
@@ -140,13 +185,13 @@ class FakeProvider:
         if reasoning is not None:
             message["reasoning_content"] = reasoning
         if tool_calls:
-            message["tool_calls"] = [call(*each) for each in tool_calls]
-        parts = pieces if pieces is not None else words(text or "")
-        last = sse(chunk({"content": parts[-1] if parts else "x"})) if endless else b""
-        return self._script(
+            message["tool_calls"] = [build_tool_call(*each) for each in tool_calls]
+        parts = pieces if pieces is not None else split_words(text or "")
+        last = encode_sse(build_chunk({"content": parts[-1] if parts else "x"})) if endless else b""
+        return self._add_script(
             text=text,
             message=message,
-            deltas=tuple(deltas(parts, reasoning, tool_calls)),
+            deltas=tuple(iter_deltas(parts, reasoning, tool_calls)),
             finish=finish or ("tool_calls" if tool_calls else "stop"),
             usage=usage,
             headers=headers or {},
@@ -179,7 +224,7 @@ class FakeProvider:
     ) -> Self:
         """Answer the next request with these octets. `whole=False` breaks the connection after them."""
         given = {"content-type": "application/json"} | dict(headers or {})
-        return self._script(status=status, headers=given, pieces=pieces, chunked=chunked, whole=whole)
+        return self._add_script(status=status, headers=given, pieces=pieces, chunked=chunked, whole=whole)
 
     def drop(self) -> Self:
         """Close the connection at the next request, with no answer."""
@@ -190,26 +235,27 @@ class FakeProvider:
         """Open the gate."""
         self._gate.set()
 
-    def _script(self, **what: Any) -> Self:
+    def _add_script(self, **what: Any) -> Self:
         self._scripts.append(_Script(**what))
         return self
 
-    def _record(self, request: Recorded) -> _Script | None:
+    def _record_request(self, request: Recorded) -> _Script | None:
         with self._lock:
             self.requests.append(request)
             self.arrived.set()
             if request.headers.get("authorization") != f"Bearer {self._key}" and self._key is not None:
-                return _refusal()
+                return _build_refusal()
             if request.path.endswith("/models") or request.path.endswith("/embeddings"):
-                return self._scripts.popleft() if self._scripts else self._other(request)
+                return self._scripts.popleft() if self._scripts else self._build_default_script(request)
             if self._scripts:
                 return self._scripts.popleft()
-        text = last_text(request.json)
+        text = get_last_text(request.json)
         return _Script(
-            message={"role": "assistant", "content": text}, deltas=tuple(deltas(words(text), None, ()))
+            message={"role": "assistant", "content": text},
+            deltas=tuple(iter_deltas(split_words(text), None, ())),
         )
 
-    def _other(self, request: Recorded) -> _Script:
+    def _build_default_script(self, request: Recorded) -> _Script:
         if request.path.endswith("/models"):
             data: dict[str, Any] = {
                 "object": "list",
@@ -222,7 +268,7 @@ class FakeProvider:
                 "object": "list",
                 "model": request.json["model"],
                 "data": [
-                    {"object": "embedding", "index": index, "embedding": vector(text)}
+                    {"object": "embedding", "index": index, "embedding": make_vector(text)}
                     for index, text in enumerate(texts)
                 ],
                 "usage": {"prompt_tokens": len(texts), "total_tokens": len(texts)},
@@ -275,42 +321,42 @@ class _Handler(BaseHTTPRequestHandler):
         """Tests have their own output."""
 
     def do_GET(self) -> None:
-        self._serve()
+        self._handle_request()
 
     def do_POST(self) -> None:
-        self._serve()
+        self._handle_request()
 
-    def _serve(self) -> None:
+    def _handle_request(self) -> None:
         fake = self.server.fake
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        script = fake._record(Recorded(self.command, self.path, headers, body, self._number))
+        script = fake._record_request(Recorded(self.command, self.path, headers, body, self._number))
         if script is None:
             self.close_connection = True
             return
         try:
             if script.pieces or not script.message:
-                self._octets(script)
+                self._send_raw(script)
             elif json.loads(body).get("stream"):
-                self._stream(script, json.loads(body))
+                self._send_stream(script, json.loads(body))
             else:
-                self._whole(script, json.loads(body))
+                self._send_completion(script, json.loads(body))
         except OSError:
             self.close_connection = True
             fake.gone.set()
 
-    def _octets(self, script: _Script) -> None:
+    def _send_raw(self, script: _Script) -> None:
         length = sum(len(piece) for piece in script.pieces if piece is not None)
         extra = {} if script.chunked else {"content-length": str(length + (0 if script.whole else 1))}
-        self._head(script.status, {**script.headers, **extra}, chunked=script.chunked)
+        self._send_head(script.status, {**script.headers, **extra}, chunked=script.chunked)
         for piece in script.pieces:
-            self._piece(piece or b"", script.chunked)
+            self._send_piece(piece or b"", script.chunked)
         if script.whole and script.chunked:
             self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()
         self.close_connection = self.close_connection or not script.whole
 
-    def _whole(self, script: _Script, asked: Mapping[str, Any]) -> None:
+    def _send_completion(self, script: _Script, asked: Mapping[str, Any]) -> None:
         choice = {"index": 0, "message": script.message, "finish_reason": script.finish}
         body = json.dumps(
             {
@@ -325,31 +371,31 @@ class _Handler(BaseHTTPRequestHandler):
         if script.gate:
             self.server.fake._gate.wait()
         headers = {"content-type": "application/json", "x-request-id": "req-fake", **script.headers}
-        self._head(200, {**headers, "content-length": str(len(body))}, chunked=False)
+        self._send_head(200, {**headers, "content-length": str(len(body))}, chunked=False)
         self.wfile.write(body)
         self.wfile.flush()
 
-    def _stream(self, script: _Script, asked: Mapping[str, Any]) -> None:
+    def _send_stream(self, script: _Script, asked: Mapping[str, Any]) -> None:
         model = asked.get("model", "")
         headers = {"content-type": "text/event-stream", "x-request-id": "req-fake", **script.headers}
-        self._head(200, headers, chunked=True)
+        self._send_head(200, headers, chunked=True)
         for index, delta in enumerate(script.deltas):
-            self._piece(sse(chunk(delta, model=model)), chunked=True)
+            self._send_piece(encode_sse(build_chunk(delta, model=model)), chunked=True)
             if script.gate and index == 1:
                 self.server.fake._gate.wait()
         while script.endless:
-            self._piece(script.endless, chunked=True)
-        self._piece(sse(chunk({}, model=model, finish=script.finish)), chunked=True)
+            self._send_piece(script.endless, chunked=True)
+        self._send_piece(encode_sse(build_chunk({}, model=model, finish=script.finish)), chunked=True)
         if (asked.get("stream_options") or {}).get("include_usage"):
-            last = {**chunk({}, model=model), "choices": [], "usage": dict(script.usage)}
-            self._piece(sse(last), chunked=True)
-        self._piece(b"data: [DONE]\n\n", chunked=True)
+            last = {**build_chunk({}, model=model), "choices": [], "usage": dict(script.usage)}
+            self._send_piece(encode_sse(last), chunked=True)
+        self._send_piece(b"data: [DONE]\n\n", chunked=True)
         if script.linger:
             self.server.fake._gate.wait()
         self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()
 
-    def _head(self, status: int, headers: Mapping[str, str], *, chunked: bool) -> None:
+    def _send_head(self, status: int, headers: Mapping[str, str], *, chunked: bool) -> None:
         self.send_response_only(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -357,13 +403,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("transfer-encoding", "chunked")
         self.end_headers()
 
-    def _piece(self, octets: bytes, chunked: bool) -> None:
+    def _send_piece(self, octets: bytes, chunked: bool) -> None:
         if octets:
             self.wfile.write(b"%x\r\n%b\r\n" % (len(octets), octets) if chunked else octets)
         self.wfile.flush()
 
 
-def _refusal() -> _Script:
+def _build_refusal() -> _Script:
     error = {"message": "Incorrect API key", "type": "invalid_request_error", "code": "invalid_api_key"}
     return _Script(
         status=401,

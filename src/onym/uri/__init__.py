@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import lazily
+from onym._lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
-    from onym.uri._limits import DEFAULT_LIMITS, Limits
-    from onym.uri._query import Params
     from onym.uri.ai import AIURI
-    from onym.uri.diagnostics import Diagnostic
     from onym.uri.generic import URI
-    from onym.uri.llm import LLMURI, Report, check, parse
+    from onym.uri.llm import LLMURI, Diagnostic, Report, check, parse
+    from onym.uri.llm_syntax import Params
+    from onym.uri.parameters import DEFAULT_LIMITS, Limits
     from onym.uri.redact import RedactingFilter, install_logging_filter, redact_stream
     from onym.uri.secret import Secret
 
 _HOME = {
     "AIURI": "onym.uri.ai",
-    "DEFAULT_LIMITS": "onym.uri._limits",
-    "Diagnostic": "onym.uri.diagnostics",
+    "DEFAULT_LIMITS": "onym.uri.parameters",
+    "Diagnostic": "onym.uri.llm",
     "LLMURI": "onym.uri.llm",
-    "Limits": "onym.uri._limits",
-    "Params": "onym.uri._query",
+    "Limits": "onym.uri.parameters",
+    "Params": "onym.uri.llm_syntax",
     "RedactingFilter": "onym.uri.redact",
     "Report": "onym.uri.llm",
     "Secret": "onym.uri.secret",
@@ -54,7 +53,7 @@ __all__ = [
     "redact_stream",
 ]
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = make_lazy_getattr(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

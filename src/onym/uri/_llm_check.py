@@ -1,8 +1,8 @@
-"""`check`: what the draft forbids or discourages in a text that RFC 3986 allows, and what slips people make.
+"""Check an llm URI: what the draft forbids or discourages, common mistakes, and proposed fixes.
 
-An error is what the draft's grammar (3.2, 4.2.1) or a MUST of its text forbids, and `strict` refuses it.
-Where section 8 wants every reserved character of a value encoded, RFC 3986 3.4 and the draft's own lists
-with commas say otherwise: those are warnings.
+An error is what the draft's grammar (3.2, 4.2.1) or a MUST of its text forbids; `strict` rejects it.
+Section 8 requires every reserved character of a value to be encoded, but RFC 3986 3.4 and the draft's own
+comma-separated lists do not: those findings are warnings.
 """
 
 from __future__ import annotations
@@ -11,27 +11,397 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from onym.errors import URIError
-from onym.uri import _llm_check_query, _rfc3986
-from onym.uri._findings import Edit, Findings, looks_like_key, reserved_span
-from onym.uri._ip import format_ipv6, parse_ipv6
-from onym.uri._llm_fields import source_of
-from onym.uri._llm_repair import repaired
-from onym.uri._percent import FRAGMENT, SEGMENT, USERINFO, decode
-from onym.uri.diagnostics import Diagnostic, Report
-from onym.uri.secret import MARK
+from onym.uri import generic
+from onym.uri.components import (
+    FRAGMENT,
+    QUERY_NAME,
+    QUERY_VALUE,
+    SEGMENT,
+    USERINFO,
+    decode_component,
+    format_ipv6,
+    parse_ipv6,
+)
+from onym.uri.llm import SEVERITIES, Diagnostic, Report, Severity, reveal_source
+from onym.uri.llm_syntax import LOOSE_LIMITS, expand_params, format_query, loosen_limits, mask_credentials
+from onym.uri.parameters import (
+    DRAFT,
+    PROVIDER_NAMES,
+    VALUE_PARSERS,
+    find_closest_name,
+    format_name,
+    is_redirecting,
+)
+from onym.uri.secret import MARK, Secret
 
 if TYPE_CHECKING:
-    from onym.uri._limits import Limits
-    from onym.uri.llm import LLMURI
+    from collections.abc import Iterable
 
-__all__ = ["diagnose", "report"]
+    from onym.uri.llm import LLMURI
+    from onym.uri.parameters import Limits
+
+_WRAPPING = " \t\r\n\ufeff\u200b<>\"'`"
+_SHORT_START = re.compile(r"llm:/?(?=[^/])", re.IGNORECASE)
+_PATH = re.compile(r"(?<![:/])/[^?#]*")
+_SLASHES = re.compile("/{2,}")
+# what no URI holds raw, and a % that starts no triplet; controls are left: nobody means them
+_STRAY = re.compile(r"[ \"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
+#: longer texts are not repaired
+_LONGEST_REPAIRED = 8192
+
+
+def repair_text(text: str) -> LLMURI | None:
+    """The llm URI nearest to `text`, or None.
+
+    Quotes and blanks around it go, `llm:` gets its slashes, characters that no URI holds are
+    percent-encoded, empty segments go, and an IRI becomes a URI.
+    """
+    from onym.uri.llm import LLMURI  # that module imports `check`, which imports this one
+
+    if len(text) > _LONGEST_REPAIRED:
+        return None
+    better = text.strip(_WRAPPING)
+    better = _SHORT_START.sub("llm://", better, count=1) if _SHORT_START.match(better) else better
+    better = _STRAY.sub(lambda found: f"%{ord(found[0]):02X}", better)
+    better = _PATH.sub(_remove_empty_segments, better, count=1)
+    try:
+        return LLMURI.parse(better) if better.isascii() else LLMURI.from_iri(better)
+    except URIError:
+        return None
+
+
+def _remove_empty_segments(path: re.Match[str]) -> str:
+    return _SLASHES.sub("/", path[0]).rstrip("/") or "/"
+
+
+_RESERVED = re.compile("[^A-Za-z0-9._~%-]")
+
+
+class Edit(NamedTuple):
+    """Replace what stands from `start` to `end` by `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Findings:
+    """The findings on `text`, an llm URI read within `limits`; fixes cost time and are made if `fixing`."""
+
+    def __init__(self, text: str, limits: Limits, *, fixing: bool = True) -> None:
+        self._text = text
+        self._limits = loosen_limits(limits)
+        self._fixing = fixing
+        self._found: list[Diagnostic] = []
+        self._edits: list[Edit] = []
+
+    def add(
+        self,
+        severity: Severity,
+        code: str,
+        message: str,
+        clause: str,
+        component: str | None,
+        span: tuple[int, int],
+        *,
+        edit: str | Edit | None = None,
+        parameter: str | None = None,
+    ) -> None:
+        """Add one finding.
+
+        `clause` is a section of the draft, or names another document too. An `edit` given as text is for
+        `span`; where it leads to no readable URI, there is no fix.
+        """
+        start, end = span
+        fix = None
+        if edit is not None and self._fixing:
+            edit = Edit(start, end, edit) if isinstance(edit, str) else edit
+            better = _apply_edits(self._text, [edit])
+            if _parse_or_none(better, self._limits) is not None:
+                self._edits.append(edit)
+                fix = mask_credentials(better)
+        self._found.append(
+            Diagnostic(
+                f"llm.{code}",
+                severity,
+                message,
+                clause=f"{DRAFT} {clause}" if clause[0].isdigit() else clause,
+                component=component,
+                start=start,
+                end=end,
+                fix=fix,
+                parameter=parameter,
+            )
+        )
+
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What was found, in order of the text, errors first."""
+        return tuple(sorted(self._found, key=lambda found: (found.start, SEVERITIES.index(found.severity))))
+
+    def fixed(self) -> LLMURI | None:
+        """The value of the text with every edit made, or None where together they make no URI."""
+        return _parse_or_none(_apply_edits(self._text, self._edits), self._limits)
+
+
+def _apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """`text` with the edits made from the end on; one that reaches into another is left out."""
+    limit = len(text) + 1
+    for edit in sorted(edits, reverse=True):
+        if edit.end <= limit:
+            text = text[: edit.start] + edit.text + text[edit.end :]
+            limit = edit.start
+    return text
+
+
+def _parse_or_none(text: str, limits: Limits) -> LLMURI | None:
+    from onym.uri.llm import LLMURI  # that module imports this one
+
+    try:
+        return LLMURI.parse(text, limits=limits)
+    except URIError:
+        return None
+
+
+def find_reserved_span(raw: str) -> tuple[int, int] | None:
+    """From the first to behind the last character that should not stand raw, or None."""
+    found = [match.start() for match in _RESERVED.finditer(raw)]
+    return (found[0], found[-1] + 1) if found else None
+
+
+def looks_like_key(text: str) -> bool:
+    """Whether the text has the shape of a provider's key somewhere."""
+    from onym.uri._secret_detection import find_keys
+
+    return next(find_keys(text), None) is not None
+
+
+_FORMATS = ("text", "json", "json_schema")
+# marks of direction and what has no width: they hide instructions from a reader
+_INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+# how no person writes a number: a plus sign, zeros in front
+_ODD_NUMBER = re.compile(r"\+.*|-?0[0-9].*").fullmatch
+
+
+class _QueryItem(NamedTuple):
+    """One `name=value` as it stands in the text, from `start` to `end`."""
+
+    start: int
+    end: int
+    raw_name: str
+    raw_value: str
+    name: str
+    value: str
+
+    @property
+    def value_start(self) -> int:
+        """Behind the `=`."""
+        return self.end - len(self.raw_value)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The whole pair."""
+        return self.start, self.end
+
+    @property
+    def value_span(self) -> tuple[int, int]:
+        """The value alone."""
+        return self.value_start, self.end
+
+
+def check_query(findings: Findings, uri: LLMURI, query: str, at: int) -> None:
+    """Add to `findings` what there is to say of `query`, which stands at `at`."""
+    end = at + len(query)
+    seen: set[str] = set()
+    withheld = frozenset(uri.withheld)
+    for raw in query.split("&"):
+        if raw:
+            item = _parse_item(raw, at)
+            _check_name(findings, item, "=" in raw)
+            if item.name in VALUE_PARSERS:
+                _check_known(findings, item)
+            else:
+                _check_unknown(findings, uri, item, withheld=withheld, repeated=item.name in seen)
+            _check_value(findings, item)
+            seen.add(item.name)
+        elif query:
+            _add_empty_pair(findings, at, end)
+        else:
+            message = "the query is empty"
+            findings.add("note", "empty-query", message, "4.4", "query", (at - 1, at), edit="")
+        at += len(raw) + 1
+
+
+def _parse_item(raw: str, at: int) -> _QueryItem:
+    name, _, value = raw.partition("=")
+    return _QueryItem(
+        at,
+        at + len(raw),
+        name,
+        value,
+        decode_component(name, component="query"),
+        decode_component(value, component="query"),
+    )
+
+
+def _add_empty_pair(findings: Findings, at: int, end: int) -> None:
+    # the delimiter behind it goes, or the one before it at the end
+    span = (at - 1, at) if at == end else (at, at + 1)
+    findings.add("warning", "empty-pair", "there is nothing between two &", "4.4", "query", span, edit="")
+
+
+def _check_name(findings: Findings, item: _QueryItem, has_value: bool) -> None:
+    parameter = format_name(item.name)
+    span = (item.start, item.start + len(item.raw_name))
+    if not has_value:
+        message = f"the parameter {parameter} has no = and no value"
+        edit = Edit(item.end, item.end, "=")
+        findings.add("warning", "no-value", message, "4.4", "query", span, edit=edit, parameter=parameter)
+    if not item.name:
+        findings.add("warning", "empty-name", "a parameter has no name", "4.4", "query", item.span)
+    if _CONTROL.search(item.name):
+        message = f"the name of the parameter {parameter} holds a control character"
+        findings.add("error", "control-in-name", message, "10.3", "query", span, parameter=parameter)
+    normal = QUERY_NAME.quote(item.name)
+    if normal != item.raw_name:
+        _check_item_encoding(findings, item, span, normal, "name")
+
+
+def _check_item_encoding(
+    findings: Findings, item: _QueryItem, span: tuple[int, int], normal: str, what: str
+) -> None:
+    raw = item.raw_name if what == "name" else item.raw_value
+    stray = find_reserved_span(raw)
+    parameter = format_name(item.name)
+    edit = Edit(*span, normal)
+    if stray is None:
+        message = f"the {what} of the parameter {parameter} has a simpler encoding"
+        findings.add(
+            "note", "not-normal", message, "RFC 3986 6.2.2", "query", span, edit=edit, parameter=parameter
+        )
+        return
+    message = f"the {what} of the parameter {parameter} holds reserved characters that are not encoded"
+    span = (span[0] + stray[0], span[0] + stray[1])
+    # the colon of a reference such as env:NAME does no harm, and everybody writes it so
+    severity: Severity = "note" if item.name == "auth" else "warning"
+    findings.add(severity, f"raw-{what}", message, "8", "query", span, edit=edit, parameter=parameter)
+
+
+def _check_value(findings: Findings, item: _QueryItem) -> None:
+    raw = item.raw_value
+    if item.name == "stop":
+        normal = ",".join(
+            QUERY_VALUE.quote(decode_component(part, component="query")) for part in raw.split(",")
+        )
+    else:
+        normal = QUERY_VALUE.quote(item.value)
+    if normal != raw and not ("+" in raw and item.name in ("system", "stop")):
+        _check_item_encoding(findings, item, item.value_span, normal, "value")
+    if looks_like_key(item.value):
+        parameter = format_name(item.name)
+        message = f"the value of the parameter {parameter} looks like a key"
+        findings.add("warning", "key-shaped", message, "10.1", "query", item.value_span, parameter=parameter)
+
+
+def _check_known(findings: Findings, item: _QueryItem) -> None:
+    """What is well-known, or the client's own `auth`: its value has been judged already."""
+    name, span = item.name, item.value_span
+    if name in ("system", "stop"):
+        if "+" in item.raw_value:
+            message = f"a + in {name} is a plus sign; a blank is %20"
+            edit = Edit(*span, item.raw_value.replace("+", "%20"))
+            findings.add("warning", "plus", message, "4.4", "query", span, edit=edit, parameter=name)
+        if name == "system":
+            message = "a system prompt in a URI is as trustworthy as whoever wrote the URI"
+            findings.add("note", "system", message, "10.4", "query", item.span, parameter=name)
+        if _INVISIBLE.search(item.value):
+            message = f"{name} holds characters that no reader sees"
+            findings.add("warning", "invisible", message, "10.4", "query", span, parameter=name)
+    elif name == "format" and item.value not in _FORMATS:
+        lower = item.value.lower()
+        message = f"format is one of {', '.join(_FORMATS)}"
+        better = lower if lower in _FORMATS else None
+        findings.add("warning", "unknown-format", message, "6", "query", span, edit=better, parameter=name)
+    elif _ODD_NUMBER(item.value):
+        _add_odd_number(findings, item, "")
+
+
+def _add_odd_number(findings: Findings, item: _QueryItem, hint: str) -> None:
+    parameter = format_name(item.name)
+    message = f"the parameter {parameter} is read as a number, its sign or zeros in front are lost{hint}"
+    findings.add("note", "number-spelling", message, "6", "query", item.value_span, parameter=parameter)
+
+
+def _check_unknown(
+    findings: Findings, uri: LLMURI, item: _QueryItem, *, withheld: frozenset[str], repeated: bool
+) -> None:
+    name = item.name
+    parameter = format_name(name)
+    value = uri._typed[name]  # `params` would copy it, for each of its repetitions
+    if repeated:
+        message = f"the parameter {parameter} stands more than once: its values make a list"
+        findings.add("warning", "repeated", message, "4.4", "query", item.span, parameter=parameter)
+    if name in withheld:
+        _check_withheld(findings, uri, item, parameter)
+        return
+    if "." in name and not all(name.split(".")):
+        message = f"the name {parameter} has an empty part, so it nests nothing"
+        findings.add("warning", "empty-dots", message, "4.4", "query", item.span, parameter=parameter)
+    known = PROVIDER_NAMES.get(name) or PROVIDER_NAMES.get(name.partition(".")[0])
+    slip = None if known or "." in name else find_closest_name(name)
+    if known is not None:
+        message = f"{parameter} is passed through as it is; the draft's name for it is {known}"
+        _suggest_name(findings, uri, item, "provider-name", message, known, "6")
+    elif slip is not None:
+        message = f"{parameter} is no well-known parameter; {slip} is"
+        _suggest_name(findings, uri, item, "near-miss", message, slip, "6")
+    if isinstance(value, dict):
+        _check_dots(findings, item, value, parameter)
+    elif isinstance(value, int | float) and _ODD_NUMBER(item.value):
+        _add_odd_number(findings, item, "; a JSON string (%22...%22) keeps them")
+
+
+def _check_withheld(findings: Findings, uri: LLMURI, item: _QueryItem, parameter: str) -> None:
+    name = item.name
+    value = uri._typed[name]
+    if any(isinstance(one, Secret) for one in (value if isinstance(value, list) else [value])):
+        message = f"{parameter} carries a key and is not sent; keys belong in the userinfo or behind auth="
+        findings.add("error", "credential", message, "10.1", "query", item.span, parameter=parameter)
+        return
+    why = (
+        "would redirect or replace the request" if is_redirecting(name) else "would replace a well-known one"
+    )
+    message = f"the parameter {parameter} {why} and is not sent"
+    findings.add("warning", "withheld", message, "10.3", "query", item.span, parameter=parameter)
+
+
+def _suggest_name(
+    findings: Findings, uri: LLMURI, item: _QueryItem, code: str, message: str, name: str, clause: str
+) -> None:
+    # only where the value would do under that name: what can't be read is dropped by `add`
+    edit = None
+    if "." not in item.name and name not in uri._typed:
+        edit = Edit(item.start, item.start + len(item.raw_name), name)
+    parameter = format_name(item.name)
+    findings.add("warning", code, message, clause, "query", item.span, edit=edit, parameter=parameter)
+
+
+def _check_dots(findings: Findings, item: _QueryItem, value: dict[str, object], parameter: str) -> None:
+    """A JSON object that dot-notation could say, which the draft prefers."""
+    flat = expand_params({item.name: value}, LOOSE_LIMITS)
+    if item.name in flat:
+        return
+    message = f"the parameter {parameter} could be written with dots"
+    edit = Edit(*item.span, format_query(flat, LOOSE_LIMITS, reveal=True))
+    findings.add("note", "json", message, "4.4", "query", item.span, edit=edit, parameter=parameter)
+
 
 _USABLE_NAME = re.compile("[a-z0-9._-]+").fullmatch
 #: where intermediaries begin to cut URIs (draft 4.4)
 _COMFORTABLE = 2048
 
 
-class _Part(NamedTuple):
+class _NarrowPart(NamedTuple):
     """A part that draft 3.2 or 4.2.1 narrows to unreserved characters and triplets."""
 
     name: str
@@ -39,38 +409,38 @@ class _Part(NamedTuple):
     clause: str
 
 
-_LABEL = _Part("app-label", "userinfo", "4.2.1")
-_KEY = _Part("api-key", "userinfo", "4.2.1")
-_MODEL = _Part("model", "path", "3.2")
+_LABEL = _NarrowPart("app-label", "userinfo", "4.2.1")
+_KEY = _NarrowPart("api-key", "userinfo", "4.2.1")
+_MODEL = _NarrowPart("model", "path", "3.2")
 
 
-def report(text: str | LLMURI, *, strict: bool, limits: Limits) -> Report:
+def build_report(text: str | LLMURI, *, strict: bool, limits: Limits) -> Report:
     """The report on a text; on a value, that on the text it was read from."""
     from onym.uri.llm import LLMURI  # that module imports this one
 
     try:
         uri = LLMURI.parse(text, limits=limits)
     except URIError as error:
-        return _refusal(str(text), error)
-    findings = _findings(uri, fixing=True)
+        return _report_refusal(str(text), error)
+    findings = _collect_findings(uri, fixing=True)
     diagnostics = findings.diagnostics()
     refused = strict and any(found.severity == "error" for found in diagnostics)
     return Report(None if refused else uri, diagnostics, findings.fixed())
 
 
-def diagnose(uri: LLMURI, *, fixing: bool = True) -> tuple[Diagnostic, ...]:
+def find_diagnostics(uri: LLMURI, *, fixing: bool = True) -> tuple[Diagnostic, ...]:
     """The diagnostics on the text that `uri` was read from; without `fixing` none has a fix."""
-    return _findings(uri, fixing=fixing).diagnostics()
+    return _collect_findings(uri, fixing=fixing).diagnostics()
 
 
-def _refusal(text: str, error: URIError) -> Report:
+def _report_refusal(text: str, error: URIError) -> Report:
     """The report on a text that has no value."""
     start = min(error.offset or 0, len(text))
     end = min(start + 1, len(text))
     if error.parameter is not None and error.component == "query":
         delimiter = re.compile("[&#]").search(text, start)
         end = delimiter.start() if delimiter else len(text)
-    better = repaired(text)
+    better = repair_text(text)
     found = Diagnostic(
         error.code,
         "error",
@@ -85,10 +455,10 @@ def _refusal(text: str, error: URIError) -> Report:
     return Report(None, (found,), better)
 
 
-def _findings(uri: LLMURI, *, fixing: bool) -> Findings:
-    text = source_of(uri)
-    parts = _rfc3986.split(text, "URI", max_length=len(text))
-    at = _rfc3986.offsets(parts)
+def _collect_findings(uri: LLMURI, *, fixing: bool) -> Findings:
+    text = reveal_source(uri)
+    parts = generic.split_uri(text, "URI", max_length=len(text))
+    at = generic.compute_offsets(parts)
     findings = Findings(text, uri._limits, fixing=fixing)
     if not text.startswith("llm:"):
         findings.add(
@@ -101,7 +471,7 @@ def _findings(uri: LLMURI, *, fixing: bool) -> Findings:
         _check_port(findings, uri, parts.port, at.port)
     _check_model(findings, parts.path, at.path)
     if parts.query is not None:
-        _llm_check_query.check(findings, uri, parts.query, at.query)
+        check_query(findings, uri, parts.query, at.query)
     if parts.fragment is not None:
         _check_fragment(findings, parts.fragment, at.fragment)
     if len(text) > _COMFORTABLE:
@@ -126,12 +496,14 @@ def _check_userinfo(findings: Findings, userinfo: str, at: int) -> None:
         findings.add(
             "error", "empty-key", message, "4.2.1", "userinfo", (end - 1, end), edit="", parameter="api-key"
         )
-    _check_encoding(findings, _LABEL, label, USERINFO.quote(decode(label, component="userinfo")), at)
+    _check_encoding(
+        findings, _LABEL, label, USERINFO.quote(decode_component(label, component="userinfo")), at
+    )
     if looks_like_key(label):
         message = "the app-label looks like a key"
         findings.add("warning", "key-shaped", message, "10.1", "userinfo", (at, at + len(label)))
     if key:
-        raw_at, plain = end - len(key), decode(key, component="userinfo")
+        raw_at, plain = end - len(key), decode_component(key, component="userinfo")
         if key != MARK:
             _check_encoding(findings, _KEY, key, USERINFO.quote(plain), raw_at)
         _check_key(findings, plain, (raw_at, end))
@@ -151,7 +523,7 @@ def _check_key(findings: Findings, key: str, span: tuple[int, int]) -> None:
 
 def _check_host(findings: Findings, host: str, host_type: str | None, at: int) -> None:
     address = parse_ipv6(host) if host_type == "IPv6address" else None
-    normal = _rfc3986.normal_reg_name(host) if address is None else format_ipv6(address)
+    normal = generic.normalize_reg_name(host) if address is None else format_ipv6(address)
     span = (at, at + len(host))
     if normal != host:
         message = "the host has a simpler form"
@@ -177,7 +549,7 @@ def _check_port(findings: Findings, uri: LLMURI, port: str, at: int) -> None:
 def _check_model(findings: Findings, path: str, at: int) -> None:
     whole = (at, at + len(path))
     model = path[1:]
-    segments = [decode(segment, component="path") for segment in model.split("/")]
+    segments = [decode_component(segment, component="path") for segment in model.split("/")]
     normal = "/".join(map(SEGMENT.quote, segments))
     _check_encoding(findings, _MODEL, model, normal, at + 1)
     if any("/" in segment for segment in segments):
@@ -191,18 +563,18 @@ def _check_fragment(findings: Findings, fragment: str, at: int) -> None:
     span = (at, at + len(fragment))
     if looks_like_key(fragment):
         findings.add("warning", "key-shaped", "the fragment looks like a key", "10.1", "fragment", span)
-    normal = FRAGMENT.quote(decode(fragment, component="fragment"))
+    normal = FRAGMENT.quote(decode_component(fragment, component="fragment"))
     if normal != fragment:
         message = "the fragment has a simpler encoding"
         findings.add("note", "not-normal", message, "RFC 3986 6.2.2", "fragment", span, edit=normal)
 
 
-def _check_encoding(findings: Findings, part: _Part, raw: str, normal: str, at: int) -> None:
+def _check_encoding(findings: Findings, part: _NarrowPart, raw: str, normal: str, at: int) -> None:
     """Nothing raw but unreserved characters, nothing encoded without need."""
     if normal == raw:
         return
     edit = Edit(at, at + len(raw), normal)
-    stray = reserved_span(raw.replace("/", "-") if part is _MODEL else raw)
+    stray = find_reserved_span(raw.replace("/", "-") if part is _MODEL else raw)
     if stray is None:
         message = f"the {part.name} has a simpler encoding"
         findings.add(

@@ -21,10 +21,17 @@ from typing import NoReturn, final
 import idna
 
 from onym.errors import URISyntaxError
-from onym.uri._percent import decode
-from onym.uri._rfc3986 import MAX_LENGTH, Offsets, Parts, normal_reg_name, offsets, split
+from onym.uri.components import decode_component
+from onym.uri.generic import (
+    MAX_LENGTH,
+    URIOffsets,
+    URIParts,
+    compute_offsets,
+    normalize_reg_name,
+    split_uri,
+)
 
-__all__ = ["IRIConversion", "convert", "is_a_label", "to_iri", "to_uri"]
+__all__ = ["IRIConversion", "convert_iri", "is_a_label", "to_iri", "to_uri"]
 
 _UCSCHAR = (
     "\xa0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
@@ -80,27 +87,29 @@ def to_uri(iri: str, *, max_length: int = MAX_LENGTH) -> str:
     Raises URISyntaxError as `URI.parse` does, with offsets in `iri`; `uri.bad-idna` for a host that IDNA
     refuses. URILimitError above `max_length` characters of `iri`.
     """
-    return convert(iri, max_length=max_length).uri
+    return convert_iri(iri, max_length=max_length).uri
 
 
-def convert(iri: str, *, max_length: int = MAX_LENGTH) -> IRIConversion:
+def convert_iri(iri: str, *, max_length: int = MAX_LENGTH) -> IRIConversion:
     """As `to_uri`, with both forms of the text and of its host."""
     if not isinstance(iri, str):
         raise TypeError("an IRI is converted from str")
     # one ASCII letter for each other character: the grammar of RFC 3986 then reads the IRI, in its own
     # offsets, and what differs is checked below
-    plain = split(_BEYOND.sub("x", iri), max_length=max_length)
-    at = offsets(plain)
-    _check_characters(iri, plain, at)
+    plain = split_uri(_BEYOND.sub("x", iri), max_length=max_length)
+    at = compute_offsets(plain)
+    _require_iri_characters(iri, plain, at)
     if plain.host is None:
-        return IRIConversion(iri, _encoded(iri), None, None)
+        return IRIConversion(iri, _encode_non_ascii(iri), None, None)
     end = at.host + len(plain.host)
     typed = iri[at.host : end]
     host = typed
     if plain.host_type not in ("IPv6address", "IPvFuture"):
-        typed = decode(host, component="host", offset=at.host)
-        host = _ascii_host(host, typed, at.host)
-    return IRIConversion(iri, _encoded(iri[: at.host]) + host + _encoded(iri[end:]), typed, host)
+        typed = decode_component(host, component="host", offset=at.host)
+        host = _to_ascii_host(host, typed, at.host)
+    return IRIConversion(
+        iri, _encode_non_ascii(iri[: at.host]) + host + _encode_non_ascii(iri[end:]), typed, host
+    )
 
 
 def to_iri(uri: str) -> str:
@@ -109,13 +118,13 @@ def to_iri(uri: str) -> str:
     Triplets stay where no character of an IRI stands in them, or one that is not seen: blanks, formatting
     characters. Labels that IDNA refuses stay as well. Raises URISyntaxError and URILimitError as `split`.
     """
-    parts = split(uri)
+    parts = split_uri(uri)
     start = end = 0
     if parts.host is not None:
-        start = offsets(parts).host
+        start = compute_offsets(parts).host
         end = start + len(parts.host)
-    host = ".".join(map(_unicode_label, uri[start:end].split(".")))
-    return _read(uri[:start]) + host + _read(uri[end:])
+    host = ".".join(map(_to_unicode_label, uri[start:end].split(".")))
+    return _decode_triplets(uri[:start]) + host + _decode_triplets(uri[end:])
 
 
 def is_a_label(label: str) -> bool:
@@ -126,10 +135,10 @@ def is_a_label(label: str) -> bool:
         return False
 
 
-def _ascii_host(host: str, name: str, offset: int) -> str:
+def _to_ascii_host(host: str, name: str, offset: int) -> str:
     """The name that will be looked up, for `host` as typed and `name`, the same decoded."""
     if not name or (name.isascii() and not _A_LABEL.search(name)):
-        return normal_reg_name(host)
+        return normalize_reg_name(host)
     try:
         return idna.encode(name, uts46=True, std3_rules=True).decode("ascii")
     except UnicodeError:  # its text holds the name
@@ -142,43 +151,45 @@ def _ascii_host(host: str, name: str, offset: int) -> str:
         ) from None
 
 
-def _unicode_label(label: str) -> str:
+def _to_unicode_label(label: str) -> str:
     return idna.ulabel(label) if label[:4].lower() == "xn--" and is_a_label(label.lower()) else label
 
 
-def _read(text: str) -> str:
+def _decode_triplets(text: str) -> str:
     """RFC 3987 3.2, steps 2 to 4."""
-    return _WIDE_TRIPLETS.sub(lambda run: _read_run(run[0]), text)
+    return _WIDE_TRIPLETS.sub(lambda run: _decode_triplet_run(run[0]), text)
 
 
-def _read_run(run: str) -> str:
+def _decode_triplet_run(run: str) -> str:
     try:
-        decoded = decode(run, component="text")
+        decoded = decode_component(run, component="text")
     except URISyntaxError:
         return run
     return "".join(
-        character if character.isprintable() and not _NOT_UCSCHAR.match(character) else _encoded(character)
+        character
+        if character.isprintable() and not _NOT_UCSCHAR.match(character)
+        else _encode_non_ascii(character)
         for character in decoded
     )
 
 
-def _encoded(text: str) -> str:
+def _encode_non_ascii(text: str) -> str:
     """RFC 3987 3.1, step 2."""
     return _BEYOND_RUN.sub(lambda run: "".join(f"%{octet:02X}" for octet in run[0].encode("utf-8")), text)
 
 
-def _check_characters(iri: str, plain: Parts, at: Offsets) -> None:
+def _require_iri_characters(iri: str, plain: URIParts, at: URIOffsets) -> None:
     """What the ASCII stand-ins could not show: where `ucschar` and `iprivate` may stand."""
     if plain.scheme is not None and not iri[: len(plain.scheme)].isascii():
-        raise _refused("a scheme is ASCII", "uri.bad-scheme", "scheme", 0, "RFC 3986 3.1")
+        raise _make_error("a scheme is ASCII", "uri.bad-scheme", "scheme", 0, "RFC 3986 3.1")
     if plain.host_type == "IPvFuture" and not iri[at.host : at.host + len(plain.host or "")].isascii():
-        raise _refused("an IP literal is ASCII", "uri.bad-ip-literal", "host", at.host, "RFC 3986 3.2.2")
+        raise _make_error("an IP literal is ASCII", "uri.bad-ip-literal", "host", at.host, "RFC 3986 3.2.2")
     for stray in _NOT_UCSCHAR.finditer(iri):
-        component = _component_at(stray.start(), at)
+        component = _find_component(stray.start(), at)
         if component == "host":
             continue  # IDNA judges it, and knows more: it drops a variation selector that 2.2 refuses
         if component != "query" or _NOT_IN_QUERY.match(stray[0]):
-            raise _refused(
+            raise _make_error(
                 "this character is not allowed in an IRI",
                 "uri.bad-character",
                 component,
@@ -187,20 +198,20 @@ def _check_characters(iri: str, plain: Parts, at: Offsets) -> None:
             )
     bidi = _BIDI.search(iri)
     if bidi is not None:
-        raise _refused(
+        raise _make_error(
             "a bidirectional formatting character is not allowed in an IRI",
             "uri.bad-character",
-            _component_at(bidi.start(), at),
+            _find_component(bidi.start(), at),
             bidi.start(),
             "RFC 3987 4.1",
         )
 
 
-def _component_at(position: int, at: Offsets) -> str:
+def _find_component(position: int, at: URIOffsets) -> str:
     """The component that holds a position at or after the authority."""
     held = [name for name, start in zip(at._fields, at, strict=True) if 0 <= start <= position]
     return held[-1]
 
 
-def _refused(message: str, code: str, component: str, offset: int, clause: str) -> URISyntaxError:
+def _make_error(message: str, code: str, component: str, offset: int, clause: str) -> URISyntaxError:
     return URISyntaxError(message, code=code, component=component, offset=offset, clause=clause)

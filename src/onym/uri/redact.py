@@ -1,32 +1,543 @@
-"""Secrets out of any text, in linear time, by position.
+"""Remove secrets from any text or stream of text, in linear time, by position.
 
-Found are: the credential in llm:// URIs and in the userinfo of other schemes, whole or broken, plain
-or escaped; keys that show their provider's shape; values that their name gives away; PEM private
-keys; and every secret that the caller knows. Each is replaced by `***`, an app label stays (draft
-10.1). A key without shape, name or URI around it cannot be told from other text: pass it in `secrets`.
+Redaction finds the credential in llm:// URIs and in the userinfo of other schemes (whole or broken, plain
+or escaped), keys in a provider's format, values with a secret name (`api_key=…`, `"password": "…"`,
+`Authorization: Bearer …`), PEM private keys, and every secret that the caller passes. Each is replaced by
+`***`; an app label stays (draft 10.1). Onym cannot recognise a key that has no known format, name or URI
+around it: pass such keys in `secrets`.
+
+A span reaches at most into the following line, except for PEM blocks. `redact_stream` therefore releases
+text line by line, as soon as later text cannot change it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onym.uri._redact_names import is_secret_name
-from onym.uri._redact_scan import cleaned, known_values
-from onym.uri._redact_stream import WINDOW, redact_stream
-from onym.uri.secret import Secret
+from onym.uri._secret_detection import (
+    HEAD,
+    LAYERS,
+    MAX_EXAMINED,
+    PEM_BEGIN,
+    PEM_END,
+    PEM_REACH,
+    WORDS,
+    Span,
+    TextView,
+    Weight,
+    find_keys,
+    find_uri_credentials,
+    is_code_word,
+    is_secret_name,
+    is_secret_value,
+    looks_drawn,
+    looks_random,
+    lower_text,
+    replace_lookalikes,
+    weigh_name,
+)
+from onym.uri.secret import MARK, Secret
 
 if TYPE_CHECKING:
-    from onym.uri._redact_log import RedactingFilter, install_logging_filter
+    from onym.uri.log_filter import RedactingFilter, install_logging_filter
 
 __all__ = [
     "WINDOW",
     "RedactingFilter",
+    "clean_text",
+    "find_named_values",
+    "find_spans",
     "install_logging_filter",
     "is_secret_name",
+    "list_known_values",
     "redact",
     "redact_stream",
 ]
+
+#: a run without blanks that is longer than this, and no secret, is data of another kind
+_LONG_RUN = 1_024
+# what stands between a name and a value apart: brackets, a border of lines, the signs of a YAML block
+_FAR = r"[\[({<]{1,2}[ \t]{0,2}(?:\r?\n[ \t]{1,16})?|(?:[|>][+-]?[ \t]{0,4})?\r?\n(?:[ \t]{1,16}|(?=[\"']))"
+_SCHEMES = "bearer|basic|token|apikey|api-key|key|negotiate"
+
+
+class _ValuePatterns(NamedTuple):
+    names: tuple[tuple[str, re.Pattern[str]], ...]
+    quote: re.Pattern[str]
+    close: dict[str, re.Pattern[str]]
+    ends: dict[str, re.Pattern[str]]
+    element: re.Pattern[str]
+    scheme: re.Pattern[str]
+    parts: re.Pattern[str]
+    second: re.Pattern[str]
+    bearer: re.Pattern[str]
+    user: re.Pattern[str]
+    login: re.Pattern[str]
+    pair: re.Pattern[str]
+
+
+@cache
+def _compile_value_patterns() -> _ValuePatterns:
+    end = (
+        r"(?:[_-]?[0-9]{1,2})?(?: (?:provided|given|used|is|was|to)){0,2}"
+        r"(?:(?P<quoted>\\{0,8}[\"'`])?\]?[ \t]{0,8}(?P<sign>=>|:=|=(?!=)|:|>)[ \t]{0,8}(?P<far>"
+        + _FAR
+        + r")?"
+        r"|\\{0,8}[\"'][ \t]{0,4}(?P<comma>,)[ \t]{0,4}(?=b?\\{0,8}[\"'])"
+        r"|(?:[ \t]{1,32}[|\u2502\u2503]|[ \t]{0,32}(?:->|,))[ \t]{0,4}"
+        r"|(?P<blank>[ \t]{1,4})(?=[^ \t=:>]))"
+    )
+    return _ValuePatterns(
+        names=tuple((word, re.compile(word + end)) for word in WORDS),
+        quote=re.compile(r"([A-Za-z_.]{1,32}\()?[bBuUrRfF]{0,2}(\\{0,8})([\"'`])"),
+        close={quote: re.compile(f"[{quote}\r\n]") for quote in "\"'`"},
+        ends={
+            "bare": re.compile(r"[\s\x00-\x1f\"'`<>&,;(){}\[\]\\]"),
+            "word": re.compile(r"[\s\x00-\x1f\"'`<>]"),
+            "line": re.compile(r"[\x00-\x08\x0a-\x1f]"),
+        },
+        element=re.compile(r"[^<>\x00-\x1f]+(?=</)"),
+        scheme=re.compile(rf"(?:{_SCHEMES})(?:[ \t]{{1,4}}|%20|\+)", re.IGNORECASE),
+        parts=re.compile(r"(?:digest|hawk|hmac|signature|aws4)[\w-]{0,24}[ \t]", re.IGNORECASE),
+        second=re.compile(r"[ \t]{1,4}([^\s\x00-\x1f\"'`<>&,;\\]{8,})"),
+        bearer=re.compile(r"bearer(?:[ \t]{1,4}|%20)([a-z0-9_+/=.~-]{12,})"),
+        user=re.compile(r"-(?:u|-user|-proxy-user)(?:[ \t]{1,4}|=)[\"']?[^\s:\"'/]{0,64}:([^\s\"'/]{4,})"),
+        login=re.compile(
+            r"(?:(?:login|sshpass)(?: [^\s]{1,64}){0,8}? -p ?|mysql(?:admin|dump)?(?: [^\s]{1,64}){0,8}? -p)"
+            r"[\"']?([^\s\"'-][^\s\"']{3,})"
+        ),
+        pair=re.compile(
+            r"(?:name|key|type|id)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?([a-z0-9_.-]{2,64})[\"']?"
+            r"[\s,;]{1,32}[\"']?value[\"']?[ \t]{0,4}[:=][ \t]{0,4}"
+            r"(?:\"([^\"\r\n]{4,})\"|'([^'\r\n]{4,})'|([^\s\"'`<>&,;(){}\[\]]{4,}))"
+        ),
+    )
+
+
+class _RunCache:
+    """Where runs of a text end; the last answers are kept, since many names may stand in one run."""
+
+    __slots__ = ("_last", "cleared", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        #: up to here no other name is worth a look
+        self.cleared = 0
+        self._last: dict[str, Span] = {}
+
+    def find_run(self, kind: str, start: int) -> Span | None:
+        """The run of that kind from `start` on, None where it is empty."""
+        last = self._last.get(kind, (0, -1))
+        if last[0] <= start <= last[1]:
+            return (start, last[1]) if start < last[1] else None
+        match = _compile_value_patterns().ends[kind].search(self.text, start)
+        end = match.start() if match else len(self.text)
+        self._last[kind] = start, end
+        return (start, end) if start < end else None
+
+
+def find_named_values(text: str, low: str) -> Iterator[Span]:
+    """Spans of the values whose names say that they are secret; `low` is `text` in lower case."""
+    patterns = _compile_value_patterns()
+    for word, name in patterns.names:
+        if word in low:
+            yield from _find_word_values(_RunCache(text), low, word, name)
+    if "bearer" in low:
+        for match in patterns.bearer.finditer(low):
+            if looks_random(text[slice(*match.span(1))], 12):
+                yield match.span(1)
+    if "-u" in low or "user" in low:
+        yield from (match.span(1) for match in patterns.user.finditer(text) if not match[1].isdigit())
+    if " -p" in low:
+        yield from (match.span(1) for match in patterns.login.finditer(text) if not match[1].isdigit())
+    if "value" in low:
+        yield from _find_pair_values(text, low)
+
+
+def _find_pair_values(text: str, low: str) -> Iterator[Span]:
+    """`{"name": "API_KEY", "value": "…"}`: as lists of variables and headers have it."""
+    for match in _compile_value_patterns().pair.finditer(low):
+        name = text[slice(*match.span(1))]
+        group = next(number for number in (2, 3, 4) if match[number] is not None)
+        start, end = match.span(group)
+        if is_secret_name(name) and is_secret_value(text[start:end], name.lower(), "strong"):
+            yield start, end
+
+
+def _find_word_values(runs: _RunCache, low: str, word: str, name: re.Pattern[str]) -> Iterator[Span]:
+    done = 0
+    for match in name.finditer(low):
+        if match.start() >= done:
+            span = _NameMatch(runs, low, word, match).find_value()
+            if span is not None and span[0] < span[1]:
+                yield span
+                done = span[1]
+            done = max(done, runs.cleared)
+
+
+class _NameMatch:
+    """A name that may be a secret's, and what follows it."""
+
+    __slots__ = ("at", "far", "first", "head", "quoted", "runs", "sign", "start", "text", "word")
+
+    def __init__(self, runs: _RunCache, low: str, word: str, match: re.Match[str]) -> None:
+        self.runs, self.text, self.word = runs, runs.text, word
+        self.start, self.at = match.start(), match.end()
+        near = low[self.start - 48 if self.start > 48 else 0 : self.start]
+        name = near[len(near.rstrip(HEAD)) :].lstrip("-.")
+        self.first = self.start - len(name)
+        self.head = self.text[self.first : self.start]
+        self.quoted, sign, self.far, comma, _ = match.groups()
+        self.sign = sign or comma or ""
+
+    def find_value(self) -> Span | None:
+        """The value to hide, None where there is none."""
+        written = self.text[self.start : self.start + len(self.word)]
+        before = "" if self.head else self.text[self.start - 16 if self.start > 16 else 0 : self.start]
+        weight = weigh_name(self.head, written, before)
+        if weight == "none":
+            return None
+        if not self.sign:
+            return self._find_after_blank(weight)
+        if self.far:
+            return self._find_distant()
+        if self.sign == ":" and self._is_app_label():
+            return None
+        if self.sign == ">":
+            return self._find_element(weight)
+        quoted = self._find_quoted()
+        cookies = self._find_cookies(quoted) if self.word == "cookie" and self.sign == ":" else None
+        if cookies:
+            return cookies
+        if self.word == "authorization" and (quoted or self.sign == ":"):
+            return self._find_header_credential(quoted)
+        if self.sign == ",":
+            # two strings side by side: a header and its value, or just two strings
+            weight = "weak"
+        if quoted:
+            return quoted if self._is_secret_span(quoted, weight) and not self._is_call(quoted) else None
+        return self._find_bare(weight)
+
+    def _is_app_label(self) -> bool:
+        """`llm://token:…@host`: the app label of a URI, whose credential is found by its place."""
+        ahead = self.text[max(0, self.first - 5) : self.first].lower()
+        return ahead.endswith(("//", "llm:", "llm:/"))
+
+    def _is_secret_span(self, span: Span, weight: Weight) -> bool:
+        return is_secret_value(self._get_examined(span), self.word, weight)
+
+    def _find_element(self, weight: Weight) -> Span | None:
+        """`<api_key>…</api_key>`, `name="api_key">…<`; not a comparison."""
+        if self.quoted is None and self.text[self.first - 1 : self.first] != "<":
+            return None
+        found = _compile_value_patterns().element.match(self.text, self.at)
+        return found.span() if found and self._is_secret_span(found.span(), weight) else None
+
+    def _find_after_blank(self, weight: Weight) -> Span | None:
+        """`--api-key VALUE`, `ENV API_KEY VALUE`, `password VALUE` of a .netrc, `| token | VALUE |`."""
+        option = self.text[self.first - 2 : self.first] == "--"
+        if weight == "weak" and not option:
+            return None
+        span = self._find_quoted() or self.runs.find_run("bare", self.at)
+        if span is None:
+            return None
+        value = self._get_examined(span)
+        if option and weight == "strong" and len(value) >= 8 and value[0] != "-":
+            return span if self._is_secret_span(span, "strong") else None
+        return span if looks_drawn(value, 16) else None
+
+    def _find_distant(self) -> Span | None:
+        """A value in brackets or in the next line: of these, what looks drawn is hidden."""
+        quoted = self._find_quoted()
+        if self.word == "authorization" and quoted:
+            return self._find_header_credential(quoted)
+        span = quoted or self.runs.find_run("bare", self.at)
+        return span if span and looks_drawn(self._get_examined(span), 16) else None
+
+    def _get_examined(self, span: Span) -> str:
+        return self.text[span[0] : min(span[1], span[0] + MAX_EXAMINED)]
+
+    def _find_cookies(self, quoted: Span | None) -> Span | None:
+        span = quoted or self.runs.find_run("line", self.at)
+        return span if span and "=" in self._get_examined(span) else None
+
+    def _find_header_credential(self, quoted: Span | None) -> Span | None:
+        """The credential of an Authorization header; the name of its scheme stays."""
+        patterns = _compile_value_patterns()
+        start, end = quoted or (self.at, len(self.text))
+        if patterns.parts.match(self.text, start):
+            return quoted or self.runs.find_run("line", start)
+        scheme = patterns.scheme.match(self.text, start, end)
+        if scheme:
+            start = scheme.end()
+        elif not quoted:
+            return self._find_unknown_scheme()
+        span = (start, end) if quoted else self.runs.find_run("bare", start)
+        weight: Weight = "weak" if self.sign == "," and not scheme else "strong"
+        return span if span and self._is_secret_span(span, weight) else None
+
+    def _find_unknown_scheme(self) -> Span | None:
+        span = self.runs.find_run("bare", self.at)
+        if span is None:
+            return None
+        if span[1] - span[0] >= 20 or not self._get_examined(span).isalpha():
+            return span if self._is_secret_span(span, "strong") else None
+        second = _compile_value_patterns().second.match(self.text, span[1])
+        return second.span(1) if second and looks_random(second[1], 8) else None
+
+    def _find_bare(self, weight: Weight) -> Span | None:
+        """A value without quotes. Of an environment variable it goes on to the next blank."""
+        ahead = self.text[self.first - 1 : self.first]
+        variable = self.sign == "=" and self.text[self.first : self.start + len(self.word)].isupper()
+        span = self.runs.find_run("word" if variable and ahead not in ("?", "&") else "bare", self.at)
+        if span is None or self.text[span[1] : span[1] + 1] in ("(", "["):
+            return None
+        value = self._get_examined(span)
+        if ahead in ("?", "&") and weight == "weak" and looks_random(value, 8):
+            weight = "strong"
+        spaced = ":" in self.sign or self.text[self.at - 1] == " "
+        if self._is_secret_span(span, weight) and not is_code_word(value, self.word, spaced):
+            return span
+        if span[1] - span[0] > _LONG_RUN:
+            self.runs.cleared = span[1]
+        return None
+
+    def _is_call(self, quoted: Span) -> bool:
+        """`api_key = os.getenv("API_KEY")`: what stands in the quotes is an argument, and no secret."""
+        name, call, _ = self.text[self.at : self.at + 40].partition("(")
+        if not call or not name.replace("_", "").replace(".", "").isalpha():
+            return False
+        return "secret" not in name.lower() and not looks_drawn(self._get_examined(quoted), 8)
+
+    def _find_quoted(self) -> Span | None:
+        opening = _compile_value_patterns().quote.match(self.text, self.at)
+        if opening is None:
+            return None
+        start, quote = opening.end(), opening[3]
+        if self.quoted is None and self.sign != "," and self.text[self.first - 1 : self.first] == quote:
+            return None  # the quote closes: `prompt="Password: "`
+        for match in _compile_value_patterns().close[quote].finditer(self.text, start):
+            slashes = _count_backslashes(self.text, start, match.start())
+            if match[0] != quote:
+                break
+            if opening[2]:
+                return start, match.start() - slashes
+            if slashes % 2 == 0:
+                return start, match.start()
+        # cut short: as far as it goes without a blank
+        return self.runs.find_run("word", start)
+
+
+def _count_backslashes(text: str, start: int, end: int) -> int:
+    """How many backslashes stand before `end`."""
+    count = 0
+    while end - count > start and text[end - count - 1] == "\\":
+        count += 1
+    return count
+
+
+#: known secrets shorter than this are left alone: they would tear ordinary text apart
+_LEAST = 4
+#: two settle all but texts made to need more
+_ROUNDS = 6
+
+
+def list_known_values(secrets: Iterable[Secret | str]) -> tuple[str, ...]:
+    """The texts of secrets to remove wherever they occur; too short ones are left out."""
+    if isinstance(secrets, str | Secret):
+        raise TypeError("secrets is a collection of secrets, not one")
+    values = {each.reveal() if isinstance(each, Secret) else each for each in secrets}
+    return tuple(sorted(value for value in values if len(value) >= _LEAST and value != MARK))
+
+
+def find_spans(text: str, known: tuple[str, ...]) -> list[Span]:
+    """Every span to hide, in order, none touching another."""
+    found = list(_find_occurrences(text, known))
+    views: list[TextView] = []
+    below = replace_lookalikes(text)
+    found += _find_layer_spans(below, known, _accept_any)
+    joined = TextView.strip_invisible(below)
+    if joined is not None:
+        found += map(joined.map_back, _find_layer_spans(joined.text, known, _accept_any))
+        views.append(joined)
+        below = joined.text
+    for _ in range(LAYERS):
+        view = TextView.undo_escapes(below)
+        if view is None:
+            break
+        views.append(view)
+        below = view.text
+        found += (_map_to_original(views, span) for span in _find_layer_spans(below, known, view.has_escape))
+    return _merge_spans(found)
+
+
+def _map_to_original(views: list[TextView], span: Span) -> Span:
+    for view in reversed(views):
+        span = view.map_back(span)
+    return span
+
+
+def _find_layer_spans(
+    text: str, known: tuple[str, ...], written: Callable[[int, int], bool]
+) -> Iterator[Span]:
+    low = lower_text(text)
+    yield from find_keys(text)
+    yield from find_named_values(text, low)
+    yield from find_uri_credentials(text, low, written)
+    yield from _find_occurrences(text, known)
+
+
+def _accept_any(start: int, end: int) -> bool:
+    return True
+
+
+def _find_occurrences(text: str, known: tuple[str, ...]) -> Iterator[Span]:
+    for value in known:
+        start = text.find(value)
+        while start >= 0:
+            yield start, start + len(value)
+            start = text.find(value, start + 1)
+
+
+def _merge_spans(spans: list[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def clean_text(text: str, known: tuple[str, ...], hidden: list[Span] | None = None) -> str:
+    """The text with the mark in place of each span (`hidden`: those found already).
+
+    What stands beside a mark may read differently than beside the secret, so the result is searched
+    again until it stays the same: that makes redaction idempotent.
+    """
+    for _ in range(_ROUNDS):
+        after = _replace_spans(text, find_spans(text, known) if hidden is None else hidden)
+        if after == text:
+            break
+        text, hidden = after, None
+    return text
+
+
+def _replace_spans(text: str, hidden: list[Span]) -> str:
+    parts: list[str] = []
+    done = 0
+    for start, end in hidden:
+        parts += (text[done:start], MARK)
+        done = end
+    parts.append(text[done:])
+    return "".join(parts)
+
+
+#: the pieces give the same as the whole as long as no line is longer than this, in characters
+WINDOW = 65_536
+# of a line that is longer, this much is kept back for what may follow
+_MARGIN = 8_192
+# so many lines are kept back, each of which may go on in the next
+_OPEN_LINES = 8
+# a value stands no farther behind its name
+_CONTEXT = 256
+
+
+@cache
+def _compile_line_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    name = r"(?i:name|key|type|id)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?[\w.-]{2,64}[\"']?[\s,;]*\Z"
+    return re.compile(name), re.compile(r"[|>][+-]?|[\[({<]{1,2}")
+
+
+def _is_open(text: str, start: int, end: int) -> bool:
+    """Whether a line may go on in the next: it ends in a name, or in a word with a colon in it."""
+    line = text[start:end].rstrip(" \t\r")
+    name, sign = _compile_line_patterns()
+    if name.search(line[-_CONTEXT:]):
+        return True
+    # no expression: one that looks for the last word of a long line costs the square of its length
+    words = line.rsplit(None, 2)
+    if len(words) > 1 and sign.fullmatch(words[-1]):
+        words.pop()
+    last = words[-1] + line[-1] if words else ""
+    return not last.isascii() or any(mark in last for mark in ":%\\&")
+
+
+@cache
+def _compile_secret_end() -> re.Pattern[str]:
+    return re.compile(r"[\s\"'<>@&`]")
+
+
+def redact_stream(chunks: Iterable[str], *, secrets: Iterable[Secret | str] = ()) -> Iterator[str]:
+    """`redact` of text that comes in chunks, cut anywhere; yields what can no longer change.
+
+    The pieces put together equal `redact` of the whole text as long as no line is longer than
+    `WINDOW` characters and no known secret holds a newline. Of longer lines more may be hidden, never
+    less of a secret. About two windows of text are held at most.
+    """
+    known = list_known_values(secrets)
+    held, hiding = "", False
+    for chunk in _iter_pieces(chunks):
+        held += chunk
+        if hiding:
+            held, hiding = _skip_secret(held)
+        if "\n" not in chunk and len(held) <= 2 * WINDOW:
+            continue
+        found = find_spans(held, known)
+        cut = _find_line_cut(held, found)
+        if not cut and len(held) > 2 * WINDOW:
+            cut, hiding = _find_forced_cut(held, found)
+        if cut:
+            yield clean_text(held[:cut], known, [span for span in found if span[0] < cut])
+            held = held[cut:]
+    if held:
+        yield clean_text(held, known)
+
+
+def _iter_pieces(chunks: Iterable[str]) -> Iterator[str]:
+    for chunk in chunks:
+        if not isinstance(chunk, str):
+            raise TypeError(f"redact_stream() takes str, not {type(chunk).__name__}")
+        for start in range(0, len(chunk), WINDOW):
+            yield chunk[start : start + WINDOW]
+
+
+def _find_line_cut(text: str, found: list[Span]) -> int:
+    """The last line border that nothing reaches over, now or with more text; 0 where there is none."""
+    cut = text.rfind("\n") + 1
+    for _ in range(_OPEN_LINES):
+        before = text.rfind("\n", 0, max(cut - 1, 0)) + 1
+        if not cut or not _is_open(text, before, cut - 1):
+            break
+        cut = before
+    begin = text.find(PEM_BEGIN, max(text.rfind(PEM_END), len(text) - PEM_REACH - 128, 0))
+    if begin >= 0:
+        cut = min(cut, text.rfind("\n", 0, begin) + 1)
+    for start, end in reversed(found):
+        if start < cut <= end:
+            cut = text.rfind("\n", 0, start) + 1
+    return cut
+
+
+def _find_forced_cut(text: str, found: list[Span]) -> tuple[int, bool]:
+    """Where to cut a line that is too long, and whether what follows still belongs to a secret."""
+    cut = len(text) - _MARGIN
+    before = max((end for _, end in found if end <= cut), default=0)
+    following = next(((start, end) for start, end in found if end > cut), None)
+    if following is None or following[0] >= cut + _CONTEXT:
+        return cut, False
+    # a name and its value stay together
+    start, end = following
+    cut = max(before, start - _CONTEXT)
+    return (cut, False) if cut else (end, end == len(text))
+
+
+def _skip_secret(text: str) -> tuple[str, bool]:
+    match = _compile_secret_end().search(text)
+    return (text[match.start() :], False) if match else ("", True)
 
 
 def redact(text: str, *, secrets: Iterable[Secret | str] = ()) -> str:
@@ -37,13 +548,13 @@ def redact(text: str, *, secrets: Iterable[Secret | str] = ()) -> str:
     """
     if not isinstance(text, str):
         raise TypeError(f"redact() takes a str, not {type(text).__name__}")
-    return cleaned(text, known_values(secrets))
+    return clean_text(text, list_known_values(secrets))
 
 
 def __getattr__(name: str) -> Any:
     # `logging` costs more to import than all of this
     if name in ("RedactingFilter", "install_logging_filter"):
-        from onym.uri import _redact_log
+        from onym.uri import log_filter
 
-        return getattr(_redact_log, name)
+        return getattr(log_filter, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

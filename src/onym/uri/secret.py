@@ -20,7 +20,7 @@ MARK = "***"
 _SALT = urandom(16)
 
 
-def _hold(value: str) -> Callable[[], str]:
+def _make_reveal(value: str) -> Callable[[], str]:
     def reveal() -> str:
         return value
 
@@ -44,7 +44,7 @@ class Secret:
     def __init__(self, value: str) -> None:
         if not isinstance(value, str):
             raise TypeError(f"a secret is a str, not {type(value).__name__}")
-        object.__setattr__(self, "_reveal", _hold(value))
+        object.__setattr__(self, "_reveal", _make_reveal(value))
 
     def reveal(self) -> str:
         """The text itself. Whoever calls this answers for where it goes."""
@@ -65,10 +65,10 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return _compare_digest(_octets(self), _octets(other))
+        return _compare_digest(_encode_secret(self), _encode_secret(other))
 
     def __hash__(self) -> int:
-        return hash(_SALT + _octets(self))
+        return hash(_SALT + _encode_secret(self))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("a secret does not change")
@@ -83,23 +83,23 @@ class Secret:
         return self
 
     def __getstate__(self) -> NoReturn:
-        raise _refusal()
+        raise _make_pickle_error()
 
     def __reduce__(self) -> NoReturn:
-        raise _refusal()
+        raise _make_pickle_error()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise _refusal()
+        raise _make_pickle_error()
 
     def __init_subclass__(cls, **kwargs: Any) -> NoReturn:
         raise TypeError("Secret is not to be subclassed")
 
 
-def _octets(secret: Secret) -> bytes:
+def _encode_secret(secret: Secret) -> bytes:
     return secret.reveal().encode("utf-8", "surrogatepass")
 
 
-def _refusal() -> SecretError:
+def _make_pickle_error() -> SecretError:
     return SecretError(
         "a secret is not pickled or turned into data",
         code="secret.pickled",

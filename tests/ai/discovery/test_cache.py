@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.cache import Cached, MemoryCache, lifetime
+from onym.ai.settings import CacheEntry, MemoryCache, get_cache_lifetime
 from onym.net.messages import Headers
 
 DATE = ("Date", "Sun, 22 Nov 2026 00:00:00 GMT")
@@ -39,21 +39,21 @@ DATE = ("Date", "Sun, 22 Nov 2026 00:00:00 GMT")
     ],
 )
 def test_a_lifetime_is_https_within_our_bounds(fields: list[tuple[str, str]], seconds: float | None) -> None:
-    assert lifetime(Headers(fields)) == seconds
+    assert get_cache_lifetime(Headers(fields)) == seconds
 
 
 @given(st.lists(st.tuples(st.sampled_from(["cache-control", "age", "expires", "date"]), st.text())))
 def test_no_header_makes_it_longer_than_a_day(fields: list[tuple[str, str]]) -> None:
-    found = lifetime(Headers(fields))
+    found = get_cache_lifetime(Headers(fields))
     assert found is None or found == 0 or 60 <= found <= 86400
 
 
 def test_the_one_used_longest_ago_makes_room() -> None:
     cache = MemoryCache(limit=2)
     for name in "ab":
-        cache.put(name, Cached(value=name, expires=1.0))
+        cache.put(name, CacheEntry(value=name, expires=1.0))
     assert cache.get("a") is not None
-    cache.put("c", Cached(value="c", expires=1.0))
+    cache.put("c", CacheEntry(value="c", expires=1.0))
     assert cache.get("b") is None
     assert cache.get("a") is not None
     assert len(cache) == 2
@@ -61,7 +61,7 @@ def test_the_one_used_longest_ago_makes_room() -> None:
 
 def test_what_is_dropped_is_gone() -> None:
     cache = MemoryCache()
-    cache.put("a", Cached(value=None, expires=1.0))
+    cache.put("a", CacheEntry(value=None, expires=1.0))
     cache.drop("a")
     cache.drop("a")
     assert cache.get("a") is None

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.ai.discovery.dns import (
-    alias_question,
+    drop_alias_targets,
     evaluate_srv,
     evaluate_txt,
-    refuse_aliases,
-    srv_question,
-    txt_question,
+    make_alias_query,
+    make_srv_query,
+    make_txt_query,
 )
 from onym.ai.records import Source, Verdict
 from onym.net.messages import SRV, Ask, Origin, Records
@@ -47,9 +47,9 @@ def txt(records: Records) -> tuple[Source, tuple[str, ...]]:
 
 @pytest.mark.requirement("ai-discovery-d", "ai-discovery-f")
 def test_the_names_of_the_draft_are_asked_for() -> None:
-    assert srv_question(HOST, 1.5) == Ask("_aiip._tcp.bank.test", "SRV", 1.5)
-    assert txt_question(HOST) == Ask("_aiip.bank.test", "TXT", None)
-    assert alias_question(CONNECT) == Ask("aiip.bank.test", "CNAME", None)
+    assert make_srv_query(HOST, 1.5) == Ask("_aiip._tcp.bank.test", "SRV", 1.5)
+    assert make_txt_query(HOST) == Ask("_aiip.bank.test", "TXT", None)
+    assert make_alias_query(CONNECT) == Ask("aiip.bank.test", "CNAME", None)
 
 
 @pytest.mark.requirement("ai-discovery-d", "ai-discovery-f")
@@ -205,7 +205,7 @@ def test_a_target_that_is_an_alias_is_left_out_of_several(
     answers: list[tuple[Origin, Records | None]], left: tuple[Origin, ...], said: str
 ) -> None:
     source, _ = srv(found(GOOD))
-    source, kept = refuse_aliases(source, answers)
+    source, kept = drop_alias_targets(source, answers)
     assert (kept, source.verdict, source.code) == (left, Verdict.CONFIRMS, None)
     assert said in source.why
     assert source.why.startswith("connections")
@@ -213,13 +213,13 @@ def test_a_target_that_is_an_alias_is_left_out_of_several(
 
 def test_attack_15_a_false_answer_about_any_target_stops() -> None:
     source, _ = srv(found(GOOD))
-    source, kept = refuse_aliases(source, [(CONNECT, NONE), (OTHER, Records(status="bogus"))])
+    source, kept = drop_alias_targets(source, [(CONNECT, NONE), (OTHER, Records(status="bogus"))])
     assert (kept, source.verdict, source.code) == ((), Verdict.FAILED, CONFLICT)
 
 
 def test_where_all_targets_are_aliases_the_own_host_is_left() -> None:
     source, _ = srv(found(GOOD))
-    source, kept = refuse_aliases(source, [(CONNECT, found("x.test")), (OTHER, found("x.test"))])
+    source, kept = drop_alias_targets(source, [(CONNECT, found("x.test")), (OTHER, found("x.test"))])
     assert (kept, source.verdict, source.code) == ((), Verdict.DROPPED, None)
     assert "two.bank.test:443" in source.why
 
@@ -260,7 +260,7 @@ def test_a_target_that_is_an_alias_is_refused(
 ) -> None:
     source, origin = srv(found(GOOD))
     assert origin is not None
-    source, left = refuse_aliases(source, [(origin, records)])
+    source, left = drop_alias_targets(source, [(origin, records)])
     assert (left, source.verdict, source.code) == (() if connect is None else (connect,), verdict, code)
 
 
@@ -308,7 +308,7 @@ def test_malformed_uris_are_dropped_and_reported(value: str) -> None:
     assert "1 of 2" in source.why
 
 
-@given(st.lists(st.text(max_size=40) | st.text(max_size=20).map("endpoint={}".format), max_size=4))
+@given(st.lists(st.text(max_size=40) | st.text(max_size=20).map_all("endpoint={}".format), max_size=4))
 def test_whatever_strangers_write_is_safe_to_print_and_every_uri_is_canonical(texts: list[str]) -> None:
     source, uris = txt(found(*texts))
     assert all(text.isprintable() for text in source.said)

@@ -9,7 +9,13 @@ from dataclasses import replace
 import pytest
 
 from discovery_support import DOCUMENT, KEYS, World, by_hand, srv, txt, world_of
-from onym.ai.discovery.flow import Discovery, discover, fetch_anchor, fetch_connect, fetch_keys
+from onym.ai.discovery.evaluation import (
+    Discovery,
+    discover_authority,
+    fetch_document,
+    fetch_first_target,
+    fetch_keys,
+)
 from onym.ai.records import AnchorDocument, Namespace, Source, Verdict
 from onym.ai.settings import ResolverSettings
 from onym.errors import DiscoveryError, PolicyError
@@ -35,7 +41,7 @@ def of(found: Discovery, name: str) -> Source:
 
 
 def anchor(world: World) -> AnchorDocument:
-    document = world.run(fetch_anchor(world.bank.authority, world.settings))
+    document = world.run(fetch_document(world.bank.authority, world.settings))
     assert isinstance(document, AnchorDocument)
     return document
 
@@ -45,13 +51,13 @@ def refused(world: World, code: str, question: str | None = None) -> DiscoveryEr
     assert found.refusal is not None
     assert found.refusal.code == code
     with pytest.raises(DiscoveryError):
-        found.require()
+        found.require_success()
     return found.refusal
 
 
 @pytest.mark.requirement("ai-discovery-c", "ai-discovery-e")
 def test_an_anchor_alone_is_enough(world: World) -> None:
-    found = world.discover().require()
+    found = world.discover().require_success()
     assert found.authority == world.bank.authority
     assert found.document is not None
     assert found.kids == (world.bank.key.kid,)
@@ -66,7 +72,7 @@ def test_an_anchor_alone_is_enough(world: World) -> None:
 def test_header_and_head_are_read_and_confirm(world: World) -> None:
     page = f'<head><link rel=aiip href="{world.bank.uri}"></head>'
     world.bank.put("/shop", page, link=f'<{world.bank.uri}>; rel="aiip"')
-    found = world.discover(f"{world.bank.origin}/shop?session=1").require()
+    found = world.discover(f"{world.bank.origin}/shop?session=1").require_success()
     assert of(found, "link").verdict is Verdict.CONFIRMS
     assert of(found, "html").verdict is Verdict.CONFIRMS
     assert of(found, "link").location == f"{world.bank.origin}/shop"
@@ -74,7 +80,7 @@ def test_header_and_head_are_read_and_confirm(world: World) -> None:
 
 
 def test_an_ai_uri_may_be_asked_about(world: World) -> None:
-    found = world.discover(world.bank.uri).require()
+    found = world.discover(world.bank.uri).require_success()
     assert found.anchor == world.bank.origin
 
 
@@ -91,7 +97,7 @@ def test_a_page_needs_no_html(world: World) -> None:
 @pytest.mark.parametrize("status", [404, 500, 403])
 def test_an_answer_that_is_no_success_points_nowhere(world: World, status: int) -> None:
     world.bank.put("/", EVIL, status=status, link="<ai://evil.test/x>; rel=aiip")
-    found = world.discover().require()
+    found = world.discover().require_success()
     assert [each.uri for each in found.candidates] == [world.bank.uri]
     assert of(found, "link").verdict is Verdict.ABSENT
     assert str(status) in of(found, "link").why
@@ -100,7 +106,7 @@ def test_an_answer_that_is_no_success_points_nowhere(world: World, status: int) 
 def test_a_page_that_redirects_points_nowhere(world: World) -> None:
     evil = world.sites["evil.test"]
     world.bank.put("/", EVIL, status=302, location=evil.origin, link="<ai://evil.test/x>; rel=aiip")
-    found = world.discover().require()
+    found = world.discover().require_success()
     assert of(found, "link").verdict is Verdict.FAILED
     assert evil.asked == []
 
@@ -114,14 +120,14 @@ def test_a_link_about_another_page_is_left_out(world: World) -> None:
 
 def test_a_link_in_a_users_comment_points_nowhere(world: World) -> None:
     world.bank.put("/", f"<title>x</title><body><p>{EVIL}</p>")
-    found = world.discover().require()
+    found = world.discover().require_success()
     assert of(found, "html").verdict is Verdict.ABSENT
 
 
 def test_a_page_cannot_claim_what_another_authority_does_not_confirm(world: World) -> None:
     evil = world.sites["evil.test"]
     evil.put("/", "", link=f"<{world.bank.uri}>; rel=aiip")
-    found = world.discover(evil.authority).require()
+    found = world.discover(evil.authority).require_success()
     assert of(found, "link").verdict is Verdict.DROPPED
     assert [(each.uri, each.confirmed) for each in found.candidates] == [
         (evil.uri, True),
@@ -141,7 +147,7 @@ def test_an_origin_that_the_authority_lists_may_point_at_it(world: World) -> Non
     shop.pages.clear()
     shop.put("/", "", link=f"<{world.bank.uri}>; rel=aiip")
     world.bank.publish(origins=[shop.origin])
-    found = world.discover(shop.authority).require()
+    found = world.discover(shop.authority).require_success()
     assert [(each.uri, each.confirmed) for each in found.candidates] == [(world.bank.uri, True)]
     assert found.document is None
 
@@ -154,7 +160,7 @@ def test_two_values_of_a_page_stop(world: World) -> None:
 def test_a_page_pointing_everywhere_makes_few_requests(world: World) -> None:
     links = "".join(f"<link rel=aiip href=ai://a{n}.test/x>" for n in range(50))
     world.bank.put("/", f"<head>{links}")
-    assert len(world.discover().require().candidates) == 51
+    assert len(world.discover().require_success().candidates) == 51
 
 
 # attack 14, prov-093, prov-094
@@ -253,7 +259,7 @@ def test_a_missing_key_set_is_refused(world: World) -> None:
 @pytest.mark.requirement("ai-gateway-l")
 def test_a_weaker_document_is_a_downgrade(world: World) -> None:
     world.bank.publish(pin_max_age=3600, policy={"mtls": True})
-    world.discover().require()
+    world.discover().require_success()
     world.clock.at += 700
     world.bank.publish(policy={"mtls": False})
     assert "mTLS" in refused(world, "aiip.downgrade-detected").message
@@ -261,7 +267,7 @@ def test_a_weaker_document_is_a_downgrade(world: World) -> None:
 
 def test_a_new_key_set_from_nowhere_is_a_downgrade(world: World) -> None:
     world.bank.publish(pin_max_age=3600)
-    world.discover().require()
+    world.discover().require_success()
     world.clock.at += 700
     world.bank.publish_keys(SigningKey.generate("Ed25519").with_thumbprint())
     refused(world, "aiip.downgrade-detected")
@@ -272,14 +278,14 @@ def test_a_new_key_set_from_nowhere_is_a_downgrade(world: World) -> None:
 
 def test_signed_dns_that_agrees_confirms(world: World) -> None:
     world.records.table["_aiip.bank.test", "TXT"] = txt(f"endpoint={world.bank.uri}")
-    found = world.discover().require()
+    found = world.discover().require_success()
     assert of(found, "dns-txt").verdict is Verdict.CONFIRMS
     assert of(found, "dns-txt").rank == 2
 
 
 def test_signed_dns_that_disagrees_stops_and_unsigned_dns_loses(world: World) -> None:
     world.records.table["_aiip.bank.test", "TXT"] = txt("endpoint=ai://evil.test/x", validated=False)
-    assert of(world.discover().require(), "dns-txt").verdict is Verdict.DROPPED
+    assert of(world.discover().require_success(), "dns-txt").verdict is Verdict.DROPPED
     world.records.table["_aiip.bank.test", "TXT"] = txt("endpoint=ai://evil.test/x")
     refused(world, "aiip.discovery-conflict")
 
@@ -294,9 +300,9 @@ def test_a_bogus_answer_stops(world: World, kind: str) -> None:
 def test_dns_can_be_left_out(world: World) -> None:
     world.settings = replace(world.settings, dns=False)
     world.records.table["_aiip.bank.test", "TXT"] = Records(status="bogus")
-    names = {each.name for each in world.discover().require().sources}
+    names = {each.name for each in world.discover().require_success().sources}
     assert names == {"anchor", "link"}
-    assert world.run(fetch_connect(anchor(world), world.settings)) == (None, ())
+    assert world.run(fetch_first_target(anchor(world), world.settings)) == (None, ())
 
 
 def known(world: World) -> AnchorDocument:
@@ -306,19 +312,19 @@ def known(world: World) -> AnchorDocument:
 
 def test_a_signed_srv_record_says_where_to_connect(world: World) -> None:
     world.records.table["_aiip._tcp.bank.test", "SRV"] = srv(8443, "aiip.bank.test")
-    connect, sources = world.run(fetch_connect(known(world), world.settings))
+    connect, sources = world.run(fetch_first_target(known(world), world.settings))
     assert connect == Origin("https", "aiip.bank.test", 8443)
     assert sources[0].verdict is Verdict.CONFIRMS
     # and is kept for a minute
     world.records.table.clear()
-    assert world.run(fetch_connect(known(world), world.settings))[0] == connect
+    assert world.run(fetch_first_target(known(world), world.settings))[0] == connect
     world.clock.at += 61
-    assert world.run(fetch_connect(known(world), world.settings))[0] is None
+    assert world.run(fetch_first_target(known(world), world.settings))[0] is None
 
 
 def test_an_unsigned_srv_record_leads_nowhere(world: World) -> None:
     world.records.table["_aiip._tcp.bank.test", "SRV"] = srv(22, "localhost", validated=False)
-    connect, sources = world.run(fetch_connect(known(world), world.settings))
+    connect, sources = world.run(fetch_first_target(known(world), world.settings))
     assert connect is None
     assert sources[0].verdict is Verdict.DROPPED
     assert "DNSSEC" in sources[0].why
@@ -327,13 +333,13 @@ def test_an_unsigned_srv_record_leads_nowhere(world: World) -> None:
 def test_an_alias_as_target_leads_nowhere(world: World) -> None:
     world.records.table["_aiip._tcp.bank.test", "SRV"] = srv(8443, "aiip.bank.test")
     world.records.table["aiip.bank.test", "CNAME"] = txt("evil.test")
-    assert world.run(fetch_connect(known(world), world.settings))[0] is None
+    assert world.run(fetch_first_target(known(world), world.settings))[0] is None
 
 
 def test_a_signed_target_within_is_stopped_by_the_policy(world: World) -> None:
     # prov-100: what DNS says is judged where the connection is made
     world.records.table["_aiip._tcp.bank.test", "SRV"] = srv(22, "localhost")
-    connect, _ = world.run(fetch_connect(known(world), world.settings))
+    connect, _ = world.run(fetch_first_target(known(world), world.settings))
     assert connect == Origin("https", "localhost", 22)
     request = HTTPRequest(method="GET", origin=Origin("https", "bank.test", 443), target="/")
     with world.transport() as wire, pytest.raises(PolicyError):
@@ -343,26 +349,26 @@ def test_a_signed_target_within_is_stopped_by_the_policy(world: World) -> None:
 def test_a_service_that_is_signed_away_stops(world: World) -> None:
     world.records.table["_aiip._tcp.bank.test", "SRV"] = srv(0, "")
     with pytest.raises(DiscoveryError) as caught:
-        world.run(fetch_connect(known(world), world.settings))
+        world.run(fetch_first_target(known(world), world.settings))
     assert caught.value.code == "aiip.discovery-conflict"
 
 
 def test_silence_is_kept_so_long_that_callers_do_not_wait_for_it_one_after_another(world: World) -> None:
     world.records.table["_aiip._tcp.bank.test", "SRV"] = Records(status="failed", detail="timed out")
-    assert world.run(fetch_connect(known(world), world.settings))[0] is None
+    assert world.run(fetch_first_target(known(world), world.settings))[0] is None
     world.records.table["_aiip._tcp.bank.test", "SRV"] = srv(8443, "aiip.bank.test")
     world.clock.at += 4
-    assert world.run(fetch_connect(known(world), world.settings))[0] is None
+    assert world.run(fetch_first_target(known(world), world.settings))[0] is None
     world.clock.at += 1
-    assert world.run(fetch_connect(known(world), world.settings))[0] is not None
+    assert world.run(fetch_first_target(known(world), world.settings))[0] is not None
 
 
 def test_a_bogus_answer_is_not_kept(world: World) -> None:
     world.records.table["_aiip._tcp.bank.test", "SRV"] = Records(status="bogus", validated=False)
     with pytest.raises(DiscoveryError):
-        world.run(fetch_connect(known(world), world.settings))
+        world.run(fetch_first_target(known(world), world.settings))
     world.records.table["_aiip._tcp.bank.test", "SRV"] = srv(8443, "aiip.bank.test")
-    assert world.run(fetch_connect(known(world), world.settings))[0] is not None
+    assert world.run(fetch_first_target(known(world), world.settings))[0] is not None
 
 
 # the cache: prov-104, attack 30, prov-ok-05
@@ -466,7 +472,7 @@ def test_names_that_lead_nowhere_or_inside_are_told_apart(world: World) -> None:
         (f"nowhere.test:{port}", "aiip.upstream-unreachable"),
         ("bank.test:1", "aiip.blocked-address"),
     ):
-        found = world.run(discover(question, settings))
+        found = world.run(discover_authority(question, settings))
         assert found.refusal.code == code
 
 
@@ -493,11 +499,11 @@ def test_a_registry_name_is_answered_for_by_its_anchor(world: World) -> None:
     row = Namespace(label="bank", anchor=world.bank.origin, keys=(kid,))
     world.settings = replace(world.settings, namespaces=(Registry(), Registry(row)))
     world.bank.publish(endpoint="ai://bank/service/payments")
-    found = world.discover("ai://bank/service/payments").require()
+    found = world.discover("ai://bank/service/payments").require_success()
     assert (found.authority, found.anchor) == ("bank", world.bank.origin)
     assert of(found, "registry").verdict is Verdict.WON
     # asked for by its host, the same document speaks for the same name
-    assert world.discover().require().authority == "bank"
+    assert world.discover().require_success().authority == "bank"
     # and keys that the registry does not name do not count
     other = Namespace(label="bank", anchor=world.bank.origin, keys=("A" * 43,))
     world.settings = replace(world.settings, namespaces=(Registry(other),))
@@ -510,9 +516,9 @@ def test_what_one_question_made_of_a_document_is_not_the_answer_to_another(world
     world.bank.publish(endpoint="ai://bank/service/payments")
     by_uri = f"ai://{world.bank.authority}/service/payments"
     alone = refused(world, "aiip.discovery-conflict", by_uri)
-    assert world.discover().require().authority == "bank"
+    assert world.discover().require_success().authority == "bank"
     assert refused(world, "aiip.discovery-conflict", by_uri).message == alone.message
-    assert world.discover().require().authority == "bank"
+    assert world.discover().require_success().authority == "bank"
     # nor does a registry's word last longer than it says
     world.settings = replace(world.settings, namespaces=())
     refused(world, "aiip.discovery-conflict")
@@ -537,7 +543,7 @@ def test_a_path_without_authority_needs_a_context(world: World) -> None:
     row = Namespace(label="_", anchor=world.bank.origin)
     world.settings = replace(world.settings, contexts={"/agent/": row})
     world.bank.publish(endpoint="ai:/agent/forklift-42")
-    found = world.discover("ai:/agent/forklift-42?task=load").require()
+    found = world.discover("ai:/agent/forklift-42?task=load").require_success()
     assert found.authority == "_"
     assert of(found, "context").verdict is Verdict.WON
 
@@ -565,6 +571,6 @@ def test_a_discovery_tells_where_to_connect(service: str, connect: Origin | None
         KEYS: json.dumps({"keys": [key]}).encode(),
     }
     table = {("_aiip._tcp.bank.test", "SRV"): srv(8443, "aiip.bank.test")}
-    found = by_hand(discover("bank.test", ResolverSettings()), bodies, table)
+    found = by_hand(discover_authority("bank.test", ResolverSettings()), bodies, table)
     assert found.refusal is None
     assert found.connect == connect

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.html import MAX_OCTETS, MAX_TAGS, charset_of, head_links, is_html
-from onym.ai.discovery.link import MAX_LINKS, Pointers
+from onym.ai.discovery.html import MAX_OCTETS, MAX_TAGS, find_head_links, get_charset, is_html
+from onym.ai.discovery.link_header import MAX_LINKS, Pointers
 from onym.net.messages import Headers
 
 EVIL = "<link rel=aiip href=ai://evil.example/x>"
@@ -47,7 +47,7 @@ TRAPS = {
 @pytest.mark.parametrize("page", TRAPS.values(), ids=TRAPS.keys())
 def test_nothing_but_the_head_points_anywhere(page: str) -> None:
     # attack 13, prov-097
-    assert head_links(page.encode()) == Pointers()
+    assert find_head_links(page.encode()) == Pointers()
 
 
 @pytest.mark.parametrize(
@@ -66,31 +66,31 @@ def test_nothing_but_the_head_points_anywhere(page: str) -> None:
     ],
 )
 def test_a_link_of_the_head_points(page: str) -> None:
-    assert head_links(page.encode()).targets == ("ai://good.example/x",)
+    assert find_head_links(page.encode()).targets == ("ai://good.example/x",)
 
 
 def test_entities_in_an_address_are_decoded_once() -> None:
     page = b"<head><link rel=aiip href='ai://good.example/x?a=1&amp;b=2'></head>"
-    assert head_links(page).targets == ("ai://good.example/x?a=1&b=2",)
+    assert find_head_links(page).targets == ("ai://good.example/x?a=1&b=2",)
 
 
 def test_what_is_beyond_the_cap_is_not_read() -> None:
     filler = "<head><title>" + "x" * (MAX_OCTETS - 13) + "</title>"
-    assert head_links((filler + GOOD).encode()).targets == ()
+    assert find_head_links((filler + GOOD).encode()).targets == ()
     inside = "<head><title>" + "x" * (MAX_OCTETS - 21 - len(GOOD)) + "</title>"
-    assert head_links((inside + GOOD + "y" * 100).encode()).targets == ("ai://good.example/x",)
+    assert find_head_links((inside + GOOD + "y" * 100).encode()).targets == ("ai://good.example/x",)
 
 
 def test_a_head_full_of_links_is_cut() -> None:
     page = "<head>" + "".join(f"<link rel=aiip href=ai://a.example/{n}>" for n in range(200))
-    found = head_links(page.encode())
+    found = find_head_links(page.encode())
     assert len(found.targets) == MAX_LINKS
     assert found.ignored
 
 
 def test_a_head_full_of_nodes_is_cut() -> None:
     page = "<head>" + "<meta>" * 5000 + GOOD
-    assert head_links(page.encode()).targets == ()
+    assert find_head_links(page.encode()).targets == ()
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_head_full_of_nodes_is_cut() -> None:
     ],
 )
 def test_encodings_of_pages_are_read(octets: bytes, charset: str | None) -> None:
-    assert head_links(octets, charset).targets == ("ai://good.example/x",)
+    assert find_head_links(octets, charset).targets == ("ai://good.example/x",)
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,10 @@ def test_encodings_in_which_ascii_means_something_else_are_not_read(charset: str
     # "+ADw-" is "<" in UTF-7: a filter before us has seen plain text
     hidden = b"<head>+ADw-link rel=aiip href=ai://evil.example/x+AD4-</head>"
     for octets in (hidden, GOOD.encode("utf-16-le"), GOOD.encode()):
-        found = head_links(octets, charset)
+        found = find_head_links(octets, charset)
         assert found.targets == ()
         assert found.ignored == ("a page in an encoding that is not read here",)
-    assert head_links(b"<meta charset=utf-7>" + hidden).targets == ()
+    assert find_head_links(b"<meta charset=utf-7>" + hidden).targets == ()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_encodings_in_which_ascii_means_something_else_are_not_read(charset: str
 )
 def test_only_html_is_html(fields: list[tuple[str, str]], html: bool, charset: str | None) -> None:
     assert is_html(Headers(fields)) is html
-    assert charset_of(Headers(fields)) == charset
+    assert get_charset(Headers(fields)) == charset
 
 
 BLOCKS = ["head", "svg", "template", "title", "script", "noscript"]
@@ -150,12 +150,12 @@ pieces = st.lists(st.sampled_from([*TAGS, "<body>", "<base>", "<!--", "-->", GOO
 
 @given(pieces)
 def test_any_heap_of_tags_gives_links_of_ours_or_none(parts: list[str]) -> None:
-    assert head_links("".join(parts).encode()).targets in {(), ("ai://good.example/x",)}
+    assert find_head_links("".join(parts).encode()).targets in {(), ("ai://good.example/x",)}
 
 
 @given(st.binary(max_size=400), st.sampled_from([None, "utf-8", "gb18030", "big5", "euc-kr"]))
 def test_any_octets_are_read_without_complaint(octets: bytes, charset: str | None) -> None:
-    head_links(octets, charset)
+    find_head_links(octets, charset)
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_a_page_that_is_small_and_huge_to_a_parser_is_read_in_part(bomb: bytes) 
     # 46 seconds the one, tens of gigabytes the other
     began = time.process_time()
     page = b'<link rel=aiip href="ai://a.example/x">' + bomb
-    assert head_links(page).targets == ("ai://a.example/x",)
+    assert find_head_links(page).targets == ("ai://a.example/x",)
     assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize(("before", "found"), [(MAX_TAGS - 1, True), (MAX_TAGS, False)])
 def test_as_many_tags_are_read_as_are_named(before: int, found: bool) -> None:
     page = b"<meta>" * before + b'<link rel=aiip href="ai://a.example/x">'
-    assert bool(head_links(page).targets) is found
+    assert bool(find_head_links(page).targets) is found

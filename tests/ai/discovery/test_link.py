@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.link import MAX_LINKS, MAX_OCTETS, Link, links, parse_links
+from onym.ai.discovery.link_header import MAX_LINKS, MAX_OCTETS, Link, find_pointers, parse_links
 from peer_install import node, npm_package
 
 PAGE = "https://bank.example/page"
 
 
 def targets(*values: str, context: str = PAGE) -> tuple[str, ...]:
-    return links(values, context=context).targets
+    return find_pointers(values, context=context).targets
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_value_gives_these_targets(value: str, found: tuple[str, ...]) -> None
 
 
 def test_links_about_others_are_reported() -> None:
-    found = links(['<ai://evil/x>; rel=aiip; anchor="https://other.example/"'], context=PAGE)
+    found = find_pointers(['<ai://evil/x>; rel=aiip; anchor="https://other.example/"'], context=PAGE)
     assert found.ignored == ("a link about another page",)
 
 
@@ -82,14 +82,14 @@ def test_several_fields_are_one_list_without_repetition() -> None:
 
 def test_links_beyond_the_cap_are_not_read() -> None:
     filler = ", ".join(["<ai://a/x>; rel=aiip"] * MAX_LINKS)
-    found = links([filler, "<ai://late/x>; rel=aiip"], context=PAGE)
+    found = find_pointers([filler, "<ai://late/x>; rel=aiip"], context=PAGE)
     assert found.targets == ("ai://a/x",)
     assert "64 links" in found.ignored[0]
     assert len(parse_links(filler + ", <ai://late/x>")) == MAX_LINKS
 
 
 def test_octets_beyond_the_cap_are_not_read() -> None:
-    found = links(["<" + "x" * MAX_OCTETS + ">; rel=aiip"], context=PAGE)
+    found = find_pointers(["<" + "x" * MAX_OCTETS + ">; rel=aiip"], context=PAGE)
     assert found.targets == ()
     assert "16384 octets" in found.ignored[0]
 
@@ -97,20 +97,20 @@ def test_octets_beyond_the_cap_are_not_read() -> None:
 def test_parameters_keep_their_order_and_their_text() -> None:
     (link,) = parse_links('<x>; A="1\\;"; b = 2 ;a=3;c')
     assert link == Link("x", (("a", "1;"), ("b", "2"), ("a", "3"), ("c", "")))
-    assert link.first("a") == "1;"
-    assert link.first("z") is None
+    assert link.get_parameter("a") == "1;"
+    assert link.get_parameter("z") is None
 
 
 @given(st.text(alphabet='<>;,="\\ \trelaiipx:/é\x00', max_size=80))
 def test_any_text_is_read_without_complaint(value: str) -> None:
     for each in parse_links(value):
         assert ">" not in each.target
-    links([value], context=PAGE)
+    find_pointers([value], context=PAGE)
 
 
 @given(st.text(max_size=80))
 def test_any_unicode_is_read_without_complaint(value: str) -> None:
-    links([value], context=PAGE)
+    find_pointers([value], context=PAGE)
 
 
 @pytest.mark.parametrize("piece", ["<a>;", "<a>,", '"', "\\", "<", ";a=", " ", '<a>;b="', "<a>; rel=aiip,"])

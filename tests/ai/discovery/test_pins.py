@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.pins import MemoryPins, PinFile, Pins, default_path
+from onym.ai.discovery.pins import MemoryPins, PinFile, Pins, default_pin_path
 from onym.ai.records import AnchorDocument, Auth, Level, Requirements
 from onym.errors import DiscoveryError
 
@@ -204,11 +204,11 @@ def unusable(pins: Pins, said: str) -> DiscoveryError:
 
 def test_a_file_is_looked_at_before_anybody_asks(tmp_path: Path) -> None:
     file = tmp_path / "state" / "pins.sqlite"
-    PinFile(file).look()
-    PinFile(file).look()
+    PinFile(file).require_usable()
+    PinFile(file).require_usable()
     file.write_bytes(b"")
     with pytest.raises(DiscoveryError) as caught:
-        PinFile(file).look()
+        PinFile(file).require_usable()
     assert caught.value.code == "aiip.unavailable"
 
 
@@ -242,7 +242,7 @@ def test_another_programs_file_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_busy_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.ai.discovery.pins._PATIENCE", 0.01)
+    monkeypatch.setattr("onym.ai.discovery.pins._BUSY_SECONDS", 0.01)
     file = tmp_path / "pins.sqlite"
     PinFile(file).check(NAME, document(), ["a"], 0.0)
     db = sqlite3.connect(file, isolation_level=None)
@@ -254,7 +254,7 @@ def test_a_file_that_is_busy_can_be_tried_again(tmp_path: Path, monkeypatch: pyt
 
 def test_many_at_once_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # SQLite hands its lock to whoever looks first: with eight at it one may look late again and again
-    monkeypatch.setattr("onym.ai.discovery.pins._PATIENCE", 60.0)
+    monkeypatch.setattr("onym.ai.discovery.pins._BUSY_SECONDS", 60.0)
     file = tmp_path / "pins.sqlite"
     names = [f"a{number}.example" for number in range(24)]
     with ThreadPoolExecutor(8) as pool:
@@ -277,5 +277,5 @@ def test_a_look_that_changes_nothing_writes_nothing(tmp_path: Path) -> None:
 
 def test_the_users_state_directory_is_the_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert PinFile().path == default_path()
-    assert default_path().name == "aiip-pins.sqlite"
+    assert PinFile().path == default_pin_path()
+    assert default_pin_path().name == "aiip-pins.sqlite"

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.discovery.rank import Candidate, Weighed, listed, same_site, weigh
+from onym.ai.discovery.evaluation import (
+    Candidate,
+    WeighedSources,
+    is_same_site,
+    list_resources,
+    weigh_sources,
+)
 from onym.ai.records import AnchorDocument, EndpointEntry, Source, Verdict
 
 ORIGIN = "https://bank.example"
@@ -39,11 +45,13 @@ def source(name: str, *said: str, rank: int | None = None, verdict: Verdict = Ve
     )
 
 
-def weighed(*sources: Source, own: AnchorDocument | None, **named: AnchorDocument) -> Weighed:
-    return weigh(ORIGIN, "bank.example", own, sources, {each.authority: each for each in named.values()})
+def weighed(*sources: Source, own: AnchorDocument | None, **named: AnchorDocument) -> WeighedSources:
+    return weigh_sources(
+        ORIGIN, "bank.example", own, sources, {each.authority: each for each in named.values()}
+    )
 
 
-def verdicts(found: Weighed) -> list[Verdict]:
+def verdicts(found: WeighedSources) -> list[Verdict]:
     return [each.verdict for each in found.sources]
 
 
@@ -193,12 +201,12 @@ def test_the_drafts_own_example_holds() -> None:
 
 
 def test_neighbours_under_a_public_suffix_are_strangers() -> None:
-    assert same_site("https://a.bank.example", "https://b.bank.example:8443")
-    assert not same_site("https://one.github.io", "https://two.github.io")
-    assert not same_site("https://bank.co.uk", "https://evil.co.uk")
-    assert not same_site("https://127.0.0.1", "https://127.0.0.1")
-    assert not same_site("https://[::1]", "https://[::1]")
-    assert not same_site("https://co.uk", "https://co.uk")
+    assert is_same_site("https://a.bank.example", "https://b.bank.example:8443")
+    assert not is_same_site("https://one.github.io", "https://two.github.io")
+    assert not is_same_site("https://bank.co.uk", "https://evil.co.uk")
+    assert not is_same_site("https://127.0.0.1", "https://127.0.0.1")
+    assert not is_same_site("https://[::1]", "https://[::1]")
+    assert not is_same_site("https://co.uk", "https://co.uk")
 
 
 def test_a_candidate_that_two_sources_name_is_one() -> None:
@@ -214,7 +222,7 @@ def test_what_is_listed_twice_is_listed_once() -> None:
         anchor=ORIGIN, authority="bank.example", service=ORIGIN, jwks=ORIGIN, endpoint=PAY,
         endpoints=(EndpointEntry(uri=PAY),),
     )  # fmt: skip
-    assert listed(both) == (PAY,)
+    assert list_resources(both) == (PAY,)
 
 
 uris = st.sampled_from([PAY, "ai://bank.example/other", EVIL, "ai://[::1]/x", "nonsense", ""])

@@ -12,16 +12,20 @@ import pytest
 from ai_factory import NAME, Factory, resources
 from ai_support import authority_ca, key_store, serve_authority
 from discovery_support import DOCUMENT, KEYS, World, world_of
-from onym.ai.anchor import MAX_OCTETS, members_of, read_anchor, signed_in
-from onym.ai.discovery.flow import fetch_anchor
+from onym.ai.client_flows import resolve_uri
+from onym.ai.discovery.evaluation import fetch_document
+from onym.ai.discovery_document import (
+    MAX_OCTETS,
+    document_to_members,
+    find_signed_metadata,
+    parse_discovery_document,
+)
 from onym.ai.endpoint import Endpoint
 from onym.ai.endpoint.signing import METADATA_LIFE
 from onym.ai.records import AnchorDocument, Level, Namespace
-from onym.ai.resolver import resolve
 from onym.ai.settings import ResolverSettings
 from onym.errors import DiscoveryError, UsageError
-from onym.sign.authority import read_authority_keys
-from onym.sign.keys import SigningKey
+from onym.sign.keys import SigningKey, read_authority_keys
 from onym.sign.metadata import sign_metadata, verify_metadata
 from onym.uri.ai import AIURI
 
@@ -45,7 +49,7 @@ def signed(world: World, key: SigningKey | None = None, *, life: float | None = 
 
 
 def resolved(world: World) -> AnchorDocument:
-    document = world.run(resolve(AIURI.parse(world.bank.uri), world.settings)).document
+    document = world.run(resolve_uri(AIURI.parse(world.bank.uri), world.settings)).document
     assert isinstance(document, AnchorDocument)
     return document
 
@@ -66,7 +70,7 @@ def test_what_is_signed_wins_over_what_stands_beside_it(world: World) -> None:
     assert found.requirements.dpop is Level.REQUIRED
     assert found.pin_max_age == 60
     assert found.origins == ("https://shop.test",)  # what is not signed stays as it is
-    shown = world.discover().require().document
+    shown = world.discover().require_success().document
     assert shown is not None
     assert shown.scopes == ("signed",)
 
@@ -174,14 +178,14 @@ def test_a_registry_says_which_key_may_sign_a_document(world: World) -> None:
     settings = ResolverSettings(clock=world.clock, namespaces=(Names(),))
     row = {"endpoint": "ai://bank/pay"}
     world.bank.publish(**row, signed_metadata=signed(world, scopes=["ours"]))
-    assert world.run(resolve(AIURI.parse("ai://bank/pay"), settings)).document.scopes == ("ours",)
-    assert world.run(fetch_anchor("bank", settings)).scopes == ("ours",)
+    assert world.run(resolve_uri(AIURI.parse("ai://bank/pay"), settings)).document.scopes == ("ours",)
+    assert world.run(fetch_document("bank", settings)).scopes == ("ours",)
     world.clock.at += 601
     world.bank.publish(**row, signed_metadata=signed(world, other, scopes=["theirs"]))
     with pytest.raises(DiscoveryError, match="signed_metadata"):
-        world.run(resolve(AIURI.parse("ai://bank/pay"), settings))
+        world.run(resolve_uri(AIURI.parse("ai://bank/pay"), settings))
     with pytest.raises(DiscoveryError, match="signed_metadata"):
-        world.run(fetch_anchor("bank", settings))
+        world.run(fetch_document("bank", settings))
 
 
 def test_a_host_that_speaks_for_a_registry_name_has_the_keys_that_the_registry_allows(world: World) -> None:
@@ -231,16 +235,16 @@ def test_what_an_endpoint_signs_is_what_it_publishes(tmp_path: Path) -> None:
     app = Endpoint("bank.test", keys=store, signed_metadata=True, clock=lambda: now[0])
 
     def published() -> tuple[bytes, AnchorDocument]:
-        octets = app._site.published(app._exchanges.signing)
-        return octets, read_anchor(octets, anchor="https://bank.test", authority="bank.test")
+        octets = app._site.encode_published(app._exchanges.signing)
+        return octets, parse_discovery_document(octets, anchor="https://bank.test", authority="bank.test")
 
     app.resource("/a")(published)
     first, document = published()
     keys = read_authority_keys(store.jwks(now[0]))
-    said = verify_metadata(str(signed_in(first)), keys, issuer=app.anchor, at=now[0])
+    said = verify_metadata(str(find_signed_metadata(first)), keys, issuer=app.anchor, at=now[0])
     plain = json.loads(first)
     del plain["signed_metadata"]
-    assert said.members == plain == members_of(document)
+    assert said.members == plain == document_to_members(document)
     assert said.expires == now[0] + METADATA_LIFE
     now[0] += METADATA_LIFE / 2 - 1
     assert published()[0] == first
@@ -254,7 +258,7 @@ def test_what_an_endpoint_signs_is_what_it_publishes(tmp_path: Path) -> None:
     found = published()
     assert found[0] != again
     verify_metadata(
-        str(signed_in(found[0])),
+        str(find_signed_metadata(found[0])),
         read_authority_keys(store.jwks(now[0])),
         issuer=app.anchor,
         at=now[0],
@@ -291,5 +295,5 @@ def test_a_document_has_room_for_its_signature(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="octets"):
         fill()
-    octets = app._site.published(app._exchanges.signing)
+    octets = app._site.encode_published(app._exchanges.signing)
     assert MAX_OCTETS * 3 // 4 < len(octets) <= MAX_OCTETS

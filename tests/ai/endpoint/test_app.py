@@ -157,7 +157,7 @@ def test_defaults_are_not_shared_between_calls() -> None:
         return values
 
     handler = FunctionHandler(grow)
-    given = [handler._input(_call()) for _ in range(2)]
+    given = [handler._decode_arguments(_call()) for _ in range(2)]
     assert given[0]["values"] == given[1]["values"] == []
     assert given[0]["values"] is not given[1]["values"]
 
@@ -292,7 +292,7 @@ def test_the_metadata_of_the_protected_resource_is_where_its_challenge_says(
         at = tokens.metadata_url.removeprefix("https://factory.test")
         assert at == "/.well-known/oauth-protected-resource" + ("" if path == "/" else path)
         head = f"GET {at} HTTP/1.1\r\nHost: factory.test\r\n\r\n".encode()
-        assert line.say(head, "GET").json()["resource"] == resource
+        assert line.print_line(head, "GET").json()["resource"] == resource
 
 
 def test_an_idle_stream_type_is_told() -> None:

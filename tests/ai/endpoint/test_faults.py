@@ -13,7 +13,7 @@ import pytest
 
 from ai_support import Heard
 from onym.ai.endpoint import Endpoint, Limits
-from onym.ai.endpoint._fault import contained
+from onym.ai.endpoint.responses import contain_faults
 from onym.net.sse import SSEDecoder
 
 Played = Callable[..., None]
@@ -133,7 +133,7 @@ def test_a_stream_that_raises_while_it_is_closed_ends_nobody_else(played: Played
 
 def test_the_cancel_of_a_task_and_the_end_of_a_coroutine_are_not_faults() -> None:
     async def waits() -> None:
-        with contained():
+        with contain_faults():
             await asyncio.Future()
 
     async def main() -> None:
@@ -153,7 +153,7 @@ def test_a_coroutine_that_is_thrown_away_ends_in_silence() -> None:
             yield
 
     async def waits() -> None:
-        with contained():
+        with contain_faults():
             await Never()
 
     async def begin(coroutine: Any) -> None:

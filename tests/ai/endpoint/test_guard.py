@@ -15,10 +15,15 @@ from hypothesis import strategies as st
 
 from ai_support import PATIENCE, Line
 from onym.ai.endpoint import Endpoint, Limits
-from onym.ai.endpoint.guard import MAX_FIELDS, check_depth, check_digest, read_head
+from onym.ai.request_validation import (
+    MAX_FIELDS,
+    parse_request_head,
+    validate_json_depth,
+    verify_content_digest,
+)
 from onym.errors import AIIPError
-from onym.server import _protocol
-from onym.sign.receipt import content_digest
+from onym.server import http_server
+from onym.sign.receipts import content_digest
 
 Serving = Callable[..., Any]
 JSON = ("Content-Type", "application/json")
@@ -237,19 +242,19 @@ def test_bodies_have_a_size(serving: Serving, ca: trustme.CA) -> None:
         assert heard.receipt
         target = f"/.well-known/aiip/v1/{line.authority}/run"
         chunked = line.head("POST", target, b"", ("Transfer-Encoding", "chunked"), JSON)
-        assert line.say(chunked + b'5\r\n{"dat\r\n8\r\na":1234}\r\n0\r\n\r\n').status == 413
+        assert line.print_line(chunked + b'5\r\n{"dat\r\n8\r\na":1234}\r\n0\r\n\r\n').status == 413
     with serving(Resources().fill, limits=Limits(body=10)) as (_, line):
         target = f"/.well-known/aiip/v1/{line.authority}/run"
         # said to be huge, and never sent: refused at once
         head = line.head("POST", target, b"", ("Content-Length", str(10**15)))
-        assert line.say(head).status == 413
+        assert line.print_line(head).status == 413
 
 
 def test_a_chunked_body_is_read(serving: Serving) -> None:
     with serving(Resources().fill) as (_, line):
         target = f"/.well-known/aiip/v1/{line.authority}/run"
         head = line.head("POST", target, b"", ("Transfer-Encoding", "chunked"), JSON)
-        assert line.say(head + b"2\r\n{}\r\n0\r\n\r\n").body == b"1"
+        assert line.print_line(head + b"2\r\n{}\r\n0\r\n\r\n").body == b"1"
 
 
 def test_deep_json_is_refused(serving: Serving) -> None:
@@ -270,19 +275,19 @@ def code_raised(work: Callable[[], object]) -> str | None:
 
 @given(st.binary(max_size=200), st.integers(1, 5))
 def test_the_depth_of_anything_can_be_told(body: bytes, most: int) -> None:
-    assert code_raised(lambda: check_depth(body, most)) in {None, "aiip.too-large"}
+    assert code_raised(lambda: validate_json_depth(body, most)) in {None, "aiip.too-large"}
 
 
 @given(st.text(st.characters(max_codepoint=255), max_size=60), st.binary(max_size=20))
 def test_any_digest_field_is_judged(value: str, body: bytes) -> None:
-    assert code_raised(lambda: check_digest(value, body)) in {None, "aiip.bad-request"}
+    assert code_raised(lambda: verify_content_digest(value, body)) in {None, "aiip.bad-request"}
 
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=20)), max_size=5))
 def test_any_head_is_judged(fields: list[tuple[bytes, bytes]]) -> None:
     scope = {"method": "POST", "raw_path": b"/", "query_string": b"", "headers": [(b"host", b"a"), *fields]}
     codes = {None, "aiip.bad-request", "aiip.unsupported-media-type"}
-    assert code_raised(lambda: read_head(scope, {b"a"})) in codes
+    assert code_raised(lambda: parse_request_head(scope, {b"a"})) in codes
 
 
 def test_a_length_that_is_no_number_is_refused() -> None:
@@ -290,16 +295,18 @@ def test_a_length_that_is_no_number_is_refused() -> None:
     for value in (b"+1", b"1" * 19, b"", "²".encode("latin-1")):
         scope = {"headers": [(b"host", b"a"), (b"content-length", value)]}
         with pytest.raises(AIIPError):
-            read_head({"method": "POST", "raw_path": b"/", "query_string": b"", **scope}, {b"a"})
+            parse_request_head({"method": "POST", "raw_path": b"/", "query_string": b"", **scope}, {b"a"})
     headers = [(b"host", b"a"), (b"content-length", b"1"), (b"transfer-encoding", b"chunked")]
     with pytest.raises(AIIPError, match="Transfer-Encoding"):
-        read_head({"method": "POST", "raw_path": b"/", "query_string": b"", "headers": headers}, {b"a"})
+        parse_request_head(
+            {"method": "POST", "raw_path": b"/", "query_string": b"", "headers": headers}, {b"a"}
+        )
 
 
 def test_a_refusal_before_the_body_is_read_is_tied_to_the_digest_that_was_claimed(serving: Serving) -> None:
     import json
 
-    from onym.sign.receipt import request_hash
+    from onym.sign.receipts import request_hash
 
     with serving(Resources().fill, limits=Limits(body=10)) as (_, line):
         body = b'{"data":"too large"}'
@@ -320,8 +327,8 @@ def test_a_refusal_before_the_body_is_read_is_tied_to_the_digest_that_was_claime
 def test_slow_callers_are_cut_off_and_others_served(
     serving: Serving, ca: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_protocol.BoundedProtocol, "head_seconds", 0.1)
-    monkeypatch.setattr(_protocol.BoundedProtocol, "body_seconds", 0.1)
+    monkeypatch.setattr(http_server.BoundedProtocol, "head_seconds", 0.1)
+    monkeypatch.setattr(http_server.BoundedProtocol, "body_seconds", 0.1)
     resources = Resources()
     with serving(resources.fill) as (_, line):
         target = f"/.well-known/aiip/v1/{line.authority}/run"

@@ -18,19 +18,19 @@ import trustme
 
 from ai_support import PATIENCE, Line
 from onym.ai.endpoint import Answer, Call, Caller, Endpoint, Limits, StreamEvent
-from onym.ai.endpoint.idempotency import KEPT, Idempotency, Scope
+from onym.ai.endpoint.idempotency import RETENTION_SECONDS, IdempotencyStore, KeyScope
 from onym.errors import AIIPError, ConfigError
 from onym.net.messages import Headers
 from onym.net.sse import SSEDecoder
 
 Serving = Callable[..., Any]
 KEY = ("Idempotency-Key", '"8e03978e-40d5"')
-SCOPE = Scope(client="c", principal="p", target="ai://a.example/x", key="k")
+SCOPE = KeyScope(client="c", principal="p", target="ai://a.example/x", key="k")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Idempotency]:
-    found = Idempotency(tmp_path / "k.sqlite", most=3)
+def store(tmp_path: Path) -> Iterator[IdempotencyStore]:
+    found = IdempotencyStore(tmp_path / "k.sqlite", most=3)
     yield found
     found.close()
 
@@ -231,7 +231,7 @@ def test_what_a_killed_process_had_begun_is_interrupted(tmp_path: Path) -> None:
     try:
         assert child.stdout is not None
         assert child.stdout.readline() == "begun\n"
-        other = Idempotency(file, most=9)
+        other = IdempotencyStore(file, most=9)
         running = refused(lambda: other.begin(SCOPE, "f", 1e9))
         assert running.retryable
         child.send_signal(signal.SIGKILL)
@@ -251,10 +251,10 @@ def test_what_a_killed_process_had_begun_is_interrupted(tmp_path: Path) -> None:
 
 
 def test_of_many_threads_with_stores_of_their_own_one_begins(tmp_path: Path) -> None:
-    stores = [Idempotency(tmp_path / "k.sqlite", most=9) for _ in range(6)]
+    stores = [IdempotencyStore(tmp_path / "k.sqlite", most=9) for _ in range(6)]
     barrier, begun = threading.Barrier(len(stores)), []
 
-    def begin(store: Idempotency) -> None:
+    def begin(store: IdempotencyStore) -> None:
         barrier.wait(PATIENCE)
         try:
             store.begin(SCOPE, "f", 1e9)
@@ -272,18 +272,18 @@ def test_of_many_threads_with_stores_of_their_own_one_begins(tmp_path: Path) -> 
 
 
 def test_a_process_that_ended_in_good_order_leaves_no_lock(tmp_path: Path) -> None:
-    first = Idempotency(tmp_path / "k.sqlite", most=9)
+    first = IdempotencyStore(tmp_path / "k.sqlite", most=9)
     first.begin(SCOPE, "f", 1e9)
     first.close()
-    second = Idempotency(tmp_path / "k.sqlite", most=9)
+    second = IdempotencyStore(tmp_path / "k.sqlite", most=9)
     assert "interrupted" in str(refused(lambda: second.begin(SCOPE, "f", 1e9)).hint)
     second.close()
     assert list(tmp_path.glob("*.lock")) == []
     assert (tmp_path / "k.sqlite").stat().st_mode & 0o077 == 0
 
 
-def test_only_who_began_completes(tmp_path: Path, store: Idempotency) -> None:
-    other = Idempotency(tmp_path / "k.sqlite", most=9)
+def test_only_who_began_completes(tmp_path: Path, store: IdempotencyStore) -> None:
+    other = IdempotencyStore(tmp_path / "k.sqlite", most=9)
     store.begin(SCOPE, "f", 1e9)
     other.complete(SCOPE, b"forged")
     other.interrupt(SCOPE)
@@ -294,43 +294,45 @@ def test_only_who_began_completes(tmp_path: Path, store: Idempotency) -> None:
     other.close()
 
 
-def test_keys_are_kept_for_a_day_and_forgotten_behind_it(store: Idempotency) -> None:
+def test_keys_are_kept_for_a_day_and_forgotten_behind_it(store: IdempotencyStore) -> None:
     store.begin(SCOPE, "f", 1e9)
     store.complete(SCOPE, b"done")
-    assert store.begin(SCOPE, "f", 1e9 + KEPT - 1).answer == b"done"
-    assert store.begin(SCOPE, "f", 1e9 + KEPT + 601).answer is None
+    assert store.begin(SCOPE, "f", 1e9 + RETENTION_SECONDS - 1).answer == b"done"
+    assert store.begin(SCOPE, "f", 1e9 + RETENTION_SECONDS + 601).answer is None
 
 
-def test_more_keys_than_are_kept_for_one_caller_are_refused_and_none_is_given_up(store: Idempotency) -> None:
+def test_more_keys_than_are_kept_for_one_caller_are_refused_and_none_is_given_up(
+    store: IdempotencyStore,
+) -> None:
     def begin(key: str, client: str = "c", at: float = 1e9) -> object:
-        return store.begin(Scope(client=client, principal="", target="ai://a/x", key=key), "f", at)
+        return store.begin(KeyScope(client=client, principal="", target="ai://a/x", key=key), "f", at)
 
     for key in "123":
         begin(key)
     assert refused(lambda: begin("4")).code == "aiip.too-many-requests"
     assert refused(lambda: begin("1")).code == "aiip.idempotency-in-progress"
     begin("1", client="d")
-    begin("4", at=1e9 + KEPT + 1)
+    begin("4", at=1e9 + RETENTION_SECONDS + 1)
 
 
 def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is no database, and long enough to be seen as none" * 20)
     for path in (tmp_path / "none" / "k.sqlite", tmp_path / "text"):
         with pytest.raises(ConfigError) as caught:
-            Idempotency(path, most=1)
+            IdempotencyStore(path, most=1)
         assert caught.value.code == "config.bad-store"
 
 
-def test_a_store_that_fails_later_is_told_as_such(tmp_path: Path, store: Idempotency) -> None:
+def test_a_store_that_fails_later_is_told_as_such(tmp_path: Path, store: IdempotencyStore) -> None:
     with sqlite3.connect(tmp_path / "k.sqlite") as base:
         base.execute("DROP TABLE keys")
     base.close()
     assert refused(lambda: store.begin(SCOPE, "f", 1e9)).code == "aiip.unavailable"
 
 
-def test_owners_of_nothing_are_forgotten(tmp_path: Path, store: Idempotency) -> None:
-    Idempotency(tmp_path / "k.sqlite", most=1).close()
-    alive = Idempotency(tmp_path / "k.sqlite", most=1)
+def test_owners_of_nothing_are_forgotten(tmp_path: Path, store: IdempotencyStore) -> None:
+    IdempotencyStore(tmp_path / "k.sqlite", most=1).close()
+    alive = IdempotencyStore(tmp_path / "k.sqlite", most=1)
     store.begin(SCOPE, "f", 1e9)
     with sqlite3.connect(tmp_path / "k.sqlite") as base:
         owners = {row[0] for row in base.execute("SELECT id FROM owners")}
@@ -340,7 +342,7 @@ def test_owners_of_nothing_are_forgotten(tmp_path: Path, store: Idempotency) -> 
 
 
 def test_without_a_file_keys_are_in_memory() -> None:
-    store = Idempotency(None, most=1)
+    store = IdempotencyStore(None, most=1)
     assert store.begin(SCOPE, "f", 1e9).answer is None
     assert refused(lambda: store.begin(SCOPE, "f", 1e9)).retryable
     store.interrupt(SCOPE)

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from onym.ai.endpoint import Endpoint, Limits
-from onym.ai.endpoint._keys import ANONYMOUS
-from onym.ai.endpoint.idempotency import KEPT, Idempotency, Scope
+from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX, RETENTION_SECONDS, IdempotencyStore, KeyScope
 from onym.errors import AIIPError, UsageError
 
 Serving = Callable[..., Any]
@@ -22,22 +21,22 @@ MEGABYTE = 1024 * 1024
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Idempotency]:
-    found = Idempotency(tmp_path / "k.sqlite", most=1000, octets=100, total=250)
+def store(tmp_path: Path) -> Iterator[IdempotencyStore]:
+    found = IdempotencyStore(tmp_path / "k.sqlite", most=1000, octets=100, total=250)
     yield found
     found.close()
 
 
-def scope(key: object, client: str = "client shop") -> Scope:
-    return Scope(client=client, principal="", target="ai://a.example/x", key=str(key))
+def scope(key: object, client: str = "client shop") -> KeyScope:
+    return KeyScope(client=client, principal="", target="ai://a.example/x", key=str(key))
 
 
-def keep(store: Idempotency, one: Scope, octets: int, at: float = NOW) -> None:
+def keep(store: IdempotencyStore, one: KeyScope, octets: int, at: float = NOW) -> None:
     store.begin(one, "f", at)
     store.complete(one, b"x" * octets)
 
 
-def refused(store: Idempotency, one: Scope, at: float = NOW) -> AIIPError:
+def refused(store: IdempotencyStore, one: KeyScope, at: float = NOW) -> AIIPError:
     with pytest.raises(AIIPError) as caught:
         store.begin(one, "f", at)
     return caught.value
@@ -55,7 +54,7 @@ def count(file: Path) -> dict[str, int]:
 
 
 def test_a_caller_whose_answers_take_too_much_room_begins_nothing_new(
-    store: Idempotency, tmp_path: Path
+    store: IdempotencyStore, tmp_path: Path
 ) -> None:
     keep(store, scope(1), 99)
     keep(store, scope(2), 50)
@@ -72,57 +71,57 @@ def test_a_caller_whose_answers_take_too_much_room_begins_nothing_new(
     assert count(tmp_path / "k.sqlite") == {"client shop": 149, "client other": 1, "": 150}
 
 
-def test_all_callers_together_have_an_end_too(store: Idempotency) -> None:
+def test_all_callers_together_have_an_end_too(store: IdempotencyStore) -> None:
     for number in range(3):
         keep(store, scope(1, f"client {number}"), 99)
     assert refused(store, scope(1, "client new")).code == "aiip.unavailable"
     assert store.begin(scope(1, "client 0"), "f", NOW).answer is not None
 
 
-def test_those_who_show_no_token_share_one_allowance_of_octets(store: Idempotency) -> None:
+def test_those_who_show_no_token_share_one_allowance_of_octets(store: IdempotencyStore) -> None:
     for number in range(2):
-        keep(store, scope(1, f"{ANONYMOUS}https://{number}.example"), 60)
-    assert refused(store, scope(1, f"{ANONYMOUS}https://new.example")).code == "aiip.too-many-requests"
+        keep(store, scope(1, f"{ANONYMOUS_PREFIX}https://{number}.example"), 60)
+    assert refused(store, scope(1, f"{ANONYMOUS_PREFIX}https://new.example")).code == "aiip.too-many-requests"
     store.begin(scope(1, "client shop"), "f", NOW)
 
 
-def test_a_day_later_there_is_room_again(store: Idempotency, tmp_path: Path) -> None:
+def test_a_day_later_there_is_room_again(store: IdempotencyStore, tmp_path: Path) -> None:
     keep(store, scope(1), 200)
     keep(store, scope(2, "client other"), 0)
-    assert refused(store, scope(3), NOW + KEPT - 1).code == "aiip.too-many-requests"
-    keep(store, scope(3), 10, NOW + KEPT + 601)
+    assert refused(store, scope(3), NOW + RETENTION_SECONDS - 1).code == "aiip.too-many-requests"
+    keep(store, scope(3), 10, NOW + RETENTION_SECONDS + 601)
     assert count(tmp_path / "k.sqlite") == {"client shop": 10, "": 10}
 
 
-def test_a_refusal_does_not_undo_what_was_forgotten(store: Idempotency, tmp_path: Path) -> None:
+def test_a_refusal_does_not_undo_what_was_forgotten(store: IdempotencyStore, tmp_path: Path) -> None:
     keep(store, scope(1), 10)
     keep(store, scope(2), 200, NOW + 700)
-    assert refused(store, scope(3), NOW + KEPT + 1).code == "aiip.too-many-requests"
+    assert refused(store, scope(3), NOW + RETENTION_SECONDS + 1).code == "aiip.too-many-requests"
     assert count(tmp_path / "k.sqlite") == {"client shop": 200, "": 200}
 
 
-def test_a_file_of_before_is_counted_when_it_is_opened(store: Idempotency, tmp_path: Path) -> None:
+def test_a_file_of_before_is_counted_when_it_is_opened(store: IdempotencyStore, tmp_path: Path) -> None:
     keep(store, scope(1), 70)
     keep(store, scope(1, "client other"), 30)
     store.begin(scope(2), "f", NOW)
     store.close()
     with contextlib.closing(sqlite3.connect(tmp_path / "k.sqlite")) as base:
         base.executescript("DROP TRIGGER kept_more; DROP TRIGGER kept_less; DROP TABLE kept;")
-    opened = Idempotency(tmp_path / "k.sqlite", most=9, octets=70)
+    opened = IdempotencyStore(tmp_path / "k.sqlite", most=9, octets=70)
     assert count(tmp_path / "k.sqlite") == {"client shop": 70, "client other": 30, "": 100}
     assert refused(opened, scope(3)).code == "aiip.too-many-requests"
     opened.close()
-    Idempotency(tmp_path / "k.sqlite", most=9).close()
+    IdempotencyStore(tmp_path / "k.sqlite", most=9).close()
     assert count(tmp_path / "k.sqlite")[""] == 100
 
 
 def test_many_who_open_a_file_at_once_count_it_once(tmp_path: Path) -> None:
-    keeper = Idempotency(tmp_path / "k.sqlite", most=9)
+    keeper = IdempotencyStore(tmp_path / "k.sqlite", most=9)
     keep(keeper, scope(1), 10)
     with contextlib.closing(sqlite3.connect(tmp_path / "k.sqlite")) as base:
         base.executescript("DROP TRIGGER kept_more; DROP TRIGGER kept_less; DROP TABLE kept;")
     with ThreadPoolExecutor(6) as pool:
-        stores = list(pool.map(lambda _: Idempotency(tmp_path / "k.sqlite", most=9), range(6)))
+        stores = list(pool.map(lambda _: IdempotencyStore(tmp_path / "k.sqlite", most=9), range(6)))
     for number, each in enumerate(stores):
         keep(each, scope(f"n{number}"), 1)
         each.close()
@@ -132,7 +131,7 @@ def test_many_who_open_a_file_at_once_count_it_once(tmp_path: Path) -> None:
 
 def test_the_file_does_not_grow_from_day_to_day_and_gives_space_back(tmp_path: Path) -> None:
     file = tmp_path / "k.sqlite"
-    store = Idempotency(file, most=100)
+    store = IdempotencyStore(file, most=100)
 
     def size() -> int:
         with contextlib.closing(sqlite3.connect(file)) as base:
@@ -141,13 +140,13 @@ def test_the_file_does_not_grow_from_day_to_day_and_gives_space_back(tmp_path: P
 
     sizes = []
     for day in range(3):
-        at = NOW + day * (KEPT + 700)
+        at = NOW + day * (RETENTION_SECONDS + 700)
         for number in range(4):
             keep(store, scope(f"{day}-{number}"), MEGABYTE, at)
         sizes.append(size())
     assert max(sizes) < 5 * MEGABYTE
     for turn in range(1, 3):
-        keep(store, scope(f"later-{turn}"), 1, NOW + 4 * KEPT + turn * 700)
+        keep(store, scope(f"later-{turn}"), 1, NOW + 4 * RETENTION_SECONDS + turn * 700)
     assert size() < MEGABYTE
     store.close()
 

@@ -17,8 +17,8 @@ import pytest
 from ai_support import ai_policy, authority_ca, key_store, names_resolver, serve_asgi, trust
 from onym.ai.endpoint import Endpoint
 from onym.ai.endpoint.oauth import JWTAuthorization
-from onym.sign.authority import read_authority_keys
-from onym.sign.receipt import access_token_hash, verify_filed
+from onym.sign.keys import read_authority_keys
+from onym.sign.receipts import access_token_hash, verify_filed
 from openid_support import OpenIDProvider, independent_client, openid_provider
 
 OTHER = "https://other.example"

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from oauth_support import METADATA, RESOURCE, HandIssuer, authorization, bearer, hand_issuer, run
-from onym.ai.endpoint._oauth_server import split_url, well_known
-from onym.ai.endpoint.oauth import JWTAuthorization
+from onym.ai.endpoint.oauth import JWTAuthorization, make_metadata_url, split_url
 from onym.errors import AIIPError, UsageError
 from onym.net.policy import Policy
 from onym.sign.keys import SigningKey
@@ -54,7 +53,7 @@ def unavailable(server: HandIssuer, **settings: Any) -> AIIPError:
     ],
 )
 def test_the_well_known_part_is_inserted_before_the_path(identifier: str, name: str, url: str) -> None:
-    assert well_known(identifier, name) == url
+    assert make_metadata_url(identifier, name) == url
 
 
 def test_the_metadata_of_the_resource_names_it_and_its_server_and_no_more() -> None:

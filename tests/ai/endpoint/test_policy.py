@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.ai.endpoint import Call, Caller, Endpoint
-from onym.ai.endpoint.kinds.task import task
-from onym.ai.endpoint.policy import MAX_POLICY, read_policies
+from onym.ai.endpoint.kinds import task
+from onym.ai.endpoint.policy import MAX_POLICY, load_policies
 from onym.ai.records import Effects
 from onym.errors import ConfigError, DeniedError
 from onym.net.messages import Headers
@@ -38,7 +38,7 @@ def call(caller: Caller = CLIENT, target: str = "ai://a.example/pay?amount=10") 
 def allowed(policy: str | None, effects: str, what: Call | None = None, body: Any = None) -> bool:
     caught = []
     try:
-        read_policies("a.example", policy).check(what or call(), Effects(effects), body)
+        load_policies("a.example", policy).require_permission(what or call(), Effects(effects), body)
     except DeniedError as error:
         caught.append((error.code, error.target))
     assert caught in ([], [("aiip.policy-denied", "ai://a.example/pay")])
@@ -124,7 +124,7 @@ def test_the_context_holds_what_was_asked(condition: str, expected: bool) -> Non
 )
 def test_a_template_is_refused_for_nobody_would_fill_it_in(slot: str) -> None:
     with pytest.raises(ConfigError, match="templates") as caught:
-        read_policies("a.example", f"permit(principal, action, resource); forbid({slot});")
+        load_policies("a.example", f"permit(principal, action, resource); forbid({slot});")
     assert caught.value.code == "config.bad-policy"
 
 
@@ -157,14 +157,14 @@ def test_policies_that_cannot_be_parsed_stop_the_start(tmp_path: Path) -> None:
     latin.write_bytes(b"// \xff")
     for source in ("permit(oops", broken, latin, tmp_path / "none.cedar", "/" * (MAX_POLICY + 1)):
         with pytest.raises(ConfigError) as caught:
-            read_policies("a.example", source)
+            load_policies("a.example", source)
         assert caught.value.code == "config.bad-policy"
 
 
 def test_policies_come_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "good.cedar"
     file.write_text(PERMIT)
-    read_policies("a.example", file).check(call(), Effects.PHYSICAL)
+    load_policies("a.example", file).require_permission(call(), Effects.PHYSICAL)
 
 
 @pytest.mark.requirement("ai-security-c")

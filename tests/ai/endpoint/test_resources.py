@@ -14,13 +14,12 @@ import pytest
 from jwcrypto import jwk, jws  # type: ignore[import-untyped]
 
 from ai_support import Heard, Line
-from onym.ai.anchor import read_anchor
+from onym.ai.discovery_document import parse_discovery_document
 from onym.ai.endpoint import Answer, Call, Endpoint, Limits, StreamEvent
 from onym.errors import AIIPError, NetError, ProvenanceError
 from onym.net.sse import SSEDecoder
-from onym.sign.authority import read_authority_keys
-from onym.sign.chain import StreamChain
-from onym.sign.receipt import Expected, content_digest, request_hash, verify_receipt
+from onym.sign.keys import read_authority_keys
+from onym.sign.receipts import Expected, StreamChain, content_digest, request_hash, verify_receipt
 
 NONCE = "A" * 22
 JSON = ("Content-Type", "application/json")
@@ -436,7 +435,9 @@ def test_a_stream_beyond_its_limits_has_no_receipt(serving: Serving, limits: Lim
 def test_the_anchor_document_lists_what_is_served(serving: Serving) -> None:
     with serving(fill, origins=["https://www.factory.test"], pin_max_age=600) as (_, line):
         heard = line.ask("GET", "/.well-known/aiip", service=False)
-        document = read_anchor(heard.body, anchor=f"https://{line.authority}", authority=line.authority)
+        document = parse_discovery_document(
+            heard.body, anchor=f"https://{line.authority}", authority=line.authority
+        )
     assert len(document.endpoints) == 11
     assert document.scopes == ("orders",)
     assert document.service == f"https://{line.authority}/.well-known/aiip/v1"

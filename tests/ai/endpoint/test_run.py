@@ -14,9 +14,9 @@ import pytest
 
 from ai_support import PATIENCE, key_store
 from onym.ai.endpoint import Endpoint, Limits, StreamEvent
-from onym.ai.endpoint._deliver import Outlet
-from onym.ai.endpoint._places import Places, caller_key
+from onym.ai.endpoint._runner import ConcurrencyLimiter, get_caller_key
 from onym.ai.endpoint.context import ANONYMOUS, Caller
+from onym.ai.endpoint.responses import ResponseSender
 from onym.errors import AIIPError
 
 Message = dict[str, Any]
@@ -436,40 +436,42 @@ def test_a_share_is_half_unless_it_is_said() -> None:
 
 
 def test_places_are_given_back_once() -> None:
-    places = Places(Limits(concurrent=2, share=1))
-    give = places.take("a")
+    places = ConcurrencyLimiter(Limits(concurrent=2, share=1))
+    give = places.acquire("a")
     with pytest.raises(AIIPError) as caught:
-        places.take("a")
+        places.acquire("a")
     assert (caught.value.code, caught.value.retryable) == ("aiip.too-many-requests", True)
-    places.take("b")
+    places.acquire("b")
     with pytest.raises(AIIPError) as caught:
-        places.take("c")
+        places.acquire("c")
     assert caught.value.code == "aiip.unavailable"
     give()
     give()
     assert len(places) == 1
-    places.take("a")
+    places.acquire("a")
 
 
 def test_a_share_is_of_the_client_that_a_token_names_or_of_a_network() -> None:
     known = Caller(audience="shop", client_id="shop")
-    assert caller_key(known, ("192.0.2.1", 1)) == caller_key(known, None) == "client shop"
+    assert get_caller_key(known, ("192.0.2.1", 1)) == get_caller_key(known, None) == "client shop"
     one, two, other = (
-        caller_key(ANONYMOUS, (text, 1)) for text in ("2001:db8::1", "2001:db8::2", "2001:db8:1::1")
+        get_caller_key(ANONYMOUS, (text, 1)) for text in ("2001:db8::1", "2001:db8::2", "2001:db8:1::1")
     )
     assert one == two != other
-    assert caller_key(ANONYMOUS, ("192.0.2.1", 1)) != caller_key(ANONYMOUS, ("192.0.2.2", 1))
-    assert caller_key(ANONYMOUS, None) == caller_key(ANONYMOUS, ("", None)) == "address "
+    assert get_caller_key(ANONYMOUS, ("192.0.2.1", 1)) != get_caller_key(ANONYMOUS, ("192.0.2.2", 1))
+    assert get_caller_key(ANONYMOUS, None) == get_caller_key(ANONYMOUS, ("", None)) == "address "
     # a dual-stack socket writes IPv4 addresses so
-    assert caller_key(ANONYMOUS, ("::ffff:192.0.2.1", 1)) == caller_key(ANONYMOUS, ("192.0.2.1", 1))
-    assert caller_key(ANONYMOUS, ("::ffff:192.0.2.1", 1)) != caller_key(ANONYMOUS, ("::ffff:192.0.2.2", 1))
+    assert get_caller_key(ANONYMOUS, ("::ffff:192.0.2.1", 1)) == get_caller_key(ANONYMOUS, ("192.0.2.1", 1))
+    assert get_caller_key(ANONYMOUS, ("::ffff:192.0.2.1", 1)) != get_caller_key(
+        ANONYMOUS, ("::ffff:192.0.2.2", 1)
+    )
     # what a caller says of itself is no name
-    assert caller_key(Caller(audience="https://a.example"), None) == caller_key(ANONYMOUS, None)
+    assert get_caller_key(Caller(audience="https://a.example"), None) == get_caller_key(ANONYMOUS, None)
 
 
 def test_an_outlet_that_is_closed_sends_nothing() -> None:
     async def scenario() -> None:
-        await Outlet(None, lasting=True)({"type": "http.response.body"})
+        await ResponseSender(None, lasting=True)({"type": "http.response.body"})
 
     asyncio.run(scenario())
 
@@ -478,7 +480,7 @@ def test_an_outlet_that_is_closed_sends_nothing() -> None:
 def test_a_caller_that_takes_nothing_holds_its_place_for_a_time_and_not_for_ever(
     played: Callable[..., None], monkeypatch: pytest.MonkeyPatch, path: str, fields: tuple[Any, ...]
 ) -> None:
-    monkeypatch.setattr("onym.ai.endpoint._deliver._STALLED", 0.01)
+    monkeypatch.setattr("onym.ai.endpoint.responses._SEND_SECONDS", 0.01)
 
     async def scenario(house: House) -> None:
         wire = Wire(path, *fields)

@@ -19,11 +19,9 @@ from hypothesis import strategies as st
 
 from ai_support import PATIENCE, Line
 from onym.ai.endpoint import Answer, Call, Endpoint, Limits
-from onym.ai.endpoint.guard import check_depth
-from onym.ai.endpoint.idempotency import ANONYMOUS, Idempotency, Scope
-from onym.ai.endpoint.kinds.model import Completed, model
-from onym.ai.endpoint.kinds.task import task
-from onym.ai.endpoint.kinds.tool import tool
+from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX, IdempotencyStore, KeyScope
+from onym.ai.endpoint.kinds import Completed, model, task, tool
+from onym.ai.request_validation import validate_json_depth
 from onym.errors import AIIPError, ProvenanceError, SignatureError
 
 Serving = Callable[..., Any]
@@ -46,7 +44,7 @@ def test_a_string_without_an_end_costs_no_more_than_it_is_long() -> None:
     began = time.process_time()
     for tail in (b"", b"\\"):
         with pytest.raises(AIIPError) as caught:
-            check_depth(body + tail, 32)
+            validate_json_depth(body + tail, 32)
         assert caught.value.code == "aiip.too-large"
     assert time.process_time() - began < 5
 
@@ -69,10 +67,10 @@ def deepest(octets: bytes) -> int:
     return most
 
 
-@given(st.lists(st.sampled_from(list(b'["\\]a{}')), max_size=24).map(bytes), st.integers(0, 6))
+@given(st.lists(st.sampled_from(list(b'["\\]a{}')), max_size=24).map_all(bytes), st.integers(0, 6))
 def test_the_depth_is_that_of_a_plain_reader(octets: bytes, most: int) -> None:
     try:
-        check_depth(octets, most)
+        validate_json_depth(octets, most)
     except AIIPError:
         assert deepest(octets) > most
     else:
@@ -209,19 +207,19 @@ def test_names_that_a_stranger_makes_up_share_one_allowance(serving: Serving) ->
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Idempotency]:
-    found = Idempotency(tmp_path / "k.sqlite", most=1)
+def store(tmp_path: Path) -> Iterator[IdempotencyStore]:
+    found = IdempotencyStore(tmp_path / "k.sqlite", most=1)
     yield found
     found.close()
 
 
-def test_strangers_take_nothing_from_those_who_are_known(store: Idempotency) -> None:
+def test_strangers_take_nothing_from_those_who_are_known(store: IdempotencyStore) -> None:
     def begin(client: str) -> None:
-        store.begin(Scope(client=client, principal="", target="ai://a.example/x", key="k"), "f", 1e9)
+        store.begin(KeyScope(client=client, principal="", target="ai://a.example/x", key="k"), "f", 1e9)
 
-    begin(f"{ANONYMOUS}https://one.example")
+    begin(f"{ANONYMOUS_PREFIX}https://one.example")
     with pytest.raises(AIIPError):
-        begin(f"{ANONYMOUS}https://two.example")
+        begin(f"{ANONYMOUS_PREFIX}https://two.example")
     begin("client shop")
     begin("client other")
 
@@ -240,7 +238,7 @@ def test_a_store_is_never_open_to_others(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sqlite3, "connect", seen)
     before = os.umask(0o022)
     try:
-        Idempotency(tmp_path / "k.sqlite", most=1).close()
+        IdempotencyStore(tmp_path / "k.sqlite", most=1).close()
     finally:
         os.umask(before)
     assert modes == {".sqlite": 0o600, ".lock": 0o600}

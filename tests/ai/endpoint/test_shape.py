@@ -26,7 +26,7 @@ from typing import (
 import msgspec
 import pytest
 
-from onym.ai.endpoint._output import Output
+from onym.ai.endpoint.functions import ResultEncoder
 from onym.errors import OnymError, UsageError
 
 T = TypeVar("T")
@@ -143,7 +143,7 @@ class Own:
 def test_what_a_class_does_when_it_is_made_is_done_once(
     kind: Any, make: Callable[[], Any], body: bytes
 ) -> None:
-    output, value = Output("give", kind), make()
+    output, value = ResultEncoder("give", kind), make()
     ran.clear()
     assert output.encode(value) == body
     assert ran == []
@@ -174,7 +174,7 @@ def test_what_a_class_does_when_it_is_made_is_done_once(
     ],
 )
 def test_what_fits_is_written_and_checked(kind: Any, value: Any, body: bytes) -> None:
-    output = Output("give", kind)
+    output = ResultEncoder("give", kind)
     assert output._decoder is not None
     assert output.encode(value) == body
 
@@ -200,7 +200,7 @@ def test_what_fits_is_written_and_checked(kind: Any, value: Any, body: bytes) ->
 )
 def test_what_does_not_fit_is_refused_with_its_place(kind: Any, value: Any, where: str) -> None:
     with pytest.raises(OnymError, match=where.replace("$.", r"\$.").replace(r"\\$", r"\$")):
-        Output("give", kind).encode(value)
+        ResultEncoder("give", kind).encode(value)
 
 
 @pytest.mark.parametrize(
@@ -231,13 +231,13 @@ def test_what_does_not_fit_is_refused_with_its_place(kind: Any, value: Any, wher
 def test_a_type_that_is_written_and_not_read_is_left_unchecked_and_undescribed(
     kind: Any, value: Any, body: bytes
 ) -> None:
-    output = Output("give", kind)
+    output = ResultEncoder("give", kind)
     assert output.encode(value) == body
-    assert output.schema() is None
+    assert output.build_schema() is None
 
 
 def test_a_future_is_known_by_what_comes_of_it() -> None:
-    assert Output("give", asyncio.Future[int]).schema() == {"type": "integer"}
+    assert ResultEncoder("give", asyncio.Future[int]).build_schema() == {"type": "integer"}
 
 
 @pytest.mark.parametrize(
@@ -259,4 +259,4 @@ def test_a_future_is_known_by_what_comes_of_it() -> None:
 )
 def test_what_no_json_can_say_is_refused(kind: Any) -> None:
     with pytest.raises(UsageError, match="its result"):
-        Output("give", kind)
+        ResultEncoder("give", kind)

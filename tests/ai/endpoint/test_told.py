@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onym.ai.endpoint import Answer, Caller, Endpoint
-from onym.ai.exchange import problem_of
+from onym.ai.exchange import decode_problem
 from onym.errors import AIIPError, DeniedError, DiscoveryError, UsageError
 from onym.net.messages import Headers
 
@@ -20,7 +20,7 @@ SAID = "user bob has no row in payroll db"
 def inner(status: int, code: str) -> AIIPError:
     """How the refusal of another endpoint reaches a function that asked it."""
     body = f'{{"code":"{code}","detail":"{SAID}","retryable":true}}'.encode()
-    error = problem_of(status, "application/problem+json", body, INNER, signed=True)
+    error = decode_problem(status, "application/problem+json", body, INNER, signed=True)
     error.challenge = 'Bearer realm="payroll"'
     return error
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from onym.ai.endpoint._types import read_signature, rooted, schema_of
+from onym.ai.endpoint.schemas import find_schema, inline_root_reference, parse_signature
 from onym.errors import UsageError
 
 
@@ -37,7 +37,7 @@ class Flat:
 
 
 def test_an_object_says_what_it_has_at_its_root() -> None:
-    assert schema_of(Flat) == {
+    assert find_schema(Flat) == {
         "title": "Flat",
         "type": "object",
         "properties": {"value": {"type": "integer"}},
@@ -48,7 +48,7 @@ def test_an_object_says_what_it_has_at_its_root() -> None:
 def test_the_input_of_a_function_does_too_and_keeps_what_its_members_refer_to() -> None:
     def ask(prompt: str, node: Node) -> None: ...
 
-    found: Any = schema_of(read_signature(_hinted(ask, prompt=str, node=Node)).input)
+    found: Any = find_schema(parse_signature(_hinted(ask, prompt=str, node=Node)).input)
     assert (found["type"], found["required"]) == ("object", ["prompt", "node"])
     assert found["properties"]["node"] == {"$ref": "#/$defs/Node"}
     assert set(found["$defs"]) == {"Node"}
@@ -61,7 +61,7 @@ def _hinted(function: Any, **hints: Any) -> Any:
 
 @pytest.mark.parametrize("kind", [Node, Tree, Leaf, list[Tree], Node | None, dict[str, Node]])
 def test_no_reference_of_a_schema_leads_nowhere(kind: Any) -> None:
-    found: Any = schema_of(kind)
+    found: Any = find_schema(kind)
     assert "$ref" not in found
     named = found.get("$defs", {})
     asked = _references(found)
@@ -80,9 +80,9 @@ def _references(schema: Any) -> set[str]:
 def test_a_chain_of_references_is_followed_and_a_ring_of_them_stays() -> None:
     chain = {"$ref": "#/$defs/0", "$defs": {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(5)}}
     chain["$defs"]["5"] = {"type": "object"}  # type: ignore[index]
-    assert rooted(chain)["type"] == "object"
+    assert inline_root_reference(chain)["type"] == "object"
     ring = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
-    assert rooted(ring) == ring
+    assert inline_root_reference(ring) == ring
 
 
 class Own:
@@ -102,7 +102,7 @@ def test_a_parameter_without_a_json_form_is_refused_by_its_name(kind: Any) -> No
     def ask(prompt: str, other: Any) -> None: ...
 
     with pytest.raises(UsageError, match="the parameter other") as caught:
-        read_signature(_hinted(ask, prompt=str, other=kind))
+        parse_signature(_hinted(ask, prompt=str, other=kind))
     assert "msgspec" in str(caught.value.hint)
     assert "dataclass" in str(caught.value.hint)
 
@@ -110,6 +110,6 @@ def test_a_parameter_without_a_json_form_is_refused_by_its_name(kind: Any) -> No
 def test_a_parameter_of_any_type_takes_anything() -> None:
     def ask(first: Any, second: object) -> None: ...
 
-    made = read_signature(_hinted(ask, first=Any, second=object)).input
+    made = parse_signature(_hinted(ask, first=Any, second=object)).input
     assert msgspec.json.decode(b'{"first": 1, "second": [1]}', type=made) is not None
-    assert schema_of(made) is not None
+    assert find_schema(made) is not None

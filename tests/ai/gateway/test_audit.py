@@ -18,25 +18,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.ai.gateway import audit
-from onym.ai.gateway.audit import LONGEST_LINE, START, Chain, encode_line, hash_line, path_hash, verify_lines
-from onym.ai.gateway.journal import Journal, mend, verify_file
-from onym.ai.gateway.rotation import retain, rotate
+from onym.ai.gateway.audit import (
+    LONGEST_LINE,
+    START,
+    HashChain,
+    encode_line,
+    hash_line,
+    hash_path,
+    verify_lines,
+)
+from onym.ai.gateway.audit_file import AuditLog, remove_old_logs, repair_log, rotate_log, verify_log
 from onym.errors import ConfigError
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
 
 def written(count: int) -> list[bytes]:
-    chain, lines = Chain(), []
+    chain, lines = HashChain(), []
     for number in range(count):
-        lines.append(chain.line({"at": "2026-11-22T12:00:00Z", "id": str(number)}))
-        chain.keep(lines[-1])
+        lines.append(chain.encode_next({"at": "2026-11-22T12:00:00Z", "id": str(number)}))
+        chain.advance(lines[-1])
     return lines
 
 
 def filled(folder: Path, count: int = 5) -> Path:
     path = folder / "audit.jsonl"
-    log = Journal(path)
+    log = AuditLog(path)
     for number in range(count):
         log.append({"id": str(number), "code": None}, at=AT)
     log.close()
@@ -47,13 +54,13 @@ def filled(folder: Path, count: int = 5) -> Path:
 def test_a_log_that_nobody_touched_holds() -> None:
     lines = written(5)
     verdict = verify_lines(lines)
-    assert verdict.holds
+    assert verdict.is_valid
     assert (verdict.lines, verdict.begins, verdict.ends) == (5, START, hash_line(lines[-1]))
     assert verdict.first == verdict.last == "2026-11-22T12:00:00Z"
 
 
 def test_an_empty_log_holds() -> None:
-    assert verify_lines([]).holds
+    assert verify_lines([]).is_valid
     assert verify_lines([]).ends == START
     assert verify_lines([], previous="a" * 64).ends == "a" * 64
 
@@ -63,7 +70,7 @@ def test_no_line_can_be_taken_out_but_the_last(count: int, data: st.DataObject) 
     lines = written(count)
     gone = data.draw(st.integers(0, count - 2))
     verdict = verify_lines(lines[:gone] + lines[gone + 1 :])
-    assert not verdict.holds
+    assert not verdict.is_valid
     assert verdict.faults[0].line == gone + 1
 
 
@@ -83,7 +90,7 @@ def test_a_changed_or_missing_last_line_shows_by_the_last_hash() -> None:
 @given(st.permutations(range(4)))
 def test_lines_cannot_change_places(order: list[int]) -> None:
     lines = written(4)
-    assert verify_lines([lines[each] for each in order]).holds is (order == [0, 1, 2, 3])
+    assert verify_lines([lines[each] for each in order]).is_valid is (order == [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize(
@@ -111,7 +118,7 @@ def test_a_hostile_log_gives_few_faults() -> None:
 def test_a_log_that_begins_in_the_middle_is_told() -> None:
     lines = written(3)
     assert "middle" in verify_lines(lines[1:]).faults[0].message
-    assert verify_lines(lines[1:], previous=hash_line(lines[0])).holds
+    assert verify_lines(lines[1:], previous=hash_line(lines[0])).is_valid
 
 
 def test_a_line_is_never_too_long() -> None:
@@ -121,20 +128,20 @@ def test_a_line_is_never_too_long() -> None:
 
 @pytest.mark.requirement("ai-privacy-c")
 def test_a_path_is_a_keyed_hash() -> None:
-    one, same, other = (path_hash(key, "ai://a.example/x") for key in (b"k", b"k", b"l"))
+    one, same, other = (hash_path(key, "ai://a.example/x") for key in (b"k", b"k", b"l"))
     assert one == same != other
     assert "example" not in one
-    assert path_hash(b"k", "ai://a.example/y") != one
+    assert hash_path(b"k", "ai://a.example/y") != one
 
 
 def test_a_file_goes_on_after_a_restart(tmp_path: Path) -> None:
     path = filled(tmp_path)
-    log = Journal(path)
+    log = AuditLog(path)
     log.append({"id": "again"}, at=AT)
     log.close()
     log.close()
-    assert verify_file(path).holds
-    assert verify_file(path).lines == 6
+    assert verify_log(path).is_valid
+    assert verify_log(path).lines == 6
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -142,7 +149,7 @@ def test_two_writers_share_one_chain(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
 
     def work(name: str) -> None:
-        log = Journal(path)
+        log = AuditLog(path)
         for _ in range(50):
             log.append({"id": name}, at=AT)
         log.close()
@@ -152,44 +159,44 @@ def test_two_writers_share_one_chain(tmp_path: Path) -> None:
         each.start()
     for each in threads:
         each.join()
-    verdict = verify_file(path)
-    assert (verdict.holds, verdict.lines) == (True, 200)
+    verdict = verify_log(path)
+    assert (verdict.is_valid, verdict.lines) == (True, 200)
 
 
 def test_a_torn_last_line_is_told_and_mended_on_request_alone(tmp_path: Path) -> None:
     path = filled(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"n":6,"prev":"')
-    verdict = verify_file(path)
-    assert not verdict.holds
+    verdict = verify_log(path)
+    assert not verdict.is_valid
     assert (verdict.torn, verdict.lines, verdict.faults) == (15, 5, ())
     with pytest.raises(ConfigError) as caught:
-        Journal(path)
+        AuditLog(path)
     assert caught.value.code == "audit.torn"
     assert "onym ai audit mend" in str(caught.value.hint)
     with pytest.raises(ConfigError):
-        rotate(path, at=AT)
+        rotate_log(path, at=AT)
     assert path.read_bytes().startswith(whole + b'{"n":6')
 
-    assert mend(path, at=AT) == 15
-    assert verify_file(path).holds
+    assert repair_log(path, at=AT) == 15
+    assert verify_log(path).is_valid
     last = msgspec.json.decode(path.read_bytes().splitlines()[-1])
     assert (last["event"], last["octets"]) == ("mended", 15)
-    assert mend(path, at=AT) == 0
-    Journal(path).close()
+    assert repair_log(path, at=AT) == 0
+    AuditLog(path).close()
 
 
 def test_a_log_whose_only_line_is_torn_is_mended(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_bytes(b'{"n"')
-    assert mend(path, at=AT) == 4
-    assert verify_file(path).holds
+    assert repair_log(path, at=AT) == 4
+    assert verify_log(path).is_valid
 
 
 WRITER = """
 import sys
 from datetime import UTC, datetime
-from onym.ai.gateway.journal import Journal
+from onym.ai.gateway.audit_file import Journal
 log = Journal(sys.argv[1])
 print("ready", flush=True)
 while True:
@@ -208,47 +215,47 @@ def test_a_killed_writer_leaves_whole_lines_or_a_torn_one(tmp_path: Path) -> Non
     finally:
         child.send_signal(signal.SIGKILL)
         child.communicate()
-    verdict = verify_file(path)
+    verdict = verify_log(path)
     assert verdict.faults == ()
-    mend(path, at=AT)
-    log = Journal(path)
+    repair_log(path, at=AT)
+    log = AuditLog(path)
     log.append({"id": "after"}, at=AT)
     log.close()
-    assert verify_file(path).holds
+    assert verify_log(path).is_valid
 
 
 def test_rotation_goes_on_with_the_chain_and_a_running_writer_follows(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    log = Journal(path)
+    log = AuditLog(path)
     log.append({"id": "before"}, at=AT)
-    kept = rotate(path, at=AT)
+    kept = rotate_log(path, at=AT)
     log.append({"id": "after"}, at=AT)
     log.close()
-    old = verify_file(kept)
-    new = verify_file(path, previous=old.ends)
-    assert (old.holds, old.lines) == (True, 1)
-    assert (new.holds, new.lines) == (True, 2)
-    assert verify_file(path).holds  # alone too: its first line says that it goes on
+    old = verify_log(kept)
+    new = verify_log(path, previous=old.ends)
+    assert (old.is_valid, old.lines) == (True, 1)
+    assert (new.is_valid, new.lines) == (True, 2)
+    assert verify_log(path).is_valid  # alone too: its first line says that it goes on
     assert b'"after"' in path.read_bytes()
 
 
 def test_a_log_that_was_moved_away_begins_again(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    log = Journal(path)
+    log = AuditLog(path)
     log.append({"id": "before"}, at=AT)
     path.rename(tmp_path / "elsewhere")
     log.append({"id": "after"}, at=AT)
     log.close()
-    assert verify_file(path).lines == 1
+    assert verify_log(path).lines == 1
 
 
 @pytest.mark.requirement("ai-privacy-b")
 def test_old_files_go_and_young_ones_stay(tmp_path: Path) -> None:
     path = filled(tmp_path)
-    old = rotate(path, at=AT - timedelta(days=40))
-    young = rotate(path, at=AT - timedelta(days=10))
+    old = rotate_log(path, at=AT - timedelta(days=40))
+    young = rotate_log(path, at=AT - timedelta(days=10))
     (tmp_path / "audit.jsonl.notoursZ").write_bytes(b"")
-    assert retain(path, days=30, at=AT) == (old,)
+    assert remove_old_logs(path, days=30, at=AT) == (old,)
     assert young.exists()
     assert path.exists()
     assert (tmp_path / "audit.jsonl.notoursZ").exists()
@@ -256,28 +263,28 @@ def test_old_files_go_and_young_ones_stay(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     for work in (
-        lambda: Journal(tmp_path),
-        lambda: verify_file(tmp_path),
-        lambda: mend(tmp_path / "no", at=AT),
+        lambda: AuditLog(tmp_path),
+        lambda: verify_log(tmp_path),
+        lambda: repair_log(tmp_path / "no", at=AT),
     ):
         with pytest.raises(ConfigError) as caught:
             work()
         assert caught.value.code == "audit.unusable"
     (tmp_path / "link").symlink_to(tmp_path / "target")
     with pytest.raises(ConfigError):
-        Journal(tmp_path / "link")
+        AuditLog(tmp_path / "link")
     with pytest.raises(ConfigError):
-        rotate(tmp_path / "none", at=AT)
+        rotate_log(tmp_path / "none", at=AT)
 
 
 def test_rotation_does_not_overwrite(tmp_path: Path) -> None:
     path = filled(tmp_path)
-    kept = rotate(path, at=AT)
+    kept = rotate_log(path, at=AT)
     before = kept.read_bytes()
     with pytest.raises(ConfigError):
-        rotate(path, at=AT)
+        rotate_log(path, at=AT)
     assert kept.read_bytes() == before
-    assert verify_file(path, previous=verify_file(kept).ends).holds
+    assert verify_log(path, previous=verify_log(kept).ends).is_valid
     assert not (tmp_path / "audit.jsonl.new").exists()
 
 
@@ -292,18 +299,18 @@ def test_a_rotation_for_which_there_was_no_room_is_made_up_for(
     for name in ("write", "fsync"):
         monkeypatch.setattr(os, name, full)
         with pytest.raises(ConfigError, match="No space"):
-            rotate(path, at=AT)
+            rotate_log(path, at=AT)
         monkeypatch.undo()
         assert [each.name for each in tmp_path.iterdir()] == ["audit.jsonl"]
-    kept = rotate(path, at=AT)
-    assert verify_file(path, previous=verify_file(kept).ends).holds
+    kept = rotate_log(path, at=AT)
+    assert verify_log(path, previous=verify_log(kept).ends).is_valid
 
 
 KILLED = """
 import os, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from onym.ai.gateway.rotation import rotate
+from onym.ai.gateway.audit_file import rotate
 at = int(sys.argv[2])
 calls = 0
 
@@ -331,16 +338,16 @@ def test_a_rotation_that_is_killed_loses_nothing_wherever_it_was(tmp_path: Path)
         path = filled(folder)
         ran = subprocess.run([sys.executable, "-c", KILLED, str(path), str(step)], capture_output=True)
         died += ran.returncode == 9
-        log = Journal(path)
+        log = AuditLog(path)
         log.append({"id": "after"}, at=AT)
         log.close()
-        kept = rotate(path, at=AT)
+        kept = rotate_log(path, at=AT)
         files = sorted(folder.glob("audit.jsonl.*Z"))
         assert files[-1] == kept
         previous, lines = None, 0
         for each in (*files, path):
-            verdict = verify_file(each, previous=previous)
-            assert verdict.holds, (step, each.name, verdict)
+            verdict = verify_log(each, previous=previous)
+            assert verdict.is_valid, (step, each.name, verdict)
             previous, lines = verdict.ends, lines + verdict.lines
         assert lines == 6 + len(files)  # what was written, and a line for each rotation
         assert not (folder / "audit.jsonl.new").exists()
@@ -365,7 +372,7 @@ def test_the_log_has_its_name_at_every_moment_of_a_rotation(
 
     for name in ("link", "rename", "unlink", "fsync"):
         monkeypatch.setattr(os, name, watched(getattr(os, name)))
-    rotate(path, at=AT)
+    rotate_log(path, at=AT)
     assert len(there) >= 5
     assert all(there)
 
@@ -377,7 +384,7 @@ def test_a_rotation_that_waits_for_another_goes_on_with_the_new_file(tmp_path: P
 
     def work(number: int) -> None:
         start.wait()
-        kept.append(rotate(path, at=AT + timedelta(seconds=number)))
+        kept.append(rotate_log(path, at=AT + timedelta(seconds=number)))
 
     threads = [threading.Thread(target=work, args=(each,)) for each in range(4)]
     for each in threads:
@@ -385,7 +392,7 @@ def test_a_rotation_that_waits_for_another_goes_on_with_the_new_file(tmp_path: P
     for each in threads:
         each.join()
     assert len(set(kept)) == 4
-    assert sum(verify_file(each).lines for each in (*kept, path)) == 5 + 4
+    assert sum(verify_log(each).lines for each in (*kept, path)) == 5 + 4
 
 
 def test_a_filesystem_without_hard_links_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,29 +403,29 @@ def test_a_filesystem_without_hard_links_is_told(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(os, "link", none)
     with pytest.raises(ConfigError) as caught:
-        rotate(path, at=AT)
+        rotate_log(path, at=AT)
     assert (caught.value.code, "hard links" in str(caught.value.hint)) == ("audit.unusable", True)
     assert [each.name for each in tmp_path.iterdir()] == ["audit.jsonl"]
-    assert verify_file(path).lines == 5
+    assert verify_log(path).lines == 5
 
 
 def test_a_last_line_of_another_kind_is_not_continued(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_bytes(b"hello\n")
     with pytest.raises(ConfigError) as caught:
-        Journal(path)
+        AuditLog(path)
     assert caught.value.code == "audit.malformed"
     path.write_bytes(b"x" * (4 * LONGEST_LINE) + b"\n")
     with pytest.raises(ConfigError):
-        Journal(path)
+        AuditLog(path)
     path.write_bytes(b"x" * (4 * LONGEST_LINE))
     with pytest.raises(ConfigError):
-        Journal(path)
+        AuditLog(path)
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = filled(tmp_path)
-    log = Journal(path)
+    log = AuditLog(path)
     before = path.read_bytes()
     write: Any = os.write
 
@@ -433,12 +440,12 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(OSError, match="whole"):
         log.append({"id": "x"}, at=AT)
     with pytest.raises(ConfigError):
-        rotate(path, at=AT)
+        rotate_log(path, at=AT)
     monkeypatch.undo()
     assert path.read_bytes() == before
     log.append({"id": "x"}, at=AT)
     log.close()
-    assert verify_file(path).holds
+    assert verify_log(path).is_valid
 
 
 def test_mending_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -450,7 +457,7 @@ def test_mending_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(ConfigError, match="broken disk"):
-        mend(path, at=AT)
+        repair_log(path, at=AT)
 
 
 def test_the_module_says_what_it_holds() -> None:

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from onym.ai.gateway.doors import POLICY, POLICY_HASH, check_authority, check_description, check_loop, is_open
+from onym.ai.gateway.access_policy import (
+    POLICY,
+    POLICY_HASH,
+    find_denial,
+    require_no_loop,
+    require_open_authority,
+    require_open_resource,
+)
 from onym.ai.records import (
     AnchorDocument,
     Auth,
@@ -19,7 +26,7 @@ from onym.ai.records import (
 )
 from onym.errors import AIIPError, DeniedError
 from onym.net.messages import Origin
-from onym.sign.authority import AuthorityKeys
+from onym.sign.keys import AuthorityKeys
 from onym.uri.ai import AIURI
 
 URI = AIURI.parse("ai://factory.example/tool/add?a=1")
@@ -44,17 +51,17 @@ def listed(**entry: object) -> Resolution:
 
 def refused(resolution: Resolution) -> str:
     with pytest.raises(DeniedError) as caught:
-        check_authority(resolution, OWN)
+        require_open_authority(resolution, OWN)
     assert caught.value.target == NAME  # without the query
     return caught.value.code
 
 
 def test_a_resource_that_reads_is_reached() -> None:
-    check_authority(RESOLUTION, OWN)
-    check_authority(listed(), OWN)
-    check_authority(asking(dpop=Level.SUPPORTED), OWN)
-    check_description(URI, Description(uri=NAME))
-    check_loop(URI, OWN)
+    require_open_authority(RESOLUTION, OWN)
+    require_open_authority(listed(), OWN)
+    require_open_authority(asking(dpop=Level.SUPPORTED), OWN)
+    require_open_resource(URI, Description(uri=NAME))
+    require_no_loop(URI, OWN)
 
 
 @pytest.mark.requirement("ai-gateway-g", "ai-gateway-i", "ai-provenance-c")
@@ -78,17 +85,17 @@ def test_what_asks_for_more_is_refused_with_its_code(resolution: Resolution, cod
 @pytest.mark.parametrize("effects", sorted(set(Effects) - {Effects.READ}))
 def test_what_a_resource_says_of_itself_counts_too(effects: Effects) -> None:
     with pytest.raises(AIIPError):
-        check_description(URI, Description(uri=NAME, effects=effects))
-    assert is_open(URI, Description(uri=NAME, effects=effects)) is not None
-    assert is_open(URI, Description(uri=NAME)) is None
+        require_open_resource(URI, Description(uri=NAME, effects=effects))
+    assert find_denial(URI, Description(uri=NAME, effects=effects)) is not None
+    assert find_denial(URI, Description(uri=NAME)) is None
 
 
 def test_an_authority_that_leads_back_is_refused() -> None:
     with pytest.raises(DeniedError, match="leads back"):
-        check_loop(AIURI.parse("ai://gw.example/gateway/gw.example/x"), OWN)
+        require_no_loop(AIURI.parse("ai://gw.example/gateway/gw.example/x"), OWN)
     with pytest.raises(DeniedError):
-        check_loop(AIURI.parse("ai://gw.example:8443/x"), OWN)
-    check_loop(AIURI.parse("ai:/x"), OWN)
+        require_no_loop(AIURI.parse("ai://gw.example:8443/x"), OWN)
+    require_no_loop(AIURI.parse("ai:/x"), OWN)
     back = replace(DOCUMENT, service="https://gw.example/gateway/factory.example")
     assert refused(replace(RESOLUTION, document=back)) == "aiip.policy-denied"
     assert refused(replace(RESOLUTION, document=replace(DOCUMENT, anchor="https://gw.example"))) == (

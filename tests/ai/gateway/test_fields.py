@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from onym.ai.gateway.fields import disposition, media_type, to_client, to_upstream, via
+from onym.ai.gateway.forwarding import (
+    format_via,
+    get_content_disposition,
+    parse_media_type,
+    select_client_fields,
+    select_upstream_fields,
+)
 from onym.errors import AIIPError
 from onym.net.messages import Headers
 
@@ -32,7 +38,7 @@ SMUGGLED = [
 
 @pytest.mark.parametrize("name", SMUGGLED)
 def test_nothing_goes_up_that_is_not_on_the_list(name: bytes) -> None:
-    assert to_upstream([(name, b"x")]) == ()
+    assert select_upstream_fields([(name, b"x")]) == ()
 
 
 def test_what_is_on_the_list_goes_up() -> None:
@@ -44,24 +50,24 @@ def test_what_is_on_the_list_goes_up() -> None:
         (b"traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         (b"prefer", b"return=minimal"),
     ]
-    assert dict(to_upstream(given)) == {name.decode(): value.decode() for name, value in given}
+    assert dict(select_upstream_fields(given)) == {name.decode(): value.decode() for name, value in given}
 
 
 def test_what_connection_names_is_for_this_hop() -> None:
     given = [(b"connection", b"close, If-Match"), (b"if-match", b'"a"'), (b"if-none-match", b'"b"')]
-    assert to_upstream(given) == (("if-none-match", '"b"'),)
+    assert select_upstream_fields(given) == (("if-none-match", '"b"'),)
 
 
 def test_a_long_task_is_not_asked_for() -> None:
-    assert to_upstream([(b"prefer", b"respond-async, wait=5")]) == ()
-    assert to_upstream([(b"prefer", b"respond-async"), (b"prefer", b"return=minimal")]) == (
+    assert select_upstream_fields([(b"prefer", b"respond-async, wait=5")]) == ()
+    assert select_upstream_fields([(b"prefer", b"respond-async"), (b"prefer", b"return=minimal")]) == (
         ("prefer", "return=minimal"),
     )
 
 
 def test_a_field_beyond_ascii_is_refused() -> None:
     with pytest.raises(AIIPError) as caught:
-        to_upstream([(b"accept-language", "é".encode())])
+        select_upstream_fields([(b"accept-language", "é".encode())])
     assert caught.value.code == "aiip.bad-request"
 
 
@@ -89,14 +95,14 @@ def test_a_field_beyond_ascii_is_refused() -> None:
 )
 @pytest.mark.requirement("ai-security-f")
 def test_nothing_comes_down_that_is_not_on_the_list(name: str) -> None:
-    assert to_client(Headers([(name, "x")])) == []
+    assert select_client_fields(Headers([(name, "x")])) == []
 
 
 def test_what_is_on_the_list_comes_down_once() -> None:
     given = Headers(
         [("ETag", '"a"'), ("ETag", '"b"'), ("Retry-After", "3"), ("Content-Language", "a\r\nb: c")]
     )
-    assert to_client(given) == [("etag", '"a"'), ("retry-after", "3")]
+    assert select_client_fields(given) == [("etag", '"a"'), ("retry-after", "3")]
 
 
 @pytest.mark.parametrize(
@@ -118,15 +124,15 @@ def test_what_is_on_the_list_comes_down_once() -> None:
     ],
 )
 def test_content_that_could_act_in_a_browser_is_a_file(content_type: str | None, kept: bool) -> None:
-    found = disposition(content_type)
+    found = get_content_disposition(content_type)
     assert (found is not None) is kept
     assert found in {None, 'attachment; filename="result"'}
 
 
 def test_the_media_type_is_without_parameters() -> None:
-    assert media_type(" Text/Plain ; a=b") == "text/plain"
+    assert parse_media_type(" Text/Plain ; a=b") == "text/plain"
 
 
 def test_via_names_who_passed_the_request() -> None:
-    assert via([], "gw.example") == "1.1 gw.example"
-    assert via([b"1.1 a", "1.1 é".encode()], "gw.example") == "1.1 a, 1.1 gw.example"
+    assert format_via([], "gw.example") == "1.1 gw.example"
+    assert format_via([b"1.1 a", "1.1 é".encode()], "gw.example") == "1.1 a, 1.1 gw.example"

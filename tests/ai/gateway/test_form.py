@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.ai.gateway.form import MOST_FIELDS, WHOLE, Field, fields_of, input_of
+from onym.ai.gateway.forms import MOST_FIELDS, WHOLE_INPUT, FormField, build_form_fields, encode_form_input
 from onym.errors import AIIPError
 
 SCHEMA: dict[str, Any] = {
@@ -32,7 +32,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def test_each_property_is_a_control() -> None:
-    found = {each.name: each for each in fields_of(SCHEMA)}
+    found = {each.name: each for each in build_form_fields(SCHEMA)}
     assert {name: each.kind for name, each in found.items()} == {
         "name": "text",
         "text": "long",
@@ -46,7 +46,7 @@ def test_each_property_is_a_control() -> None:
         "either": "json",
         "odd": "json",
     }
-    assert found["name"] == Field(
+    assert found["name"] == FormField(
         name="name", label="Your name", kind="text", required=True, help="As on the door", longest="80"
     )
     assert (found["count"].least, found["count"].most, found["count"].value) == ("1", "9", "3")
@@ -67,7 +67,7 @@ def test_a_filled_form_is_json() -> None:
         "either": "null",
         "day": "",
     }
-    assert json.loads(input_of(fields_of(SCHEMA), typed)) == {
+    assert json.loads(encode_form_input(build_form_fields(SCHEMA), typed)) == {
         "name": "Ann",
         "text": "a\nb",
         "count": 4,
@@ -80,7 +80,7 @@ def test_a_filled_form_is_json() -> None:
 
 
 def test_an_unticked_box_is_false() -> None:
-    assert json.loads(input_of(fields_of(SCHEMA), {"count": "1"}))["tick"] is False
+    assert json.loads(encode_form_input(build_form_fields(SCHEMA), {"count": "1"}))["tick"] is False
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_an_unticked_box_is_false() -> None:
 def test_what_cannot_be_read_names_the_field_and_not_the_text(name: str, text: str) -> None:
     typed = {"name": "Ann", "count": "1", name: text}
     with pytest.raises(AIIPError) as caught:
-        input_of(fields_of(SCHEMA), typed)
+        encode_form_input(build_form_fields(SCHEMA), typed)
     assert caught.value.code == "aiip.invalid-input"
     assert name in caught.value.message
     assert text not in str(caught.value)
@@ -117,11 +117,11 @@ def test_what_cannot_be_read_names_the_field_and_not_the_text(name: str, text: s
     ],
 )
 def test_what_is_no_plain_object_is_one_field_of_json(schema: dict[str, Any]) -> None:
-    (field,) = fields_of(schema)
-    assert (field.name, field.kind, field.required) == (WHOLE, "json", True)
-    assert input_of((field,), {WHOLE: " [1, 2] "}) == b"[1,2]"
+    (field,) = build_form_fields(schema)
+    assert (field.name, field.kind, field.required) == (WHOLE_INPUT, "json", True)
+    assert encode_form_input((field,), {WHOLE_INPUT: " [1, 2] "}) == b"[1,2]"
     with pytest.raises(AIIPError, match="the input cannot be read"):
-        input_of((field,), {})
+        encode_form_input((field,), {})
 
 
 def test_a_reference_within_the_schema_is_followed() -> None:
@@ -132,27 +132,27 @@ def test_a_reference_within_the_schema_is_followed() -> None:
             "number": {"type": "integer"},
         },
     }
-    assert [(each.name, each.kind, each.label) for each in fields_of(schema)] == [
+    assert [(each.name, each.kind, each.label) for each in build_form_fields(schema)] == [
         ("a", "integer", "A"),
         ("b", "json", "b"),
     ]
 
 
 def test_no_schema_is_an_optional_field_of_json() -> None:
-    fields = fields_of(None)
-    assert input_of(fields, {}) == b""
-    assert input_of(fields, {WHOLE: "1"}) == b"1"
+    fields = build_form_fields(None)
+    assert encode_form_input(fields, {}) == b""
+    assert encode_form_input(fields, {WHOLE_INPUT: "1"}) == b"1"
 
 
 def test_a_resource_without_input_has_no_field() -> None:
-    assert fields_of({"type": "null"}) == ()
-    assert input_of((), {}) == b""
-    assert fields_of({"type": "object", "properties": {}}) == ()
+    assert build_form_fields({"type": "null"}) == ()
+    assert encode_form_input((), {}) == b""
+    assert build_form_fields({"type": "object", "properties": {}}) == ()
 
 
 @pytest.mark.parametrize("odd", [{"enum": []}, {"enum": "x"}, {"enum": list(range(200))}, {"type": {}}, {}])
 def test_an_odd_property_is_json(odd: dict[str, Any]) -> None:
-    (field,) = fields_of({"properties": {"x": odd}, "required": "x"})
+    (field,) = build_form_fields({"properties": {"x": odd}, "required": "x"})
     assert (field.kind, field.required) == ("json", False)
 
 
@@ -165,9 +165,9 @@ _VALUES = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=12), _VALUES, max_size=6))
 def test_any_schema_gives_a_form_and_any_text_an_answer_or_a_refusal(schema: dict[str, Any]) -> None:
-    fields = fields_of(schema)
+    fields = build_form_fields(schema)
     try:
-        body = input_of(fields, {each.name: "1" for each in fields})
+        body = encode_form_input(fields, {each.name: "1" for each in fields})
     except AIIPError:
         return
     assert body == b"" or json.loads(body) is not Ellipsis

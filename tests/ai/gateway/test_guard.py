@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from onym.ai._plain import MAX_FIELDS
-from onym.ai.gateway.guard import LONGEST_HEADERS, LONGEST_TARGET, MOST_HOPS, Head, check_head
+from onym.ai.request_validation import (
+    LONGEST_HEADERS,
+    LONGEST_TARGET,
+    MAX_FIELDS,
+    MOST_HOPS,
+    GatewayRequestHead,
+    validate_gateway_head,
+)
 from onym.errors import AIIPError
 
 HOST = (b"host", b"gw.example")
 
 
 def check(*fields: tuple[bytes, bytes], path: bytes = b"/gateway/a.example/x", **more: bytes) -> None:
-    check_head(Head(path=path, fields=(HOST, *fields), **more), hosts={"gw.example"}, name="gw.example")
+    validate_gateway_head(
+        GatewayRequestHead(path=path, fields=(HOST, *fields), **more), hosts={"gw.example"}, name="gw.example"
+    )
 
 
 def refusal(*fields: tuple[bytes, bytes], **more: bytes) -> AIIPError:
@@ -61,16 +69,22 @@ def test_a_field_that_could_be_read_in_two_ways_is_refused(fields: list[tuple[by
 @pytest.mark.parametrize("host", [b"evil.example", b"gw.example:8443", b"gw.example.", b""])
 def test_another_host_is_refused(host: bytes) -> None:
     with pytest.raises(AIIPError, match="not served"):
-        check_head(Head(path=b"/", fields=[(b"host", host)]), hosts={"gw.example"}, name="gw.example")
+        validate_gateway_head(
+            GatewayRequestHead(path=b"/", fields=[(b"host", host)]), hosts={"gw.example"}, name="gw.example"
+        )
 
 
 def test_a_host_in_capitals_is_the_same_host() -> None:
-    check_head(Head(path=b"/", fields=[(b"host", b"GW.example")]), hosts={"gw.example"}, name="gw.example")
+    validate_gateway_head(
+        GatewayRequestHead(path=b"/", fields=[(b"host", b"GW.example")]),
+        hosts={"gw.example"},
+        name="gw.example",
+    )
 
 
 def test_a_request_without_host_is_refused() -> None:
     with pytest.raises(AIIPError, match="one Host"):
-        check_head(Head(path=b"/"), hosts={"gw.example"}, name="gw.example")
+        validate_gateway_head(GatewayRequestHead(path=b"/"), hosts={"gw.example"}, name="gw.example")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from onym import errors
-from onym.ai.codes import CODES
-from onym.ai.gateway.problems import document, proxy_status, refusal_of
+from onym.ai.gateway.forwarding import build_problem_document, format_proxy_status, make_refusal
+from onym.ai.problems import CODES
 
 
 def invocation(status: int, **problem: Any) -> errors.InvocationError:
@@ -63,14 +63,14 @@ CASES: list[tuple[errors.OnymError, int, str]] = [
 @pytest.mark.requirement("ai-gateway-k")
 @pytest.mark.parametrize(("error", "status", "code"), CASES, ids=lambda each: str(each)[:40])
 def test_each_error_has_its_status_and_code(error: errors.OnymError, status: int, code: str) -> None:
-    found = refusal_of(error)
+    found = make_refusal(error)
     assert (found.status, found.code) == (status, code)
-    assert proxy_status(found, "gw.example").startswith('"gw.example"; ')
+    assert format_proxy_status(found, "gw.example").startswith('"gw.example"; ')
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_every_code_of_the_binding_can_be_told(code: str) -> None:
-    found = refusal_of(errors.AIIPError("x", code=f"aiip.{code}"))
+    found = make_refusal(errors.AIIPError("x", code=f"aiip.{code}"))
     assert found.cause == f"aiip.{code}"
     assert 400 <= found.status < 600
     assert found.status != 401  # there is no way to sign in
@@ -78,7 +78,7 @@ def test_every_code_of_the_binding_can_be_told(code: str) -> None:
 
 def test_no_answer_tells_which_check_of_a_receipt_failed() -> None:
     told = {
-        str(document(refusal_of(error), base_url="https://gw.example", request_id="r"))
+        str(build_problem_document(make_refusal(error), base_url="https://gw.example", request_id="r"))
         for error in (
             errors.ProvenanceError("unknown kid abc", clause="3.8 step 4"),
             errors.ProvenanceError("bad signature", hint="key k1"),
@@ -93,12 +93,12 @@ def test_no_answer_tells_which_check_of_a_receipt_failed() -> None:
 
 def test_no_answer_tells_an_address() -> None:
     error = errors.PolicyError("10.0.0.1 is private", reason="private", endpoint="https://x", hint="10.0.0.1")
-    assert "10.0.0.1" not in str(refusal_of(error).detail) + str(refusal_of(error).hint)
+    assert "10.0.0.1" not in str(make_refusal(error).detail) + str(make_refusal(error).hint)
 
 
 def test_the_canonical_form_is_told() -> None:
-    found = refusal_of(errors.AIURIError("x", code="ai.non-canonical", hint="ai://a.example/"))
-    told = document(found, base_url="https://gw.example", request_id="r", trace="t")
+    found = make_refusal(errors.AIURIError("x", code="ai.non-canonical", hint="ai://a.example/"))
+    told = build_problem_document(found, base_url="https://gw.example", request_id="r", trace="t")
     assert (told["canonical"], told["trace"]) == ("ai://a.example/", "t")
     assert told["type"] == "https://gw.example/problems/non-canonical-uri"
     assert "hint" not in told
@@ -131,8 +131,10 @@ def told(kind: type[errors.OnymError], code: str | None = None) -> str:
     for name in ("clause", "endpoint", "source", "command", "field"):
         if hasattr(error, name):
             setattr(error, name, _OURS)
-    found = refusal_of(error)
-    return str(document(found, base_url="https://gw.example", request_id="r")) + proxy_status(found, "gw")
+    found = make_refusal(error)
+    return str(
+        build_problem_document(found, base_url="https://gw.example", request_id="r")
+    ) + format_proxy_status(found, "gw")
 
 
 @pytest.mark.parametrize("kind", _EVERY, ids=lambda each: each.__name__)
@@ -150,17 +152,17 @@ def test_what_the_gateway_itself_cannot_do_is_told_without_its_reason(
 
 @pytest.mark.parametrize("kind", [errors.DiscoveryError, errors.ProvenanceError])
 def test_a_file_that_is_busy_is_not_told_of_either(kind: type[errors.AIIPError]) -> None:
-    found = refusal_of(kind(f"{_OURS} is busy", code="aiip.unavailable", hint=_OURS, retryable=True))
+    found = make_refusal(kind(f"{_OURS} is busy", code="aiip.unavailable", hint=_OURS, retryable=True))
     assert _OURS not in str(found)
 
 
 def test_a_long_detail_of_an_endpoint_is_cut() -> None:
-    assert len(refusal_of(invocation(422, code="invalid-input", detail="x" * 10_000)).detail) == 500
+    assert len(make_refusal(invocation(422, code="invalid-input", detail="x" * 10_000)).detail) == 500
 
 
 def test_proxy_status_tells_who_failed() -> None:
     def field(error: errors.OnymError) -> str:
-        return proxy_status(refusal_of(error), "gw.example")
+        return format_proxy_status(make_refusal(error), "gw.example")
 
     assert field(invocation(422)) == '"gw.example"; received-status=422'
     assert "error=connection_timeout" in field(errors.DeadlineExceeded("x"))

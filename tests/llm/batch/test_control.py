@@ -7,19 +7,19 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.llm.batch._control import Control
+from onym.llm.batch._engine import AdaptiveLimiter
 
 
 def control(most=32):
     now = [100.0]
-    return Control(most, lambda: now[0]), now
+    return AdaptiveLimiter(most, lambda: now[0]), now
 
 
 def rounds(found, count):
     limits = []
     for _ in range(count):
         for _ in range(found.limit):
-            found.succeeded()
+            found.record_success()
         limits.append(found.limit)
     return limits
 
@@ -74,7 +74,7 @@ def test_never_more_are_inside_than_the_limit_and_everybody_gets_in(most, count)
 
         async def one(at):
             nonlocal inside, highest, served
-            sent_in = await found.enter()
+            sent_in = await found.acquire()
             inside += 1
             highest = max(highest, inside - found.limit)
             await asyncio.sleep(0)
@@ -83,7 +83,7 @@ def test_never_more_are_inside_than_the_limit_and_everybody_gets_in(most, count)
             if at % 5 == 0:
                 found.refused(sent_in, None)
             else:
-                found.succeeded()
+                found.record_success()
             found.leave()
 
         await asyncio.gather(*(one(at) for at in range(count)))
@@ -98,8 +98,8 @@ def test_never_more_are_inside_than_the_limit_and_everybody_gets_in(most, count)
 def test_one_that_goes_while_it_waits_leaves_its_turn_to_the_next():
     async def play():
         found, _ = control(1)
-        await found.enter()
-        first, second = asyncio.ensure_future(found.enter()), asyncio.ensure_future(found.enter())
+        await found.acquire()
+        first, second = asyncio.ensure_future(found.acquire()), asyncio.ensure_future(found.acquire())
         await asyncio.sleep(0)
         found.leave()
         first.cancel()
@@ -113,12 +113,12 @@ def test_one_that_goes_while_it_waits_leaves_its_turn_to_the_next():
 def test_one_that_goes_before_its_turn_takes_no_slot():
     async def play():
         found, _ = control(1)
-        await found.enter()
-        waiting = asyncio.ensure_future(found.enter())
+        await found.acquire()
+        waiting = asyncio.ensure_future(found.acquire())
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         found.leave()
-        assert await found.enter() == 0
+        assert await found.acquire() == 0
 
     asyncio.run(play())

@@ -13,19 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import RateLimitError
-from onym.llm.batch._done import Done
-from onym.llm.batch._journal import Writer, read_lines, repair
-from onym.llm.batch._results import answered, failed, index_of, read_head
+from onym.llm.batch._rows import decode_head, make_answer_result, make_failed_result, parse_index
+from onym.llm.batch._storage import JournalWriter, RowBitmap, read_lines, repair_journal
 from onym.llm.types import Completion, ToolCall, Usage
 
 
 def ok(index, text="hello\nworld"):
     done = Completion(text=text, model="m", finish_reason="stop", usage=Usage(input_tokens=3))
-    return answered(index, f"id-{index}", done, 1).line
+    return make_answer_result(index, f"id-{index}", done, 1).line
 
 
 def bad(index):
-    return failed(index, f"id-{index}", RateLimitError("no"), 3).line
+    return make_failed_result(index, f"id-{index}", RateLimitError("no"), 3).line
 
 
 LINES = [ok(4), bad(0), ok(2, 'quote " and }{'), ok(1)]
@@ -34,8 +33,8 @@ WHOLE = b"".join(LINES)
 
 def mended(path, data, **more):
     path.write_bytes(data)
-    done = Done(10)
-    found = repair(path, done, **more)
+    done = RowBitmap(10)
+    found = repair_journal(path, done, **more)
     return found, [index for index in range(10) if index in done]
 
 
@@ -99,9 +98,9 @@ def test_a_finished_output_stays_as_it_is_while_a_journal_is_made_of_it(tmp_path
 
 
 def test_a_journal_that_is_not_there_holds_nothing(tmp_path):
-    done = Done(5)
-    assert repair(tmp_path / "none", done) == (0, 0, 0)
-    assert not (tmp_path / "none").exists()
+    done = RowBitmap(5)
+    assert repair_journal(tmp_path / "none", done) == (0, 0, 0)
+    assert not (tmp_path / "none").has_file()
 
 
 @given(st.lists(st.sampled_from([*LINES, b"\n", b"\0\0\0", b'{"index":', b"{}\n", bad(3)])))
@@ -110,17 +109,17 @@ def test_any_heap_of_lines_and_rubbish_becomes_a_journal_of_distinct_sound_lines
         path = Path(folder) / "j"
         found, done = mended(path, b"".join(parts))
         lines = list(read_lines(path))
-    assert all(line.endswith(b"\n") and read_head(line) is not None for line in lines)
-    assert sorted(map(index_of, lines)) == done
+    assert all(line.endswith(b"\n") and decode_head(line) is not None for line in lines)
+    assert sorted(map(parse_index, lines)) == done
     assert found.ok + found.failed == len(lines)
 
 
 def test_a_lone_surrogate_becomes_a_question_mark_and_the_line_is_sound():
-    line = answered(1, "a", Completion(
+    line = make_answer_result(1, "a", Completion(
         text="x\ud800", model="m", finish_reason="stop",
         tool_calls=(ToolCall(id="1", name="f", arguments="\udfff"),)), 1).line  # fmt: skip
     assert b'"text":"x?"' in line
-    assert read_head(line).index == 1
+    assert decode_head(line).index == 1
 
 
 class Told:
@@ -146,9 +145,9 @@ def test_lines_are_told_durable_in_groups_once_they_are_synced(tmp_path):
         synced.append(os.fstat(descriptor).st_size)
         assert told.count < len(LINES)
 
-    writer = Writer(tmp_path / "j", told, gather=0.0, synced=sync)
+    writer = JournalWriter(tmp_path / "j", told, gather=0.0, synced=sync)
     for line in LINES:
-        writer.put(line)
+        writer.append(line)
     writer.close()
     writer.close()
     assert (tmp_path / "j").read_bytes() == WHOLE
@@ -163,11 +162,11 @@ def test_what_comes_while_the_disk_is_busy_is_synced_together(tmp_path):
         busy.set()
         assert gate.wait(600)
 
-    writer = Writer(tmp_path / "j", told, gather=0.0, synced=sync)
-    writer.put(LINES[0])
+    writer = JournalWriter(tmp_path / "j", told, gather=0.0, synced=sync)
+    writer.append(LINES[0])
     assert busy.wait(600)
     for line in LINES[1:]:
-        writer.put(line)
+        writer.append(line)
     gate.set()
     writer.close()
     assert told.groups == [1, 3]
@@ -180,10 +179,10 @@ def test_a_disk_that_cannot_sync_ends_the_writing_and_takes_back_what_does_not_c
     def sync(descriptor):
         raise OSError(errno.EIO, "broken")
 
-    writer = Writer(path, told, synced=sync)
-    writer.put(LINES[1])
+    writer = JournalWriter(path, told, synced=sync)
+    writer.append(LINES[1])
     assert told.came.wait(600)
-    writer.put(LINES[2])
+    writer.append(LINES[2])
     writer.close()
     assert (told.count, told.error.errno) == (0, errno.EIO)
     assert path.read_bytes() == LINES[0]
@@ -192,7 +191,7 @@ def test_a_disk_that_cannot_sync_ends_the_writing_and_takes_back_what_does_not_c
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_told(tmp_path):
     told = Told()
-    writer = Writer(Path("/dev/full"), told)
-    writer.put(LINES[0])
+    writer = JournalWriter(Path("/dev/full"), told)
+    writer.append(LINES[0])
     writer.close()
     assert (told.count, told.error.errno) == (0, errno.ENOSPC)

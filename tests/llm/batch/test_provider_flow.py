@@ -22,14 +22,22 @@ from onym.errors import (
     ServerError,
     TLSError,
 )
-from onym.llm._connect import hide, settle
-from onym.llm.batch._provider_flow import Desk, Found, ask, create, refused, search, watch
+from onym.llm.batch._provider_flow import (
+    BatchClient,
+    BatchSearch,
+    call_api,
+    create_batch,
+    is_rejected,
+    search_batches,
+    watch_batches,
+)
+from onym.llm.client import build_setup, wrap_secret
 from onym.llm.config import Config
 from onym.llm.dialects import Exchange
-from onym.llm.dialects._anthropic_batch import MESSAGES
-from onym.llm.dialects._anthropic_decode import decode_chat as decode_message
-from onym.llm.dialects._openai_batch import CHAT
-from onym.llm.dialects._openai_decode import decode_chat
+from onym.llm.dialects.anthropic_batches import MESSAGES
+from onym.llm.dialects.anthropic_messages import decode_chat as decode_message
+from onym.llm.dialects.openai_batches import CHAT
+from onym.llm.dialects.openai_chat import decode_chat
 from onym.net.messages import ConnectionInfo, Headers, Reply, Send, Wait
 from onym.net.policy import Policy
 from onym.testing.clock import FakeClock
@@ -40,12 +48,12 @@ APIS = {"openai": CHAT, "anthropic": MESSAGES}
 
 def desk(name="openai", *, retries=2, stopped=lambda: False, query=""):
     model = {"openai": "gpt-4o", "anthropic": "claude-haiku-4-5"}[name]
-    settled = settle(
-        hide(f"llm://:some-key@{name}/{model}{query}"), policy=Policy.trusted(), config=Config(), key=None,
+    settled = build_setup(
+        wrap_secret(f"llm://:some-key@{name}/{model}{query}"), policy=Policy.trusted(), config=Config(), key=None,
         providers=None, environ={}, on_unsupported="error", system_filter=None,
     )  # fmt: skip
     endpoint = settled.planner.endpoint
-    return Desk(
+    return BatchClient(
         api=APIS[name], endpoint=endpoint, exchange=Exchange(endpoint="e"), clock=FakeClock(),
         retries=retries, stopped=stopped,
     )  # fmt: skip
@@ -84,7 +92,7 @@ def going(name="b", status="in_progress", **more):
 def test_the_waits_between_looks_grow_up_to_a_minute():
     seen = []
     answers = [going()] * 9 + [going(status="completed")]
-    batch, requests, waits = drive(watch(desk(), ["b"], seen.append, 5.0), answers)
+    batch, requests, waits = drive(watch_batches(desk(), ["b"], seen.append, 5.0), answers)
     assert batch.ending == "completed"
     assert len(seen) == 10
     assert waits[:3] == [5.0, 7.5, 11.25]
@@ -100,22 +108,24 @@ def test_a_look_is_not_sooner_than_the_server_asks_for():
         reply({"error": {}}, 429, retry_after="70"),
         going(status="completed"),
     ]
-    _, _, waits = drive(watch(desk(), ["b"], print, 5.0), answers)
+    _, _, waits = drive(watch_batches(desk(), ["b"], print, 5.0), answers)
     assert waits == [90.0, 70.0]
 
 
 def test_no_server_sends_a_run_to_sleep_for_ever():
     at = desk(retries=1)
     ended = going(status="completed")
-    _, _, waits = drive(watch(at, ["b"], lambda _: None, 5.0), [going(retry_after="9" * 12), ended])
+    _, _, waits = drive(watch_batches(at, ["b"], lambda _: None, 5.0), [going(retry_after="9" * 12), ended])
     assert waits == [3600.0]
-    _, _, waits = drive(ask(at, CHAT.retrieve("b"), at.batch), [reply({}, 429, retry_after="9" * 12), ended])
+    _, _, waits = drive(
+        call_api(at, CHAT.retrieve("b"), at.batch), [reply({}, 429, retry_after="9" * 12), ended]
+    )
     assert waits == [3600.0]
 
 
 def test_all_batches_are_looked_at_before_a_wait_and_the_first_that_ended_is_told():
     answers = [going("a"), going("b"), going("a"), going("b", "failed")]
-    batch, requests, waits = drive(watch(desk(), ["a", "b"], lambda _: None, 5.0), answers)
+    batch, requests, waits = drive(watch_batches(desk(), ["a", "b"], lambda _: None, 5.0), answers)
     assert (batch.id, batch.ending, waits) == ("b", "failed", [5.0])
     assert [request.target[-1] for request in requests] == ["a", "b", "a", "b"]
 
@@ -126,20 +136,20 @@ def test_all_batches_are_looked_at_before_a_wait_and_the_first_that_ended_is_tol
 ])  # fmt: skip
 def test_looks_that_bring_no_news_are_repeated_eleven_times_and_then_it_fails(failure):
     good = [failure] * 10 + [going()] + [failure] * 10 + [going(status="completed")]
-    batch, _, _ = drive(watch(desk(), ["b"], lambda _: None, 5.0), good)
+    batch, _, _ = drive(watch_batches(desk(), ["b"], lambda _: None, 5.0), good)
     assert batch.ending == "completed"
     with pytest.raises((ConnectionFailed, DeadlineExceeded, MalformedResponseError, ServerError)):
-        drive(watch(desk(), ["b"], lambda _: None, 5.0), [failure] * 12)
+        drive(watch_batches(desk(), ["b"], lambda _: None, 5.0), [failure] * 12)
 
 
 def test_nobody_looks_any_more_once_the_run_is_stopped():
-    flow = watch(desk(stopped=lambda: True), ["b"], print, 5.0)
+    flow = watch_batches(desk(stopped=lambda: True), ["b"], print, 5.0)
     assert drive(flow, []) == (None, [], [])
 
 
 def test_a_question_is_repeated_with_waits_that_the_server_may_lengthen():
     answers = [reply({}, 500), reply({}, 429, retry_after="40"), going()]
-    found, requests, waits = drive(ask(desk(), CHAT.retrieve("b"), desk().batch), answers)
+    found, requests, waits = drive(call_api(desk(), CHAT.retrieve("b"), desk().batch), answers)
     assert found.id == "b"
     assert len(requests) == 3
     assert waits == [0.5, 40.0]
@@ -147,15 +157,15 @@ def test_a_question_is_repeated_with_waits_that_the_server_may_lengthen():
 
 def test_a_question_is_given_up_after_its_retries_or_when_waiting_does_not_help():
     with pytest.raises(ServerError):
-        drive(ask(desk(), CHAT.retrieve("b"), desk().batch), [reply({}, 500)] * 3)
+        drive(call_api(desk(), CHAT.retrieve("b"), desk().batch), [reply({}, 500)] * 3)
     for status in (400, 409):
         with pytest.raises(Exception, match=f"HTTP {status}"):
-            drive(ask(desk(), CHAT.cancel("b"), desk().batch), [reply({}, status)])
+            drive(call_api(desk(), CHAT.cancel("b"), desk().batch), [reply({}, status)])
 
 
 def test_a_question_is_dropped_where_the_run_was_stopped_meanwhile():
     found, requests, _ = drive(
-        ask(desk(stopped=lambda: True), CHAT.retrieve("b"), desk().batch), [reply({}, 500)]
+        call_api(desk(stopped=lambda: True), CHAT.retrieve("b"), desk().batch), [reply({}, 500)]
     )
     assert (found, len(requests)) == (None, 1)
 
@@ -179,32 +189,32 @@ CREATE = CHAT.create("t", [], "f")
     reply(b"<html>"), reply({"id": "../x"}),
 ])  # fmt: skip
 def test_after_a_creation_in_the_dark_the_list_is_asked_before_another(dark):
-    found, requests, waits = drive(create(desk(), CREATE, looking(Found("b"))), [dark])
-    assert (found, len(requests)) == (Found("b"), 1)
+    found, requests, waits = drive(create_batch(desk(), CREATE, looking(BatchSearch("b"))), [dark])
+    assert (found, len(requests)) == (BatchSearch("b"), 1)
     assert 1000 in waits
-    found, requests, waits = drive(create(desk(), CREATE, looking(Found())), [dark, going("b2")])
-    assert (found, len(requests)) == (Found("b2"), 2)
-    found, requests, _ = drive(create(desk(), CREATE, looking(Found(None, ("m",)))), [dark])
-    assert (found, len(requests)) == (Found(None, ("m",)), 1)
+    found, requests, waits = drive(create_batch(desk(), CREATE, looking(BatchSearch())), [dark, going("b2")])
+    assert (found, len(requests)) == (BatchSearch("b2"), 2)
+    found, requests, _ = drive(create_batch(desk(), CREATE, looking(BatchSearch(None, ("m",)))), [dark])
+    assert (found, len(requests)) == (BatchSearch(None, ("m",)), 1)
 
 
 @pytest.mark.parametrize("clear", [reply({}, 429), ResolveError("x")])
 def test_after_a_refusal_that_passes_it_is_created_without_a_search(clear):
-    found, requests, waits = drive(create(desk(), CREATE, looking()), [clear, going("b")])
-    assert (found, len(requests), waits) == (Found("b"), 2, [0.5])
+    found, requests, waits = drive(create_batch(desk(), CREATE, looking()), [clear, going("b")])
+    assert (found, len(requests), waits) == (BatchSearch("b"), 2, [0.5])
 
 
 def test_a_creation_ends_with_its_retries_or_a_refusal():
     with pytest.raises(RateLimitError):
-        drive(create(desk(), CREATE, looking()), [reply({}, 429)] * 3)
+        drive(create_batch(desk(), CREATE, looking()), [reply({}, 429)] * 3)
     with pytest.raises(BadRequestError):
-        drive(create(desk(), CREATE, looking()), [reply({}, 400)])
+        drive(create_batch(desk(), CREATE, looking()), [reply({}, 400)])
     with pytest.raises(ServerError):
-        drive(create(desk(), CREATE, looking(Found(), Found())), [reply({}, 500)] * 3)
+        drive(create_batch(desk(), CREATE, looking(BatchSearch(), BatchSearch())), [reply({}, 500)] * 3)
 
 
 def test_a_creation_in_the_dark_is_left_so_where_the_run_is_stopped():
-    found, requests, _ = drive(create(desk(stopped=lambda: True), CREATE, looking()), [reply({}, 500)])
+    found, requests, _ = drive(create_batch(desk(stopped=lambda: True), CREATE, looking()), [reply({}, 500)])
     assert (found, len(requests)) == (None, 1)
 
 
@@ -223,7 +233,7 @@ def unsent(failure):
     (MalformedResponseError("x", status=200), False), (ValueError(), False),
 ])  # fmt: skip
 def test_only_what_says_no_or_was_not_sent_is_a_refusal(failure, surely):
-    assert refused(failure) is surely
+    assert is_rejected(failure) is surely
 
 
 def test_a_marker_is_found_on_any_page():
@@ -232,13 +242,13 @@ def test_a_marker_is_found_on_any_page():
         return reply({"data": [*records, {"id": "z", "metadata": None}], "has_more": more})
 
     answers = [page("a", "b", more=True), page("c", more=False)]
-    found, requests, _ = drive(search(desk(), "m-c", 5, 0.0, ()), answers)
-    assert found == Found("c")
+    found, requests, _ = drive(search_batches(desk(), "m-c", 5, 0.0, ()), answers)
+    assert found == BatchSearch("c")
     assert [request.target for request in requests] == [
         "/v1/batches?limit=100", "/v1/batches?limit=100&after=z",
     ]  # fmt: skip
-    found, _, _ = drive(search(desk(), "m-x", 5, 0.0, ()), [page("a", more=False)])
-    assert found == Found()
+    found, _, _ = drive(search_batches(desk(), "m-x", 5, 0.0, ()), [page("a", more=False)])
+    assert found == BatchSearch()
 
 
 def test_without_markers_batches_of_the_same_size_and_time_may_be_it():
@@ -256,25 +266,25 @@ def test_without_markers_batches_of_the_same_size_and_time_may_be_it():
         record("old", 5, "2026-11-01T00:00:00Z"),
     ]
     answer = reply({"data": records, "has_more": True, "last_id": "old"})
-    found, requests, _ = drive(search(desk("anthropic"), "m", 5, since, ["known"]), [answer])
-    assert found == Found(None, ("right", "dateless"))
+    found, requests, _ = drive(search_batches(desk("anthropic"), "m", 5, since, ["known"]), [answer])
+    assert found == BatchSearch(None, ("right", "dateless"))
     # the list is ordered: what comes after an old one is older
     assert [request.target for request in requests] == ["/v1/messages/batches?limit=1000"]
 
 
 def test_a_search_is_dropped_where_the_run_was_stopped_meanwhile():
-    found, _, _ = drive(search(desk(stopped=lambda: True), "m", 5, 0.0, ()), [reply({}, 500)])
+    found, _, _ = drive(search_batches(desk(stopped=lambda: True), "m", 5, 0.0, ()), [reply({}, 500)])
     assert found is None
 
 
 def test_requests_bear_the_rows_headers_and_path():
-    _, (request,), _ = drive(ask(desk(), CHAT.create("t", [], "f"), desk().batch), [going()])
+    _, (request,), _ = drive(call_api(desk(), CHAT.create("t", [], "f"), desk().batch), [going()])
     headers = {name.lower(): value for name, value in request.headers}
     assert headers["authorization"].reveal() == "Bearer some-key"
     assert (headers["content-type"], headers["accept"]) == ("application/json", "application/json")
     assert request.credential is not None
     claude = desk("anthropic")
-    _, (request,), _ = drive(ask(claude, MESSAGES.retrieve("b"), claude.batch), [going()])
+    _, (request,), _ = drive(call_api(claude, MESSAGES.retrieve("b"), claude.batch), [going()])
     headers = {name.lower(): value for name, value in request.headers}
     assert headers["anthropic-version"] == "2023-06-01"
     assert "content-type" not in headers
@@ -294,16 +304,16 @@ def test_an_answer_that_bears_the_key_in_its_code_or_text_does_not_show_it():
     exchange = Exchange(endpoint="e", secrets=(Secret("hidden-key-0123456789"),))
     error = {"code": "hidden-key-0123456789", "message": "with hidden-key-0123456789\x1b[31m"}
     line = json.dumps({"custom_id": "a", "response": None, "error": error}).encode()
-    found = CHAT.read(line, decode_chat, exchange).outcome
+    found = CHAT.decode_line(line, decode_chat, exchange).outcome
     assert "hidden" not in repr(found.as_dict()) + str(found)
     assert "\x1b" not in str(found)
 
 
 def test_an_answer_in_a_batch_that_is_none_is_the_error_of_its_row():
     line = json.dumps({"custom_id": "a", "result": {"type": "succeeded", "message": {"content": 7}}}).encode()
-    assert isinstance(MESSAGES.read(line, decode_message, Exchange()).outcome, MalformedResponseError)
+    assert isinstance(MESSAGES.decode_line(line, decode_message, Exchange()).outcome, MalformedResponseError)
     line = json.dumps({"custom_id": "a", "result": {"type": "succeeded"}}).encode()
-    assert isinstance(MESSAGES.read(line, decode_message, Exchange()).outcome, MalformedResponseError)
+    assert isinstance(MESSAGES.decode_line(line, decode_message, Exchange()).outcome, MalformedResponseError)
     with pytest.raises(MalformedResponseError):
         MESSAGES.decode_upload(200, Headers(), b"{}", Exchange())
 
@@ -318,11 +328,11 @@ JSON = st.recursive(
     ),
     max_leaves=12,
 )  # fmt: skip
-BODIES = JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=64)
+BODIES = JSON.map_all(lambda value: json.dumps(value).encode()) | st.binary(max_size=64)
 
 
 @given(
-    body=JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=64),
+    body=JSON.map_all(lambda value: json.dumps(value).encode()) | st.binary(max_size=64),
     name=st.sampled_from(list(APIS)),
 )
 def test_any_answer_is_a_batch_a_list_or_a_typed_error(body, name):

@@ -27,11 +27,10 @@ from onym.errors import (
     UnsupportedError,
     UsageError,
 )
-from onym.llm.batch import _driver as driver_module
+from onym.llm.batch import _runner as driver_module
 from onym.llm.batch import arun, run
-from onym.llm.batch._journal import Writer
-from onym.llm.batch._provider import ProviderBatches
-from onym.llm.batch._provider_ledger import Ledger
+from onym.llm.batch._provider import ProviderEngine
+from onym.llm.batch._storage import JournalWriter, SubmissionLog
 from onym.llm.client import connect
 from onym.llm.config import Config
 from onym.llm.providers import ProviderTable
@@ -94,7 +93,7 @@ def rows(tmp_path):
 @pytest.fixture
 def small(monkeypatch):
     """Batches of two or three of these rows."""
-    monkeypatch.setitem(ProviderBatches.__init__.__kwdefaults__, "room", 400)
+    monkeypatch.setitem(ProviderEngine.__init__.__kwdefaults__, "room", 400)
 
 
 @pytest.fixture
@@ -104,7 +103,7 @@ def hurried(monkeypatch):
     async def rest(self, seconds):
         await asyncio.sleep(0)
 
-    monkeypatch.setattr(ProviderBatches, "_wait", rest)
+    monkeypatch.setattr(ProviderEngine, "_wait_or_stop", rest)
 
 
 def write(path, *rows):
@@ -184,10 +183,12 @@ def test_what_does_not_fit_into_one_batch_goes_into_several(server, rows, tmp_pa
 
 
 def test_the_most_requests_of_a_batch_are_kept(openai, rows, tmp_path, monkeypatch):
-    from onym.llm.batch import _provider_api
-    from onym.llm.dialects._openai_batch import OpenAIBatches
+    from onym.llm.batch import _provider_flow
+    from onym.llm.dialects.openai_batches import OpenAIBatches
 
-    monkeypatch.setattr(_provider_api, "api_of", lambda dialect: OpenAIBatches("/v1/chat/completions", 2))
+    monkeypatch.setattr(
+        _provider_flow, "find_batch_api", lambda dialect: OpenAIBatches("/v1/chat/completions", 2)
+    )
     go(openai, tmp_path)
     assert [len(batch["rows"]) for batch in openai.batches.values()] == [2, 2, 1]
 
@@ -336,7 +337,7 @@ def test_cancelling_gives_up_rows_whose_results_stay_damaged(server, rows, tmp_p
         go(server, tmp_path)
     report = go(server, tmp_path, cancel=True)
     assert (report.failed, report.left) == (5, 0)
-    assert not (tmp_path / "out.jsonl.provider").exists()
+    assert not (tmp_path / "out.jsonl.provider").has_file()
 
 
 def test_rows_without_a_result_in_sound_results_are_errors_after_some_fetches(
@@ -448,7 +449,7 @@ def test_a_refused_creation_stops_the_run_and_its_rows_are_asked_by_the_next(ser
     with pytest.raises(BadRequestError) as caught:
         go(server, tmp_path)
     assert KEY not in str(caught.value)
-    assert not (tmp_path / "out.jsonl.provider").exists()
+    assert not (tmp_path / "out.jsonl.provider").has_file()
     assert go(server, tmp_path).answered == 5
     assert "list" not in server.steps()
 
@@ -457,7 +458,7 @@ def test_a_creation_in_the_dark_is_looked_for_by_the_next_run(server, rows, tmp_
     server.spoil["create"] = [html]
     with pytest.raises(MalformedResponseError):
         go(server, tmp_path, overrides={"retries": 0})
-    assert (tmp_path / "out.jsonl.provider").exists()
+    assert (tmp_path / "out.jsonl.provider").has_file()
     assert go(server, tmp_path, overrides={"retries": 0}).answered == 5
     assert len(server.batches) == 1
 
@@ -517,7 +518,7 @@ def test_a_search_that_is_refused_after_a_creation_in_the_dark_is_no_refused_cre
     with pytest.raises(OnymError):
         go(server, tmp_path)
     # the batch is there and will be paid: the next run has to find it
-    assert (tmp_path / "out.jsonl.provider").exists()
+    assert (tmp_path / "out.jsonl.provider").has_file()
     server.refuse.clear()
     assert go(server, tmp_path).answered == 5
     assert len(server.batches) == 1
@@ -532,7 +533,7 @@ def test_a_name_that_cannot_be_looked_up_after_a_creation_in_the_dark_loses_no_b
 
     server.spoil["create"] = [html]
     with monkeypatch.context() as patch:
-        patch.setattr(ProviderBatches, "_search", search)
+        patch.setattr(ProviderEngine, "_search_batch", search)
         with pytest.raises(ResolveError):
             go(server, tmp_path)
     assert go(server, tmp_path).answered == 5
@@ -545,7 +546,7 @@ def test_a_creation_that_is_refused_after_one_in_the_dark_is_looked_for_again(
     server.refuse["create"] = [500, 400]
     with pytest.raises(BadRequestError):
         go(server, tmp_path)
-    assert (tmp_path / "out.jsonl.provider").exists()
+    assert (tmp_path / "out.jsonl.provider").has_file()
     assert go(server, tmp_path).answered == 5
     assert len(server.batches) == 1
 
@@ -553,7 +554,7 @@ def test_a_creation_that_is_refused_after_one_in_the_dark_is_looked_for_again(
 def test_a_list_that_never_ends_is_given_up(openai, rows, tmp_path, hurried, monkeypatch):
     from onym.llm.batch import _provider_flow
 
-    monkeypatch.setattr(_provider_flow, "_MOST_PAGES", 3)
+    monkeypatch.setattr(_provider_flow, "_MAX_PAGES", 3)
     endless = json.dumps({"data": [{"id": "b"}], "has_more": True}).encode()
     openai.spoil = {"create": [html], "list": [lambda data: (200, "application/json", endless)] * 3}
     with pytest.raises(MalformedResponseError, match="does not end"):
@@ -583,7 +584,7 @@ def test_where_nobody_listens_nothing_is_lost(rows, tmp_path, hurried):
     with pytest.raises(ConnectionFailed):
         run(given[0], tmp_path / "in.jsonl", tmp_path / "out.jsonl", engine="provider", poll=0.0, **given[1])
     # nothing can have got there: there is nothing that the next run has to look for
-    assert not (tmp_path / "out.jsonl.provider").exists()
+    assert not (tmp_path / "out.jsonl.provider").has_file()
 
 
 # endpoints without a batch API
@@ -724,20 +725,20 @@ def test_progress_says_how_many_requests_the_provider_has(openai, rows, tmp_path
     openai.states = ["in_progress"] * 3
     seen = []
     engines = []
-    begin = ProviderBatches.__init__
+    begin = ProviderEngine.__init__
 
     def remember(self, *args, **kwargs):
         begin(self, *args, **kwargs)
         engines.append(self)
 
-    monkeypatch.setattr(ProviderBatches, "__init__", remember)
-    look = ProviderBatches._see
+    monkeypatch.setattr(ProviderEngine, "__init__", remember)
+    look = ProviderEngine._record_figures
 
     def see(self, batch):
         look(self, batch)
         seen.append((self.flying, self.limit, self.pause))
 
-    monkeypatch.setattr(ProviderBatches, "_see", see)
+    monkeypatch.setattr(ProviderEngine, "_record_figures", see)
     assert go(openai, tmp_path, watch=lambda now: None).answered == 5
     assert seen[0] == (5, 5, 0.0)
     assert (engines[0].flying, engines[0].limit) == (0, 0)
@@ -856,13 +857,13 @@ def test_cancelling_does_not_end_batches_that_may_be_of_others(anthropic, rows, 
 
 
 def test_results_wait_for_the_disk(server, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(driver_module, "_UNDURABLE", 1)
+    monkeypatch.setattr(driver_module, "_MAX_UNDURABLE", 1)
     assert go(server, tmp_path).answered == 5
     monkeypatch.undo()
 
 
 def test_errors_of_a_whole_batch_wait_for_the_disk(openai, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(driver_module, "_UNDURABLE", 1)
+    monkeypatch.setattr(driver_module, "_MAX_UNDURABLE", 1)
     openai.end = "failed"
     assert go(openai, tmp_path).failed == 5
 
@@ -872,10 +873,10 @@ def test_a_batch_is_not_done_with_before_its_results_are_durable(server, rows, t
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(driver_module, "Writer", partial(Writer, synced=full))
+        patched.setattr(driver_module, "JournalWriter", partial(JournalWriter, synced=full))
         with pytest.raises(OSError, match="No space"):
             go(server, tmp_path)
-    assert (tmp_path / "out.jsonl.provider").exists()
+    assert (tmp_path / "out.jsonl.provider").has_file()
     assert go(server, tmp_path).answered == 5
     assert len(server.batches) == 1
 
@@ -886,13 +887,13 @@ def test_results_that_were_durable_before_a_crash_are_not_fetched_again(server, 
         raise RuntimeError("crash")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "end", crash)
+        patched.setattr(SubmissionLog, "record_end", crash)
         with pytest.raises(RuntimeError, match="crash"):
             go(server, tmp_path)
     fetched = server.steps().count("results")
     assert go(server, tmp_path).answered == 5
     assert server.steps().count("results") == fetched
-    assert not (tmp_path / "out.jsonl.provider").exists()
+    assert not (tmp_path / "out.jsonl.provider").has_file()
 
 
 def test_a_batch_whose_results_were_durable_before_a_crash_is_done_while_others_go_on(
@@ -902,7 +903,7 @@ def test_a_batch_whose_results_were_durable_before_a_crash_is_done_while_others_
         raise RuntimeError("crash")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "end", crash)
+        patched.setattr(SubmissionLog, "record_end", crash)
         with pytest.raises(RuntimeError, match="crash"):
             go(server, tmp_path)
     assert go(server, tmp_path).answered == 5

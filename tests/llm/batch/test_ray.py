@@ -12,7 +12,7 @@ import pytest
 from onym.errors import AuthenticationError, UsageError
 from onym.llm.batch import _ray as module
 from onym.llm.batch import run
-from onym.llm.batch._job import make_job
+from onym.llm.batch._engine import make_job
 from onym.llm.config import Config
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider
@@ -123,7 +123,7 @@ def source(tmp_path):
 
 
 def go(monkeypatch, ray, fake, source, output, **options):
-    monkeypatch.setattr(module, "require", lambda: ray)
+    monkeypatch.setattr(module, "require_ray", lambda: ray)
     given = {"policy": Policy.local(), "config": Config(), "engine": "ray", "concurrency": 4, **options}
     return run(fake.uri(**given.pop("uri", {})), source, output, **given)
 
@@ -184,16 +184,16 @@ def test_the_key_travels_in_the_call_and_the_chain_does_not(fake):
     names = ("key", "providers", "environ", "system_filter")
     job = make_job(fake.uri(), policy=Policy.local(), config=Config(), on_unsupported="error", overrides={},
                    concurrency=8, **dict.fromkeys(names))  # fmt: skip
-    wire = module._wire(job, 4)
+    wire = module._pack_job(job, 4)
     assert (wire["concurrency"], wire["overrides"]) == (4, {"retries": 5})
     # large arguments go to the object store, and from there to a disk: the key is apart from them
-    assert module._secrets(job)[1] == KEY
+    assert module._reveal_credentials(job)[1] == KEY
     assert KEY not in repr(wire)
     pair = {"AWS_ACCESS_KEY_ID": "AKIA0123456789ABCDEF", "AWS_SECRET_ACCESS_KEY": KEY}
     signed = make_job("llm://bedrock/m", policy=None, config=Config(), on_unsupported="error", overrides={},
                       concurrency=8, **{**dict.fromkeys(names), "environ": pair})  # fmt: skip
-    assert module._secrets(signed) == ("llm://bedrock/m?retries=0", None, None)
-    assert KEY not in repr(module._wire(signed, 4))
+    assert module._reveal_credentials(signed) == ("llm://bedrock/m?retries=0", None, None)
+    assert KEY not in repr(module._pack_job(signed, 4))
 
 
 def arrived(uri, **given):
@@ -201,10 +201,10 @@ def arrived(uri, **given):
     names = ("key", "providers", "environ", "system_filter", "policy")
     job = make_job(uri, config=Config(), on_unsupported="error", overrides={}, concurrency=8,
                    **{**dict.fromkeys(names), **given})  # fmt: skip
-    asker = module.Asker()
-    wire = module._wire(job, 4)
+    asker = module.RayWorker()
+    wire = module._pack_job(job, 4)
     assert KEY not in repr(wire)
-    asyncio.run(asker.begin(wire, *module._secrets(job)))
+    asyncio.run(asker.begin(wire, *module._reveal_credentials(job)))
     assert KEY not in repr(asker._job)
     return asker._job.settled.planner.endpoint
 
@@ -245,14 +245,14 @@ def test_a_label_or_value_that_looks_like_a_key_arrives_as_it_is():
 
 def test_there_are_more_actors_where_one_could_not_do_it_all():
     ray = Ray()
-    assert len(module._places(ray, 32)) == 2
-    assert len(module._places(ray, 1)) == 1
+    assert len(module._place_actors(ray, 32)) == 2
+    assert len(module._place_actors(ray, 1)) == 1
     many = SimpleNamespace(nodes=lambda: [{"Alive": True, "NodeID": "n", "Resources": {"CPU": 8.0}}])
-    assert len(module._places(many, 512)) == 4
+    assert len(module._place_actors(many, 512)) == 4
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError) as caught:
-        module.require()
+        module.require_ray()
     assert "onym[ray]" in caught.value.hint

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.llm.batch._rows import label, read_row
+from onym.llm.batch._rows import decode_row, get_label
 
 
 def row(value, index=3):
-    return read_row(index, json.dumps(value).encode(), "m")
+    return decode_row(index, json.dumps(value).encode(), "m")
 
 
 def test_a_prompt_is_one_user_turn_with_the_label_it_was_given():
@@ -103,7 +103,7 @@ def test_a_row_of_another_shape_is_an_error_of_that_row(value):
 
 @pytest.mark.parametrize("line", [b"{", b"", b"\xff", b'{"prompt": "\xff"}', b"[" * 100_000])
 def test_what_is_no_json_is_an_error_of_that_row(line):
-    found = read_row(7, line, "m")
+    found = decode_row(7, line, "m")
     assert (found.id, found.error.code) == ("7", "usage.bad-row")
 
 
@@ -115,7 +115,7 @@ def test_the_text_of_a_bad_row_is_not_in_its_error():
 
 @given(st.binary() | st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.lists(inner)
        | st.dictionaries(st.sampled_from(["id", "custom_id", "prompt", "body", "params", "x"]), inner))
-       .map(lambda value: json.dumps(value).encode()))  # fmt: skip
+       .map_all(lambda value: json.dumps(value).encode()))  # fmt: skip
 def test_any_line_is_a_row_whose_label_is_the_one_that_was_checked(line):
-    found = read_row(5, line, "m")
-    assert found.id == label(5, line)
+    found = decode_row(5, line, "m")
+    assert found.id == get_label(5, line)

@@ -19,10 +19,10 @@ from onym.errors import (
     UsageError,
 )
 from onym.llm import embedded
-from onym.llm.batch import Local, arun, run
-from onym.llm.batch import _driver as driver_module
-from onym.llm.batch import _run as run_module
-from onym.llm.batch._binding import digest
+from onym.llm.batch import LocalEngine, arun, run
+from onym.llm.batch import _runner as driver_module
+from onym.llm.batch import _runner as run_module
+from onym.llm.batch._storage import compute_digest
 from onym.llm.config import Config
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider
@@ -56,7 +56,7 @@ async def no_rest(seconds):
 
 def patient(job):
     """The engine of this process, which never really waits."""
-    return Local(job, chance=lambda: 0.0, rest=no_rest)
+    return LocalEngine(job, chance=lambda: 0.0, rest=no_rest)
 
 
 def go(fake, source, output, query="", **options):
@@ -78,7 +78,7 @@ def test_every_row_is_asked_once_and_has_its_result(fake, source, tmp_path, orde
     assert sorted(prompts(fake)) == [f"ask {at}" for at in range(6)]
     assert (report.rows, report.answered, report.failed, report.left) == (6, 6, 0, 0)
     assert (report.input_tokens, report.output_tokens) == (30, 42)
-    assert not (tmp_path / "out.jsonl.journal").exists()
+    assert not (tmp_path / "out.jsonl.journal").has_file()
 
 
 def test_a_result_holds_what_the_model_said(fake, tmp_path):
@@ -158,7 +158,7 @@ def test_a_journal_that_outlived_its_output_is_put_away(fake, source, tmp_path):
     journal.write_bytes(out.read_bytes())
     fake.requests.clear()
     go(fake, source, out)
-    assert (fake.requests, journal.exists()) == ([], False)
+    assert (fake.requests, journal.has_file()) == ([], False)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_what_a_run_without_profile_is_bound_to_stays_the_same(fake):
         environ={}, on_unsupported="drop", system_filter=None, overrides={"seed": 1}, concurrency=1,
     )  # fmt: skip
     uri = fake.uri(query="temp=1&retries=0").replace(":***@", "@")
-    assert job.settings() == {"uri": uri, "on_unsupported": "drop", "overrides": {"seed": 1}}
+    assert job.build_settings() == {"uri": uri, "on_unsupported": "drop", "overrides": {"seed": 1}}
 
 
 def test_another_gguf_file_of_the_same_name_is_another_run(tmp_path, monkeypatch):
@@ -213,11 +213,11 @@ def test_another_gguf_file_of_the_same_name_is_another_run(tmp_path, monkeypatch
     def settings(octets):
         file = tmp_path / "mine.gguf"
         file.write_bytes(b"GGUF" + octets)
-        embedded.register("mine", file)
-        return digest(run_module.make_job(
+        embedded.register_model("mine", file)
+        return compute_digest(run_module.make_job(
             "llm://embedded/mine", policy=None, config=Config(), key=None, providers=None, environ={},
             on_unsupported="drop", system_filter=None, overrides={}, concurrency=1,
-        ).settings())  # fmt: skip
+        ).build_settings())  # fmt: skip
 
     assert settings(b"1") != settings(b"22")
 
@@ -307,9 +307,9 @@ def test_a_stream_is_bound_like_a_file(fake, tmp_path):
 
 
 def test_a_row_that_is_too_long_is_refused(fake, tmp_path, monkeypatch):
-    from onym.llm.batch import _source
+    from onym.llm.batch import _formats
 
-    monkeypatch.setattr(_source, "_LONGEST", 20)
+    monkeypatch.setattr(_formats, "_MAX_ROW_SIZE", 20)
     with pytest.raises(UsageError, match="row 1 is longer"):
         go(fake, write(tmp_path / "in", {"prompt": "a"}, {"prompt": "b" * 50}), tmp_path / "out")
 
@@ -399,7 +399,7 @@ def test_everybody_waits_as_long_as_the_server_asks(fake, tmp_path):
 
     fake.fail(429, headers={"retry-after": "7"})
     rows = [{"prompt": f"{at}"} for at in range(3)]
-    engine = lambda job: Local(job, clock=lambda: now[0], chance=lambda: 0.0, rest=rest)  # noqa: E731
+    engine = lambda job: LocalEngine(job, clock=lambda: now[0], chance=lambda: 0.0, rest=rest)  # noqa: E731
     go(fake, write(tmp_path / "in", *rows), tmp_path / "out", engine=engine, concurrency=1)
     assert 7.0 in rests
     assert [row["status"] for row in read(tmp_path / "out")] == ["ok"] * 3
@@ -423,7 +423,7 @@ def test_a_run_stops_after_so_many_failed_rows_and_can_go_on(fake, source, tmp_p
     fake.fail(400).fail(400)
     report = go(fake, source, tmp_path / "out", concurrency=1, max_errors=2)
     assert (report.stopped, report.failed, report.left) == ("max-errors", 2, 4)
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out").has_file()
     assert go(fake, source, tmp_path / "out").left == 0
 
 
@@ -464,12 +464,12 @@ def test_the_well_known_mistakes_of_a_caller_are_told(fake, source, tmp_path):
 
 
 def test_a_disk_that_fails_stops_the_run_with_what_counts_kept(fake, source, tmp_path, monkeypatch):
-    real = driver_module.Writer
+    real = driver_module.JournalWriter
 
     def failing(descriptor):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(driver_module, "Writer", lambda path, told: real(path, told, synced=failing))
+    monkeypatch.setattr(driver_module, "JournalWriter", lambda path, told: real(path, told, synced=failing))
     with pytest.raises(OSError, match="No space"):
         go(fake, source, tmp_path / "out", order="completion", concurrency=1)
     assert (tmp_path / "out").read_bytes() == b""
@@ -478,15 +478,15 @@ def test_a_disk_that_fails_stops_the_run_with_what_counts_kept(fake, source, tmp
 
 
 def test_rows_are_not_taken_while_too_many_results_are_not_durable(fake, tmp_path, monkeypatch):
-    monkeypatch.setattr(driver_module, "_UNDURABLE", 3)
+    monkeypatch.setattr(driver_module, "_MAX_UNDURABLE", 3)
     waiting = []
-    real = driver_module.Driver.give
+    real = driver_module.BatchRun.put_result
 
     def give(self, result):
         real(self, result)
         waiting.append(len(self._open))
 
-    monkeypatch.setattr(driver_module.Driver, "give", give)
+    monkeypatch.setattr(driver_module.BatchRun, "put_result", give)
     rows = write(tmp_path / "in", *[{"prompt": f"{at}"} for at in range(50)])
     assert go(fake, rows, tmp_path / "out", concurrency=2).answered == 50
     assert max(waiting) <= 3 + 2
@@ -516,15 +516,15 @@ def test_a_run_that_is_told_to_stop_does_not_wait_for_the_next_attempt(
     fake, source, tmp_path, headers, monkeypatch
 ):
     from onym.llm.batch import _engine
-    from onym.net.retry import RetryPolicy
+    from onym.net.limits import RetryPolicy
 
-    monkeypatch.setattr(_engine, "_PATIENCE", RetryPolicy(base=3600, cap=3600))
+    monkeypatch.setattr(_engine, "_RETRY_POLICY", RetryPolicy(base=3600, cap=3600))
     for _ in range(6):
         fake.fail(429, headers=headers)
 
     async def play():
         stop, seen = asyncio.Event(), asyncio.Event()
-        engine = lambda job: Local(job, chance=lambda: 0.0 if headers else 1.0)  # noqa: E731
+        engine = lambda job: LocalEngine(job, chance=lambda: 0.0 if headers else 1.0)  # noqa: E731
 
         def watch(now):
             if now.pause or (fake.requests and not now.flying):
@@ -546,7 +546,7 @@ def test_a_run_that_is_told_to_stop_does_not_wait_for_the_next_attempt(
 def test_rows_that_wait_without_a_deputy_are_answered_too(fake, source, tmp_path, monkeypatch):
     from onym.llm.batch import _engine
 
-    monkeypatch.setattr(_engine, "_PARKED", 0)
+    monkeypatch.setattr(_engine, "_MAX_PARKED", 0)
     for _ in range(5):  # one row may meet them all, and is tried six times
         fake.fail(500)
     assert go(fake, source, tmp_path / "out", concurrency=2).answered == 6
@@ -554,7 +554,7 @@ def test_rows_that_wait_without_a_deputy_are_answered_too(fake, source, tmp_path
 
 def test_an_attempt_after_a_real_pause_is_made(fake, source, tmp_path):
     fake.fail(500)
-    engine = lambda job: Local(job, chance=lambda: 0.01)  # noqa: E731
+    engine = lambda job: LocalEngine(job, chance=lambda: 0.01)  # noqa: E731
     assert go(fake, source, tmp_path / "out", engine=engine).retries == 1
 
 
@@ -612,11 +612,11 @@ def test_a_bug_in_an_engine_is_seen(fake, source, tmp_path, monkeypatch):
     def broken(*args):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(_engine, "answered", broken)
+    monkeypatch.setattr(_engine, "make_answer_result", broken)
     with pytest.raises(ZeroDivisionError):
         go(fake, source, tmp_path / "out")
 
 
 def test_the_module_has_both_engines():
-    assert run_module._engine("local") is Local
+    assert run_module._find_engine("local") is LocalEngine
     assert Path(run_module.__file__).exists()

@@ -11,10 +11,8 @@ import pytest
 
 from onym.errors import OnymError
 from onym.llm.batch import run
-from onym.llm.batch._files import fresh, touch
-from onym.llm.batch._job import make_job
-from onym.llm.batch._journal import Writer
-from onym.llm.batch._provider_ledger import Ledger
+from onym.llm.batch._engine import make_job
+from onym.llm.batch._storage import JournalWriter, SubmissionLog, create_file, touch_file
 from onym.llm.config import Config
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider
@@ -48,7 +46,9 @@ def test_a_link_in_the_place_of_a_file_of_ours_leads_to_no_other_file(
 
 @posix
 @pytest.mark.parametrize("there", [True, False])
-@pytest.mark.parametrize("opened", [touch, Ledger, lambda link: Writer(link, lambda *_: None)])
+@pytest.mark.parametrize(
+    "opened", [touch_file, SubmissionLog, lambda link: JournalWriter(link, lambda *_: None)]
+)
 def test_no_way_to_open_such_a_file_follows_a_link(tmp_path: Path, there: bool, opened: Any) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     if there:
@@ -57,7 +57,7 @@ def test_no_way_to_open_such_a_file_follows_a_link(tmp_path: Path, there: bool, 
     with pytest.raises(OSError, match="symbolic links"):
         opened(link)
     assert target.exists() is there
-    with fresh(link) as out:
+    with create_file(link) as out:
         out.write(b"new")
     assert link.read_bytes() == b"new"
     assert not link.is_symlink()
@@ -66,14 +66,14 @@ def test_no_way_to_open_such_a_file_follows_a_link(tmp_path: Path, there: bool, 
 
 def test_a_count_that_no_column_can_hold_leaves_the_rest_of_the_row(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    from onym.llm.batch._parquet import restore, write_results
+    from onym.llm.batch._formats import restore_journal, write_parquet
 
     # of a journal that an older version wrote
     usage = {"input_tokens": 10**30, "output_tokens": 2, "cached_tokens": -(10**30), "reasoning_tokens": None}
     line = {"index": 0, "id": "a", "status": "ok", "text": "t", "usage": usage, "attempts": 1}
     with (tmp_path / "out.parquet").open("wb") as out:
-        write_results([json.dumps(line).encode() + b"\n"], out)
-    restore(tmp_path / "out.parquet", tmp_path / "journal")
+        write_parquet([json.dumps(line).encode() + b"\n"], out)
+    restore_journal(tmp_path / "out.parquet", tmp_path / "journal")
     found = json.loads((tmp_path / "journal").read_bytes())
     assert found["text"] == "t"
     assert found["usage"] == {**dict.fromkeys(usage), "output_tokens": 2}

@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import UsageError
-from onym.llm.batch._done import Done
-from onym.llm.batch._sort import sorted_lines
-from onym.llm.batch._unique import count_rows
+from onym.llm.batch._storage import RowBitmap, count_rows, sort_lines
 
 
 @given(st.integers(0, 300), st.lists(st.integers(-5, 310)))
 def test_the_set_of_done_rows_is_a_set_of_places(total, places):
-    done, model = Done(total), set()
+    done, model = RowBitmap(total), set()
     for place in places:
         fresh = 0 <= place < total and place not in model
         assert done.add(place) is fresh
@@ -29,7 +27,7 @@ def test_the_set_of_done_rows_is_a_set_of_places(total, places):
 
 
 def test_the_set_takes_one_bit_a_row():
-    done = Done(1_000_000)
+    done = RowBitmap(1_000_000)
     for place in range(0, 1_000_000, 7):
         done.add(place)
     done.add(999_999)
@@ -37,23 +35,24 @@ def test_the_set_takes_one_bit_a_row():
 
 
 def test_a_place_beyond_the_input_takes_no_memory():
-    done = Done(10)
+    done = RowBitmap(10)
     assert not done.add(10**15)
     assert 10**15 not in done
     assert len(done._bits) == 0
 
 
 @given(
-    st.lists(st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"") + b"\n")), st.integers(1, 500)
+    st.lists(st.binary(max_size=30).map_all(lambda data: data.replace(b"\n", b"") + b"\n")),
+    st.integers(1, 500),
 )
 def test_lines_are_sorted_however_little_room_there_is(lines, room):
     with tempfile.TemporaryDirectory() as folder:
-        assert list(sorted_lines(lines, Path(folder), room=room)) == sorted(lines)
+        assert list(sort_lines(lines, Path(folder), room=room)) == sorted(lines)
 
 
 def test_runs_that_are_longer_than_what_is_read_ahead_keep_their_lines(tmp_path):
     lines = [b"%08d %s\n" % (at * 7919 % 10_000, b"x" * (at % 90)) for at in range(10_000)]
-    assert list(sorted_lines(lines, tmp_path, room=200_000)) == sorted(lines)
+    assert list(sort_lines(lines, tmp_path, room=200_000)) == sorted(lines)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,8 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from onym.registry.abnf import Outcome, RemarkCode, included, lint, match, read, read_document, resolve
-from onym.registry.abnf._library import library
+from onym.registry.abnf import (
+    Outcome,
+    RemarkCode,
+    decide_inclusion,
+    lint,
+    match,
+    parse_blocks,
+    parse_grammar,
+    resolve,
+)
+from onym.registry.abnf._loader import load_library
 from onym.registry.documents.types import Block
 from support import linear_enough
 
@@ -40,12 +49,12 @@ def llm_blocks() -> list[Block]:
 
 
 def test_the_llm_draft_is_fragment_only_and_its_second_definition_is_in_force() -> None:
-    grammar = resolve(read_document(llm_blocks()))
+    grammar = resolve(parse_blocks(llm_blocks()))
     assert grammar.start("llm") == "llm-URI"
     assert grammar.sections == {"llm-uri": ("3.2", "3.1")}
-    assert included(grammar, "llm-URI").outcome is Outcome.FRAGMENT_ONLY
-    assert included(grammar, "llm-URI").witness == "llm:///a#"
-    assert included(grammar.using("3.1"), "llm-URI").witness == "llm://#"
+    assert decide_inclusion(grammar, "llm-URI").outcome is Outcome.FRAGMENT_ONLY
+    assert decide_inclusion(grammar, "llm-URI").witness == "llm:///a#"
+    assert decide_inclusion(grammar.using("3.1"), "llm-URI").witness == "llm://#"
     assert match(grammar, "llm-URI", "llm://my-app:sk-1@api.openai.com/gpt-5?temp=0.7")
     codes = {(each.code, each.rule) for each in lint(grammar)}
     assert {
@@ -58,13 +67,13 @@ def test_the_llm_draft_is_fragment_only_and_its_second_definition_is_in_force() 
 def test_the_llm_draft_is_decided_soon() -> None:
     text = "\n".join(each.text for each in llm_blocks())
     with linear_enough(10):
-        included(resolve(read(text)), "llm-URI")
+        decide_inclusion(resolve(parse_grammar(text)), "llm-URI")
 
 
 def test_the_ai_draft_is_fragment_only() -> None:
     text = lines("draft-sogomonian-ai-uri-scheme-01.txt")
-    grammar = resolve(read_document([block(text, "ai-uri =", "ai-uri =", "3")]))
-    verdict = included(grammar, grammar.start("ai") or "")
+    grammar = resolve(parse_blocks([block(text, "ai-uri =", "ai-uri =", "3")]))
+    verdict = decide_inclusion(grammar, grammar.start("ai") or "")
     assert (verdict.outcome, verdict.witness) == (Outcome.FRAGMENT_ONLY, "ai:#")
 
 
@@ -81,8 +90,8 @@ def test_the_shipped_library_is_what_the_rfc_says(name: str, heading: str, follo
     begin = text.rindex(f"\n{heading}")
     part = text[text.index("=", begin) - 40 : text.index(f"\n{following}", begin)]
     part = part[part.index("\n") :]
-    published = read_document([Block(text=part, line=1)])
-    shipped = library(rfc)
+    published = parse_blocks([Block(text=part, line=1)])
+    shipped = load_library(rfc)
     assert shipped.rules.keys() <= published.rules.keys()
     for key, rule in shipped.rules.items():
         assert rule.node == published.rules[key].node, key
@@ -91,9 +100,9 @@ def test_the_shipped_library_is_what_the_rfc_says(name: str, heading: str, follo
 def test_media_types_and_tokens_are_what_their_rfcs_say() -> None:
     for name, rfc in (("rfc/rfc6838.txt", "6838"), ("rfc/rfc9110.txt", "9110"), ("rfc/rfc8288.txt", "8288")):
         whole = "\n".join(lines(name))
-        for rule in library(rfc).rules.values():
+        for rule in load_library(rfc).rules.values():
             if rule.key in ("loalpha", "restricted-name-chars"):
                 continue  # not a rule of that RFC; and one that has its alternatives in three steps
             found = re.search(rf"^ +{re.escape(rule.name)} +=[^/]?.*(?:\n +/.*)*", whole, re.MULTILINE)
             assert found, rule.name
-            assert read(found[0]).rules[rule.key].node == rule.node, rule.name
+            assert parse_grammar(found[0]).rules[rule.key].node == rule.node, rule.name

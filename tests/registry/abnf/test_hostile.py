@@ -17,16 +17,16 @@ from onym.registry.abnf import (
     Outcome,
     RemarkCode,
     compare,
-    examples,
-    included,
+    decide_inclusion,
+    find_reserved,
+    generate_examples,
     lint,
-    probes,
-    read,
-    reserved,
+    parse_grammar,
+    probe_rule,
     resolve,
 )
-from onym.registry.abnf._parse import MAX_DEPTH
-from onym.registry.abnf._read import MAX_RULES, MAX_TEXT
+from onym.registry.abnf._loader import MAX_RULES, MAX_TEXT
+from onym.registry.abnf._parser import MAX_DEPTH
 from support import linear_enough, untraced
 
 CHAIN = "\n".join(f"r{at} = r{at + 1} r{at + 1}" for at in range(60))
@@ -97,7 +97,7 @@ def test_a_hostile_grammar_costs_seconds_at_most_and_200_megabytes(name: str) ->
 
 def refusal(text: str) -> GrammarError:
     with pytest.raises(GrammarError) as caught:
-        resolve(read(text))
+        resolve(parse_grammar(text))
     return caught.value
 
 
@@ -109,12 +109,12 @@ def test_a_megabyte_of_rules_is_refused_at_once() -> None:
 def test_the_most_text_and_the_most_rules_are_read_within_a_second() -> None:
     text = "\n".join(f'rule-{at} = *( "a" / b ) [ %x41-5A ]' for at in range(MAX_RULES))
     with linear_enough():
-        assert len(read(text[:MAX_TEXT]).rules) == MAX_RULES
+        assert len(parse_grammar(text[:MAX_TEXT]).rules) == MAX_RULES
     assert refusal(f"{text}\nmore = a").code == "abnf.too-large"
 
 
 def test_groups_within_each_other_are_capped() -> None:
-    read(f's = {"(" * MAX_DEPTH}"a"{")" * MAX_DEPTH}')
+    parse_grammar(f's = {"(" * MAX_DEPTH}"a"{")" * MAX_DEPTH}')
     error = refusal(f's = {"(" * 100_000}"a"{")" * 100_000}')
     assert (error.code, error.line, error.column) == ("abnf.too-deep", 1, MAX_DEPTH + 5)
 
@@ -130,16 +130,16 @@ def test_a_number_of_many_digits_is_refused() -> None:
 
 
 def test_a_comparison_that_explodes_is_an_outcome_of_its_own_within_seconds() -> None:
-    a = resolve(read('s = *pchar "x" 14(pchar)'))
-    b = resolve(read('s = *pchar "x" 15(pchar)'))
+    a = resolve(parse_grammar('s = *pchar "x" 14(pchar)'))
+    b = resolve(parse_grammar('s = *pchar "x" 15(pchar)'))
     with linear_enough(), pytest.raises(GrammarError) as caught:
         compare(a, "s", b, "s")
     assert caught.value.code == "abnf.too-large"
 
 
 def test_an_automaton_that_grows_in_each_state_is_stopped() -> None:
-    a = read('s = *( "a" / "b" ) "a" 300( "a" / "b" )')
-    b = read('s = *( "a" / "b" ) "b" 300( "a" / "b" )')
+    a = parse_grammar('s = *( "a" / "b" ) "a" 300( "a" / "b" )')
+    b = parse_grammar('s = *( "a" / "b" ) "b" 300( "a" / "b" )')
     with pytest.raises(GrammarError) as caught:
         compare(a, "s", b, "s")
     assert caught.value.code == "abnf.too-large"
@@ -149,7 +149,7 @@ def test_lint_of_many_alternatives_ends_within_a_second() -> None:
     one = " / ".join(f'"{at:04}"' for at in range(2_000))
     many = "\n".join(f'r{at} = *pchar "x" 14(pchar) / *pchar "y" 14(pchar) / r{at + 1}' for at in range(80))
     for text in (f"s = {one}", many):
-        grammar = resolve(read(text))
+        grammar = resolve(parse_grammar(text))
         with linear_enough(5):
             lint(grammar)
 
@@ -157,7 +157,7 @@ def test_lint_of_many_alternatives_ends_within_a_second() -> None:
 def test_questions_beside_inclusion_cost_no_more() -> None:
     """Each is answered or refused soon, for every hostile grammar."""
     for text, _ in HOSTILE.values():
-        grammar = resolve(read(text))
+        grammar = resolve(parse_grammar(text))
         for ask in QUESTIONS:
             with linear_enough(), contextlib.suppress(GrammarError):
                 ask(grammar, "s")
@@ -168,7 +168,7 @@ def lint_from(grammar: Grammar, start: str) -> object:
 
 
 def examples_of(grammar: Grammar, start: str) -> list[str]:
-    return examples(grammar, start, 20)
+    return generate_examples(grammar, start, 20)
 
 
 def start_of(grammar: Grammar, start: str) -> str | None:
@@ -176,8 +176,8 @@ def start_of(grammar: Grammar, start: str) -> str | None:
 
 
 QUESTIONS: tuple[Callable[[Grammar, str], object], ...] = (
-    probes,
-    reserved,
+    probe_rule,
+    find_reserved,
     lint_from,
     examples_of,
     start_of,
@@ -188,7 +188,7 @@ def test_lint_asks_no_more_where_its_questions_are_too_costly() -> None:
     names = ["path", "query", "fragment", "host", "userinfo", "segment", "pchar", "reg-name"]
     one = '( *unreserved "x" 14(unreserved) )'
     text = "\n".join(f"{name} = {one} / {one}" for name in names)
-    grammar = resolve(read(f"s = {' '.join(names)}\n{text}"))
+    grammar = resolve(parse_grammar(f"s = {' '.join(names)}\n{text}"))
     with linear_enough():
         found = [each for each in lint(grammar) if each.code is RemarkCode.UNDECIDED]
     assert [each.rule for each in found if "differs" in each.message] == names
@@ -197,8 +197,8 @@ def test_lint_asks_no_more_where_its_questions_are_too_costly() -> None:
 
 
 def test_the_search_itself_is_capped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.registry.abnf._product.MAX_PAIRS", 5)
-    verdict = included(resolve(read('s = "a:" *pchar')), "s")
+    monkeypatch.setattr("onym.registry.abnf._inclusion.MAX_PAIRS", 5)
+    verdict = decide_inclusion(resolve(parse_grammar('s = "a:" *pchar')), "s")
     assert verdict.outcome is Outcome.TOO_LARGE
     assert verdict.problem is not None
     assert verdict.problem.code == "abnf.too-large"

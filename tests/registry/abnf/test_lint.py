@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from onym.errors import UnknownEntryError
-from onym.registry.abnf import Remark, RemarkCode, lint, read_document, resolve
+from onym.registry.abnf import Remark, RemarkCode, lint, parse_blocks, resolve
 from onym.registry.documents.types import Block
 from support import linear_enough
 
 
 def told(text: str, *codes: RemarkCode, start: str | None = None) -> list[Remark]:
-    grammar = resolve(read_document([Block(text=text, line=1)]))
+    grammar = resolve(parse_blocks([Block(text=text, line=1)]))
     return [each for each in lint(grammar, start=start) if each.code in codes or not codes]
 
 
@@ -156,7 +156,7 @@ def test_alternatives_too_large_to_compare_are_told_once() -> None:
 def test_unused_rules_are_told_in_linear_time() -> None:
     long = "/".join(['"a"'] * 40_000)
     rules = "\n".join(f"r{at}=x" for at in range(1_000))
-    grammar = resolve(read_document([Block(text=f"x = {long}\n{rules}", line=1)]))
+    grammar = resolve(parse_blocks([Block(text=f"x = {long}\n{rules}", line=1)]))
     with linear_enough(15):
         found = [each for each in lint(grammar) if each.code is RemarkCode.UNUSED]
     assert len(found) == 999

@@ -10,7 +10,7 @@ from automata.fa.nfa import NFA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onym.registry.abnf import Comparison, Relation, compare, examples, match, read
+from onym.registry.abnf import Comparison, Relation, compare, generate_examples, match, parse_grammar
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,18 @@ def repeated(item: Both, least: int, more: int | None) -> Both:
 def larger(inner: st.SearchStrategy[Both]) -> st.SearchStrategy[Both]:
     several = st.lists(inner, min_size=2, max_size=3)
     return st.one_of(
-        several.map(
+        several.map_all(
             lambda each: Both(
                 f"( {' / '.join(item.abnf for item in each)} )",
                 "(" + "|".join(f"({item.regex})" for item in each) + ")",
             )
         ),
-        several.map(
+        several.map_all(
             lambda each: Both(
                 f"( {' '.join(item.abnf for item in each)} )", "".join(f"({item.regex})" for item in each)
             )
         ),
-        inner.map(lambda item: Both(f"[ {item.abnf} ]", f"(({item.regex})|())")),
+        inner.map_all(lambda item: Both(f"[ {item.abnf} ]", f"(({item.regex})|())")),
         st.builds(repeated, inner, st.integers(0, 2), st.none() | st.integers(0, 2)),
     )
 
@@ -68,7 +68,7 @@ STRINGS = st.text("abAc", max_size=7)
 @settings(max_examples=300, deadline=None)
 @given(LANGUAGES, st.lists(STRINGS, max_size=12))
 def test_match_agrees_with_re(language: Both, strings: list[str]) -> None:
-    grammar = read(f"s = {language.abnf}")
+    grammar = parse_grammar(f"s = {language.abnf}")
     for each in strings:
         assert match(grammar, "s", each) == bool(re.fullmatch(language.regex, each, re.ASCII))
 
@@ -76,14 +76,14 @@ def test_match_agrees_with_re(language: Both, strings: list[str]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(LANGUAGES, st.integers(0, 3))
 def test_each_example_is_in_the_language_and_the_first_is_a_shortest(language: Both, seed: int) -> None:
-    grammar = read(f"s = {language.abnf}")
-    found = examples(grammar, "s", 8, seed=seed)
+    grammar = parse_grammar(f"s = {language.abnf}")
+    found = generate_examples(grammar, "s", 8, seed=seed)
     assert found
     assert all(re.fullmatch(language.regex, each) for each in found)
     assert len(found) == len(set(found))
     whole = theirs(language)
     assert len(found[0]) == whole.minimum_word_length()
-    assert found == examples(grammar, "s", 8, seed=seed)
+    assert found == generate_examples(grammar, "s", 8, seed=seed)
 
 
 def theirs(language: Both) -> DFA:
@@ -104,7 +104,7 @@ def relation(a: DFA, b: DFA) -> Relation:
 @settings(max_examples=150, deadline=None)
 @given(LANGUAGES, LANGUAGES)
 def test_compare_agrees_with_automata_lib(first: Both, second: Both) -> None:
-    a, b = read(f"s = {first.abnf}"), read(f"s = {second.abnf}")
+    a, b = parse_grammar(f"s = {first.abnf}"), parse_grammar(f"s = {second.abnf}")
     x, y = theirs(first), theirs(second)
     found = compare(a, "s", b, "s")
     assert found.relation is relation(x, y)
@@ -124,7 +124,10 @@ def test_compare_agrees_with_automata_lib(first: Both, second: Both) -> None:
 @settings(max_examples=50, deadline=None)
 @given(LANGUAGES)
 def test_a_language_equals_itself_written_otherwise(language: Both) -> None:
-    a, b = read(f"s = {language.abnf}"), read(f"s = t\nt =/ 1({language.abnf})\nt =/ {language.abnf}")
+    a, b = (
+        parse_grammar(f"s = {language.abnf}"),
+        parse_grammar(f"s = t\nt =/ 1({language.abnf})\nt =/ {language.abnf}"),
+    )
     found = compare(a, "s", b, "s")
     assert found == Comparison(relation=Relation.EQUAL, both=found.both)
     assert found.both is not None

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from automata.fa import dfa, nfa
 
-from onym.registry.abnf import Grammar, Outcome, included, match, read, resolve
-from onym.registry.abnf._fixed import absolute_uri, generic, uri
-from onym.registry.abnf._nfa import NFA, automaton, classes
+from onym.registry.abnf import Grammar, Outcome, decide_inclusion, match, parse_grammar, resolve
+from onym.registry.abnf._inclusion import build_absolute_uri_dfa, build_uri_dfa, load_rfc3986
+from onym.registry.abnf._nfa import NFA, build_rule_nfa, classify_octets
 
 GRAMMARS = Path(__file__).parent / "grammars"
 
@@ -61,32 +61,32 @@ ALL = [*INCLUDED, *((name, start) for name, start, *_ in (*FRAGMENT_ONLY, *OUTSI
 
 @cache
 def grammar(name: str) -> Grammar:
-    return resolve(read((GRAMMARS / f"{name}.abnf").read_text(encoding="utf-8")))
+    return resolve(parse_grammar((GRAMMARS / f"{name}.abnf").read_text(encoding="utf-8")))
 
 
 def is_absolute_uri(text: str) -> bool:
-    return match(generic(), "absolute-URI", text)
+    return match(load_rfc3986(), "absolute-URI", text)
 
 
 @pytest.mark.parametrize(("name", "start"), INCLUDED)
 def test_a_published_grammar_is_included_in_absolute_uri(name: str, start: str) -> None:
-    verdict = included(grammar(name), start)
+    verdict = decide_inclusion(grammar(name), start)
     assert (verdict.outcome, verdict.witness, verdict.ok) == (Outcome.INCLUDED, None, True)
 
 
 @pytest.mark.parametrize(("name", "start", "witness"), FRAGMENT_ONLY)
 def test_a_grammar_whose_only_fault_is_the_fragment_is_told_so(name: str, start: str, witness: str) -> None:
-    verdict = included(grammar(name), start)
+    verdict = decide_inclusion(grammar(name), start)
     assert (verdict.outcome, verdict.witness, verdict.second) == (Outcome.FRAGMENT_ONLY, witness, None)
     assert match(grammar(name), start, witness)
     assert not is_absolute_uri(witness)
-    assert match(generic(), "URI", witness)
+    assert match(load_rfc3986(), "URI", witness)
     assert not verdict.ok
 
 
 @pytest.mark.parametrize(("name", "start", "witness", "other"), OUTSIDE)
 def test_a_grammar_outside_has_the_shortest_witness(name: str, start: str, witness: str, other: str) -> None:
-    verdict = included(grammar(name), start)
+    verdict = decide_inclusion(grammar(name), start)
     assert (verdict.outcome, verdict.witness, verdict.second) == (Outcome.NOT_INCLUDED, witness, None)
     for each in (witness, other):
         assert match(grammar(name), start, each)
@@ -95,7 +95,7 @@ def test_a_grammar_outside_has_the_shortest_witness(name: str, start: str, witne
 
 
 def test_after_a_witness_with_a_fragment_comes_one_without() -> None:
-    verdict = included(grammar("xmpp"), "xmppuri")
+    verdict = decide_inclusion(grammar("xmpp"), "xmppuri")
     assert (verdict.outcome, verdict.witness, verdict.second) == (
         Outcome.NOT_INCLUDED,
         "xmpp:#",
@@ -107,7 +107,7 @@ def test_after_a_witness_with_a_fragment_comes_one_without() -> None:
 def test_without_its_fragment_a_draft_grammar_is_included(name: str) -> None:
     text = (GRAMMARS / f"{name}.abnf").read_text(encoding="utf-8").replace('[ "#" fragment ]', "")
     start = {"llm": "llm-URI", "ai": "ai-uri"}[name]
-    assert included(resolve(read(text)), start).ok
+    assert decide_inclusion(resolve(parse_grammar(text)), start).ok
 
 
 def test_every_grammar_file_says_where_it_is_from_and_is_tried() -> None:
@@ -142,11 +142,11 @@ def other(mine: NFA, shown: list[int], table: bytes) -> nfa.NFA:
 
 @pytest.mark.parametrize(("name", "start"), ALL)
 def test_automata_lib_gives_the_same_verdict(name: str, start: str) -> None:
-    mine, absolute = automaton(grammar(name), start), automaton(generic(), "absolute-URI")
-    table, shown = classes(mine.masks() | absolute.masks())
+    mine, absolute = build_rule_nfa(grammar(name), start), build_rule_nfa(load_rfc3986(), "absolute-URI")
+    table, shown = classify_octets(mine.collect_masks() | absolute.collect_masks())
     theirs = dfa.DFA.from_nfa(other(mine, shown, table))
     standard = dfa.DFA.from_nfa(other(absolute, shown, table))
-    verdict = included(grammar(name), start)
+    verdict = decide_inclusion(grammar(name), start)
     assert (theirs <= standard) == verdict.ok
     if verdict.witness is not None:
         beyond = theirs - standard
@@ -156,9 +156,9 @@ def test_automata_lib_gives_the_same_verdict(name: str, start: str) -> None:
 
 @pytest.mark.parametrize(("rule", "states"), [("absolute-URI", 176), ("URI", 179)])
 def test_the_fixed_automata_are_as_small_as_automata_lib_makes_them(rule: str, states: int) -> None:
-    ours = automaton(generic(), rule)
-    table, shown = classes(ours.masks())
+    ours = build_rule_nfa(load_rfc3986(), rule)
+    table, shown = classify_octets(ours.collect_masks())
     theirs = dfa.DFA.from_nfa(other(ours, shown, table), minify=True)
-    mine = {"absolute-URI": absolute_uri, "URI": uri}[rule]()
+    mine = {"absolute-URI": build_absolute_uri_dfa, "URI": build_uri_dfa}[rule]()
     # theirs leaves out the state that accepts nothing
     assert (len(mine.rows) - 1, len(theirs.states)) == (states, states)

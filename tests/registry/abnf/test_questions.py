@@ -11,20 +11,20 @@ from onym.registry.abnf import (
     Grammar,
     Outcome,
     Relation,
-    begins,
+    build_matcher,
     compare,
-    examples,
-    included,
-    leading,
+    decide_inclusion,
+    find_reserved,
+    find_wrong_prefix,
+    generate_examples,
+    list_prefixes,
     match,
-    matcher,
-    probes,
-    read,
-    reserved,
+    parse_grammar,
+    probe_rule,
     resolve,
 )
-from onym.registry.abnf._fixed import generic
-from onym.registry.abnf._match import MAX_EXAMPLES, MAX_STRING
+from onym.registry.abnf._inclusion import load_rfc3986
+from onym.registry.abnf._language import MAX_EXAMPLES, MAX_STRING
 from support import linear_enough
 
 LOOSE = 'llm-URI = "llm:" "//" authority path-abempty [ "?" query ] [ "#" fragment ]'
@@ -39,7 +39,7 @@ AI = 'ai-uri = "ai:" hier-part [ "?" query ] [ "#" fragment ]'
 
 
 def grammar(text: str) -> Grammar:
-    return resolve(read(text))
+    return resolve(parse_grammar(text))
 
 
 # compare
@@ -94,33 +94,33 @@ def test_what_cannot_be_decided_is_refused_and_never_a_pass(text: str, code: str
         lambda: compare(one, "s", other, "s"),
         lambda: compare(other, "s", one, "s"),
         lambda: match(one, "s", "a"),
-        lambda: examples(one, "s", 3),
-        lambda: begins(one, "s", "a"),
-        lambda: reserved(one, "s"),
+        lambda: generate_examples(one, "s", 3),
+        lambda: find_wrong_prefix(one, "s", "a"),
+        lambda: find_reserved(one, "s"),
     ):
         with pytest.raises(GrammarError) as caught:
             ask()
         assert caught.value.code == code
-    assert not included(one, "s").decided
-    assert not included(one, "s").ok
-    assert not probes(one, "s").decided
+    assert not decide_inclusion(one, "s").decided
+    assert not decide_inclusion(one, "s").ok
+    assert not probe_rule(one, "s").decided
 
 
 def test_recursion_is_told_by_its_ring() -> None:
-    verdict = included(grammar('s = "a:" t\nt = [ u ]\nu = "(" t ")"'), "s")
+    verdict = decide_inclusion(grammar('s = "a:" t\nt = [ u ]\nu = "(" t ")"'), "s")
     assert verdict.outcome is Outcome.RECURSIVE
     assert verdict.problem is not None
     assert verdict.problem.message == "the rule is recursive: t > u > t"
 
 
 def test_a_rule_without_strings_is_an_outcome_of_its_own() -> None:
-    verdict = included(grammar("s = %xD800"), "s")
+    verdict = decide_inclusion(grammar("s = %xD800"), "s")
     assert (verdict.outcome, verdict.ok, verdict.decided) == (Outcome.EMPTY, False, True)
-    assert examples(grammar("s = %xD800"), "s", 3) == []
+    assert generate_examples(grammar("s = %xD800"), "s", 3) == []
 
 
 def test_a_start_rule_that_does_not_exist_is_unknown() -> None:
-    for ask in (included, probes, reserved, matcher):
+    for ask in (decide_inclusion, probe_rule, find_reserved, build_matcher):
         with pytest.raises(UnknownEntryError):
             ask(grammar(AI), "nothing")
 
@@ -129,7 +129,7 @@ def test_a_start_rule_that_does_not_exist_is_unknown() -> None:
 
 
 def test_the_examples_of_the_llm_draft_are_in_its_grammar() -> None:
-    of_llm = matcher(grammar(STRICT), "llm-URI")
+    of_llm = build_matcher(grammar(STRICT), "llm-URI")
     for each in (
         "llm://api.openai.com/gpt-5?temp=0.7&max_tokens=1500",
         "llm://my-app:sk-proj-abc123@api.openai.com/gpt-5",
@@ -141,7 +141,7 @@ def test_the_examples_of_the_llm_draft_are_in_its_grammar() -> None:
 
 
 def test_a_string_beyond_the_cap_is_refused() -> None:
-    every = matcher(grammar("s = *OCTET"), "s")
+    every = build_matcher(grammar("s = *OCTET"), "s")
     assert every("a" * MAX_STRING)
     with pytest.raises(GrammarError) as caught:
         every("a" * (MAX_STRING + 1))
@@ -149,13 +149,13 @@ def test_a_string_beyond_the_cap_is_refused() -> None:
 
 
 def test_a_match_that_takes_too_many_steps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.registry.abnf._match.MAX_STEPS", 100)
+    monkeypatch.setattr("onym.registry.abnf._language.MAX_STEPS", 100)
     with pytest.raises(GrammarError, match="steps"):
         match(grammar("s = *( *ALPHA *ALPHA )"), "s", "ab" * 100)
 
 
 def test_the_steps_of_a_match_count_moves_and_not_states_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.registry.abnf._match.MAX_STEPS", 1_000)
+    monkeypatch.setattr("onym.registry.abnf._language.MAX_STEPS", 1_000)
     many = " / ".join(
         f'"{first}{second}{third}"' for first in "ab" for second in "ab" for third in range(300)
     )
@@ -164,19 +164,19 @@ def test_the_steps_of_a_match_count_moves_and_not_states_alone(monkeypatch: pyte
 
 
 def test_states_that_were_seen_before_cost_one_step_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.registry.abnf._match.MAX_STEPS", 3_000)
+    monkeypatch.setattr("onym.registry.abnf._language.MAX_STEPS", 3_000)
     assert match(grammar('s = *( "a" / "bc" / 2"d" )'), "s", "a" * 2_000)
 
 
 def test_states_are_forgotten_where_they_grow_beyond_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onym.registry.abnf._match._MAX_KEPT", 10)
-    many = matcher(grammar('s = *( *"a" *"b" 3"c" )'), "s")
+    monkeypatch.setattr("onym.registry.abnf._language._MAX_KEPT", 10)
+    many = build_matcher(grammar('s = *( *"a" *"b" 3"c" )'), "s")
     assert many("abcccabcccaaaccc")
     assert not many("abcccabcccaaacc")
 
 
 def test_steps_given_to_a_matcher_are_for_all_its_strings() -> None:
-    every = matcher(grammar("s = *ALPHA"), "s", steps=100)
+    every = build_matcher(grammar("s = *ALPHA"), "s", steps=100)
     assert every("a" * 50)
     with pytest.raises(GrammarError, match="steps"):
         every("a" * 60)
@@ -195,37 +195,37 @@ def test_a_lone_surrogate_is_in_no_language() -> None:
 
 def test_examples_are_in_the_grammar_and_the_same_for_the_same_seed() -> None:
     llm = grammar(STRICT)
-    found = examples(llm, "llm-URI", 50)
-    of_llm = matcher(llm, "llm-URI")
+    found = generate_examples(llm, "llm-URI", 50)
+    of_llm = build_matcher(llm, "llm-URI")
     assert found[0] == "llm:///a"
     assert len(set(found)) == 50
     assert all(of_llm(each) for each in found)
-    assert found == examples(llm, "llm-URI", 50)
-    assert found[1:] != examples(llm, "llm-URI", 50, seed=1)[1:]
-    assert found[:10] == examples(llm, "llm-URI", 10)
+    assert found == generate_examples(llm, "llm-URI", 50)
+    assert found[1:] != generate_examples(llm, "llm-URI", 50, seed=1)[1:]
+    assert found[:10] == generate_examples(llm, "llm-URI", 10)
 
 
 def test_examples_take_every_alternative_before_any_again() -> None:
     text = "s = " + " / ".join(f'"{at}x"' for at in range(20))
-    assert len(examples(grammar(text), "s", 20)) == 20
+    assert len(generate_examples(grammar(text), "s", 20)) == 20
 
 
 def test_a_language_with_few_strings_gives_them_all() -> None:
-    assert sorted(examples(grammar('s = ["a"] %s"b"'), "s", 10)) == ["ab", "b"] or {
-        each.lower() for each in examples(grammar('s = ["a"] %s"b"'), "s", 10)
+    assert sorted(generate_examples(grammar('s = ["a"] %s"b"'), "s", 10)) == ["ab", "b"] or {
+        each.lower() for each in generate_examples(grammar('s = ["a"] %s"b"'), "s", 10)
     } == {"ab", "b"}
 
 
 def test_strings_that_are_no_utf8_or_too_long_are_no_examples() -> None:
-    assert examples(grammar("s = %xFF"), "s", 3) == []
-    assert examples(grammar('s = 5000"a"'), "s", 3) == []
-    assert examples(grammar('s = 100( 100"a" )'), "s", 3) == []
-    assert examples(grammar('s = 5000( "" )'), "s", 3) == [""]
-    assert examples(grammar('s = "b" / "a" *%xD800'), "s", 9)[0] in ("a", "b")
+    assert generate_examples(grammar("s = %xFF"), "s", 3) == []
+    assert generate_examples(grammar('s = 5000"a"'), "s", 3) == []
+    assert generate_examples(grammar('s = 100( 100"a" )'), "s", 3) == []
+    assert generate_examples(grammar('s = 5000( "" )'), "s", 3) == [""]
+    assert generate_examples(grammar('s = "b" / "a" *%xD800'), "s", 9)[0] in ("a", "b")
 
 
 def test_a_shortest_string_that_is_no_utf8_keeps_no_other_from_being_an_example() -> None:
-    found = examples(grammar("s = %x80-FF / 2ALPHA"), "s", 5)
+    found = generate_examples(grammar("s = %x80-FF / 2ALPHA"), "s", 5)
     assert len(found) == 5
     assert all(len(each) == 2 for each in found)
 
@@ -234,22 +234,22 @@ def test_a_thousand_examples_of_a_long_alternation_are_soon_made() -> None:
     strings = (f"%x{at // 200 + 33:X}.{at // 15 % 14 + 48:X}.{at % 15 + 60:X}" for at in range(16_000))
     many = grammar("s = " + "/".join(strings))
     with linear_enough(15):
-        found = examples(many, "s", MAX_EXAMPLES)
+        found = generate_examples(many, "s", MAX_EXAMPLES)
     assert len(found) == MAX_EXAMPLES
 
 
 @pytest.mark.parametrize("count", [0, -1, MAX_EXAMPLES + 1])
 def test_a_count_of_examples_beyond_its_bounds_is_refused(count: int) -> None:
     with pytest.raises(UsageError):
-        examples(grammar(AI), "ai-uri", count)
+        generate_examples(grammar(AI), "ai-uri", count)
 
 
 # probes
 
 
 def test_the_probes_of_both_drafts_are_as_measured() -> None:
-    llm = probes(grammar(STRICT), "llm-URI")
-    ai = probes(grammar(AI), "ai-uri")
+    llm = probe_rule(grammar(STRICT), "llm-URI")
+    ai = probe_rule(grammar(AI), "ai-uri")
     assert dict(llm.found) == {
         "bare-scheme": None,
         "empty-host": "llm:///a",
@@ -279,11 +279,11 @@ def test_the_probes_of_both_drafts_are_as_measured() -> None:
 
 
 def test_slashes_before_no_authority_are_found() -> None:
-    found = probes(grammar('s = "x:" *( "/" / "a" / "|" )'), "s").found
+    found = probe_rule(grammar('s = "x:" *( "/" / "a" / "|" )'), "s").found
     assert found["improper-slashes"] == "x://|"
     assert found["empty-host"] == "x://"
     narrow = grammar('s = "x://" 1*ALPHA "/" 1*ALPHA')
-    assert set(probes(narrow, "s").found.values()) == {None}
+    assert set(probe_rule(narrow, "s").found.values()) == {None}
 
 
 # S2: the scheme's name
@@ -291,10 +291,10 @@ def test_slashes_before_no_authority_are_found() -> None:
 
 def test_a_string_that_begins_otherwise_is_shown() -> None:
     text = grammar('s = "coap" [ "s" ] ":" *pchar')
-    assert begins(text, "s", "coap") == "coaps:"
-    assert begins(grammar(STRICT), "llm-URI", "llm") is None
-    assert begins(grammar(STRICT), "llm-URI", "LLM") is None
-    assert begins(grammar("s = *ALPHA"), "s", "llm") == ""
+    assert find_wrong_prefix(text, "s", "coap") == "coaps:"
+    assert find_wrong_prefix(grammar(STRICT), "llm-URI", "llm") is None
+    assert find_wrong_prefix(grammar(STRICT), "llm-URI", "LLM") is None
+    assert find_wrong_prefix(grammar("s = *ALPHA"), "s", "llm") == ""
 
 
 @pytest.mark.parametrize(
@@ -344,19 +344,21 @@ def test_the_schemes_of_a_grammar_are_those_that_its_own_rules_begin_with(
 
 
 def test_a_start_rule_is_never_an_imported_or_a_broken_one() -> None:
-    from onym.registry.abnf import read_document
+    from onym.registry.abnf import parse_blocks
     from onym.registry.documents.types import Block
 
-    assert read_document([Block(text="u = |\nv = %x", line=1)]).start("u") is None
-    assert leading(grammar(STRICT), "LLM-uri") == {"llm:"}
+    assert parse_blocks([Block(text="u = |\nv = %x", line=1)]).start("u") is None
+    assert list_prefixes(grammar(STRICT), "LLM-uri") == {"llm:"}
 
 
 # S5: reserved characters
 
 
 def test_reserved_characters_are_found_component_by_component() -> None:
-    found = {(each.character, each.component): each.witness for each in reserved(grammar(STRICT), "llm-URI")}
-    of = matcher(grammar(STRICT), "llm-URI")
+    found = {
+        (each.character, each.component): each.witness for each in find_reserved(grammar(STRICT), "llm-URI")
+    }
+    of = build_matcher(grammar(STRICT), "llm-URI")
     assert all(of(witness) for witness in found.values())
     assert {component for character, component in found if character == "@"} == {
         "authority",
@@ -371,12 +373,12 @@ def test_reserved_characters_are_found_component_by_component() -> None:
 def test_a_slash_and_a_colon_in_a_path_are_data() -> None:
     found = {
         (each.character, each.component): each.witness
-        for each in reserved(grammar('s = "x:" path-rootless / "y:" path-absolute'), "s")
+        for each in find_reserved(grammar('s = "x:" path-rootless / "y:" path-absolute'), "s")
     }
     assert found[":", "path"] == "x::"
     assert found["/", "path"] == "y:/"
     assert ("/", "authority") not in found
-    slashes = reserved(grammar('s = "x://" *( "/" / ";" )'), "s")
+    slashes = find_reserved(grammar('s = "x://" *( "/" / ";" )'), "s")
     assert [(each.character, each.component, each.witness) for each in slashes] == [
         ("/", "path", "x:///"),
         (";", "authority", "x://;"),
@@ -392,14 +394,14 @@ def test_a_slash_and_a_colon_in_a_path_are_data() -> None:
 
 
 def test_witnesses_are_safe_to_print() -> None:
-    assert included(grammar("s = %x1B.07 %xFF"), "s").witness == "\\x1b\\x07\\xff"
-    assert included(grammar("s = %x202E"), "s").witness == "\\u202e"
-    assert included(grammar("s = %xE9.300"), "s").witness is not None
+    assert decide_inclusion(grammar("s = %x1B.07 %xFF"), "s").witness == "\\x1b\\x07\\xff"
+    assert decide_inclusion(grammar("s = %x202E"), "s").witness == "\\u202e"
+    assert decide_inclusion(grammar("s = %xE9.300"), "s").witness is not None
 
 
 def test_the_generic_grammar_is_included_in_itself() -> None:
-    assert included(generic(), "absolute-URI").ok
-    assert included(generic(), "URI").outcome is Outcome.FRAGMENT_ONLY
+    assert decide_inclusion(load_rfc3986(), "absolute-URI").ok
+    assert decide_inclusion(load_rfc3986(), "URI").outcome is Outcome.FRAGMENT_ONLY
 
 
 @pytest.mark.parametrize(
@@ -414,5 +416,5 @@ def test_the_generic_grammar_is_included_in_itself() -> None:
     ],
 )
 def test_a_repeat_of_a_repeat_counts_both(rule: str, counts: set[int]) -> None:
-    grammar = read(f"s = {rule}")
+    grammar = parse_grammar(f"s = {rule}")
     assert {count for count in range(5) if match(grammar, "s", "a" * count)} == counts

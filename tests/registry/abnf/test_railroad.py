@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from onym.errors import GrammarError, UnknownEntryError
-from onym.registry.abnf import railroad, read, read_document, resolve
+from onym.registry.abnf import parse_blocks, parse_grammar, render_railroad, resolve
 from onym.registry.documents.types import Block
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -22,8 +22,8 @@ t2 = 1*3( "deep" / "er" ) *( "long" / 1*"loop" )
 
 
 def drawn(text: str, start: str = "s") -> ET.Element:
-    grammar = resolve(read_document([Block(text=text, line=1)]))
-    return ET.fromstring(railroad(grammar, start))
+    grammar = resolve(parse_blocks([Block(text=text, line=1)]))
+    return ET.fromstring(render_railroad(grammar, start))
 
 
 def test_every_form_is_drawn_in_a_well_formed_picture() -> None:
@@ -77,7 +77,7 @@ def test_boxes_lie_within_the_picture_and_do_not_cover_each_other() -> None:
 
 
 def test_the_picture_takes_its_colour_from_around_it_and_loads_nothing() -> None:
-    text = railroad(read(EVERY.replace(" & <more>>", " & more>")), "s")
+    text = render_railroad(parse_grammar(EVERY.replace(" & <more>>", " & more>")), "s")
     assert "currentColor" in text
     for word in ("href", "url(", "<style", "<script", " style=", "#0", "#f"):
         assert word not in text.replace("2#3", "").replace('#"', "")
@@ -97,8 +97,8 @@ def test_only_rules_that_the_start_needs_are_drawn_and_imports_are_not() -> None
     picture = drawn("s = t host\nt = ALPHA s\nz = s")
     groups = [each.get("aria-label") for each in picture.iter(f"{SVG}g") if each.get("role") == "group"]
     assert groups == ["s", "t"]
-    imported = resolve(read("s = host"))
-    assert "IP-literal" in railroad(imported, "host")
+    imported = resolve(parse_grammar("s = host"))
+    assert "IP-literal" in render_railroad(imported, "host")
 
 
 @pytest.mark.parametrize(

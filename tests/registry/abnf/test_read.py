@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from onym.errors import GrammarError, UnknownEntryError
-from onym.registry.abnf import RemarkCode, match, read, read_document
-from onym.registry.abnf.types import Alternation, Literal, Range, Rule, Series
+from onym.registry.abnf import RemarkCode, match, parse_blocks, parse_grammar
+from onym.registry.abnf.grammar import Alternation, Literal, Range, Rule, Series
 from onym.registry.documents.types import Block
 
 
 def takes(text: str, *strings: str, start: str = "s") -> list[str]:
     """Which of the strings the rule takes."""
-    grammar = read(text)
+    grammar = parse_grammar(text)
     return [each for each in strings if match(grammar, start, each)]
 
 
@@ -64,14 +64,14 @@ def test_every_form_of_abnf_has_its_strings(text: str, yes: list[str], no: list[
 
 
 def test_octets_beyond_ascii_are_octets_up_to_xff() -> None:
-    grammar = read("s = %x80-FF")
+    grammar = parse_grammar("s = %x80-FF")
     assert match(grammar, "s", b"\xff")
     assert not match(grammar, "s", "\u00ff")
-    assert match(read("s = 2OCTET\nOCTET = %x00-FF"), "s", "\u00ff")
+    assert match(parse_grammar("s = 2OCTET\nOCTET = %x00-FF"), "s", "\u00ff")
 
 
 def test_a_range_of_surrogates_has_no_strings() -> None:
-    grammar = read("s = %xD800-DFFF")
+    grammar = parse_grammar("s = %xD800-DFFF")
     assert not match(grammar, "s", "")
     assert not match(grammar, "s", "\ud800")
 
@@ -118,7 +118,7 @@ def test_a_range_of_surrogates_has_no_strings() -> None:
 )
 def test_a_fault_is_told_with_line_and_column(text: str, line: int, column: int, words: str) -> None:
     with pytest.raises(GrammarError) as caught:
-        read(text)
+        parse_grammar(text)
     error = caught.value
     assert (error.line, error.column) == (line, column)
     assert error.field == "s"
@@ -128,25 +128,25 @@ def test_a_fault_is_told_with_line_and_column(text: str, line: int, column: int,
 
 def test_places_count_from_the_line_that_the_caller_names() -> None:
     with pytest.raises(GrammarError) as caught:
-        read('s = "a"\n\nt = |', line=41)
+        parse_grammar('s = "a"\n\nt = |', line=41)
     assert (caught.value.line, caught.value.column, caught.value.field) == (43, 5, "t")
-    rule = read('\n   s = "a"', line=7, section="3.1").rule("S")
+    rule = parse_grammar('\n   s = "a"', line=7, section="3.1").rule("S")
     assert (rule.line, rule.column, rule.section, rule.name) == (8, 4, "3.1", "s")
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "; a comment\n", "only words"])
 def test_text_without_rules_is_refused(text: str) -> None:
     with pytest.raises(GrammarError) as caught:
-        read(text)
+        parse_grammar(text)
     assert caught.value.code == "abnf.none"
 
 
 def test_words_between_rules_are_refused_where_abnf_alone_is_read() -> None:
     text = 's = "a"\n\nWhere a is a letter.\n\nt = "b"'
     with pytest.raises(GrammarError) as caught:
-        read(text)
+        parse_grammar(text)
     assert (caught.value.line, caught.value.column, caught.value.code) == (3, 1, "abnf.syntax")
-    grammar = read_document([Block(text=text, line=1)])
+    grammar = parse_blocks([Block(text=text, line=1)])
     assert list(grammar.rules) == ["s", "t"]
     assert [(each.code, each.line) for each in grammar.remarks] == [(RemarkCode.IGNORED_TEXT, 3)]
 
@@ -181,7 +181,7 @@ def test_after_an_empty_line_a_rule_goes_on_where_it_is_indented() -> None:
 def test_what_is_not_abnf_and_is_understood_is_remarked(
     text: str, code: RemarkCode, column: int, string: str
 ) -> None:
-    grammar = read(text, line=3, section="2")
+    grammar = parse_grammar(text, line=3, section="2")
     assert match(grammar, "s", string)
     assert not match(grammar, "s", "a,a,a,a,")
     remark = grammar.remarks[0]
@@ -199,7 +199,7 @@ def test_the_last_of_two_definitions_is_in_force_and_both_are_kept() -> None:
         Block(text='s = "loose"', line=10, section="3.1"),
         Block(text='s = "strict"\nt = s', line=20, section="3.2"),
     ]
-    grammar = read_document(blocks)
+    grammar = parse_blocks(blocks)
     assert match(grammar, "t", "strict")
     assert [(each.section, each.line) for each in grammar.others] == [("3.1", 10)]
     assert grammar.sections == {"s": ("3.2", "3.1")}
@@ -213,19 +213,19 @@ def test_the_last_of_two_definitions_is_in_force_and_both_are_kept() -> None:
 
 def test_a_definition_in_an_appendix_loses_against_the_body() -> None:
     body, appendix = Block(text='s = "a"', line=1, section="2"), Block(text='s = "b"', line=9, section="F")
-    assert match(read_document([body, appendix]), "s", "a")
-    twice = read_document([appendix, Block(text='s = "c"', line=12, section="Appendix G.1")])
+    assert match(parse_blocks([body, appendix]), "s", "a")
+    twice = parse_blocks([appendix, Block(text='s = "c"', line=12, section="Appendix G.1")])
     assert match(twice, "s", "c")
 
 
 def test_the_same_definition_again_is_told_as_such() -> None:
-    grammar = read_document([Block(text='s = "a" / b', line=1), Block(text='s="a"/b', line=5)])
+    grammar = parse_blocks([Block(text='s = "a" / b', line=1), Block(text='s="a"/b', line=5)])
     assert "same elements" in grammar.remarks[0].message
     assert "line 5" in grammar.remarks[0].message
 
 
 def test_a_document_is_read_on_after_a_broken_rule() -> None:
-    grammar = read_document([Block(text='s = t u\nt = "a" | "b"\nu = "c"\nt =/ "d"\nv =/ |', line=4)])
+    grammar = parse_blocks([Block(text='s = t u\nt = "a" | "b"\nu = "c"\nt =/ "d"\nv =/ |', line=4)])
     assert [(each.line, each.field) for each in grammar.problems] == [(5, "t"), (8, "v")]
     assert grammar.rule("t").node is None
     with pytest.raises(GrammarError) as caught:
@@ -235,24 +235,24 @@ def test_a_document_is_read_on_after_a_broken_rule() -> None:
 
 
 def test_a_broken_addition_leaves_no_half_of_a_rule() -> None:
-    grammar = read_document([Block(text='s = "a"\ns =/ |', line=1)])
+    grammar = parse_blocks([Block(text='s = "a"\ns =/ |', line=1)])
     assert grammar.rule("s").node is None
 
 
 def test_a_rule_that_does_not_exist_is_told_with_those_that_do() -> None:
     with pytest.raises(UnknownEntryError) as caught:
-        read('s = "a"').rule("nothing")
+        parse_grammar('s = "a"').rule("nothing")
     assert caught.value.code == "abnf.no-rule"
     assert "s" in (caught.value.hint or "")
 
 
 def test_prose_is_remarked_where_it_is_the_whole_rule() -> None:
-    remarks = read('s = <any word>\nt = "a" <words>').remarks
+    remarks = parse_grammar('s = <any word>\nt = "a" <words>').remarks
     assert [(each.code, each.rule) for each in remarks] == [(RemarkCode.PROSE, "s")]
 
 
 def test_a_rule_keeps_its_text_and_its_nodes() -> None:
-    grammar = read('s = "a" /\n    %x41-5A / %d13.10 ; end')
+    grammar = parse_grammar('s = "a" /\n    %x41-5A / %d13.10 ; end')
     rule = grammar.rule("s")
     assert rule.text == 's = "a" /\n    %x41-5A / %d13.10 ; end'
     assert rule == Rule(

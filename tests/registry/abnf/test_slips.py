@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onym.errors import GrammarError
-from onym.registry.abnf import Outcome, RemarkCode, included, match, read, resolve
-from onym.registry.abnf._parse import parse
-from onym.registry.abnf._scan import Chunk
-from onym.registry.checks.load import load, load_grammar
+from onym.registry.abnf import Outcome, RemarkCode, decide_inclusion, match, parse_grammar, resolve
+from onym.registry.abnf._parser import Chunk, parse_rule
+from onym.registry.checks.runner import load_document, load_grammar
 
 
 @pytest.mark.parametrize(
@@ -27,7 +26,7 @@ from onym.registry.checks.load import load, load_grammar
 def test_a_line_that_was_meant_as_a_rule_is_answered_with_what_to_write(text: str, said: str) -> None:
     for whole in (text, f'a = "b"\n\n{text}\n'):
         with pytest.raises(GrammarError) as caught:
-            read(whole)
+            parse_grammar(whole)
         assert caught.value.hint is not None
         assert said in caught.value.hint
         assert caught.value.line == len(whole.rstrip().split("\n"))
@@ -35,7 +34,7 @@ def test_a_line_that_was_meant_as_a_rule_is_answered_with_what_to_write(text: st
 
 def test_plain_words_are_answered_with_what_a_rule_is() -> None:
     with pytest.raises(GrammarError) as caught:
-        read("these are words")
+        parse_grammar("these are words")
     assert caught.value.hint == "a rule is `name = elements`"
 
 
@@ -43,23 +42,23 @@ def test_plain_words_are_answered_with_what_a_rule_is() -> None:
     "text", ['s\n  = "x"', 's ; the start\n\t=\n\t"x"', 'a = b\ns\n   =/ "x"\nb = "y"', '\ufeffs = "x"']
 )
 def test_the_sign_of_a_definition_may_stand_on_the_next_line(text: str) -> None:
-    assert match(read(text), "s", "x")
+    assert match(parse_grammar(text), "s", "x")
 
 
 def test_a_name_alone_before_an_element_is_still_an_element() -> None:
-    assert match(read('s = "x"\n  t\nt = "y"'), "s", "xy")
+    assert match(parse_grammar('s = "x"\n  t\nt = "y"'), "s", "xy")
 
 
 def test_alternatives_are_added_to_a_rule_of_another_rfc() -> None:
     # as RFC 6532 3.1 does
-    grammar = resolve(read('s = "a:" 1*VCHAR\nVCHAR =/ %xA0-D7FF'))
+    grammar = resolve(parse_grammar('s = "a:" 1*VCHAR\nVCHAR =/ %xA0-D7FF'))
     assert match(grammar, "s", "a:b\u00e9")
     assert not match(grammar, "s", "a: ")
     assert any(each.code is RemarkCode.IMPORTED and each.rule == "VCHAR" for each in grammar.remarks)
 
 
 def test_alternatives_added_to_nothing_are_remarked() -> None:
-    grammar = read('s = hots\nhosts = "x"\nhots =/ "y"')
+    grammar = parse_grammar('s = hots\nhosts = "x"\nhots =/ "y"')
     (remark,) = grammar.remarks
     assert (remark.code, remark.rule, remark.line, remark.column) == (RemarkCode.UNDEFINED, "hots", 3, 1)
     assert match(grammar, "s", "y")
@@ -67,35 +66,35 @@ def test_alternatives_added_to_nothing_are_remarked() -> None:
 
 def test_a_grammar_whose_only_rule_is_broken_is_answered_with_the_fault() -> None:
     with pytest.raises(GrammarError) as caught:
-        load_grammar(load('a-uri = "a:\n'))
+        load_grammar(load_document('a-uri = "a:\n'))
     assert (caught.value.code, caught.value.line, caught.value.column) == ("abnf.syntax", 1, 9)
 
 
 @pytest.mark.parametrize("text", ["<a = b>", "<a = b", "a> = b", 'z = "k:"\n\na> = "b"'])
 def test_one_angle_bracket_alone_names_no_rule(text: str) -> None:
     with pytest.raises(GrammarError) as caught:
-        read(text)
+        parse_grammar(text)
     assert caught.value.line == len(text.split("\n"))
     assert "both" in (caught.value.hint or "")
 
 
 def test_a_line_with_one_angle_bracket_never_ends_a_rule_silently() -> None:
-    grammar = read('s = "k:" "a"\n<a = b>')
+    grammar = parse_grammar('s = "k:" "a"\n<a = b>')
     assert list(grammar.rules) == ["s"]
-    assert included(resolve(grammar), "s").outcome is Outcome.PROSE
+    assert decide_inclusion(resolve(grammar), "s").outcome is Outcome.PROSE
 
 
 def test_a_rule_without_its_sign_is_refused_at_its_place() -> None:
     for text, column in (("a b", 3), ("a", 1)):
         with pytest.raises(GrammarError) as caught:
-            parse(Chunk(name="a", text=text, line=4))
+            parse_rule(Chunk(name="a", text=text, line=4))
         assert (caught.value.code, caught.value.line, caught.value.column) == ("abnf.syntax", 4, column)
 
 
 @pytest.mark.parametrize("text", ['1a = "x"', '\u00e9 = "a"', "only words", '; why\n  1a = "x"'])
 def test_a_text_without_rules_is_answered_with_line_and_column(text: str) -> None:
     with pytest.raises(GrammarError) as caught:
-        read(text)
+        parse_grammar(text)
     last = text.split("\n")[-1]
     assert caught.value.code == "abnf.none"
     assert (caught.value.line, caught.value.column) == (
@@ -114,11 +113,11 @@ def test_a_text_without_rules_is_answered_with_line_and_column(text: str) -> Non
     ],
 )
 def test_a_comment_that_names_a_page_is_no_running_foot(text: str, string: str) -> None:
-    assert match(read(text), "s", string)
+    assert match(parse_grammar(text), "s", string)
 
 
 def test_a_rule_line_that_ends_as_a_running_foot_is_told_and_never_dropped() -> None:
     for text in ('s = "a"\nt = "b" [Page 3]', 's = "a"\n  / "b" [Page 3]', 's = "a"\n/ "b" [Page 3]'):
         with pytest.raises(GrammarError) as caught:
-            read(text)
+            parse_grammar(text)
         assert (caught.value.code, caught.value.line) == ("abnf.syntax", 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onym.registry.checks import Finding, Level, Report, check
-from onym.registry.checks.load import load
+from onym.registry.checks.runner import load_document
 
 SPECS = Path(__file__).resolve().parents[3].parent / "shared" / "spec"
 LLM, AI = "draft-levy-llm-uri-scheme-00.txt", "draft-sogomonian-ai-uri-scheme-01.txt"
@@ -25,7 +25,9 @@ def text_of(name: str) -> str:
 
 @cache
 def checked(name: str, profile: str = "rfc7595") -> Report:
-    return check(load(text_of(name), source=name), profile=profile, today=date(2026, 11, 21), source=name)
+    return check(
+        load_document(text_of(name), source=name), profile=profile, today=date(2026, 11, 21), source=name
+    )
 
 
 def found(name: str, code: str, profile: str = "rfc7595") -> list[Finding]:

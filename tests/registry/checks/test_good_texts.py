@@ -6,9 +6,8 @@ import pytest
 
 from checks_support import document as made
 from onym.registry.checks import Finding, Level, check, choose_profile
-from onym.registry.checks._context import lowered
-from onym.registry.checks._reading import Reading
-from onym.registry.checks.load import grammar_alone, load
+from onym.registry.checks.context import DocumentText, lower_ascii
+from onym.registry.checks.runner import is_bare_grammar, load_document
 from onym.registry.documents.types import DocumentKind, Section
 from support import linear_enough
 
@@ -112,7 +111,7 @@ A colon and letters.
 
 def told(text: str, *codes: str) -> list[Finding]:
     """What is found: errors and warnings, or, where codes are given, these."""
-    found = check(load(text)).findings
+    found = check(load_document(text)).findings
     return [each for each in found if (each.code in codes if codes else each.level is not Level.HINT)]
 
 
@@ -225,7 +224,7 @@ def test_of_two_examples_that_begin_alike_each_has_its_own_remark():
 def test_hundreds_of_bad_examples_in_a_long_line_take_seconds_at_most():
     words = "x " * 100_000
     row = words + " ".join(f"kitefly:%zz{at} x" for at in range(300)) + words
-    document = load(f"# Kites\n\n{TEMPLATE}\n## Use\n\n{row}\n")
+    document = load_document(f"# Kites\n\n{TEMPLATE}\n## Use\n\n{row}\n")
     with linear_enough():
         check(document)
 
@@ -290,16 +289,16 @@ ABNF = '```abnf\nkitefly-uri = "kitefly:" 1*DIGIT\n```\n'
 )
 def test_prose_under_the_title_makes_a_specification(under):
     text = f"# The kitefly URI Scheme\n\n{under}\n\n## IANA Considerations\n\n{TEMPLATE}"
-    assert Reading(load(text)).whole
+    assert DocumentText(load_document(text)).is_specification
     bare = text.replace("draft-example-kitefly-00", "none")
     assert {"no-security", "no-semantics"} <= codes(bare)
     assert "no-specification" not in codes(bare)
-    assert not any("the template alone" in each.message for each in check(load(bare)).findings)
+    assert not any("the template alone" in each.message for each in check(load_document(bare)).findings)
 
 
 @pytest.mark.parametrize("under", ["Clients MUST fly.\n", ABNF])
 def test_prose_over_the_template_under_one_title_makes_a_specification(under):
-    assert Reading(load(f"# The kitefly URI Scheme\n\n{under}\n{TEMPLATE}")).whole
+    assert DocumentText(load_document(f"# The kitefly URI Scheme\n\n{under}\n{TEMPLATE}")).is_specification
 
 
 @pytest.mark.parametrize(
@@ -313,16 +312,16 @@ def test_prose_over_the_template_under_one_title_makes_a_specification(under):
 def test_a_grammar_in_a_field_leaves_a_template_alone(given):
     field = f"URI scheme syntax:{given}\nStatus"
     text = f"# Request\n\n{TEMPLATE.replace('Status', field)}"
-    assert load(text).blocks
-    assert not Reading(load(text)).whole
+    assert load_document(text).blocks
+    assert not DocumentText(load_document(text)).is_specification
 
 
 @pytest.mark.parametrize("mark", ["```toml\n{}\n```", "~~~ python\n{}\n~~~"])
 def test_marked_code_of_another_language_is_no_grammar(mark):
     said = mark.format('name = "kite"\nsize = 3\nx = items[0]')
-    assert load(KRAMDOWN.format(said=f"\n\n{said}\n")).blocks == ()
+    assert load_document(KRAMDOWN.format(said=f"\n\n{said}\n")).blocks == ()
     xml = '<sourcecode type="toml">name = "kite"\nsize = 3</sourcecode>'
-    assert load(XML.format(fields="", said=f"a</t>{xml}<t>b")).blocks == ()
+    assert load_document(XML.format(fields="", said=f"a</t>{xml}<t>b")).blocks == ()
 
 
 @pytest.mark.parametrize(
@@ -336,19 +335,19 @@ def test_marked_code_of_another_language_is_no_grammar(mark):
 )
 def test_a_template_under_headings_is_a_template_and_no_specification(text):
     assert told(text) == []
-    assert not Reading(load(text)).whole
+    assert not DocumentText(load_document(text)).is_specification
 
 
 def test_markdown_with_sections_of_its_own_is_a_specification():
-    assert Reading(load(KRAMDOWN.format(said=""))).whole
-    assert Reading(load("# A\n\ntext\n\n# B\n")).whole
+    assert DocumentText(load_document(KRAMDOWN.format(said=""))).is_specification
+    assert DocumentText(load_document("# A\n\ntext\n\n# B\n")).is_specification
 
 
 def test_a_reference_to_a_draft_makes_no_draft():
     text = TEMPLATE.replace(
         "draft-example-kitefly-00", "\n   Internet-Draft draft-example-kitefly-00,\n   work"
     )
-    assert load(text).kind is DocumentKind.TEMPLATE
+    assert load_document(text).kind is DocumentKind.TEMPLATE
     assert told(text) == []
 
 
@@ -366,10 +365,10 @@ def test_the_line_that_the_checker_asks_for_passes():
     text = TEMPLATE.replace("draft-example-kitefly-00", full)
     assert told(text) == []
     assert told(text.replace("kite flying", "kites [KITE]")) == []
-    assert [each.key for each in load(text).references] == ["KITE"]
+    assert [each.key for each in load_document(text).references] == ["KITE"]
     # keys alone, or sections, are cited there and not listed
     for cited in ("[KITE]", "[KITE], [RFC3986]", "[KITE] Section 2 of it", "[KITE] and [RFC3986] both"):
-        assert load(TEMPLATE.replace("draft-example-kitefly-00", cited)).references == ()
+        assert load_document(TEMPLATE.replace("draft-example-kitefly-00", cited)).references == ()
 
 
 @pytest.mark.parametrize("kind", ["ul", "ol"])
@@ -377,7 +376,7 @@ def test_the_line_that_the_checker_asks_for_passes():
 def test_items_of_lists_may_be_the_fields(kind, item):
     rows = [item.format(each.replace("<", "&lt;")) for each in TEMPLATE.splitlines()]
     text = XML.format(fields=f"<{kind}>{''.join(f'{each}{chr(10)}' for each in rows)}</{kind}>", said="x")
-    (template,) = load(text).templates
+    (template,) = load_document(text).templates
     assert (template.text("name"), len(template.values)) == ("kitefly", 6)
 
 
@@ -385,22 +384,22 @@ def test_items_of_lists_may_be_the_fields(kind, item):
 def test_numbered_items_may_be_the_fields(mark):
     rows = [mark.format(at) + each for at, each in enumerate(TEMPLATE.splitlines(), 1)]
     for text in ("\n".join(rows), "Dear all,\n\n" + "\n".join(f"   {each}" for each in rows)):
-        (template,) = load(text).templates
+        (template,) = load_document(text).templates
         assert (template.text("name"), len(template.values)) == ("kitefly", 6)
 
 
 def test_each_template_has_its_own_profile_and_a_document_that_knows_rfc_7595_that_one():
     old = TEMPLATE.replace("Status", "Scheme syntax: see Section 2\nStatus")
-    both = load(f"{old}\n---\n\n{TEMPLATE}")
+    both = load_document(f"{old}\n---\n\n{TEMPLATE}")
     assert [choose_profile(both, each) for each in both.templates] == ["rfc4395", "rfc7595"]
     missing = {each.line for each in check(both).findings if each.code == "field-missing"}
     assert missing == {1}
-    assert choose_profile(load(old + "   and [RFC7595] Guidelines for URI Schemes")) == "rfc7595"
-    assert choose_profile(load(old, source="rfc8905.txt")) == "rfc7595"
-    assert choose_profile(load(old, source="rfc7512.txt")) == "rfc4395"
+    assert choose_profile(load_document(old + "   and [RFC7595] Guidelines for URI Schemes")) == "rfc7595"
+    assert choose_profile(load_document(old, source="rfc8905.txt")) == "rfc7595"
+    assert choose_profile(load_document(old, source="rfc7512.txt")) == "rfc4395"
     dated = "Internet-Draft\nExpires: {}\n\n" + old
-    assert choose_profile(load(dated.format("5 December 2025"))) == "rfc7595"
-    assert choose_profile(load(dated.format("5 December 2012"))) == "rfc4395"
+    assert choose_profile(load_document(dated.format("5 December 2025"))) == "rfc7595"
+    assert choose_profile(load_document(dated.format("5 December 2012"))) == "rfc4395"
 
 
 @pytest.mark.parametrize("name", ["\u0639\u0644\u06cc\u200c\u0631\u0636\u0627", "\U0001f468\u200d\U0001f469"])
@@ -412,30 +411,30 @@ def test_names_of_people_may_need_joiners_and_names_of_schemes_may_not(name):
 
 def test_prose_with_a_rule_in_it_is_no_grammar_alone():
     mail = 'Dear all,\n\nI propose a scheme:\n\n   kite-URI = "kite:" 1*ALPHA\n\nPlease register it.\n'
-    assert load(mail).blocks
-    assert not grammar_alone(load(mail))
+    assert load_document(mail).blocks
+    assert not is_bare_grammar(load_document(mail))
     assert "no-template" in codes(mail)
-    assert grammar_alone(load('kite-URI = "kite:" 1*ALPHA\n'))
+    assert is_bare_grammar(load_document('kite-URI = "kite:" 1*ALPHA\n'))
 
 
 @pytest.mark.parametrize("before", ["<!-- a -->\n<!-- b: <rfc> -->\n", "\ufeff<!-- a -->", ""])
 def test_a_comment_before_the_root_leaves_it_xml(before):
-    assert load(f"{before}{XML.format(fields='', said='x')}").kind is DocumentKind.XML
-    assert load("<!-- a\n# b\n").kind is DocumentKind.MARKDOWN
+    assert load_document(f"{before}{XML.format(fields='', said='x')}").kind is DocumentKind.XML
+    assert load_document("<!-- a\n# b\n").kind is DocumentKind.MARKDOWN
 
 
 @pytest.mark.parametrize("name", ["..", "<>", ":", "\u212aite"])
 def test_a_name_of_marks_alone_is_no_name_and_the_kelvin_sign_no_k(name):
     (found,) = told(TEMPLATE.replace("kitefly\n", f"{name}\n", 1), "name-syntax", "name-not-lowercase")
     assert (found.code, found.level) == ("name-syntax", Level.ERROR)
-    assert lowered("\u212aItE") == "\u212aite"
+    assert lower_ascii("\u212aItE") == "\u212aite"
 
 
 def test_s2_leaves_a_name_to_n1_that_is_none():
     bad = DRAFT.replace("name: kitefly", "name: \u212aitefly")
     assert not told(bad, "wrong-prefix", "name-not-in-syntax")
     assert [each.check for each in told(bad, "name-syntax")] == ["N1"]
-    assert any("no name of a scheme (N1)" in each.message for each in check(load(bad)).findings)
+    assert any("no name of a scheme (N1)" in each.message for each in check(load_document(bad)).findings)
 
 
 def test_what_is_no_name_is_told_once():
@@ -502,9 +501,14 @@ def test_sections_inside_those_of_a_title_are_found_whatever_their_number():
             for at, (number, title) in enumerate(zip(numbers, titles, strict=True), 1)
         )
     )
-    reading = Reading(of)
-    assert [each.title for each in reading.sections(("security",))] == ["Security", "A", "B", "Security too"]
-    assert reading.sections(("security",)) is reading.sections(("security",))
+    reading = DocumentText(of)
+    assert [each.title for each in reading.find_sections(("security",))] == [
+        "Security",
+        "A",
+        "B",
+        "Security too",
+    ]
+    assert reading.find_sections(("security",)) is reading.find_sections(("security",))
 
 
 def test_many_sections_and_templates_take_seconds_at_most():
@@ -512,5 +516,5 @@ def test_many_sections_and_templates_take_seconds_at_most():
     nested = "".join(f"1.{at % 900}.  Security\n\n   text\n\n" for at in range(1, 4900))
     rows = "".join(f"   {row}\n" for row in TEMPLATE.splitlines()) + "\n"
     with linear_enough():
-        check(load(f"Internet-Draft\n\n{heads}{rows * 20}"))
-        check(load(f"Internet-Draft\n\n{nested}"))
+        check(load_document(f"Internet-Draft\n\n{heads}{rows * 20}"))
+        check(load_document(f"Internet-Draft\n\n{nested}"))

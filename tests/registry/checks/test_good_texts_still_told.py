@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onym.registry.checks import Finding, check
-from onym.registry.checks.load import load
+from onym.registry.checks.runner import load_document
 
 RULES = '   kite-URI = "kite:" part *( "/" part )\n   part     = 1*( ALPHA / DIGIT / "-" / pct-encoded )'
 DRAFT = f"""\
@@ -71,11 +71,11 @@ XML = """\
 
 
 def found(text: str, *wanted: str) -> list[Finding]:
-    return [each for each in check(load(text)).findings if each.code in wanted]
+    return [each for each in check(load_document(text)).findings if each.code in wanted]
 
 
 def codes(text: str) -> set[str]:
-    return {each.code for each in check(load(text)).findings}
+    return {each.code for each in check(load_document(text)).findings}
 
 
 def draft(said: str, rules: str = RULES, after: str = LIST) -> str:
@@ -85,7 +85,8 @@ def draft(said: str, rules: str = RULES, after: str = LIST) -> str:
 def rules_of(rules: str) -> list[str]:
     indented = "\n".join(f"   {each}" for each in rules.split("\n"))
     return [
-        "\n".join(row.strip() for row in each.text.split("\n")) for each in load(draft("", indented)).blocks
+        "\n".join(row.strip() for row in each.text.split("\n"))
+        for each in load_document(draft("", indented)).blocks
     ]
 
 
@@ -175,7 +176,7 @@ def test_a_bad_percent_encoding_is_no_form_of_a_program(uri):
 
 @pytest.mark.parametrize("uri", ["kite:%s", "kite:a/%d", "kite:a?b=%s&c=%d", "kite:%s/b"])
 def test_a_part_to_fill_in_is_no_example(uri):
-    assert load(draft(f"As in {uri} here.")).examples == ()
+    assert load_document(draft(f"As in {uri} here.")).examples == ()
 
 
 def test_a_path_that_begins_with_a_dollar_sign_is_an_example():
@@ -238,7 +239,7 @@ def test_a_citation_beside_it_may_be_of_the_registration(said):
 def test_a_grammar_in_text_marked_as_one_is_read(mark):
     text = MARKDOWN.format(mark, 'kite-URI = "kite:" 1*( %x20 / "[" )')
     assert found(text, "not-a-uri")
-    assert load(MARKDOWN.format("http-message", 'name = "kite" 1*DIGIT')).blocks == ()
+    assert load_document(MARKDOWN.format("http-message", 'name = "kite" 1*DIGIT')).blocks == ()
 
 
 def test_a_reference_after_the_field_of_the_references_is_told_where_it_is_not_cited():

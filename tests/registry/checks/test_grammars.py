@@ -9,9 +9,9 @@ import pytest
 from checks_support import GOOD, codes, draft, finding, report, template
 from onym.errors import GrammarError, UnknownEntryError
 from onym.registry.checks import Level, check
-from onym.registry.checks._grammar import Syntax
-from onym.registry.checks.known import Known
-from onym.registry.checks.load import grammar_alone, load, load_grammar
+from onym.registry.checks._grammar import SchemeGrammar
+from onym.registry.checks.reference_data import ReferenceData
+from onym.registry.checks.runner import is_bare_grammar, load_document, load_grammar
 from onym.registry.documents.types import DocumentKind
 from support import linear_enough
 
@@ -110,31 +110,31 @@ BARE = '; kites\nkite-URI = "kite:" 1*ALPHA [ "#" fragment ]\n'
 
 
 def test_abnf_alone_is_checked_as_a_grammar_and_nothing_else():
-    document = load(BARE)
-    assert grammar_alone(document)
-    found = check(document, known=Known())
+    document = load_document(BARE)
+    assert is_bare_grammar(document)
+    found = check(document, known=ReferenceData())
     assert found.scheme == "kite"
     assert found.ran == ("S1", "S3", "S4", "S6") or set(found.ran) <= {"S1", "S2", "S3", "S4", "S6"}
     assert [each.code for each in found.of(Level.ERROR)] == ["fragment-in-syntax"]
-    assert not grammar_alone(load("Scheme name: kite\n"))
+    assert not is_bare_grammar(load_document("Scheme name: kite\n"))
 
 
 @pytest.mark.parametrize("text", ["# Kites\n\nkite = good\n", "Abstract\n\n a = b\n", "", "hello"])
 def test_other_texts_are_not_taken_for_abnf(text):
-    assert not grammar_alone(load(text))
+    assert not is_bare_grammar(load_document(text))
 
 
 def test_the_rule_to_begin_with_is_the_one_named_or_the_scheme_s_or_the_only_one():
-    assert load_grammar(load(BARE))[1] == "kite-URI"
-    assert load_grammar(load(BARE), "ALPHA")[1] == "ALPHA"
-    assert load_grammar(load('a = b\nb = "x" [ b2 ]\nb2 = "y"\n'))[1] == "a"
+    assert load_grammar(load_document(BARE))[1] == "kite-URI"
+    assert load_grammar(load_document(BARE), "ALPHA")[1] == "ALPHA"
+    assert load_grammar(load_document('a = b\nb = "x" [ b2 ]\nb2 = "y"\n'))[1] == "a"
     with pytest.raises(UnknownEntryError):
-        load_grammar(load(BARE), "nope")
+        load_grammar(load_document(BARE), "nope")
     with pytest.raises(GrammarError) as caught:
-        load_grammar(load('a = "x"\nb = "y"\n'))
+        load_grammar(load_document('a = "x"\nb = "y"\n'))
     assert "a, b" in caught.value.hint
     with pytest.raises(GrammarError) as caught:
-        load_grammar(load("Scheme name: kite\n"))
+        load_grammar(load_document("Scheme name: kite\n"))
     assert caught.value.code == "abnf.none"
 
 
@@ -158,7 +158,7 @@ def test_a_large_grammar_is_decided_and_what_was_left_out_is_told():
 
 
 def test_a_syntax_without_a_grammar_has_no_answers_and_says_so():
-    empty = Syntax("kite")
+    empty = SchemeGrammar("kite")
     assert (empty.accepts("kite:a"), empty.reserved, empty.remarks, empty.imported) == (None, (), (), "")
     assert (empty.probe("empty-host"), empty.line_of("a"), empty.source_of("a")) == (None, None, "")
     assert empty.begins("kite").problem == "there is no grammar"
@@ -211,7 +211,7 @@ def test_the_list_operator_admits_commas_and_is_told():
     ],
 )
 def test_the_rule_of_the_scheme_is_found_however_its_name_is_written(text):
-    found = check(load(text), known=Known())
+    found = check(load_document(text), known=ReferenceData())
     assert "not-a-uri" in [each.code for each in found.of(Level.ERROR)]
     assert found.scheme in ("kite", None)
 
@@ -225,7 +225,7 @@ def test_the_rule_of_the_scheme_is_found_however_its_name_is_written(text):
     ],
 )
 def test_a_grammar_whose_rule_is_not_clear_is_a_warning_and_no_pass(text):
-    found = check(load(text), known=Known())
+    found = check(load_document(text), known=ReferenceData())
     (warning,) = [each for each in found.findings if each.code == "no-start-rule"]
     assert (warning.check, warning.level, warning.line) == ("S1", Level.WARNING, 1)
     assert "which rule is the scheme's is not clear" in warning.message
@@ -285,15 +285,15 @@ def test_text_on_no_scheme_to_be_asked_for_is_not_told_that_its_rule_is_not_clea
 
 def test_a_letter_with_one_rule_of_something_else_in_it_is_not_judged_by_it():
     mail = 'Dear all,\n\nI propose a header:\n\n   Kite-Header = "a" SP "b"\n\nIt is new.\n'
-    assert load(mail).blocks
-    assert not {each.code for each in check(load(mail)).findings} & {"not-a-uri", "no-start-rule"}
+    assert load_document(mail).blocks
+    assert not {each.code for each in check(load_document(mail)).findings} & {"not-a-uri", "no-start-rule"}
 
 
 def test_a_broken_rule_is_told_as_such_and_as_no_other_scheme():
     broken = of('kite-URI = "kite:" (\nspare = "foo:" ALPHA')
     assert codes(broken, "S1") == {"abnf-syntax", "could-not-check"}
     assert "name-not-in-syntax" not in codes(broken, "S2")
-    alone = check(load('kite-URI = "kite:" (\nname = *( %x21-7E )\n'), known=Known())
+    alone = check(load_document('kite-URI = "kite:" (\nname = *( %x21-7E )\n'), known=ReferenceData())
     assert [each.code for each in alone.of(Level.ERROR)] == ["abnf-syntax"]
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks_support import KNOWN, OLD, OLD_LABELS, codes, document, draft, entry, finding, report, template
-from onym.registry.checks import Known, Level, check_entries
-from onym.registry.checks._names import confusable
+from onym.registry.checks import Level, ReferenceData, check_entries
+from onym.registry.checks._names import is_confusable
 from onym.registry.records import Status
 from support import linear_enough
 
@@ -77,11 +77,15 @@ def test_an_update_may_use_the_name_and_so_may_the_document_that_registered_it()
 
 
 def test_without_a_registry_the_report_says_that_names_were_not_compared():
-    found = [each for each in report(named("kite"), known=Known()).findings if each.code == "could-not-check"]
+    found = [
+        each
+        for each in report(named("kite"), known=ReferenceData()).findings
+        if each.code == "could-not-check"
+    ]
     assert {"N2", "N4", "T4"} <= {each.check for each in found}
     assert "N3" in {
         each.check
-        for each in report(named("com.kite"), known=Known()).findings
+        for each in report(named("com.kite"), known=ReferenceData()).findings
         if each.code == "could-not-check"
     }
 
@@ -145,9 +149,9 @@ def test_a_service_name_that_the_text_does_not_mention_is_a_hint():
     st.text(alphabet="abc01lm", min_size=1, max_size=6), st.text(alphabet="abc01lm", min_size=1, max_size=6)
 )
 def test_confusion_goes_both_ways_and_never_with_oneself(one, other):
-    assert confusable(one, other) == confusable(other, one)
-    assert not confusable(one, one)
-    assert not confusable(one, one + "s")
+    assert is_confusable(one, other) == is_confusable(other, one)
+    assert not is_confusable(one, one)
+    assert not is_confusable(one, one + "s")
 
 
 @given(st.text(max_size=200))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onym.registry.checks import Known, check
-from onym.registry.checks._names import confusable
-from onym.registry.checks.near import Names
+from onym.registry.checks import ReferenceData, check
+from onym.registry.checks._names import is_confusable
+from onym.registry.checks.reference_data import NameIndex
 from onym.registry.documents import read_document
 
 _NAMES = st.text(alphabet="ab01lirncvwd5s2z+", min_size=1, max_size=6)
@@ -17,26 +17,26 @@ _NAMES = st.text(alphabet="ab01lirncvwd5s2z+", min_size=1, max_size=6)
 @example(["a", "b", "ab"], "a")
 @example(["modern", "modem"], "modem")
 def test_every_confusable_name_is_among_the_near_ones(names: list[str], name: str) -> None:
-    found = Names(names).near(name)
-    assert {each for each in names if confusable(each, name)} <= found <= set(names)
+    found = NameIndex(names).find_similar(name)
+    assert {each for each in names if is_confusable(each, name)} <= found <= set(names)
 
 
 @given(st.lists(st.text(alphabet="aAbB\0", max_size=4)), st.text(alphabet="ab\0", max_size=4))
 def test_a_name_is_found_whatever_its_case(names: list[str], name: str) -> None:
-    found = Names(names)
+    found = NameIndex(names)
     assert (name in found) == (name in {each.lower() for each in names})
     assert len(found) == len({each.lower() for each in names})
-    assert name not in found or found.spelling(name).lower() == name
+    assert name not in found or found.get_spelling(name).lower() == name
     assert 7 not in found
 
 
 def test_of_a_hundred_thousand_names_few_are_looked_at() -> None:
     letters = "abcdefghijklmnopqrst"
-    names = Names(
+    names = NameIndex(
         f"{a}{b}{c}kite{d}{b}{a}" for a in letters for b in letters for c in letters for d in letters[:13]
     )
     assert len(names) > 100_000
-    found = names.near("abckitedba")
+    found = names.find_similar("abckitedba")
     assert {"abckiteaba", "abakitedba", "abckitedba"} <= found
     assert "bbckitedbb" not in found
     assert len(found) < 2_000
@@ -44,7 +44,7 @@ def test_of_a_hundred_thousand_names_few_are_looked_at() -> None:
 
 def test_names_without_their_entries_are_enough_to_warn() -> None:
     document = read_document("Scheme name: kites2\n\nStatus: provisional\n")
-    report = check(document, known=Known(names=Names(["kitesz", "kitess"])))
+    report = check(document, known=ReferenceData(names=NameIndex(["kitesz", "kitess"])))
     codes = {each.code: each.message for each in report.findings}
     assert "kitesz" in codes["name-looks-alike"]
     assert "kitess" in codes["name-near"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 
 from checks_support import GOOD, OLD, OLD_LABELS, document, draft, report, template
-from onym.registry.checks import CHECKS, Level, as_text, sarif, summary
+from onym.registry.checks import CHECKS, Level, as_text, format_summary, to_sarif
 
 SCHEMA = json.loads((Path(__file__).parent / "data" / "sarif-members.json").read_text(encoding="utf-8"))
 BAD = draft(
@@ -34,7 +34,7 @@ def test_the_text_has_the_gravest_first_with_place_witness_fix_and_code():
     ]
     assert text.index("\nerror ") < text.index("\nwarning ") < text.index("\nnot checked\n")
     assert text.index("\nnot checked\n") < text.index("\nfor a person to judge\n")
-    assert summary(report(BAD)) in text
+    assert format_summary(report(BAD)) in text
     assert "\x1b" not in text
 
 
@@ -48,14 +48,14 @@ def test_colour_is_the_only_difference_that_colour_makes():
 
 def test_sarif_holds_to_the_members_of_its_schema():
     for of in (BAD, document(template()), document()):
-        log = sarif(report(of), of.text)
+        log = to_sarif(report(of), of.text)
         jsonschema.Draft202012Validator(SCHEMA).validate(log)
         json.dumps(log)
 
 
 def test_sarif_says_rule_level_place_fix_and_fingerprint_of_each_finding():
     found = report(BAD)
-    log = sarif(found, BAD.text)
+    log = to_sarif(found, BAD.text)
     run = log["runs"][0]
     assert run["tool"]["driver"]["name"] == "onym"
     assert len(run["results"]) == len(found.findings)
@@ -75,7 +75,7 @@ def test_fingerprints_stay_when_lines_move():
     here = draft("see draft-other-thing-03")
 
     def prints(of):
-        results = sarif(report(of), of.text)["runs"][0]["results"]
+        results = to_sarif(report(of), of.text)["runs"][0]["results"]
         return {each["partialFingerprints"]["onymFinding/v1"] for each in results}
 
     assert prints(moved) == prints(here)
@@ -88,7 +88,7 @@ def test_a_source_is_a_relative_reference_and_standard_input_has_a_name():
         ("../x/y.xml", "../x/y.xml"),
         ("C:\\x", "C%3A/x"),
     ):
-        log = sarif(report(document(template(contact="")), source=source))
+        log = to_sarif(report(document(template(contact="")), source=source))
         assert (
             log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
         )

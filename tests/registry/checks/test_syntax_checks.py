@@ -8,9 +8,9 @@ import pytest
 
 from checks_support import GOOD, codes, draft, finding, report
 from onym.errors import GrammarError
-from onym.registry.abnf import Outcome, Position, Remark, RemarkCode, Verdict
-from onym.registry.checks import Level, _run
-from onym.registry.checks._grammar import Answer, Problem, Syntax
+from onym.registry.abnf import Outcome, Remark, RemarkCode, ReservedCharacter, Verdict
+from onym.registry.checks import Level, runner
+from onym.registry.checks._grammar import Answer, GrammarProblem, SchemeGrammar
 
 PROSE = "Text is UTF-8. The colon, slash and at sign are delimiters. Relative references work."
 ENCODED = {"Encoding Considerations": "Text is UTF-8, percent-encoded."}
@@ -20,7 +20,7 @@ def verdict(outcome: Outcome, **more: Any) -> Verdict:
     return Verdict(start="kite-URI", outcome=outcome, **more)
 
 
-class Stub(Syntax):
+class Stub(SchemeGrammar):
     """A grammar with given answers."""
 
     decidable = True
@@ -37,7 +37,9 @@ class Stub(Syntax):
 
     inclusion = verdict(Outcome.INCLUDED)
     unprobed = None
-    reserved = tuple(Position(character=each, component="path", witness=f"kite:{each}") for each in ":/")
+    reserved = tuple(
+        ReservedCharacter(character=each, component="path", witness=f"kite:{each}") for each in ":/"
+    )
     holds_text = False
 
     def begins(self, name: str) -> Answer:
@@ -58,7 +60,7 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The checks of a draft whose grammar gives these answers."""
 
     def make(text: str = PROSE, of: Any = None, **given: Any) -> Any:
-        monkeypatch.setattr(_run, "read_syntax", lambda blocks, name: Stub(**given))
+        monkeypatch.setattr(runner, "read_syntax", lambda blocks, name: Stub(**given))
         return draft(text, sections=ENCODED) if of is None else of
 
     return make
@@ -126,7 +128,7 @@ def test_a_rule_without_any_string_is_an_error(says):
 
 
 def test_a_grammar_that_cannot_be_read_is_an_error_at_its_place(says):
-    problem = Problem(code="abnf-syntax", message="a quote is open", line=21, column=7, fix="close it")
+    problem = GrammarProblem(code="abnf-syntax", message="a quote is open", line=21, column=7, fix="close it")
     found = finding(says(problem=problem, decidable=False), "abnf-syntax")
     assert (found.level, found.line, found.column, found.fix) == (Level.ERROR, 21, 7, "close it")
     skipped = {
@@ -175,8 +177,10 @@ def test_dot_segments_and_slashes_without_hierarchy_are_told(says):
     assert "slash-without-hierarchy" not in codes(says("There is no relative reference.", reserved=()))
 
 
-def positions(characters: str, component: str = "path") -> tuple[Position, ...]:
-    return tuple(Position(character=each, component=component, witness=f"kite:{each}") for each in characters)
+def positions(characters: str, component: str = "path") -> tuple[ReservedCharacter, ...]:
+    return tuple(
+        ReservedCharacter(character=each, component=component, witness=f"kite:{each}") for each in characters
+    )
 
 
 def test_reserved_characters_that_no_prose_names_are_listed_by_component(says):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from onym.errors import RegistryError
-from onym.registry.checks import Known, Level, Report, as_text, check, check_request, sarif
-from onym.registry.checks.known import builtin, section_titles, words
-from onym.registry.checks.load import load
+from onym.registry.checks import Level, ReferenceData, Report, as_text, check, check_request, to_sarif
+from onym.registry.checks.reference_data import load_builtin, load_section_titles, load_word_list
+from onym.registry.checks.runner import load_document
 from onym.registry.records import Request, RequestKind, RequestState, Status
 from support import linear_enough
 
@@ -23,7 +23,7 @@ TODAY = date(2026, 1, 10)
 
 def checked(name: str, **more: object) -> Report:
     text = (DATA / name).read_text(encoding="utf-8")
-    return check(load(text, source=name), today=TODAY, source=name, **more)  # type: ignore[arg-type]
+    return check(load_document(text, source=name), today=TODAY, source=name, **more)  # type: ignore[arg-type]
 
 
 def shared(path: str) -> str:
@@ -136,7 +136,7 @@ def test_a_request_is_checked_by_its_template_or_by_its_fields():
 def test_a_request_for_a_parameter_is_checked_by_its_own_fields():
     fields = {"type": "int", "description": "how many\nkites", "contact": "ada@example.com", "reference": "x"}
     more = {"registry": "llm-parameters", "profile": "specification-required", "status": Status.REGISTERED}
-    report = check_request(request(name="kites", fields=fields, **more), Known())
+    report = check_request(request(name="kites", fields=fields, **more), ReferenceData())
     assert [(each.code, each.field) for each in report.of(Level.ERROR)] == [
         ("field-missing", "change_controller")
     ]
@@ -144,7 +144,7 @@ def test_a_request_for_a_parameter_is_checked_by_its_own_fields():
 
 def test_a_pasted_text_without_a_template_is_told_so_and_does_not_raise():
     for text in ("hello", "\x00\x01", "<html><script>alert(1)</script>", "a" * 100_000):
-        report = check_request(request(template=text), Known())
+        report = check_request(request(template=text), ReferenceData())
         assert "no-template" in {each.code for each in report.findings}
         assert "\x00" not in as_text(report)
 
@@ -166,24 +166,24 @@ def test_a_pasted_text_without_a_template_is_told_so_and_does_not_raise():
 )
 def test_a_field_of_a_million_characters_takes_seconds_at_most(text):
     with linear_enough(), suppress(RegistryError):  # beyond the caps of the reader: refused, as good
-        assert len(as_text(check(load(text), known=builtin()))) < 100_000
+        assert len(as_text(check(load_document(text), known=load_builtin()))) < 100_000
 
 
 def test_the_shipped_facts_are_there():
-    known = builtin()
+    known = load_builtin()
     assert known.entries["http"].status is Status.PERMANENT
     assert {"com", "org", "uk"} <= known.tlds
     assert "co.uk" not in known.tlds
     assert "imap" in " ".join(known.services)
     assert known.rfcs[4395].obsoleted_by == (7595,)
-    assert section_titles()[7595]["7.4"] == "URI Scheme Registration Template"
-    assert "icon" in words("link-relations")
+    assert load_section_titles()[7595]["7.4"] == "URI Scheme Registration Template"
+    assert "icon" in load_word_list("link-relations")
 
 
 @pytest.mark.parametrize("number", [3986, 4395, 5234, 7405, 7595, 8126, 8288, 8615])
 def test_the_shipped_section_titles_are_those_of_the_rfcs(number):
     text = shared(f"spec/rfc/rfc{number}.txt")
-    for section, title in section_titles()[number].items():
+    for section, title in load_section_titles()[number].items():
         first = " ".join(text.split())
         assert f"{section}. {title}" in first.replace("  ", " "), section
 
@@ -196,9 +196,9 @@ def published() -> dict[str, list[object]]:
 @pytest.mark.parametrize("name", sorted(published()))
 def test_published_templates_give_the_results_that_the_table_has(name):
     text = shared(f"data/iana/templates/{name}")
-    report = check(load(text, source=name), today=date(2026, 11, 21), source=name)
+    report = check(load_document(text, source=name), today=date(2026, 11, 21), source=name)
     # the questions for a person are the same for each
     levels = [each.level for each in report.findings if not each.check.startswith("Q")]
     assert [report.profile, report.scheme, *(levels.count(level) for level in Level)] == published()[name]
-    json.dumps(sarif(report, text))
+    json.dumps(to_sarif(report, text))
     as_text(report)

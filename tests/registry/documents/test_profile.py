@@ -14,8 +14,8 @@ from onym.registry.documents import (
     read_document,
     to_text,
 )
-from onym.registry.documents._templates import clean
-from onym.registry.profiles import PROFILES
+from onym.registry.documents._templates import clean_value
+from onym.registry.registries import PROFILES
 
 
 def test_fields_that_only_rfc_4395_has_decide() -> None:
@@ -89,19 +89,19 @@ PIECES = st.sampled_from(
     ]
 )
 TEXT = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs"]), max_size=30)
-VALUES = st.lists(st.one_of(PIECES, TEXT, PIECES.map("  ".__add__), st.just("")), min_size=1, max_size=6)
+VALUES = st.lists(st.one_of(PIECES, TEXT, PIECES.map_all("  ".__add__), st.just("")), min_size=1, max_size=6)
 
 
 @given(
     profile=st.sampled_from(["rfc4395", "rfc7595"]),
     status=st.sampled_from(["permanent", "Provisional"]),
-    values=st.dictionaries(st.sampled_from(FIELDS), VALUES.map("\n".join)),
+    values=st.dictionaries(st.sampled_from(FIELDS), VALUES.map_all("\n".join)),
 )
 def test_what_is_written_is_read_again(profile: str, status: str, values: dict[str, str]) -> None:
     given_values = {"name": "sample", "status": status, **values}
     text = to_text(given_values, profile)
     (template,) = read_document(text, kind=DocumentKind.TEMPLATE).templates
-    wanted = {key: clean(value) for key, value in given_values.items() if clean(value)}
+    wanted = {key: clean_value(value) for key, value in given_values.items() if clean_value(value)}
     assert {key: value.text for key, value in template.values.items()} == wanted
     assert not [*template.repeated, *template.unknown]
     # and once more, the same text

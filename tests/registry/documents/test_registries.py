@@ -6,9 +6,8 @@ import pytest
 
 from onym.errors import TemplateError, UnknownEntryError
 from onym.registry.documents import profile_of_template, profile_reason, read_document, to_text
-from onym.registry.documents._labels import labels_of
-from onym.registry.profiles import PROFILES
-from onym.registry.registries import REGISTRIES
+from onym.registry.documents._templates import get_labels
+from onym.registry.registries import PROFILES, REGISTRIES
 
 PARAMETER = """\
 Parameter: top_k
@@ -81,8 +80,8 @@ def test_labels_of_one_registry_say_nothing_in_another() -> None:
     assert caught.value.code == "registry.no-template"
     assert '"Namespace:", "Anchor:"' in (caught.value.hint or "")
     assert read_document("Namespace: a\n", need_template=False).templates == ()
-    assert labels_of("llm-parameters").find("Applications/protocols that use this scheme") is None
-    assert labels_of("llm-parameters").find("URI scheme type") is None
+    assert get_labels("llm-parameters").find("Applications/protocols that use this scheme") is None
+    assert get_labels("llm-parameters").find("URI scheme type") is None
 
 
 def test_a_registry_that_there_is_not_is_refused() -> None:
@@ -109,7 +108,7 @@ def test_what_is_written_in_a_procedures_form_reads_back(registry: str) -> None:
 
 @pytest.mark.parametrize("registry", REGISTRIES)
 def test_every_label_of_every_profile_is_found_as_its_field(registry: str) -> None:
-    labels = labels_of(registry)
+    labels = get_labels(registry)
     for profile in REGISTRIES[registry].profiles:
         for field in PROFILES[profile].fields:
             assert field.label not in field.weak | field.stand_ins

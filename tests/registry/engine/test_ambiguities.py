@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onym.errors import RefusalError
-from onym.registry.engine import Book, due
+from onym.registry.engine import RegistryState, iter_due_events
 from onym.registry.records import (
     IANA_CLOCK,
     Decision,
@@ -31,7 +31,7 @@ class Desk:
     """A book, and a clock that goes when it is told to."""
 
     def __init__(self, profile: str = "rfc4395") -> None:
-        self.book, self.at, self.profile = Book(), AT, profile
+        self.book, self.at, self.profile = RegistryState(), AT, profile
 
     def ask(
         self, event: EventKind, actor: str, /, *, request: str | None = "uri-schemes-1", **data: Any
@@ -53,7 +53,7 @@ class Desk:
         self.ask(K.CHECK_COMPLETE, "iana")
 
     def tick(self) -> list[Decision]:
-        events = list(due(self.book.requests.values(), self.book.entries.values(), self.at))
+        events = list(iter_due_events(self.book.requests.values(), self.book.entries.values(), self.at))
         return [self.book.apply(event, IANA_CLOCK, self.at) for event in events]
 
     @property

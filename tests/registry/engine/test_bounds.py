@@ -10,7 +10,7 @@ import pytest
 
 from onym.errors import RefusalError
 from onym.registry import codec
-from onym.registry.engine import Book, decide
+from onym.registry.engine import RegistryState, decide
 from onym.registry.iana import read_namespaces, write_namespaces
 from onym.registry.records import Actor, Entry, Event, EventKind, Note, Role, Status
 from onym.registry.registries import REGISTRIES
@@ -60,7 +60,7 @@ def test_a_namespace_that_no_resolver_could_use_is_not_asked_for(field: str, tex
 
 @pytest.mark.parametrize("keys", ["", THUMBPRINT, f"{THUMBPRINT}, {'E' * 43}"])
 def test_every_namespace_that_is_taken_goes_into_the_signed_file(keys: str) -> None:
-    book = Book()
+    book = RegistryState()
     fields = {
         "anchor": "https://robots.example:8443", "keys": keys, "expires": "2026-03-01", "description": "x",
         "contact": "R <r@example.org>", "change_controller": "R <r@example.org>",
@@ -113,7 +113,7 @@ def test_a_removal_that_is_denied_is_none(said: object) -> None:
 
 def test_a_long_separate_use_is_noted_in_short() -> None:
     use = "u" * 50_000
-    book = Book()
+    book = RegistryState()
     book.apply(
         Event(
             kind=EventKind.IMPORT, registry="uri-schemes", name="kite", data={"entry": codec.to_data(ROW)},
@@ -137,8 +137,8 @@ def test_a_long_separate_use_is_noted_in_short() -> None:
 @pytest.mark.parametrize("registry", ["uri-schemes", "ai-namespaces"])
 def test_letters_outside_ascii_are_folded_into_no_name(registry: str) -> None:
     row = REGISTRIES[registry]
-    assert row.key(" KITE ") == "kite"
-    assert not row.allows(row.key("\u212aite"))
+    assert row.normalize_name(" KITE ") == "kite"
+    assert not row.is_valid_name(row.normalize_name("\u212aite"))
     event = Event(kind=EventKind.OPEN, registry=registry, request=f"{registry}-1", name="\u212aite")
     data = {"status": "provisional"} if registry == "uri-schemes" else {}
     error = refusal(decide, replace(event, data=data), OWNER, AT, request=None, entry=None)

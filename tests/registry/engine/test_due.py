@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 
 import pytest
 
-from onym.registry.engine import Book, due
+from onym.registry.engine import RegistryState, iter_due_events
 from onym.registry.records import (
     IANA_CLOCK,
     Actor,
@@ -26,9 +26,9 @@ K, S, T = EventKind, RequestState, Status
 DRAFT = {"name": "draft-kite-00", "expires": "2026-03-20"}
 
 
-def waiting() -> Book:
+def waiting() -> RegistryState:
     """Ten and two ask for one name; two, which was opened first, is asked of the expert ten days later."""
-    book = Book()
+    book = RegistryState()
     people = {"uri-schemes-2": "mallory", "uri-schemes-10": "alice"}
     for number, who in people.items():
         actor = Actor(id=who, roles=frozenset({Role.REGISTRANT}))
@@ -41,9 +41,9 @@ def waiting() -> Book:
     return book
 
 
-def tick(book: Book, at: datetime) -> list[str | None]:
+def tick(book: RegistryState, at: datetime) -> list[str | None]:
     rang = []
-    while events := list(due(book.requests.values(), book.entries.values(), at)):
+    while events := list(iter_due_events(book.requests.values(), book.entries.values(), at)):
         for event in events:
             book.apply(event, IANA_CLOCK, at)
             rang.append(event.request or event.kind)
@@ -62,7 +62,7 @@ def test_a_late_tick_does_what_daily_ticks_would_have_done() -> None:
 
 
 def test_timers_of_one_moment_go_off_by_number() -> None:
-    book = Book()
+    book = RegistryState()
     for number in ("uri-schemes-10", "uri-schemes-9", "uri-schemes-x"):
         ask = {"registry": "uri-schemes", "request": number, "name": "kite"}
         data = {"status": "provisional", "profile": "rfc4395", "fields": COMPLETE}
@@ -70,7 +70,7 @@ def test_timers_of_one_moment_go_off_by_number() -> None:
         book.apply(Event(kind=K.SUBMIT, **ask), ACTORS["owner"], AT)
         book.apply(Event(kind=K.CHECK_COMPLETE, **ask), ACTORS["iana"], AT)
     for order in itertools.permutations(book.requests.values()):
-        found = [event.request for event in due(order, [], AT + timedelta(days=14))]
+        found = [event.request for event in iter_due_events(order, [], AT + timedelta(days=14))]
         assert found == ["uri-schemes-x", "uri-schemes-9", "uri-schemes-10"]
 
 
@@ -84,6 +84,6 @@ def test_a_last_day_is_over_when_the_next_begins(last: date) -> None:
         ),
     ]  # fmt: skip
     midnight = datetime.fromisoformat("2026-03-02T00:00:00+00:00")
-    assert list(due([], rows, midnight - timedelta(seconds=1))) == []
-    found = [event.kind for event in due([], reversed(rows), midnight)]
+    assert list(iter_due_events([], rows, midnight - timedelta(seconds=1))) == []
+    found = [event.kind for event in iter_due_events([], reversed(rows), midnight)]
     assert found == ([] if last == date.max else [K.NAMESPACE_EXPIRED, K.DRAFT_EXPIRED])

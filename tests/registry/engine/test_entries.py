@@ -11,7 +11,7 @@ import pytest
 
 from onym.errors import RefusalError
 from onym.registry import codec
-from onym.registry.engine import RULES, allowed, decide, publication_refusal
+from onym.registry.engine import RULES, decide, list_allowed_events, publication_refusal
 from onym.registry.records import Actor, Decision, DraftReference, Entry, Event, EventKind, Role, Status
 from onym.registry.registries import REGISTRIES
 
@@ -135,7 +135,7 @@ def test_every_rule_about_rows_is_reached() -> None:
 def test_the_buttons_on_a_row_are_what_may_be_asked_for(registry: str) -> None:
     clock = {K.DRAFT_EXPIRED, K.NAMESPACE_EXPIRED, K.IMPORT}
     for status, (name, actor) in itertools.product(REGISTRIES[registry].statuses, ACTORS.items()):
-        shown = set(allowed(None, row(registry, status), actor, AT))
+        shown = set(list_allowed_events(None, row(registry, status), actor, AT))
         should = {
             event
             for (where, event), steps in EXPECTED.items()

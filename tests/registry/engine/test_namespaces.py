@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onym.errors import RefusalError
-from onym.registry.engine import Book, allowed
+from onym.registry.engine import RegistryState, list_allowed_events
 from onym.registry.records import Actor, Decision, Entry, Event, EventKind, RequestKind, Role, Status
 
 from .table import ACTORS, AT
@@ -27,7 +27,14 @@ ROW = Entry(
 
 
 def ask(
-    book: Book, kind: EventKind, who: str, request: str | None = None, /, *, days: int = 0, **data: Any
+    book: RegistryState,
+    kind: EventKind,
+    who: str,
+    request: str | None = None,
+    /,
+    *,
+    days: int = 0,
+    **data: Any,
 ) -> Decision:
     event = Event(kind=kind, registry="ai-namespaces", request=request, name="bank", data=data)
     return book.apply(event, ACTORS[who], AT + timedelta(days=days))
@@ -39,22 +46,24 @@ def refused(*asked: Any, **data: Any) -> RefusalError:
     return caught.value
 
 
-def held(**changes: Any) -> Book:
-    return Book(entries={("ai-namespaces", "bank"): replace(ROW, **changes)})
+def held(**changes: Any) -> RegistryState:
+    return RegistryState(entries={("ai-namespaces", "bank"): replace(ROW, **changes)})
 
 
-def to_expert(book: Book, who: str, request: str, /, **data: Any) -> None:
+def to_expert(book: RegistryState, who: str, request: str, /, **data: Any) -> None:
     ask(book, K.OPEN, who, request, **data)
     ask(book, K.SUBMIT, who, request)
     ask(book, K.CHECK_COMPLETE, "iana", request)
 
 
 def test_a_namespace_whose_last_day_passed_under_review_is_not_approved() -> None:
-    book = Book()
+    book = RegistryState()
     to_expert(book, "owner", ONE, fields=FIELDS)
     error = refused(book, K.APPROVE, "expert", ONE, days=10)
     assert (error.rule, error.clause, error.code) == ("E2", "docs/decisions/0027", "registry.not-allowed")
-    assert K.APPROVE not in allowed(book.requests[ONE], None, ACTORS["expert"], AT + timedelta(days=10))
+    assert K.APPROVE not in list_allowed_events(
+        book.requests[ONE], None, ACTORS["expert"], AT + timedelta(days=10)
+    )
     ask(book, K.ASK_MORE_REVIEW, "expert", ONE, days=10, reason="name a later day")
     ask(book, K.REVISE, "owner", ONE, days=11, fields={"expires": "2026-12-31"})
     row = ask(book, K.APPROVE, "expert", ONE, days=11).entry
@@ -63,7 +72,7 @@ def test_a_namespace_whose_last_day_passed_under_review_is_not_approved() -> Non
 
 
 def test_a_namespace_is_approved_on_the_last_day_that_it_asks_for() -> None:
-    book = Book()
+    book = RegistryState()
     to_expert(book, "owner", ONE, fields=FIELDS)
     assert ask(book, K.APPROVE, "expert", ONE, days=9).rule == "E2"
 

@@ -9,8 +9,8 @@ import pytest
 
 from onym.errors import RefusalError
 from onym.registry import codec
-from onym.registry.chain import seal
-from onym.registry.engine import Book, rebuild
+from onym.registry.engine import RegistryState, replay_log
+from onym.registry.hash_chain import seal_record
 from onym.registry.records import Decision, Entry, Event, EventKind, LogRecord, RequestKind, Status
 
 from .table import ACTORS, AT, COMPLETE
@@ -23,7 +23,7 @@ class Ledger:
     """A book and its log, about `demo`."""
 
     def __init__(self, row: Entry | None = None) -> None:
-        self.book, self.log = Book(), list[LogRecord]()
+        self.book, self.log = RegistryState(), list[LogRecord]()
         #: the entry as each record found it
         self.found: list[Entry | None] = []
         if row is not None:
@@ -34,7 +34,9 @@ class Ledger:
         done = self.book.apply(event, ACTORS[who], AT)
         self.found.append(found)
         last = self.log[-1] if self.log else None
-        self.log.append(seal(last, at=AT, actor=ACTORS[who], event=event, rule=done.rule, clause=done.clause))
+        self.log.append(
+            seal_record(last, at=AT, actor=ACTORS[who], event=event, rule=done.rule, clause=done.clause)
+        )
         return done
 
     def ask(self, kind: EventKind, who: str, request: str | None = None, /, **data: Any) -> Decision:
@@ -208,7 +210,7 @@ def test_a_removed_entry_is_restored_by_the_number_of_the_record_that_removed_it
     assert replace(row, notes=(), version=before.version, updated=before.updated) == before
     assert [notice.to for notice in done.notices] == ["owner"]
     # the log tells the same story, without the log of before
-    assert rebuild(ledger.log).entries == ledger.book.entries
+    assert replay_log(ledger.log).entries == ledger.book.entries
 
 
 def test_a_status_that_was_set_by_mistake_is_undone_by_number() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from onym.errors import RefusalError
 from onym.registry import codec
-from onym.registry.engine import Book
+from onym.registry.engine import RegistryState
 from onym.registry.records import (
     Actor,
     Decision,
@@ -38,7 +38,7 @@ class Counter:
     """Where anybody asks for `kite`, under RFC 7595."""
 
     def __init__(self) -> None:
-        self.book = Book()
+        self.book = RegistryState()
 
     def ask(self, kind: EventKind, who: str, request: str | None = None, /, **data: Any) -> Decision:
         actor = PEOPLE.get(who) or Actor(id=who, roles=REGISTRANT)

@@ -11,8 +11,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from onym.errors import RefusalError
 from onym.registry import codec
-from onym.registry.chain import seal, verify_chain
-from onym.registry.engine import Book, allowed, due, rebuild
+from onym.registry.engine import RegistryState, iter_due_events, list_allowed_events, replay_log
+from onym.registry.hash_chain import seal_record, verify_chain
 from onym.registry.records import (
     IANA_CLOCK,
     Actor,
@@ -67,7 +67,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.book = Book()
+        self.book = RegistryState()
         self.log: list[LogRecord] = []
         self.at = AT
         self.numbers = 0
@@ -86,7 +86,9 @@ class RegistryMachine(RuleBasedStateMachine):
         self.found.append(before[0])
         last = self.log[-1] if self.log else None
         self.log.append(
-            seal(last, at=self.at, actor=actor, event=event, rule=decision.rule, clause=decision.clause)
+            seal_record(
+                last, at=self.at, actor=actor, event=event, rule=decision.rule, clause=decision.clause
+            )
         )
         return True
 
@@ -148,7 +150,7 @@ class RegistryMachine(RuleBasedStateMachine):
         actor = self._holder(about)
         if actor is None:
             return
-        kind = data.draw(st.sampled_from(allowed(about, entry, actor, self.at)))
+        kind = data.draw(st.sampled_from(list_allowed_events(about, entry, actor, self.at)))
         brought = {"reason": reason or "because"}
         assert self.ask(
             Event(kind=kind, registry=about.registry, request=number, name=about.name, data=brought), actor
@@ -194,9 +196,11 @@ class RegistryMachine(RuleBasedStateMachine):
         self.at += timedelta(days=days)
         # what a timer starts can be due at once: a row with a draft that is long over
         for _ in range(3):
-            for event in list(due(self.book.requests.values(), self.book.entries.values(), self.at)):
+            for event in list(
+                iter_due_events(self.book.requests.values(), self.book.entries.values(), self.at)
+            ):
                 assert self.ask(event, IANA_CLOCK)
-        assert list(due(self.book.requests.values(), self.book.entries.values(), self.at)) == []
+        assert list(iter_due_events(self.book.requests.values(), self.book.entries.values(), self.at)) == []
 
     def _holder(self, about: Request) -> Actor | None:
         if about.holder is Role.REGISTRANT:
@@ -210,7 +214,7 @@ class RegistryMachine(RuleBasedStateMachine):
             assert (holder is None) is (about.state in FINAL)
             if holder is not None:
                 entry = self.book.entries.get((about.registry, about.name))
-                assert allowed(about, entry, holder, self.at), about.state
+                assert list_allowed_events(about, entry, holder, self.at), about.state
 
     @invariant()
     def a_row_under_review_is_under_a_review_that_goes_on(self) -> None:
@@ -226,7 +230,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         assert verify_chain(self.log) == len(self.log)
-        again = rebuild(self.log)
+        again = replay_log(self.log)
         assert again.entries == self.book.entries
         assert again.requests == self.book.requests
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from onym.errors import RefusalError
-from onym.registry.engine import allowed, decide
+from onym.registry.engine import decide, list_allowed_events
 from onym.registry.records import Actor, Decision, Entry, Event, EventKind, RequestState, Role, Status
 
 from .table import ACTORS, AT, DATA, REQUEST_EVENTS, SCENES, STEPS, cases, expected
@@ -75,7 +75,7 @@ def test_the_buttons_are_what_may_be_asked_for(state: RequestState, scene: str, 
     place = SCENES[scene]
     request, entry = place.request(profile, state), place.entry(profile, state)
     for name, actor in ACTORS.items():
-        shown = set(allowed(request, entry, actor, AT))
+        shown = set(list_allowed_events(request, entry, actor, AT))
         for event in REQUEST_EVENTS:
             if event is EventKind.REVIEW_TIMEOUT:
                 assert event not in shown
@@ -99,4 +99,4 @@ def test_every_rule_of_the_table_about_requests_is_reached_by_a_step() -> None:
 def test_roles_do_not_add_up_across_registries_or_to_readers() -> None:
     reader = Actor(id="owner-of-nothing", roles=frozenset({Role.READER}))
     for state in RequestState:
-        assert allowed(SCENES["new permanent"].request("rfc7595", state), None, reader, AT) == ()
+        assert list_allowed_events(SCENES["new permanent"].request("rfc7595", state), None, reader, AT) == ()

@@ -13,8 +13,8 @@ from hypothesis import given
 
 from iana_support import entry, hostile_text
 from onym.errors import UsageError
-from onym.registry.iana import _atom, atom, change
-from onym.registry.iana._types import Change
+from onym.registry.iana import changes, compare_entries, format_atom_feed
+from onym.registry.iana.snapshots import Change
 from onym.registry.records import Status
 
 _AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -30,7 +30,7 @@ def feed(*changes: Change | None, **options: Any) -> str:
         "home": "https://registry.example/",
         **options,
     }
-    return atom([each for each in changes if each], **given_)
+    return format_atom_feed([each for each in changes if each], **given_)
 
 
 def parsed(*changes: Change | None, **options: Any) -> list[ET.Element]:
@@ -42,7 +42,7 @@ def text(element: ET.Element, tag: str) -> str:
 
 
 def test_a_feed_has_what_rfc_4287_demands() -> None:
-    whole = feed(change(None, entry("a")), feed="https://registry.example/feed")
+    whole = feed(compare_entries(None, entry("a")), feed="https://registry.example/feed")
     root = ET.fromstring(whole)
     assert root.tag == f"{_SPACE}feed"
     for parent in (root, *root.findall(f"{_SPACE}entry")):
@@ -58,10 +58,10 @@ def test_a_feed_has_what_rfc_4287_demands() -> None:
 def test_each_kind_of_change_says_what_happened() -> None:
     old, new = entry("a", Status.PROVISIONAL, description="x"), entry("a", description="x" * 500)
     added, removed, status, fields = parsed(
-        change(None, old),
-        change(old, None),
-        change(old, new),
-        change(replace(old, fields={}), old),
+        compare_entries(None, old),
+        compare_entries(old, None),
+        compare_entries(old, new),
+        compare_entries(replace(old, fields={}), old),
     )
     assert text(added, "title") == "a: added, provisional"
     assert "Description: x" in text(added, "summary").splitlines()
@@ -74,12 +74,12 @@ def test_each_kind_of_change_says_what_happened() -> None:
     assert len(summary) < 400
     assert text(fields, "title") == "a: updated"
     assert text(fields, "summary") == "Description: (nothing), now x"
-    pending = parsed(change(entry("p", Status.PENDING_REVIEW), None))[0]
+    pending = parsed(compare_entries(entry("p", Status.PENDING_REVIEW), None))[0]
     assert text(pending, "summary") == "p: removed"
 
 
 def test_the_same_change_has_the_same_id_and_another_has_another() -> None:
-    first, other = change(None, entry("a")), change(None, entry("b"))
+    first, other = compare_entries(None, entry("a")), compare_entries(None, entry("b"))
     assert first is not None
     ids = [text(each, "id") for each in parsed(first, other, replace(first, at=_AT))]
     assert len(set(ids)) == 3
@@ -88,7 +88,7 @@ def test_the_same_change_has_the_same_id_and_another_has_another() -> None:
 
 def test_times_are_in_utc_and_the_changes_own_come_first() -> None:
     east = timezone(timedelta(hours=2))
-    added = change(None, replace(entry("a"), updated=_AT - timedelta(days=9)))
+    added = compare_entries(None, replace(entry("a"), updated=_AT - timedelta(days=9)))
     assert added is not None
     own, entrys = parsed(replace(added, at=datetime(2026, 1, 1, 1, tzinfo=east)), added)
     assert text(own, "updated") == "2025-12-31T23:00:00Z"
@@ -98,7 +98,7 @@ def test_times_are_in_utc_and_the_changes_own_come_first() -> None:
 @given(hostile_text)
 def test_hostile_names_and_fields_stay_text(value: str) -> None:
     bad = entry(value, description=value, spelling=value)
-    (only,) = parsed(change(None, bad), change(None, None))
+    (only,) = parsed(compare_entries(None, bad), compare_entries(None, None))
     assert len(list(only)) == 6
     assert only.find(f"{_SPACE}summary/*") is None
     links = only.findall(f"{_SPACE}link")
@@ -106,8 +106,8 @@ def test_hostile_names_and_fields_stay_text(value: str) -> None:
 
 
 def test_the_feed_is_capped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_atom, "MAX_CHANGES", 2)
-    assert len(parsed(*(change(None, entry(name)) for name in "abc"))) == 2
+    monkeypatch.setattr(changes, "MAX_CHANGES", 2)
+    assert len(parsed(*(compare_entries(None, entry(name)) for name in "abc"))) == 2
 
 
 @pytest.mark.parametrize("tagger", ["", "registry.example", "a b,2026", 'x"/>,2026', "registry.example,26"])

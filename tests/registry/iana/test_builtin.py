@@ -14,7 +14,7 @@ import pytest
 
 from iana_support import by_status, codes
 from onym.errors import UnknownEntryError
-from onym.registry.iana import builtin, known_rfcs
+from onym.registry.iana import load_builtin_snapshot, load_known_rfcs
 from onym.uri import _registered
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -35,7 +35,7 @@ def tool() -> ModuleType:
 
 
 def test_the_shipped_schemes_are_those_of_mid_2026() -> None:
-    snapshot = builtin("uri-schemes")
+    snapshot = load_builtin_snapshot("uri-schemes")
     assert by_status(snapshot) == {"permanent": 99, "provisional": 293, "historical": 18}
     assert snapshot.vintage == "mid-2026"
     assert "merged" in snapshot.source
@@ -60,7 +60,7 @@ def test_nothing_that_is_shipped_holds_a_mail_address() -> None:
 
 
 def test_the_parameters_are_those_of_the_drafts_table() -> None:
-    entries = builtin("llm-parameters").entries
+    entries = load_builtin_snapshot("llm-parameters").entries
     assert [(each.name, each.fields["type"]) for each in entries][:3] == [
         ("temp", "float"),
         ("max_tokens", "int"),
@@ -76,13 +76,13 @@ def test_the_parameters_are_those_of_the_drafts_table() -> None:
 
 
 def test_no_namespace_is_allocated_yet() -> None:
-    snapshot = builtin("ai-namespaces")
+    snapshot = load_builtin_snapshot("ai-namespaces")
     assert snapshot.entries == ()
     assert "anchor" in snapshot.columns
 
 
 def test_a_snapshot_is_read_once_and_without_the_readers_of_other_formats() -> None:
-    assert builtin("uri-schemes") is builtin("uri-schemes")
+    assert load_builtin_snapshot("uri-schemes") is load_builtin_snapshot("uri-schemes")
     code = (
         "import sys; from onym.registry.iana import builtin; builtin('uri-schemes');"
         "print(*sorted({'csv', 'pyexpat', 'publicsuffixlist', 'onym.registry.codec'} & set(sys.modules)))"
@@ -93,11 +93,11 @@ def test_a_snapshot_is_read_once_and_without_the_readers_of_other_formats() -> N
 
 def test_an_unknown_registry_has_no_snapshot() -> None:
     with pytest.raises(UnknownEntryError):
-        builtin("media-types")
+        load_builtin_snapshot("media-types")
 
 
 def test_the_rfcs_say_what_replaced_them() -> None:
-    known = known_rfcs()
+    known = load_known_rfcs()
     assert known[4395].obsoleted_by == (7595,)
     assert known[4395].title == "Guidelines and Registration Procedures for New URI Schemes"
     assert known[7230].obsoleted_by == (9110, 9112)
@@ -111,7 +111,7 @@ def test_the_rfcs_say_what_replaced_them() -> None:
 
 def test_the_tables_of_lower_floors_are_made_of_the_registry(tool: ModuleType) -> None:
     assert tool.main(["--check"]) == 0
-    entries = builtin("llm-parameters").entries
+    entries = load_builtin_snapshot("llm-parameters").entries
     assert tuple(each.name for each in entries) == _registered.WELL_KNOWN
     assert {each.name: each.fields["type"] for each in entries} == _registered.TYPES
 

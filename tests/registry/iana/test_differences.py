@@ -13,7 +13,15 @@ from iana_support import entry, load, shared
 from onym.errors import RefusalError, UsageError
 from onym.registry import codec
 from onym.registry.engine import decide
-from onym.registry.iana import Change, ChangeKind, Snapshot, change, combine, differences, read
+from onym.registry.iana import (
+    Change,
+    ChangeKind,
+    Snapshot,
+    combine_snapshots,
+    compare_entries,
+    compare_snapshots,
+    read_snapshot,
+)
 from onym.registry.records import Actor, Decision, Entry, Event, EventKind, Role, Status
 from onym.registry.registries import REGISTRIES
 
@@ -154,17 +162,18 @@ def replayed(changes: tuple[Change, ...]) -> Counter[tuple[str, str | None]]:
 )
 def test_the_published_history_replays_as_legal_events(at: int, expected: dict[tuple[str, str], int]) -> None:
     before, after = (
-        combine(*(read(shared(name), source=name) for name in names)) for names in _VINTAGES[at : at + 2]
+        combine_snapshots(*(read_snapshot(shared(name), source=name) for name in names))
+        for names in _VINTAGES[at : at + 2]
     )
-    changes = differences(before, after)
+    changes = compare_snapshots(before, after)
     assert not [each for each in changes if each.irregular]
     assert replayed(changes) == expected
 
 
 def test_the_history_of_our_own_files_replays() -> None:
-    before = combine(load("2015-04-uri-schemes-1.csv"), load("2015-04-uri-schemes-2.csv"))
+    before = combine_snapshots(load("2015-04-uri-schemes-1.csv"), load("2015-04-uri-schemes-2.csv"))
     after = load("uri-schemes-2022-11-18.csv")
-    changes = differences(before, after, at=_AT)
+    changes = compare_snapshots(before, after, at=_AT)
     assert replayed(changes) == {
         ("added", "I3"): 2,
         ("added", "E2"): 1,
@@ -174,14 +183,14 @@ def test_the_history_of_our_own_files_replays() -> None:
         ("removed", None): 2,
     }
     assert all(each.at == _AT for each in changes)
-    later = differences(after, load("uri-schemes-2024-04.json"))
+    later = compare_snapshots(after, load("uri-schemes-2024-04.json"))
     payment = next(each for each in later if each.name == "payment")
     assert (payment.event, payment.rule) == (EventKind.RETIRE, "S3")
 
 
 def test_conti_vanished_and_no_rule_lets_it() -> None:
-    before = combine(load("2015-04-uri-schemes-1.csv"), load("2015-04-uri-schemes-2.csv"))
-    changes = differences(before, load("uri-schemes-2022-11-18.csv"))
+    before = combine_snapshots(load("2015-04-uri-schemes-1.csv"), load("2015-04-uri-schemes-2.csv"))
+    changes = compare_snapshots(before, load("uri-schemes-2022-11-18.csv"))
     (conti,) = (each for each in changes if each.name == "conti")
     assert (conti.kind, conti.event, conti.rule, conti.after) == (ChangeKind.REMOVED, None, None, None)
     assert conti.irregular is not None
@@ -196,7 +205,7 @@ def test_conti_vanished_and_no_rule_lets_it() -> None:
 def test_every_move_between_statuses_is_legal_or_says_why_not(registry: str) -> None:
     for old in REGISTRIES[registry].statuses:
         for new in REGISTRIES[registry].statuses:
-            found = change(entry("a", old, registry=registry), entry("a", new, registry=registry))
+            found = compare_entries(entry("a", old, registry=registry), entry("a", new, registry=registry))
             if old is new:
                 assert found is None
                 continue
@@ -215,7 +224,7 @@ _NEVER = [
 @pytest.mark.parametrize(("old", "new"), _NEVER)
 def test_a_move_that_no_clause_defines_is_irregular_and_the_engine_agrees(old: Status, new: Status) -> None:
     before = replace(entry("a", old), registrant=_ADA.id)
-    found = change(before, entry("a", new))
+    found = compare_entries(before, entry("a", new))
     assert found is not None
     assert found.irregular is not None
     assert f"{old} to {new}" in found.irregular
@@ -229,20 +238,20 @@ def test_a_move_that_no_clause_defines_is_irregular_and_the_engine_agrees(old: S
 
 @pytest.mark.requirement("rfc7595-7.3-f")
 def test_permanent_to_historical_is_the_iesgs() -> None:
-    found = change(entry("a"), entry("a", Status.HISTORICAL))
+    found = compare_entries(entry("a"), entry("a", Status.HISTORICAL))
     assert found is not None
     assert (found.event, found.rule) == (EventKind.IESG_APPROVE, "S2")
     assert replay(found).status is Status.HISTORICAL
 
 
 def test_a_request_under_review_that_vanished_was_rejected() -> None:
-    found = change(entry("a", Status.PENDING_REVIEW), None)
+    found = compare_entries(entry("a", Status.PENDING_REVIEW), None)
     assert found is not None
     assert (found.kind, found.event, found.irregular) == (ChangeKind.REMOVED, EventKind.REJECT, None)
 
 
 def test_what_begins_as_revoked_is_irregular() -> None:
-    found = change(None, entry("bank", Status.REVOKED, registry="ai-namespaces"))
+    found = compare_entries(None, entry("bank", Status.REVOKED, registry="ai-namespaces"))
     assert found is not None
     assert found.event is None
     assert found.irregular is not None
@@ -250,27 +259,27 @@ def test_what_begins_as_revoked_is_irregular() -> None:
 
 
 def test_nothing_changed_is_no_change() -> None:
-    assert change(None, None) is None
-    assert change(entry("a", notes="x"), entry("a", notes="x")) is None
+    assert compare_entries(None, None) is None
+    assert compare_entries(entry("a", notes="x"), entry("a", notes="x")) is None
     same = snapshot(entry("a"), entry("b"))
-    assert differences(same, same) == ()
+    assert compare_snapshots(same, same) == ()
 
 
 def test_only_columns_that_both_files_carry_are_compared() -> None:
     before, after = snapshot(entry("a", notes="x")), snapshot(entry("a", reference="[RFC1]"))
-    (both,) = differences(before, after)
+    (both,) = compare_snapshots(before, after)
     assert (both.kind, both.name) == (ChangeKind.FIELDS, "a")
-    assert differences(replace(before, columns=("name", "description")), after) == ()
+    assert compare_snapshots(replace(before, columns=("name", "description")), after) == ()
 
 
 def test_a_status_that_a_file_does_not_cover_is_not_news() -> None:
     permanent = replace(snapshot(entry("a")), covers=frozenset({Status.PERMANENT}))
     whole = snapshot(entry("a"), entry("b", Status.HISTORICAL), entry("c"))
-    added = {each.name: each.rule for each in differences(permanent, whole)}
+    added = {each.name: each.rule for each in compare_snapshots(permanent, whole)}
     assert added == {"b": "IMPORT", "c": "E2"}
-    assert [each.name for each in differences(whole, permanent)] == ["c"]
+    assert [each.name for each in compare_snapshots(whole, permanent)] == ["c"]
 
 
 def test_snapshots_of_two_registries_are_not_compared() -> None:
     with pytest.raises(UsageError):
-        differences(snapshot(), snapshot(registry="ai-namespaces"))
+        compare_snapshots(snapshot(), snapshot(registry="ai-namespaces"))

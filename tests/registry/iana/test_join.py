@@ -9,12 +9,12 @@ import pytest
 
 from iana_support import codes, entry, load, own
 from onym.errors import SnapshotError, UsageError
-from onym.registry.iana import Snapshot, builtin, combine, with_numbers
+from onym.registry.iana import Snapshot, add_cri_numbers, combine_snapshots, load_builtin_snapshot
 
 
 def test_numbers_join_by_name_and_the_rest_is_reported() -> None:
     before = load("2015-04-uri-schemes-1.csv")
-    after = with_numbers(before, own("cri-numbers.csv"))
+    after = add_cri_numbers(before, own("cri-numbers.csv"))
     numbers = {each.name: each.fields.get("cri_number") for each in after.entries}
     assert (numbers["about"], numbers["shttp"], numbers["jabber"]) == ("3786", "7874", None)
     reasons = [(each.name, each.reason, each.line) for each in after.irregular if each.code == "cri-number"]
@@ -30,10 +30,10 @@ def test_numbers_join_by_name_and_the_rest_is_reported() -> None:
 
 def test_the_entrys_own_number_stands() -> None:
     snapshot = Snapshot(registry="uri-schemes", entries=(entry("a", cri_number="7"), entry("b")))
-    after = with_numbers(snapshot, b"8,a\n9,b\n")
+    after = add_cri_numbers(snapshot, b"8,a\n9,b\n")
     assert [each.fields["cri_number"] for each in after.entries] == ["7", "9"]
     assert [each.reason for each in after.irregular] == ["8, and the entry has 7"]
-    assert with_numbers(after, b"7,a\n").entries == after.entries
+    assert add_cri_numbers(after, b"7,a\n").entries == after.entries
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,13 @@ def test_the_entrys_own_number_stands() -> None:
 )
 def test_a_file_without_numbers_is_refused(data: bytes, code: str) -> None:
     with pytest.raises(SnapshotError) as caught:
-        with_numbers(builtin("uri-schemes"), data)
+        add_cri_numbers(load_builtin_snapshot("uri-schemes"), data)
     assert caught.value.code == code
 
 
 def test_a_name_in_two_parts_stays_where_it_came_first() -> None:
     first = load("2015-04-uri-schemes-2.csv")
-    again = combine(first, replace(first, entries=first.entries[:1], irregular=(), covers=None))
+    again = combine_snapshots(first, replace(first, entries=first.entries[:1], irregular=(), covers=None))
     assert again.entries == first.entries
     assert codes(again) == ["duplicate"]
     assert again.irregular[0].entry == first.entries[0]
@@ -62,9 +62,9 @@ def test_a_name_in_two_parts_stays_where_it_came_first() -> None:
 
 
 def test_parts_are_of_one_registry() -> None:
-    for parts in ((), (builtin("uri-schemes"), builtin("llm-parameters"))):
+    for parts in ((), (load_builtin_snapshot("uri-schemes"), load_builtin_snapshot("llm-parameters"))):
         with pytest.raises(UsageError):
-            combine(*parts)
+            combine_snapshots(*parts)
 
 
 def test_contacts_come_only_from_the_file_that_is_given() -> None:

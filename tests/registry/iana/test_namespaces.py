@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from iana_support import entry
 from onym.errors import SnapshotError
-from onym.registry.iana import Namespace, _namespaces, read_namespaces, write_namespaces
+from onym.registry.iana import Namespace, namespaces, read_namespaces, write_namespaces
 from onym.registry.records import Entry, Status
 from onym.registry.registries import REGISTRIES
 
@@ -202,6 +202,6 @@ def test_a_file_beyond_its_caps_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(SnapshotError) as caught:
         read_namespaces(b" " * (8 * 1024 * 1024 + 1))
     assert caught.value.code == "registry.snapshot-too-large"
-    monkeypatch.setattr(_namespaces, "MAX_NAMESPACES", 0)
+    monkeypatch.setattr(namespaces, "MAX_NAMESPACES", 0)
     with pytest.raises(SnapshotError, match="more than 0"):
         written(bank())

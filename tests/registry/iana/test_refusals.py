@@ -8,7 +8,7 @@ import pytest
 
 from iana_support import DAY, codes, entry, load, own
 from onym.errors import SnapshotError, UnknownEntryError
-from onym.registry.iana import _types, read, write
+from onym.registry.iana import read_snapshot, snapshots, write_entries
 from onym.registry.records import Status
 from onym.registry.registries import REGISTRIES
 from support import linear_enough
@@ -18,7 +18,7 @@ _HEAD = b'<registry xmlns="http://www.iana.org/assignments" id="uri-schemes">'
 
 def refused(data: bytes, **options: object) -> SnapshotError:
     with pytest.raises(SnapshotError) as caught:
-        read(data, **options)  # type: ignore[arg-type]
+        read_snapshot(data, **options)  # type: ignore[arg-type]
     return caught.value
 
 
@@ -55,7 +55,7 @@ def test_an_entity_that_nobody_declared_is_refused() -> None:
 
 def test_elements_too_deep_are_refused() -> None:
     error = refused(_HEAD + b"\n<registry>" * 100_000)
-    assert (error.code, error.line) == ("registry.hostile-xml", 1 + _types.MAX_DEPTH)
+    assert (error.code, error.line) == ("registry.hostile-xml", 1 + snapshots.MAX_DEPTH)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_ianas_xml_is_read_with_its_notes_and_people_left_out() -> None:
     assert codes(snapshot, "") == ["unknown-column"]
     assert snapshot.vintage == "2026-11-20"
     assert snapshot.columns == (*(each.id for each in REGISTRIES["uri-schemes"].columns), "colour")
-    bare = read(xml(b"<record><value>a</value><status>Permanent</status></record>"))
+    bare = read_snapshot(xml(b"<record><value>a</value><status>Permanent</status></record>"))
     assert set(snapshot.columns) - set(bare.columns) == {"cri_number", "colour"}
     assert "@" not in repr(snapshot)
     assert "xmpp.example" not in repr(snapshot)
@@ -116,7 +116,7 @@ def test_other_elements_and_instructions_are_passed_over() -> None:
         b"<record><?other 41?><value>a<br/>b<bcp>c</bcp></value><status>Permanent</status>"
         b'<xref type="bcp" data="bcp35"/><xref data="x"/></record>'
     )
-    (only,) = read(data).entries
+    (only,) = read_snapshot(data).entries
     assert (only.name, only.fields) == ("abc", {"reference": "[BCP35][x]"})
 
 
@@ -167,7 +167,7 @@ def test_rows_that_do_not_fit_are_kept_as_far_as_they_go() -> None:
         b'c,Permanent,," padded"\r\n'
         b"d,Active,,\r\n"
     )
-    snapshot = read(data)
+    snapshot = read_snapshot(data)
     assert [each.name for each in snapshot.entries] == ["a", "b", "<script>", "../etc/passwd", "c", "d"]
     found = {(each.name, each.code): each for each in snapshot.irregular}
     assert {name for name, code in found if code == "ragged-row"} == {"a", "b"}
@@ -186,23 +186,23 @@ def test_rows_that_do_not_fit_are_kept_as_far_as_they_go() -> None:
 
 
 def test_a_row_too_short_for_its_name_is_reported() -> None:
-    snapshot = read(b"Status,URI Scheme\r\nPermanent\r\n")
+    snapshot = read_snapshot(b"Status,URI Scheme\r\nPermanent\r\n")
     assert codes(snapshot) == ["ragged-row", "no-name"]
 
 
 def test_a_template_under_another_name_is_reported() -> None:
-    snapshot = read(b"URI Scheme,Template,Status\r\na,perm/b,Permanent\r\nb,x,Pending Review\r\n")
+    snapshot = read_snapshot(b"URI Scheme,Template,Status\r\na,perm/b,Permanent\r\nb,x,Pending Review\r\n")
     assert codes(snapshot) == ["template-name"]
 
 
 def test_a_bad_day_is_kept_as_it_is() -> None:
     data = b"Namespace,Status,Expires\r\nbank,Active,never\r\nshop,Active,2027-01-31\r\n"
-    snapshot = read(data, registry="ai-namespaces")
+    snapshot = read_snapshot(data, registry="ai-namespaces")
     bank, shop = snapshot.entries
     assert codes(snapshot) == ["bad-date"]
     assert (bank.expires, bank.fields) == (None, {"expires": "never"})
     assert (str(shop.expires), shop.fields) == ("2027-01-31", {})
-    text = write(snapshot.entries, format="csv", registry="ai-namespaces", updated=DAY)
+    text = write_entries(snapshot.entries, format="csv", registry="ai-namespaces", updated=DAY)
     assert "never" in text
     assert "2027-01-31" in text
 
@@ -235,7 +235,7 @@ def test_json_that_is_no_registry_is_refused(data: bytes, code: str) -> None:
 
 
 def document(**changes: object) -> bytes:
-    text = write((entry("a"), entry("b")), format="json", registry="uri-schemes", updated=DAY)
+    text = write_entries((entry("a"), entry("b")), format="json", registry="uri-schemes", updated=DAY)
     data = json.loads(text)
     data["entries"][1].update(changes)
     return json.dumps(data).encode()
@@ -252,13 +252,13 @@ def document(**changes: object) -> bytes:
     ],
 )
 def test_an_entry_that_does_not_fit_is_refused(change: dict[str, object], code: str) -> None:
-    assert len(read(document()).entries) == 2
+    assert len(read_snapshot(document()).entries) == 2
     assert refused(document(**change)).code == code
 
 
 def test_a_document_without_a_date_has_no_vintage() -> None:
     data = document().replace(b'"2026-11-21"', b"7")
-    assert read(data).vintage is None
+    assert read_snapshot(data).vintage is None
 
 
 def test_a_list_is_no_registry_of_parameters() -> None:
@@ -284,34 +284,34 @@ def test_text_without_a_table_is_refused(data: bytes) -> None:
 
 def test_an_escape_that_is_no_character_is_refused() -> None:
     rows = (entry("a", description="\U0010ffff"),)
-    text = write(rows, format="text", registry="uri-schemes", updated=DAY)
-    assert read(text.encode()).entries == rows
+    text = write_entries(rows, format="text", registry="uri-schemes", updated=DAY)
+    assert read_snapshot(text.encode()).entries == rows
     error = refused(text.replace("\\U0010ffff", "\\U00ffffff").encode())
     assert (error.code, error.line) == ("registry.bad-text", 8)
 
 
 def test_a_table_with_empty_lines_is_read() -> None:
     data = b"URI Scheme  Status\n==========  =========\n\nhttp        Permanent\n\n"
-    (only,) = read(data).entries
+    (only,) = read_snapshot(data).entries
     assert (only.name, only.status) == ("http", Status.PERMANENT)
 
 
 def test_files_beyond_the_caps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from onym.registry.iana import _faults
+    from onym.registry.iana import snapshots
 
-    assert refused(b" " * (_types.MAX_BYTES + 1)).code == "registry.snapshot-too-large"
-    monkeypatch.setattr(_faults, "MAX_ROWS", 2)
+    assert refused(b" " * (snapshots.MAX_BYTES + 1)).code == "registry.snapshot-too-large"
+    monkeypatch.setattr(snapshots, "MAX_ROWS", 2)
     rows = tuple(entry(name) for name in "abc")
     for format_ in ("csv", "json", "text", "xml"):
-        text = write(rows, format=format_, registry="uri-schemes", updated=DAY)
+        text = write_entries(rows, format=format_, registry="uri-schemes", updated=DAY)
         assert refused(text.encode()).code == "registry.snapshot-too-large"
-        text = write(rows[:2], format=format_, registry="uri-schemes", updated=DAY)
-        assert len(read(text.encode()).entries) == 2
+        text = write_entries(rows[:2], format=format_, registry="uri-schemes", updated=DAY)
+        assert len(read_snapshot(text.encode()).entries) == 2
 
 
 def test_an_unknown_registry_is_refused() -> None:
     with pytest.raises(UnknownEntryError):
-        read(b"", registry="media-types")
+        read_snapshot(b"", registry="media-types")
 
 
 # ---------- time
@@ -322,7 +322,7 @@ def _hostile() -> dict[str, bytes]:
     many = 1_000_000
     return {
         "references": xml(b"<record>" + b'<xref type="text">a</xref>' * (many // 25) + b"</record>"),
-        "brackets": write(
+        "brackets": write_entries(
             (entry("a", reference="[" * 99_999), entry("b", reference="[a" * 49_999)),
             format="json",
             registry="uri-schemes",
@@ -340,15 +340,15 @@ def test_hostile_files_take_linear_time(kind: str) -> None:
     data = _hostile()[kind]
     with linear_enough():
         try:
-            rows = read(data).entries
-            write(rows, format="xml", registry="uri-schemes", updated=DAY)
+            rows = read_snapshot(data).entries
+            write_entries(rows, format="xml", registry="uri-schemes", updated=DAY)
         except SnapshotError:
             pass
 
 
 def test_a_name_with_a_nul_is_set_aside_and_reported() -> None:
     text = "URI Scheme,Description,Status,Reference\r\nki\0te,d,Permanent,r\r\ngood,d,Permanent,r\r\n"
-    found = read(text.encode(), source="x.csv", registry="uri-schemes")
+    found = read_snapshot(text.encode(), source="x.csv", registry="uri-schemes")
     assert [each.name for each in found.entries] == ["good"]
     assert [(each.name, each.code, each.line) for each in found.irregular if each.code == "bad-name"] == [
         ("ki?te", "bad-name", 2)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 
 from iana_support import DAY, entries, entry, hostile_text
 from onym.errors import SnapshotError, StoreError, UsageError
-from onym.registry.iana import READ_FORMATS, WRITE_FORMATS, read, write
+from onym.registry.iana import READ_FORMATS, WRITE_FORMATS, read_snapshot, write_entries
 from onym.registry.records import DraftReference, Entry, Note, Status
 from onym.registry.registries import REGISTRIES
 
@@ -43,8 +43,8 @@ def columns_of(registry: str) -> tuple[str, ...]:
 
 
 def there_and_back(rows: tuple[Entry, ...], format_: str, registry: str) -> tuple[Entry, ...]:
-    text = write(rows, format=format_, registry=registry, updated=DAY)
-    return read(text.encode(), registry=registry).entries
+    text = write_entries(rows, format=format_, registry=registry, updated=DAY)
+    return read_snapshot(text.encode(), registry=registry).entries
 
 
 def examined(registry: str, rows: tuple[Entry, ...]) -> None:
@@ -65,8 +65,8 @@ def test_schemes_come_back_from_every_format(rows: tuple[Entry, ...]) -> None:
     back = there_and_back(rows, "csv-2022", "uri-schemes")
     assert list(back) == [carried(each, _2022, dates=False) for each in rows]
     for status in REGISTRIES["uri-schemes"].statuses:
-        text = write(rows, format="csv-2015", registry="uri-schemes", updated=DAY, status=status)
-        part = read(text.encode(), status=status).entries
+        text = write_entries(rows, format="csv-2015", registry="uri-schemes", updated=DAY, status=status)
+        part = read_snapshot(text.encode(), status=status).entries
         assert list(part) == [carried(e, _2015, dates=False) for e in rows if e.status is status]
 
 
@@ -103,19 +103,19 @@ def test_json_carries_what_no_column_shows() -> None:
 @pytest.mark.parametrize("format_", ["csv", "csv-2022", "text", "xml"])
 def test_a_status_that_is_none_comes_back_as_it_was_written(format_: str) -> None:
     data = b"URI Scheme,Status,Description\r\nhttp,Retired,x\r\n"
-    first = read(data)
+    first = read_snapshot(data)
     assert [each.code for each in first.irregular] == ["unknown-status"]
     assert first.entries[0].status is Status.PENDING_REVIEW
     assert there_and_back(first.entries, format_, "uri-schemes") == first.entries
-    assert "Retired" in write(first.entries, format=format_, registry="uri-schemes", updated=DAY)
+    assert "Retired" in write_entries(first.entries, format=format_, registry="uri-schemes", updated=DAY)
 
 
 def test_a_published_status_never_belies_the_entry() -> None:
     liar = entry("a", Status.PENDING_REVIEW, published_status="Permanent")
     other = entry("b", Status.HISTORICAL, published_status="Retired")
-    text = write((liar, other), format="csv-2022", registry="uri-schemes", updated=DAY)
+    text = write_entries((liar, other), format="csv-2022", registry="uri-schemes", updated=DAY)
     assert text.splitlines()[1:] == ["a,,,Pending Review,,,", "b,,,Historical,,,"]
-    planted = read(b"URI Scheme,Status,published_status\r\na,Permanent,Historical\r\n")
+    planted = read_snapshot(b"URI Scheme,Status,published_status\r\na,Permanent,Historical\r\n")
     assert planted.entries[0].fields == {}
 
 
@@ -125,7 +125,7 @@ def test_a_published_status_never_belies_the_entry() -> None:
 def test_no_cell_of_a_csv_export_is_a_formula(value: str) -> None:
     rows = (entry("x", description=value, reference=value, notes=value, contact=value),)
     for format_ in ("csv", "csv-2015", "csv-2022"):
-        text = write(rows, format=format_, registry="uri-schemes", updated=DAY)
+        text = write_entries(rows, format=format_, registry="uri-schemes", updated=DAY)
         for cells in csv.reader(io.StringIO(text, newline="")):
             assert not [
                 cell
@@ -137,7 +137,7 @@ def test_no_cell_of_a_csv_export_is_a_formula(value: str) -> None:
 @pytest.mark.requirement("rfc7595-9-a")
 def test_one_registry_holds_every_status_and_its_notes() -> None:
     rows = tuple(entry(str(each), each, notes="n") for each in REGISTRIES["uri-schemes"].statuses)
-    assert write(rows, format="csv-2022", registry="uri-schemes", updated=DAY).splitlines() == [
+    assert write_entries(rows, format="csv-2022", registry="uri-schemes", updated=DAY).splitlines() == [
         "URI Scheme,Template,Description,Status,Well-Known URI Support,Reference,Notes",
         "permanent,,,Permanent,,,n",
         "provisional,,,Provisional,,,n",
@@ -147,14 +147,16 @@ def test_one_registry_holds_every_status_and_its_notes() -> None:
 
 
 def test_a_lone_hyphen_stays_plain() -> None:
-    text = write((entry(well_known="-", notes="-1"),), format="csv-2022", registry="uri-schemes", updated=DAY)
+    text = write_entries(
+        (entry(well_known="-", notes="-1"),), format="csv-2022", registry="uri-schemes", updated=DAY
+    )
     assert text.splitlines()[1] == "http,,,Permanent,-,,'-1"
 
 
 @given(entries())
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=50)
 def test_an_xml_export_is_well_formed_to_another_reader(rows: tuple[Entry, ...]) -> None:
-    text = write(rows, format="xml", registry="uri-schemes", updated=DAY)
+    text = write_entries(rows, format="xml", registry="uri-schemes", updated=DAY)
     root = ET.fromstring(text)
     space = "{http://www.iana.org/assignments}"
     records = root.findall(f"{space}registry/{space}record")
@@ -166,7 +168,7 @@ def test_references_become_the_elements_of_ianas_schema() -> None:
         "[RFC9110, Section 4.2][RFC6733][RFC-ietf-x-06][Bíró_Tamás][IANA registry urn-namespaces]"
         "[https://n2t.net/ark:/21206/10015] or [STD 66]"
     )
-    text = write((entry(reference=reference),), format="xml", registry="uri-schemes", updated=DAY)
+    text = write_entries((entry(reference=reference),), format="xml", registry="uri-schemes", updated=DAY)
     elements = re.findall(r"<xref.*", text[text.index("<record>") :])
     assert elements == [
         '<xref type="rfc" data="rfc9110">RFC9110, Section 4.2</xref>',
@@ -182,12 +184,12 @@ def test_references_become_the_elements_of_ianas_schema() -> None:
 
 def test_the_text_form_is_a_table_for_people() -> None:
     rows = (entry("http", description="Hypertext\nTransfer"), entry("z39.50", Status.HISTORICAL))
-    lines = write(rows, format="text", registry="uri-schemes", updated=DAY).splitlines()
+    lines = write_entries(rows, format="text", registry="uri-schemes", updated=DAY).splitlines()
     assert lines[0] == "Uniform Resource Identifier (URI) Schemes"
     assert "Last Updated: 2026-11-21" in lines
     assert lines[5].startswith("URI Scheme  Template  Description          Status      Well-Known")
     assert lines[7].rstrip() == "http                  Hypertext\\nTransfer  Permanent"
-    assert read("\n".join(lines).encode()).vintage == "2026-11-21"
+    assert read_snapshot("\n".join(lines).encode()).vintage == "2026-11-21"
 
 
 def test_the_notes_of_the_procedure_stand_in_their_column_once() -> None:
@@ -214,11 +216,11 @@ def test_the_notes_of_the_procedure_stand_in_their_column_once() -> None:
 
 def test_formats_that_there_are_not_are_refused() -> None:
     with pytest.raises(UsageError, match="csv-2015"):
-        write((), format="yaml", registry="uri-schemes", updated=DAY)
+        write_entries((), format="yaml", registry="uri-schemes", updated=DAY)
     with pytest.raises(UsageError):
-        write((), format="csv-2022", registry="llm-parameters", updated=DAY)
+        write_entries((), format="csv-2022", registry="llm-parameters", updated=DAY)
     with pytest.raises(UsageError) as caught:
-        read(b"", format="atom")
+        read_snapshot(b"", format="atom")
     assert caught.value.code == "usage.bad-format"
     assert set(WRITE_FORMATS) == set(READ_FORMATS)
 
@@ -226,15 +228,15 @@ def test_formats_that_there_are_not_are_refused() -> None:
 def test_one_part_of_2015_is_of_one_status() -> None:
     rows = (entry("a"), entry("b", Status.HISTORICAL))
     with pytest.raises(UsageError, match="several") as caught:
-        write(rows, format="csv-2015", registry="uri-schemes", updated=DAY)
+        write_entries(rows, format="csv-2015", registry="uri-schemes", updated=DAY)
     assert "historical, permanent" in str(caught.value)
-    text = write(rows[:1], format="csv-2015", registry="uri-schemes", updated=DAY)
+    text = write_entries(rows[:1], format="csv-2015", registry="uri-schemes", updated=DAY)
     assert text == "URI Scheme,Template,Description,Reference\r\na,,,\r\n"
 
 
 def test_half_a_surrogate_pair_is_refused() -> None:
     with pytest.raises(StoreError):
-        write((entry(description="\ud800"),), format="json", registry="uri-schemes", updated=DAY)
-    data = write((entry(description="x"),), format="json", registry="uri-schemes", updated=DAY)
+        write_entries((entry(description="\ud800"),), format="json", registry="uri-schemes", updated=DAY)
+    data = write_entries((entry(description="x"),), format="json", registry="uri-schemes", updated=DAY)
     with pytest.raises(SnapshotError):
-        read(data.replace('"x"', '"\\ud800"').encode())
+        read_snapshot(data.replace('"x"', '"\\ud800"').encode())

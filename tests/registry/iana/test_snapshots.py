@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from iana_support import by_status, codes, load, shared
-from onym.registry.iana import combine, read, with_numbers, write
+from onym.registry.iana import add_cri_numbers, combine_snapshots, read_snapshot, write_entries
 from onym.registry.records import Status
 
 _PARTS = ("iana-2015-04-uri-schemes-1.csv", "iana-2015-04-uri-schemes-2.csv")
@@ -23,7 +23,7 @@ _DATES = ("2015-04", "2015-04", "2022-11-18", "2024-04", "mid-2026")
 
 @pytest.mark.parametrize(("name", "vintage"), list(zip(_COUNTS, _DATES, strict=True)))
 def test_a_published_snapshot_has_the_counts_that_are_known(name: str, vintage: str) -> None:
-    snapshot = read(shared(name), source=name)
+    snapshot = read_snapshot(shared(name), source=name)
     assert by_status(snapshot) == _COUNTS[name]
     assert (snapshot.vintage, snapshot.source) == (vintage, name)
 
@@ -34,23 +34,25 @@ def test_a_published_snapshot_has_the_counts_that_are_known(name: str, vintage: 
 )
 def test_a_published_file_is_written_back_octet_by_octet(name: str, format_: str) -> None:
     data = shared(name)
-    entries = read(data, source=name).entries
-    text = write(entries, format=format_, registry="uri-schemes", updated=date(2022, 11, 18))
+    entries = read_snapshot(data, source=name).entries
+    text = write_entries(entries, format=format_, registry="uri-schemes", updated=date(2022, 11, 18))
     assert text.encode() == data
 
 
 def test_the_merged_file_is_written_back_octet_by_octet() -> None:
     data = shared("merged-uri-schemes-mid-2026.csv")
-    text = write(read(data).entries, format="csv", registry="uri-schemes", updated=date(2026, 7, 1))
+    text = write_entries(
+        read_snapshot(data).entries, format="csv", registry="uri-schemes", updated=date(2026, 7, 1)
+    )
     assert text.encode() == data
 
 
 @pytest.mark.parametrize("name", list(_COUNTS))
 @pytest.mark.parametrize("format_", ["csv", "json", "text", "xml"])
 def test_every_snapshot_comes_back_from_every_format(name: str, format_: str) -> None:
-    entries = read(shared(name), source=name).entries
-    text = write(entries, format=format_, registry="uri-schemes", updated=date(2026, 7, 1))
-    back = read(text.encode()).entries
+    entries = read_snapshot(shared(name), source=name).entries
+    text = write_entries(entries, format=format_, registry="uri-schemes", updated=date(2026, 7, 1))
+    back = read_snapshot(text.encode()).entries
     carried = [{**each.fields} for each in entries]
     if format_ in ("text", "xml"):
         for fields in carried:
@@ -61,8 +63,8 @@ def test_every_snapshot_comes_back_from_every_format(name: str, format_: str) ->
 
 
 def test_the_cri_numbers_join_onto_the_snapshot_of_2022() -> None:
-    before = read(shared("iana-uri-schemes-2022-11-18.csv"))
-    after = with_numbers(before, shared("core-href-cri-scheme-numbers-2025-10-20.csv"))
+    before = read_snapshot(shared("iana-uri-schemes-2022-11-18.csv"))
+    after = add_cri_numbers(before, shared("core-href-cri-scheme-numbers-2025-10-20.csv"))
     numbers = {each.name: each.fields["cri_number"] for each in after.entries}
     assert len(numbers) == 364
     assert (numbers["coap"], numbers["http"], numbers["shttp"]) == ("0", "2", "7874")
@@ -70,7 +72,7 @@ def test_the_cri_numbers_join_onto_the_snapshot_of_2022() -> None:
 
 
 def test_contacts_of_the_shared_file_resolve() -> None:
-    snapshot = read(
+    snapshot = read_snapshot(
         shared("iana-uri-schemes-2022-11-18.csv"),
         contacts=shared("iana-uri-schemes-contacts-2022-11-18.json"),
     )
@@ -84,7 +86,7 @@ def test_the_parts_of_2015_tell_their_status_by_their_name() -> None:
     first, second = load("2015-04-uri-schemes-1.csv"), load("2015-04-uri-schemes-2.csv")
     assert by_status(first) == {"permanent": 8}
     assert by_status(second) == {"provisional": 3}
-    whole = combine(first, second)
+    whole = combine_snapshots(first, second)
     assert by_status(whole) == {"permanent": 8, "provisional": 3}
     assert whole.covers == {Status.PERMANENT, Status.PROVISIONAL}
     assert [each.name for each in whole.entries] == sorted(each.name for each in whole.entries)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import UnknownEntryError
-from onym.registry.iana import builtin, write_table
+from onym.registry.iana import load_builtin_snapshot, write_table
 from onym.registry.records import Entry, Status
 from onym.registry.registries import REGISTRIES
 
@@ -26,7 +26,7 @@ def entry(name: str, kind: str = "int", status: Status = Status.REGISTERED) -> E
 
 @pytest.mark.parametrize("registry", REGISTRIES)
 def test_every_shipped_registry_is_a_table(registry: str) -> None:
-    entries = builtin(registry).entries
+    entries = load_builtin_snapshot(registry).entries
     table = ran(write_table(entries, registry=registry))
     assert table["WELL_KNOWN"] == tuple(each.name for each in entries)
     if registry == "uri-schemes":

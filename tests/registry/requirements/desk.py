@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onym.errors import RefusalError
-from onym.registry.engine import Book, due
+from onym.registry.engine import RegistryState, iter_due_events
 from onym.registry.records import (
     IANA_CLOCK,
     Actor,
@@ -61,7 +61,7 @@ class Desk:
     """A book under one profile, with a clock that goes when it is told to."""
 
     def __init__(self, profile: str, *, entry: Status | None = None, **about: Any) -> None:
-        self.book, self.profile = Book(), profile
+        self.book, self.profile = RegistryState(), profile
         self.at = datetime(2026, 3, 1, 12, tzinfo=UTC)
         if entry is not None:
             row = Entry(registry="uri-schemes", name="demo", status=entry, **{"registrant": "owner", **about})
@@ -120,7 +120,7 @@ class Desk:
 
     def tick(self) -> list[Decision]:
         """What the clock brings now."""
-        events = list(due(self.book.requests.values(), self.book.entries.values(), self.at))
+        events = list(iter_due_events(self.book.requests.values(), self.book.entries.values(), self.at))
         return [self.book.apply(event, IANA_CLOCK, self.at) for event in events]
 
     # -- what stands

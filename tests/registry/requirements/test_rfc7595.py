@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from onym.registry.profiles import PROFILES
 from onym.registry.records import RequestKind, Role, Status
+from onym.registry.registries import PROFILES
 
 from .desk import COMPLETE, KIND, ONE, TWO, Desk, K, S, T
 

@@ -6,10 +6,9 @@ import pytest
 
 from checks_support import GOOD, OLD, OLD_LABELS, codes, document, draft, entry, report, template
 from onym.registry.checks import Level, check_request
-from onym.registry.iana import builtin
-from onym.registry.profiles import PROFILES
+from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import Status
-from onym.registry.registries import REGISTRIES
+from onym.registry.registries import PROFILES, REGISTRIES
 
 from .desk import COMPLETE, Desk, K, S, T
 from .papers import BOTH, KNOWN, asked, found, paper, slip, told
@@ -287,7 +286,7 @@ def test_one_registry_with_status_and_notes_refers_to_rfc_7595_and_holds_example
     ]
     assert {"Status", "Notes"} <= {each.heading for each in row.columns}
     assert row.reference == "RFC 7595"
-    (example,) = [each for each in builtin("uri-schemes").entries if each.name == "example"]
+    (example,) = [each for each in load_builtin_snapshot("uri-schemes").entries if each.name == "example"]
     assert example.status is Status.PERMANENT
     assert "RFC7595" in example.fields["reference"].replace(" ", "")
-    assert entry("example").name in {each.name for each in builtin("uri-schemes").entries}
+    assert entry("example").name in {each.name for each in load_builtin_snapshot("uri-schemes").entries}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from onym.registry.store import REVISION, Store
-from onym.registry.store._tables import METADATA
+from onym.registry.store.schema import METADATA
 from registry.store.store_support import in_store
 from registry_support import Postgres
 from registry_support import store_url as empty_url

@@ -53,9 +53,9 @@ async def people(store: Store) -> None:
 def test_an_account_comes_back_as_it_was_added(store_url: str) -> None:
     async def work(store: Store) -> None:
         await people(store)
-        assert await store.accounts.get(ADA.id) == await store.accounts.by_login(" ADA ") == ADA
+        assert await store.accounts.get(ADA.id) == await store.accounts.find_by_login(" ADA ") == ADA
         assert await store.accounts.get("nobody") is None
-        assert await store.accounts.by_login("no\0body") is None
+        assert await store.accounts.find_by_login("no\0body") is None
 
     in_store(store_url, work)
 
@@ -135,8 +135,8 @@ def test_a_subject_signs_in_to_one_account(store_url: str) -> None:
         issuer = "https://issuer.example"
         await store.accounts.link(ADA.id, issuer, "s-1")
         await store.accounts.link(ADA.id, issuer, "s-1")
-        assert await store.accounts.by_subject(issuer, "s-1") == ADA
-        assert await store.accounts.by_subject("https://other.example", "s-1") is None
+        assert await store.accounts.find_by_subject(issuer, "s-1") == ADA
+        assert await store.accounts.find_by_subject("https://other.example", "s-1") is None
         with pytest.raises(RegistryError) as caught:
             await store.accounts.link(BOB.id, issuer, "s-1")
         assert caught.value.code == "registry.subject-taken"
@@ -152,7 +152,7 @@ def test_a_subject_without_an_account_gets_one_however_many_ask_at_once(store_ur
         )
         assert len({each.id for each in found}) == 1
         assert await store.accounts.list() == (found[0],)
-        assert await store.accounts.by_subject(issuer, "s-1") == found[0]
+        assert await store.accounts.find_by_subject(issuer, "s-1") == found[0]
 
     in_store(store_url, work)
 
@@ -309,9 +309,9 @@ def test_a_claimed_notice_is_nobody_elses_until_the_lease_ends(store_url: str) -
         again = await store.outbox.claim(now + LEASE)
         assert [(each.id, each.attempts) for each in again] == [(each.id, 2) for each in (notice, *rest)]
         for each in again:
-            await store.outbox.sent(each.id, now)
+            await store.outbox.mark_sent(each.id, now)
         assert await store.outbox.claim(now + 9 * DAY) == ()
-        assert await store.outbox.waiting() == 0
+        assert await store.outbox.count_waiting() == 0
 
     in_store(store_url, work)
 
@@ -321,17 +321,17 @@ def test_a_failed_notice_waits_for_its_time_or_is_given_up(store_url: str) -> No
         await registered(store)
         now = AT + DAY
         (notice,) = await store.outbox.claim(now, 1)
-        await store.outbox.failed(notice.id, now, now + DAY, "451 busy \0")
+        await store.outbox.mark_failed(notice.id, now, now + DAY, "451 busy \0")
         assert notice.id not in [each.id for each in await store.outbox.claim(now + LEASE)]
         (again,) = [each for each in await store.outbox.claim(now + DAY) if each.id == notice.id]
         assert again.attempts == 2
-        await store.outbox.failed(notice.id, now, None, "550 no such mailbox")
+        await store.outbox.mark_failed(notice.id, now, None, "550 no such mailbox")
         assert notice.id not in [each.id for each in await store.outbox.claim(now + 9 * DAY)]
-        await store.outbox.sent(notice.id, now)
-        await store.outbox.failed(notice.id, now, now, "a slow second sender")
+        await store.outbox.mark_sent(notice.id, now)
+        await store.outbox.mark_failed(notice.id, now, now, "a slow second sender")
         assert notice.id not in [each.id for each in await store.outbox.claim(now + 99 * DAY)]
         with pytest.raises(UnknownEntryError):
-            await store.outbox.sent(999, now)
+            await store.outbox.mark_sent(999, now)
 
     in_store(store_url, work)
 

@@ -9,10 +9,11 @@ from datetime import timedelta
 import pytest
 
 from onym.errors import RefusalError, RegistryError, StaleError, UnknownEntryError
-from onym.registry.chain import GENESIS, verify_chain
-from onym.registry.engine import rebuild
+from onym.registry.engine import replay_log
+from onym.registry.hash_chain import GENESIS, verify_chain
 from onym.registry.records import IANA_CLOCK, DraftReference, Event, EventKind, RequestState, Role, Status
-from onym.registry.store import MAX_EVENT, Head, Store, _database, _read
+from onym.registry.store import MAX_EVENT, Head, Store, queries
+from onym.store import sql
 from registry.store.store_support import (
     AT,
     ELEVEN,
@@ -54,7 +55,7 @@ def test_the_log_makes_the_same_registry_as_the_engine_says(store_url: str) -> N
         await under_review(store, "pending")
         records = await store.log()
         assert verify_chain(records) == len(records) == 6
-        book = rebuild(records)
+        book = replay_log(records)
         for (registry, name), row in book.entries.items():
             assert await store.entry(registry, name) == row
         for identifier, request in book.requests.items():
@@ -259,7 +260,7 @@ def test_an_override_that_removes_takes_the_entry_out_of_every_table(store_url: 
 def test_long_records_come_in_shorter_pages_and_none_is_left_out(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_read, "MOST_TEXT", 5_000)
+    monkeypatch.setattr(queries, "MOST_TEXT", 5_000)
 
     async def work(store: Store) -> None:
         for number in range(6):
@@ -299,12 +300,14 @@ def test_a_race_lost_each_time_is_stale(store_url: str, monkeypatch: pytest.Monk
         row = {"id": "x"}
         from sqlalchemy import insert
 
-        from onym.registry.store._tables import accounts
+        from onym.registry.store.schema import accounts
 
-        monkeypatch.setattr(_database, "lost_race", lost)
+        monkeypatch.setattr(sql, "is_lost_race", lost)
         with pytest.raises(StaleError, match="others were faster"):
-            await store._database.write(lambda connection: connection.execute(insert(accounts), row))
-        assert len(tries) == _database.TRIES
+            await store._database.run_transaction(
+                lambda connection: connection.execute(insert(accounts), row)
+            )
+        assert len(tries) == sql.TRIES
         assert (await store.verify()).records == 1
 
     in_store(store_url, work)
@@ -328,12 +331,12 @@ def test_timers_that_have_gone_off_are_handed_out(store_url: str) -> None:
         draft = DraftReference(name="draft-x-00", expires=(AT + timedelta(days=10)).date())
         drafted = [replace(entry("drafted"), draft=draft)]
         await store.import_entries(SCHEMES, drafted, IANA, AT, source="test")
-        assert await store.due(AT + timedelta(days=9)) == ()
-        found = await store.due(AT + timedelta(days=14))
+        assert await store.list_due_events(AT + timedelta(days=9)) == ()
+        found = await store.list_due_events(AT + timedelta(days=14))
         assert {each.kind for each in found} == {EventKind.REVIEW_TIMEOUT, EventKind.DRAFT_EXPIRED}
         for event in found:
             await store.apply(event, IANA_CLOCK, AT + timedelta(days=14))
-        assert await store.due(AT + timedelta(days=400)) == ()
+        assert await store.list_due_events(AT + timedelta(days=400)) == ()
         await store.verify()
 
     in_store(store_url, work)

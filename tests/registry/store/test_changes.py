@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import text
 
 from onym.errors import RefusalError, StaleError, StoreError, UnknownEntryError
+from onym.registry.account_ids import resolve_accounts
 from onym.registry.accounts import Account
-from onym.registry.people import with_accounts
 from onym.registry.records import Actor, Event, EventKind, Role, Status
 from onym.registry.store import Store
-from onym.registry.store._database import Database
-from onym.registry.store._migrate import migrate
+from onym.registry.store.schema import migrate_schema
+from onym.store.sql import Database
 from registry.store.store_support import (
     AT,
     EXPERT,
@@ -90,11 +90,11 @@ def test_the_last_changes_are_of_one_registry_and_of_its_columns(store_url: str)
         assert retired.before.designees == {"u0", "u1", "u2"}
         assert retired.after == await store.entry(SCHEMES, "conti")
         assert [each.name for each in await store.changes("llm-parameters", limit=2)] == ["p59", "p58"]
-        every = await store.changes_of(SCHEMES, "CONTI")
+        every = await store.list_changes_of_name(SCHEMES, "CONTI")
         assert [each.version for each in every] == [5, 4, 3, 2, 1]
-        below = await store.changes_of(SCHEMES, "conti", below=every[1].number, limit=2)
+        below = await store.list_changes_of_name(SCHEMES, "conti", below=every[1].number, limit=2)
         assert [each.version for each in below] == [3, 2]
-        assert await store.changes_of(SCHEMES, "no\0name") == ()
+        assert await store.list_changes_of_name(SCHEMES, "no\0name") == ()
 
     in_store(store_url, work)
 
@@ -102,7 +102,7 @@ def test_the_last_changes_are_of_one_registry_and_of_its_columns(store_url: str)
 def test_the_newest_changes_are_there_however_long_entries_are(
     sqlite_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onym.registry.store._changes.MOST_TEXT", 3000)
+    monkeypatch.setattr("onym.registry.store._history.MOST_TEXT", 3000)
 
     async def work(store: Store) -> None:
         rows = [entry(f"e{number}", description="x" * 1000) for number in range(9)]
@@ -224,7 +224,7 @@ def test_changes_that_the_log_does_not_make_are_found_and_made_anew(store_url: s
         await store.apply(ask(EventKind.RETIRE, name="conti", reason="old"), REGISTRANT, LATER)
         await opened(store, "draft")
         changes = await store.changes(SCHEMES)
-        await store._database.write(lambda connection: connection.execute(text(statement)))
+        await store._database.run_transaction(lambda connection: connection.execute(text(statement)))
         with pytest.raises(StoreError) as caught:
             await store.verify()
         assert (caught.value.code, caught.value.field) == ("registry.projection-differs", "entry_changes")
@@ -243,7 +243,7 @@ def test_an_older_schema_gets_its_changes_from_the_log(empty_url: str) -> None:
             await registered(store)
             changes = await store.changes(SCHEMES)
         database = Database(empty_url)
-        await migrate(database, "0003")
+        await migrate_schema(database, "0003")
         await database.close()
         async with await Store.open(empty_url, create=True) as store:
             assert await store.changes(SCHEMES) == changes
@@ -266,7 +266,7 @@ def named(url: str, kind: EventKind, **data: Any) -> Event:
     async def work(store: Store) -> Event:
         for account in PEOPLE:
             await store.accounts.add(account)
-        return await with_accounts(store, ask(kind, name="conti", **data))
+        return await resolve_accounts(store, ask(kind, name="conti", **data))
 
     return in_store(url, work)
 
@@ -314,7 +314,7 @@ def test_the_iesg_reassigns_to_an_account(sqlite_path: Any) -> None:
     async def work(store: Store) -> None:
         await registered(store)
         await store.accounts.add(PEOPLE[0])
-        event = await with_accounts(store, ask(REASSIGN, name="conti", to="ann", reason="gone"))
+        event = await resolve_accounts(store, ask(REASSIGN, name="conti", to="ann", reason="gone"))
         await store.apply(event, IESG, LATER)
         assert (await store.entry(SCHEMES, "conti")).registrant == "user-1"  # type: ignore[union-attr]
 

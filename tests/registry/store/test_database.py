@@ -16,10 +16,10 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError, OperationalError
 
 from onym.errors import RefusalError, StoreError
 from onym.registry.records import EventKind
-from onym.registry.store import REVISION, Store, _errors, _search
-from onym.registry.store._database import Database
-from onym.registry.store._migrate import BASE, migrate, revision
-from onym.registry.store._tables import METADATA
+from onym.registry.store import REVISION, Store, queries
+from onym.registry.store.schema import BASE, METADATA, migrate_schema, read_revision
+from onym.store import sql
+from onym.store.sql import Database
 from onym.uri.secret import Secret
 from registry.store.store_support import (
     AT,
@@ -37,7 +37,7 @@ from registry.store.store_support import (
 
 
 def test_the_newest_migration_is_the_one_that_the_code_works_with() -> None:
-    folder = Path(_errors.__file__).with_name("migrations")
+    folder = Path(sql.__file__).with_name("migrations")
     script = ScriptDirectory(str(folder))
     assert script.get_heads() == [REVISION]
     assert [each.revision for each in script.walk_revisions()] == ["0004", "0003", "0002", "0001"]
@@ -56,7 +56,7 @@ def test_the_migrations_make_the_tables_that_the_code_sees(store_url: str) -> No
         return list(compare_metadata(context, METADATA))
 
     async def work(store: Store) -> list[object]:
-        async with store._database.read() as connection:
+        async with store._database.open_reader() as connection:
             return await connection.run_sync(differences)
 
     assert in_store(store_url, work) == []
@@ -73,13 +73,13 @@ def test_the_schema_goes_down_and_up_again_with_the_data(empty_url: str) -> None
             page = await store.entries(SCHEMES)
         database = Database(empty_url)
         for target in ("0003", "0002", "0001"):
-            await migrate(database, target)
-            assert await revision(database) == target
+            await migrate_schema(database, target)
+            assert await read_revision(database) == target
             with pytest.raises(StoreError) as caught:
                 await Store.open(empty_url)
             assert caught.value.code == "registry.wrong-schema"
             assert "onym registry init" in str(caught.value)
-        await migrate(database, "0002")
+        await migrate_schema(database, "0002")
         async with await Store.open(empty_url, create=True) as store:
             assert await store.log() == before
             assert await store.entries(SCHEMES) == page
@@ -87,12 +87,12 @@ def test_the_schema_goes_down_and_up_again_with_the_data(empty_url: str) -> None
             assert [each.name for each in await store.search(SCHEMES, "clients")] == ["conti"]
             await registered(store, "after")
             await store.verify()
-        await migrate(database, BASE)
+        await migrate_schema(database, BASE)
         with pytest.raises(StoreError) as caught:
             await Store.open(empty_url)
         assert "revision none" in str(caught.value)
-        await migrate(database)
-        assert await revision(database) == REVISION
+        await migrate_schema(database)
+        assert await read_revision(database) == REVISION
         await database.close()
 
     run(main())
@@ -101,7 +101,7 @@ def test_the_schema_goes_down_and_up_again_with_the_data(empty_url: str) -> None
 def test_a_schema_of_a_newer_onym_is_left_alone(store_url: str) -> None:
     async def newer(store: Store) -> None:
         statement = text("UPDATE alembic_version SET version_num = '0999'")
-        await store._database.write(lambda connection: connection.execute(statement))
+        await store._database.run_transaction(lambda connection: connection.execute(statement))
 
     in_store(store_url, newer)
     for create in (True, False):
@@ -133,8 +133,8 @@ def test_a_file_that_another_one_is_making_is_waited_for(
         paused.append(seconds)
         other.execute("ROLLBACK")
 
-    monkeypatch.setattr("onym.registry.store._database.time.sleep", pause)
-    Database(path).make_file()
+    monkeypatch.setattr("onym.store.sql.time.sleep", pause)
+    Database(path).create_file()
     assert len(paused) == 1
     assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     other.close()
@@ -167,7 +167,7 @@ def test_the_database_itself_refuses_to_change_the_log(store_url: str, change: s
         await opened(store, "one")
         await opened(store, "two")
         with pytest.raises(StoreError) as caught:
-            await store._database.write(lambda connection: connection.execute(text(statement)))
+            await store._database.run_transaction(lambda connection: connection.execute(text(statement)))
         assert caught.value.code == "registry.append-only"
         assert (await store.verify()).records == 2
 
@@ -179,7 +179,7 @@ def test_sqlite_is_set_to_lose_nothing(tmp_path: Path) -> None:
 
     async def work(store: Store) -> dict[str, object]:
         found = {}
-        async with store._database.read() as connection:
+        async with store._database.open_reader() as connection:
             for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout"):
                 found[name] = (await connection.execute(text(f"PRAGMA {name}"))).scalar()
         return found
@@ -261,14 +261,14 @@ def test_a_sqlite_without_a_trigram_index_is_refused_with_a_way_out(
     sqlite_path: Path, monkeypatch: pytest.MonkeyPatch, create: bool
 ) -> None:
     # what a SQLite without FTS5 answers for fts5, this one answers for a module that nobody has
-    monkeypatch.setattr(_search, "PROBE", "CREATE VIRTUAL TABLE probe USING fts0(x)")
-    _search.has_trigrams.cache_clear()
+    monkeypatch.setattr(queries, "PROBE", "CREATE VIRTUAL TABLE probe USING fts0(x)")
+    queries.has_trigrams.cache_clear()
     before = sqlite_path.read_bytes()
     try:
         with pytest.raises(StoreError) as caught:
             run(Store.open(sqlite_path, create=create))
     finally:
-        _search.has_trigrams.cache_clear()
+        queries.has_trigrams.cache_clear()
     assert (caught.value.code, caught.value.field) == ("registry.no-full-text", "url")
     assert sqlite3.sqlite_version in caught.value.message
     assert "postgresql+psycopg://" in (caught.value.hint or "")
@@ -284,9 +284,9 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_a_writer_that_hangs_makes_the_others_give_up(
     sqlite_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from onym.registry.store import _database
+    from onym.store import sql
 
-    monkeypatch.setattr(_database, "_PATIENCE", 0)
+    monkeypatch.setattr(sql, "_PATIENCE", 0)
 
     async def work(store: Store) -> None:
         holder = sqlite3.connect(sqlite_path, isolation_level=None)
@@ -336,7 +336,7 @@ class _Raised(Exception):
     ],
 )
 def test_failures_are_told_apart_by_their_codes(codes: dict[str, object], code: str) -> None:
-    with pytest.raises(StoreError) as caught, _errors.translated():
+    with pytest.raises(StoreError) as caught, sql.translate_errors():
         raise OperationalError("SELECT 'sekret'", {"p": "sekret"}, _Raised(**codes))
     assert caught.value.code == code
     assert "sekret" not in str(caught.value)
@@ -344,8 +344,8 @@ def test_failures_are_told_apart_by_their_codes(codes: dict[str, object], code: 
 
 
 def test_a_fault_of_sqlalchemys_own_is_a_store_error_too() -> None:
-    with pytest.raises(StoreError, match="InvalidRequestError"), _errors.translated():
+    with pytest.raises(StoreError, match="InvalidRequestError"), sql.translate_errors():
         raise InvalidRequestError("sekret")
-    assert not _errors.is_duplicate(ValueError())
-    assert not _errors.lost_race(ValueError())
-    assert _errors.lost_race(DBAPIError("", {}, _Raised(sqlstate="40001")))
+    assert not sql.is_duplicate(ValueError())
+    assert not sql.is_lost_race(ValueError())
+    assert sql.is_lost_race(DBAPIError("", {}, _Raised(sqlstate="40001")))

@@ -145,9 +145,9 @@ def test_notices_of_an_import_wait_in_the_outbox(store_url: str) -> None:
 
 
 def test_the_shipped_snapshot_goes_in(store_url: str) -> None:
-    from onym.registry.iana import builtin
+    from onym.registry.iana import load_builtin_snapshot
 
-    snapshot = builtin(SCHEMES)
+    snapshot = load_builtin_snapshot(SCHEMES)
 
     async def work(store: Store) -> None:
         report = await store.import_entries(SCHEMES, snapshot.entries, IANA, AT, source=snapshot.source)

@@ -17,9 +17,9 @@ from sqlalchemy import event
 
 from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.records import EventKind, RequestState, Role, Status
-from onym.registry.store import MAX_LIMIT, Store, _read, _search
-from onym.registry.store._cursor import read_cursor, write_cursor
-from onym.registry.store._search import CANDIDATES
+from onym.registry.store import MAX_LIMIT, Store, queries
+from onym.registry.store.queries import CANDIDATES
+from onym.registry.store.rows import decode_cursor, encode_cursor
 from postgres_support import Postgres
 from registry.store.store_support import (
     AT,
@@ -56,12 +56,12 @@ async def found(store: Store, text: str, limit: int = 20) -> list[str]:
 
 def test_entries_are_counted_by_status_and_named_in_order(store_url: str) -> None:
     async def work(store: Store) -> None:
-        assert (await store.counts(SCHEMES), await store.names(SCHEMES)) == ({}, ())
+        assert (await store.count_by_status(SCHEMES), await store.names(SCHEMES)) == ({}, ())
         await filled(store)
-        assert await store.counts(SCHEMES) == {Status.PERMANENT: 5, Status.PROVISIONAL: 1}
+        assert await store.count_by_status(SCHEMES) == {Status.PERMANENT: 5, Status.PROVISIONAL: 1}
         assert await store.names(SCHEMES) == ("cid", "hotel", "mid", "tel", "telnet", "z39.50r")
-        assert await store.counts("ai-namespaces") == {}
-        for ask_it in (store.counts, store.names):
+        assert await store.count_by_status("ai-namespaces") == {}
+        for ask_it in (store.count_by_status, store.names):
             with pytest.raises(UnknownEntryError):
                 await ask_it("none")
 
@@ -219,7 +219,7 @@ def test_requests_are_listed_newest_first_by_what_they_are(store_url: str) -> No
     in_store(store_url, work)
 
 
-CURSOR = write_cursor(("entries", SCHEMES, "", None), "tel")
+CURSOR = encode_cursor(("entries", SCHEMES, "", None), "tel")
 
 
 @pytest.mark.parametrize(
@@ -232,11 +232,11 @@ CURSOR = write_cursor(("entries", SCHEMES, "", None), "tel")
         CURSOR[:-2],
         CURSOR + "AA",
         "A" * 5000,
-        write_cursor(("entries", SCHEMES, "q", None), "tel"),
-        write_cursor(("requests", SCHEMES, "", None), "tel"),
-        write_cursor(("entries", SCHEMES, "", None), 3),
-        write_cursor(("entries", SCHEMES, "", None), True),
-        write_cursor(("entries", SCHEMES, "", None), "a\0"),
+        encode_cursor(("entries", SCHEMES, "q", None), "tel"),
+        encode_cursor(("requests", SCHEMES, "", None), "tel"),
+        encode_cursor(("entries", SCHEMES, "", None), 3),
+        encode_cursor(("entries", SCHEMES, "", None), True),
+        encode_cursor(("entries", SCHEMES, "", None), "a\0"),
         urlsafe_b64encode(b"[" * 700).decode(),
         urlsafe_b64encode(b'{"a":1}').decode(),
         urlsafe_b64encode(b"3").decode(),
@@ -255,12 +255,12 @@ def test_a_cursor_of_another_list_or_of_nobody_is_refused(sqlite_path: Path, cur
 @pytest.mark.parametrize("number", [-1, 1 << 62, 1 << 70])
 def test_a_number_that_no_database_counts_to_is_no_cursor(number: int) -> None:
     with pytest.raises(RegistryError):
-        read_cursor(write_cursor((), number), (), int)
+        decode_cursor(encode_cursor((), number), (), int)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60))
 def test_a_cursor_reads_back_as_it_was_written(key: str) -> None:
-    assert read_cursor(write_cursor((key, None), key), (key, None), str) == key
+    assert decode_cursor(encode_cursor((key, None), key), (key, None), str) == key
 
 
 @pytest.mark.parametrize("limit", [0, -1, MAX_LIMIT + 1])
@@ -352,8 +352,8 @@ def test_search_over_two_thousand_entries_reads_few_of_them(sqlite_path: Path) -
 def test_long_entries_and_requests_come_in_shorter_pages_and_none_is_left_out(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_read, "MOST_TEXT", 1)
-    monkeypatch.setattr(_search, "MOST_TEXT", 1)
+    monkeypatch.setattr(queries, "MOST_TEXT", 1)
+    monkeypatch.setattr(queries, "MOST_TEXT", 1)
 
     async def work(store: Store) -> None:
         for at in range(5):

@@ -47,7 +47,7 @@ def test_a_projection_that_was_changed_is_found_and_made_anew(store_url: str, st
     async def work(store: Store) -> None:
         await registered(store)
         await under_review(store, "other")
-        await store._database.write(lambda connection: connection.execute(text(statement)))
+        await store._database.run_transaction(lambda connection: connection.execute(text(statement)))
         with pytest.raises(StoreError) as caught:
             await store.verify()
         assert (caught.value.code, caught.value.field) == (
@@ -184,7 +184,7 @@ async def state_of(store: Store) -> tuple[object, ...]:
         await store.entries(SCHEMES),
         (await store.requests()).items,
         await store.accounts.list(),
-        await store.accounts.by_subject("https://issuer.example", "s-1"),
+        await store.accounts.find_by_subject("https://issuer.example", "s-1"),
         await store.tokens.list(ADA.id),
         await store.verify(),
     )

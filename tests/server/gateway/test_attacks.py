@@ -520,9 +520,9 @@ def test_an_address_that_is_not_public_is_refused() -> None:
 
 def test_too_many_requests_are_told_when_to_come_again() -> None:
     from onym.server.gateway.settings import GatewayRates
-    from onym.server.settings import Rate
+    from onym.server.settings import RateLimit
 
-    rates = GatewayRates(reads=Rate(burst=2, per_minute=0.1), writes=Rate(burst=1, per_minute=0.1))
+    rates = GatewayRates(reads=RateLimit(burst=2, per_minute=0.1), writes=RateLimit(burst=1, per_minute=0.1))
     with world(rates=rates) as found:
         assert [found.at("GET", "/").status for _ in range(3)] == [200, 200, 429]
         assert found.ask("POST", "/tool/add", b'{"a":1,"b":2}').status == 200

@@ -10,9 +10,9 @@ import pytest
 from gateway_support import World, ask, raw, world
 from nginx_support import nginx
 from onym.server.gateway.settings import GatewayRates
-from onym.server.settings import Rate
+from onym.server.settings import RateLimit
 
-_FEW = GatewayRates(reads=Rate(burst=2, per_minute=0.1), writes=Rate(burst=2, per_minute=0.1))
+_FEW = GatewayRates(reads=RateLimit(burst=2, per_minute=0.1), writes=RateLimit(burst=2, per_minute=0.1))
 pytestmark = pytest.mark.xdist_group("gateway-nginx")
 
 

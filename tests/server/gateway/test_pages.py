@@ -115,8 +115,8 @@ def test_a_form_is_invoked_once_and_its_result_stays_for_its_browser(person: Bro
     page = person.get(here)
     assert '"sum": 3' in text(page)
     assert "<b>" not in page.body.decode()
-    from onym.sign.authority import read_authority_keys
-    from onym.sign.receipt import GATEWAY, verify_filed
+    from onym.sign.keys import read_authority_keys
+    from onym.sign.receipts import GATEWAY, verify_filed
 
     body = person.get(here + "/body")
     assert body.body == b'{"sum":3,"note":"<b>"}'
@@ -184,7 +184,7 @@ def test_an_error_of_ours_says_nothing(site: World, monkeypatch: pytest.MonkeyPa
     async def fail(self: Any, visit: Any) -> Any:
         raise RuntimeError("a secret detail")
 
-    monkeypatch.setattr(Gateway, "_checked", fail)
+    monkeypatch.setattr(Gateway, "_check_and_route", fail)
     for accept in ("text/html", "*/*"):
         answer = site.at("GET", "/", Accept=accept)
         assert answer.status == 500

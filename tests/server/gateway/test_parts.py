@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from onym.ai.gateway.form import fields_of
-from onym.ai.gateway.problems import refusal_of
+from onym.ai.gateway.forms import build_form_fields
+from onym.ai.gateway.forwarding import make_refusal
 from onym.errors import AIIPError, ConfigError, CredentialError
 from onym.server.gateway import GatewaySettings, create_gateway, load_gateway_settings
-from onym.server.gateway.shelf import KEPT_SECONDS, Shelf
-from onym.server.gateway.slots import Slots
-from onym.server.gateway.views import control_views
+from onym.server.gateway.dependencies import ConcurrencyLimiter
+from onym.server.gateway.result_store import RESULT_SECONDS, ResultStore
+from onym.server.gateway.views import build_control_views
 
 AT = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -26,33 +26,38 @@ class Body:
 
 
 def test_places_are_limited_and_given_back() -> None:
-    slots = Slots(total=3, client=2, authority=2)
-    with slots.take("a", "x"), slots.take("a", "y"):
-        with pytest.raises(AIIPError) as caught, slots.take("a", "z"):
+    slots = ConcurrencyLimiter(total=3, client=2, authority=2)
+    with slots.acquire_slot("a", "x"), slots.acquire_slot("a", "y"):
+        with pytest.raises(AIIPError) as caught, slots.acquire_slot("a", "z"):
             pass
         assert (caught.value.code, caught.value.retryable) == ("aiip.unavailable", True)
-        with slots.take("b", "x"):
-            with pytest.raises(AIIPError), slots.take("c", "z"):
+        with slots.acquire_slot("b", "x"):
+            with pytest.raises(AIIPError), slots.acquire_slot("c", "z"):
                 pass
             assert len(slots) == 3
-    with slots.take("a", "x"), slots.take("b", "x"), pytest.raises(AIIPError), slots.take("c", "x"):
+    with (
+        slots.acquire_slot("a", "x"),
+        slots.acquire_slot("b", "x"),
+        pytest.raises(AIIPError),
+        slots.acquire_slot("c", "x"),
+    ):
         pass
     assert len(slots) == 0
     assert not slots._taken
 
 
 def test_whoever_finds_no_place_is_told_why_and_when_to_come_again() -> None:
-    slots = Slots(total=1, client=1, authority=1)
-    with slots.take("a", "x"), pytest.raises(AIIPError) as caught, slots.take("b", "y"):
+    slots = ConcurrencyLimiter(total=1, client=1, authority=1)
+    with slots.acquire_slot("a", "x"), pytest.raises(AIIPError) as caught, slots.acquire_slot("b", "y"):
         pass
-    found = refusal_of(caught.value)
+    found = make_refusal(caught.value)
     assert (found.status, found.code, found.retryable) == (503, "unavailable", True)
     assert (found.detail, found.hint) == (caught.value.message, "try again in a second")
 
 
 def test_a_result_is_kept_for_a_while_and_for_its_owner() -> None:
     now = [0.0]
-    shelf = Shelf(lambda: now[0], octets=10, most=3)
+    shelf = ResultStore(lambda: now[0], octets=10, most=3)
 
     def put(octets: int) -> str:
         result: Any = Body(b"x" * octets)
@@ -69,7 +74,7 @@ def test_a_result_is_kept_for_a_while_and_for_its_owner() -> None:
     large = put(100)
     assert len(shelf) == 1
     assert shelf.find(third, "owner") is None
-    now[0] = KEPT_SECONDS
+    now[0] = RESULT_SECONDS
     assert shelf.find(large, "owner") is None
     for _ in range(5):
         put(0)
@@ -110,7 +115,7 @@ def test_settings_come_from_file_variables_and_arguments(tmp_path: Path) -> None
     found = load_gateway_settings(environ=environ, port=9001, host=None)
     assert (found.base_url, found.port, found.ports) == ("https://gw.example", 9001, (8443, 9443))
     assert found.allowed_hosts == ("gw.example",)
-    assert (found.name, found.own_hosts, found.cookie) == (
+    assert (found.name, found.own_hosts, found.cookie_name) == (
         "gw.example",
         frozenset({"gw.example"}),
         "__Host-onym-gateway",
@@ -158,7 +163,7 @@ def test_an_argument_that_is_no_setting_is_told() -> None:
 
 
 def test_a_gateway_on_this_machine_signs_with_a_key_of_its_own(tmp_path: Path) -> None:
-    from onym.sign.authority import read_authority_keys
+    from onym.sign.keys import read_authority_keys
 
     app = create_gateway(GatewaySettings(pins=str(tmp_path / "pins"), replays=str(tmp_path / "replays.db")))
     keys = read_authority_keys(app._parts.jwks(False))
@@ -176,11 +181,11 @@ def test_what_a_gateway_needs_is_missed_at_its_start(tmp_path: Path) -> None:
 
 
 def test_a_box_is_ticked_by_its_default_or_by_what_was_typed_alone() -> None:
-    fields = fields_of(
+    fields = build_form_fields(
         {
             "type": "object",
             "properties": {"plain": {"type": "boolean"}, "on": {"type": "boolean", "default": True}},
         }
     )
-    assert [each.ticked for each in control_views(fields)] == [False, True]
-    assert [each.ticked for each in control_views(fields, {"plain": "true"})] == [True, False]
+    assert [each.ticked for each in build_control_views(fields)] == [False, True]
+    assert [each.ticked for each in build_control_views(fields, {"plain": "true"})] == [True, False]

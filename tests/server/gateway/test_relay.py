@@ -7,12 +7,11 @@ import json
 import pytest
 
 from gateway_support import World
-from onym.ai.gateway.doors import POLICY_HASH
-from onym.ai.gateway.journal import verify_file
-from onym.ai.gateway.witness import upstream_hash
+from onym.ai.gateway.access_policy import POLICY_HASH, hash_upstream_receipt
+from onym.ai.gateway.audit_file import verify_log
 from onym.net.sse import SSEDecoder
-from onym.sign.authority import read_authority_keys
-from onym.sign.receipt import GATEWAY, Expected, request_hash, verify_filed, verify_receipt
+from onym.sign.keys import read_authority_keys
+from onym.sign.receipts import GATEWAY, Expected, request_hash, verify_filed, verify_receipt
 
 NONCE = "n" * 22
 
@@ -54,7 +53,7 @@ def test_the_gateway_signs_that_it_verified(site: World) -> None:
     keys = read_authority_keys(site.at("GET", "/.well-known/aiip.jwks.json").body)
     import time
 
-    from onym.sign.receipt import content_digest
+    from onym.sign.receipts import content_digest
 
     expected = Expected(
         issuer=site.base,
@@ -80,7 +79,7 @@ def test_the_gateway_signs_that_it_verified(site: World) -> None:
         seen=lambda _jti, _until: False,
         kind=GATEWAY,
     )
-    assert receipt.upstream == upstream_hash(answer.headers["aiip-receipt"])
+    assert receipt.upstream == hash_upstream_receipt(answer.headers["aiip-receipt"])
     assert receipt.policy == POLICY_HASH
     history = site.at("GET", "/.well-known/aiip.jwks.json?history")
     assert history.headers["content-type"] == "application/jwk-set+json"
@@ -135,7 +134,7 @@ def test_events_are_provisional_until_the_receipt(site: World) -> None:
     events = SSEDecoder().feed(answer.body)
     assert [each.event for each in events] == ["message"] * 3 + ["receipt", "gateway-receipt"]
     assert [json.loads(each.data)["number"] for each in events[:3]] == [0, 1, 2]
-    assert _claims(events[4].data)["up"] == upstream_hash(events[3].data)
+    assert _claims(events[4].data)["up"] == hash_upstream_receipt(events[3].data)
 
 
 def test_a_result_that_is_no_stream_is_none_although_one_was_asked_for(site: World) -> None:
@@ -184,7 +183,7 @@ def test_the_audit_log_says_what_was_decided_and_nothing_that_was_said(site: Wor
     text = (site.folder / "audit.jsonl").read_text()
     for hidden in ("in-the-query", "in-the-body", "/tool/add", "127.0.0.1"):
         assert hidden not in text
-    assert verify_file(site.folder / "audit.jsonl").holds
+    assert verify_log(site.folder / "audit.jsonl").is_valid
     lines = site.lines()
     permitted = next(each for each in reversed(lines) if each.get("decision") == "permit")
     assert {"jti", "rqh", "authority", "path", "status"} <= permitted.keys()
@@ -193,7 +192,7 @@ def test_the_audit_log_says_what_was_decided_and_nothing_that_was_said(site: Wor
 
 
 def test_a_digest_and_a_key_of_the_caller_must_be_right(site: World) -> None:
-    from onym.sign.receipt import content_digest
+    from onym.sign.receipts import content_digest
 
     body = b'{"a":1,"b":2}'
     good = content_digest(body)

@@ -22,18 +22,16 @@ from click.testing import CliRunner
 from ai_support import PATIENCE
 from gateway_support import world
 from onym.ai.endpoint import Answer, Call, Endpoint
-from onym.ai.gateway.form import fields_of
-from onym.ai.gateway.journal import Journal, verify_file
-from onym.ai.gateway.rotation import rotate
-from onym.cli._ai_audit import command as audit
-from onym.cli._ai_verify import command as verify
+from onym.ai.gateway.audit_file import AuditLog, rotate_log, verify_log
+from onym.ai.gateway.forms import build_form_fields
 from onym.cli._output import Session
+from onym.cli.commands.ai_receipts import verify_command as verify
+from onym.cli.commands.ai_serve import audit_command as audit
 from onym.errors import ConfigError
 from onym.net.sse import SSEDecoder
-from onym.server.gateway.answers import Begun, stream_answer
-from onym.server.gateway.draw import environment
-from onym.server.gateway.shelf import Shelf
-from onym.server.gateway.views import control_views
+from onym.server.gateway.responses import StartedStream, make_stream_response
+from onym.server.gateway.result_store import ResultStore
+from onym.server.gateway.views import build_control_views, get_template_environment
 from onym.sign.keystore import KeyStore
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -41,7 +39,11 @@ AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
 def drawn(schema: dict[str, Any]) -> str:
     page = '{% import "parts.html" as p %}{% for each in all %}{{ p.control(each) }}{% endfor %}'
-    return environment().from_string(page).render(all=control_views(fields_of(schema)))
+    return (
+        get_template_environment()
+        .from_string(page)
+        .render(all=build_control_views(build_form_fields(schema)))
+    )
 
 
 def test_a_page_does_not_grow_with_the_product_of_a_schema() -> None:
@@ -50,12 +52,12 @@ def test_a_page_does_not_grow_with_the_product_of_a_schema() -> None:
     properties = {f"p{index}": {"$ref": "#/$defs/x"} for index in range(48)}
     schema = {"type": "object", "properties": properties, "$defs": {"x": {"enum": long}}}
     assert len(drawn(schema)) < len(msgspec.json.encode(schema))
-    assert {each.kind for each in fields_of(schema)} == {"json"}
+    assert {each.kind for each in build_form_fields(schema)} == {"json"}
 
 
 def test_a_choice_is_as_long_as_a_label_at_most() -> None:
     def kind(value: str) -> str:
-        return fields_of({"properties": {"a": {"enum": [value]}}})[0].kind
+        return build_form_fields({"properties": {"a": {"enum": [value]}}})[0].kind
 
     assert kind("x" * 198) == "choice"  # two more are its quotes
     assert kind("x" * 199) == "json"
@@ -128,8 +130,8 @@ def test_a_stream_is_in_the_audit_log_before_its_first_octet_and_at_its_end() ->
         gate = Gate(found.endpoint.app)
         with begun_at(found, "/gated") as (reply, _):
             assert decisions(found) == [("begun", "provisional")]
-            verdict = verify_file(found.folder / "audit.jsonl")
-            assert (verdict.holds, verdict.begun) == (True, frozenset({found.lines()[0]["id"]}))
+            verdict = verify_log(found.folder / "audit.jsonl")
+            assert (verdict.is_valid, verdict.begun) == (True, frozenset({found.lines()[0]["id"]}))
             gate.opened.set()
             assert b"event: gateway-receipt" in reply.read()
         begun, ended = found.lines()
@@ -137,7 +139,7 @@ def test_a_stream_is_in_the_audit_log_before_its_first_octet_and_at_its_end() ->
         assert begun["id"] == ended["id"]
         assert begun["path"] == ended["path"]
         assert ("jti" in begun, "jti" in ended) == (False, True)
-        assert verify_file(found.folder / "audit.jsonl").begun == frozenset()
+        assert verify_log(found.folder / "audit.jsonl").begun == frozenset()
 
 
 def test_a_stream_that_cannot_be_recorded_does_not_begin() -> None:
@@ -163,23 +165,23 @@ def test_a_stream_whose_end_cannot_be_recorded_never_counts() -> None:
         assert b"event: error" in heard
         assert b'"code":"unavailable"' in heard
         assert b"receipt\ndata" not in heard
-        assert len(verify_file(kept).begun) == 1
+        assert len(verify_log(kept).begun) == 1
         assert len(found.gateway._parts.slots) == 0
 
 
 def test_streams_that_were_cut_off_are_told_of_over_files(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    log = Journal(path)
+    log = AuditLog(path)
     for event, name in (("begun", "a"), ("begun", "b"), ("exchange", "c")):
         log.append({"event": event, "id": name}, at=AT)
-    kept = rotate(path, at=AT)
+    kept = rotate_log(path, at=AT)
     log.append({"event": "exchange", "id": "a"}, at=AT)
     log.close()
     told = CliRunner().invoke(audit, ("verify", str(kept), str(path)), obj=Session())
     assert (told.exit_code, "1 stream has no end here" in told.output) == (0, True)
     told = CliRunner().invoke(audit, ("verify", str(kept)), obj=Session())
     assert "2 streams have no end here" in told.output
-    log = Journal(path)
+    log = AuditLog(path)
     log.append({"event": "exchange", "id": "b"}, at=AT)
     log.close()
     told = CliRunner().invoke(audit, ("verify", str(kept), str(path)), obj=Session())
@@ -207,7 +209,7 @@ class Whole:
 @pytest.mark.parametrize(("octets", "times"), [(40, 20), (0, 400)])
 def test_one_client_cannot_push_out_what_others_asked_for(octets: int, times: int) -> None:
     # eight results of 8 MiB were enough to take everybody's results away
-    shelf = Shelf(lambda: 0.0, octets=100, most=10)
+    shelf = ResultStore(lambda: 0.0, octets=100, most=10)
 
     def put(client: str, size: int) -> str:
         result: Any = Whole(size)
@@ -249,8 +251,8 @@ def test_who_leaves_before_a_stream_begins_gives_its_place_back() -> None:
         return {"type": "http.disconnect"}
 
     nothing: Any = None
-    begun = Begun(cast("Any", Stream()), None, nothing, nothing)
-    answer = stream_answer(nothing, nothing, begun, lambda: ended.append("place"))
+    begun = StartedStream(cast("Any", Stream()), None, nothing, nothing)
+    answer = make_stream_response(nothing, nothing, begun, lambda: ended.append("place"))
     asyncio.run(answer({"type": "http", "asgi": {"spec_version": "2.3"}}, left, held))
     assert sorted(ended) == ["place", "stream"]
 
@@ -258,14 +260,14 @@ def test_who_leaves_before_a_stream_begins_gives_its_place_back() -> None:
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 def test_an_audit_log_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    Journal(path).close()
+    AuditLog(path).close()
     for mode, good in ((0o620, False), (0o602, False), (0o640, True)):
         path.chmod(mode)
         if good:
-            Journal(path).close()
+            AuditLog(path).close()
             continue
         with pytest.raises(ConfigError) as caught:
-            Journal(path)
+            AuditLog(path)
         assert caught.value.code == "audit.unusable"
 
 

@@ -34,7 +34,7 @@ def folder(path: Path) -> None:
 
 
 def open_to_others(path: Path) -> None:
-    PinFile(path).look()
+    PinFile(path).require_usable()
     path.chmod(0o644)
 
 
@@ -82,7 +82,7 @@ def started(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
     def listen(*_: object, **__: object) -> None:
         raise AssertionError("it listens")
 
-    monkeypatch.setattr("onym.server.listen.listen", listen)
+    monkeypatch.setattr("onym.server.http_server.run_app", listen)
     monkeypatch.setenv("COLUMNS", "500")
     return CliRunner().invoke(app, ["gateway", *arguments], prog_name="onym")
 
@@ -174,7 +174,7 @@ def test_without_a_base_url_it_is_the_address_that_is_listened_on(given: dict[st
     settings = load_gateway_settings(environ={}, **given)
     assert settings.base_url == url
     assert settings.allowed_hosts == (url.partition("://")[2],)
-    assert settings.https is url.startswith("https:")
+    assert settings.is_https is url.startswith("https:")
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_gateway_for_others_without_a_certificate_is_told_to_say_what_they_see
         load_gateway_settings(environ={}, **given)
     assert (caught.value.code, "base_url" in caught.value.message) == ("config.missing-setting", True)
     found = load_gateway_settings(environ={}, base_url="https://gw.example", keys="keys", **given)
-    assert found.https
+    assert found.is_https
 
 
 def test_only_a_gateway_on_this_machine_signs_with_a_key_that_ends_with_it() -> None:

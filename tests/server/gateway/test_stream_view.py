@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onym.server.gateway.stream_view import stream_view
+from onym.server.gateway.views import build_stream_view
 
 
 def events(*parts: tuple[str, str]) -> bytes:
@@ -12,7 +12,7 @@ def events(*parts: tuple[str, str]) -> bytes:
 
 
 def test_pieces_of_text_are_joined_and_the_receipt_is_left_out() -> None:
-    found = stream_view(
+    found = build_stream_view(
         events(
             ("message", '{"text":"Once "}'),
             ("message", '"upon"'),
@@ -28,13 +28,13 @@ def test_pieces_of_text_are_joined_and_the_receipt_is_left_out() -> None:
 
 @pytest.mark.parametrize("data", ["plain", "7", '{"number":1}', '{"text":1}', "[" * 5000])
 def test_events_that_are_no_pieces_of_text_are_not_joined(data: str) -> None:
-    found = stream_view(events(("message", '"x"'), ("message", data)))
+    found = build_stream_view(events(("message", '"x"'), ("message", data)))
     assert found is not None
     assert (found.text, found.count) == ("", 2)
 
 
 def test_a_result_that_is_no_json_is_shown_as_it_is() -> None:
-    found = stream_view(events(("result", "done")))
+    found = build_stream_view(events(("result", "done")))
     assert found is not None
     assert (found.result, found.text) == ("done", "")
 
@@ -47,10 +47,10 @@ def test_a_result_that_is_no_json_is_shown_as_it_is() -> None:
     ],
 )
 def test_a_long_stream_is_cut_and_says_so(body: bytes, shown: int) -> None:
-    found = stream_view(body)
+    found = build_stream_view(body)
     assert found is not None
     assert (len(found.events), found.cut) == (shown, True)
 
 
 def test_octets_that_are_no_text_are_no_stream() -> None:
-    assert stream_view(b"data: \xff\n\n") is None
+    assert build_stream_view(b"data: \xff\n\n") is None

@@ -12,7 +12,7 @@ from ai_support import PATIENCE
 from gateway_support import Answer, World, raw, world
 from onym.ai.endpoint import Answer as Signed
 from onym.ai.endpoint.resources import Resource
-from onym.sign.receipt import content_digest
+from onym.sign.receipts import content_digest
 
 BODY = b'{"a":1,"b":2}'
 
@@ -148,13 +148,13 @@ def test_a_part_of_a_result_that_nobody_asked_for_is_no_result(site: World) -> N
 def test_a_description_with_half_a_character_is_shown_all_the_same(
     site: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    described = Resource.described
+    described = Resource.encode_description
 
     def halved(self: Resource) -> bytes:
         return described(self).replace(b'"title":"Adder"', rb'"title":"\ud800 Adder"')
 
     site.endpoint.app.resource("/odd/half", title="Adder")(lambda: None)
-    monkeypatch.setattr(Resource, "described", halved)
+    monkeypatch.setattr(Resource, "encode_description", halved)
     page = site.ask("GET", "/odd/half", Accept="text/html")
     assert page.status == 200
     assert b"? Adder" in page.body

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onym.registry.accounts import Account
-from onym.registry.iana import builtin
+from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import IANA_CLOCK, Actor, Entry, Event, EventKind, Role, Status
 from onym.server import registry as room
 from server_support import PASSWORD_HASH, START, World, world
@@ -114,15 +114,15 @@ def _plain(name: str, status: str) -> Entry:
 @contextmanager
 def site(folder: Path, *, snapshot: bool = False, **options: Any) -> Iterator[Site]:
     """The site, seeded: an entry of each status, a request in each state."""
-    with world(folder, routes=room.routes(), pages=room.pages(), **options) as found:
+    with world(folder, routes=room.list_routes(), pages=room.make_pages(), **options) as found:
         here = Site(found, {})
         for account in PEOPLE.values():
             found.do(found.store.accounts.add, account)
-        rows = list(builtin(_SCHEMES).entries) if snapshot else []
+        rows = list(load_builtin_snapshot(_SCHEMES).entries) if snapshot else []
         rows += [hostile_entry()]
         rows += [] if snapshot else [_plain("http", "permanent"), _plain("ftp", "historical")]
         found.do(found.store.import_entries, _SCHEMES, rows, IANA_CLOCK, found.clock.now(), source="seed")
-        parameters = builtin("llm-parameters").entries
+        parameters = load_builtin_snapshot("llm-parameters").entries
         found.do(
             found.store.import_entries,
             "llm-parameters",

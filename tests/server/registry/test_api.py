@@ -10,8 +10,7 @@ import jsonschema
 import pytest
 
 from onym.registry.records import IANA_CLOCK, Entry, EventKind, Status
-from onym.server.registry.api.operations import OPERATIONS
-from onym.server.registry.openapi import document
+from onym.server.registry.api.openapi import OPERATIONS, build_openapi_document
 from server.registry.site import TEMPLATE, Site
 
 API = "/api/v1"
@@ -29,9 +28,9 @@ def post(site: Site, path: str, body: Any, headers: dict[str, str] | None = None
 
 def schema_of(operation: str, status: str) -> dict[str, Any]:
     row = next(each for each in OPERATIONS if each.id == operation)
-    answer = document()["paths"][API + row.path][row.method.lower()]["responses"][status]
+    answer = build_openapi_document()["paths"][API + row.path][row.method.lower()]["responses"][status]
     media = next(iter(answer["content"]))
-    return {**answer["content"][media]["schema"], "components": document()["components"]}
+    return {**answer["content"][media]["schema"], "components": build_openapi_document()["components"]}
 
 
 def holds(operation: str, answer: Any) -> Any:
@@ -98,10 +97,10 @@ def test_a_long_history_is_read_in_parts_and_shown_in_parts(
     fresh: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from onym.registry.records import EventKind
-    from onym.server.registry import desk
-    from onym.server.registry.build.parts import EVENTS_SHOWN
+    from onym.server.registry import dependencies
+    from onym.server.registry.page_parts import EVENTS_SHOWN
 
-    monkeypatch.setattr(desk, "_RECORDS", 7)
+    monkeypatch.setattr(dependencies, "_RECORDS", 7)
     path, request = "/registries/uri-schemes/entries/proviso", fresh.ids["list"]
     for number in range(EVENTS_SHOWN):
         fresh.act("eve", EventKind.ATTACH_SECURITY_NOTE, name="proviso", text=f"Note {number}.")
@@ -215,7 +214,8 @@ def test_a_fault_is_told_as_problem_details(
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     jsonschema.validate(
-        answer.json(), {"$ref": "#/components/schemas/Problem", "components": document()["components"]}
+        answer.json(),
+        {"$ref": "#/components/schemas/Problem", "components": build_openapi_document()["components"]},
     )
     if status == 405:
         assert answer.headers["allow"] == "GET, HEAD, OPTIONS"
@@ -247,13 +247,13 @@ def test_a_wrong_role_is_refused_with_the_clause(fresh: Site) -> None:
 
 @pytest.mark.parametrize("form", ["xml", "csv", "csv-2022", "text", "json"])
 def test_a_registry_is_exported_and_read_back(shared: Site, form: str) -> None:
-    from onym.registry.iana import read
+    from onym.registry.iana import read_snapshot
 
     answer = shared.get(f"{API}/registries/uri-schemes/export/{form}", accept="*/*")
     assert answer.status_code == 200, answer.text
     assert "attachment" in answer.headers["content-disposition"]
     if form != "text":
-        names = {each.name for each in read(answer.content, registry="uri-schemes").entries}
+        names = {each.name for each in read_snapshot(answer.content, registry="uri-schemes").entries}
         assert {"http", "proviso"} <= names
 
 
@@ -420,7 +420,7 @@ def test_an_entry_is_reassigned_to_accounts_alone(fresh: Site, to: str, status: 
 
 def test_the_document_says_that_an_override_of_a_removed_name_has_no_version_to_match() -> None:
     def headers(path: str) -> dict[str, bool]:
-        parameters = document()["paths"][path]["post"]["parameters"]
+        parameters = build_openapi_document()["paths"][path]["post"]["parameters"]
         return {each["name"]: each["required"] for each in parameters if each["in"] == "header"}
 
     api = "/api/v1"

@@ -10,33 +10,39 @@ from typing import Any
 import pytest
 
 from onym.errors import RegistryError, TemplateError
-from onym.registry.checks.known import Known, builtin
-from onym.registry.checks.near import Names
+from onym.registry.checks.reference_data import NameIndex, ReferenceData, load_builtin
 from onym.registry.records import EventKind
-from onym.registry.registries import registry
-from onym.registry.store import _read
-from onym.server.registry.build.versions import pieces
-from onym.server.registry.checking import Given, asked_of, examined, read_given
-from onym.server.registry.workers import EACH, Turns, Workers
+from onym.registry.registries import get_registry
+from onym.registry.store import queries
+from onym.server.registry.checking import (
+    MAX_CHECKS_PER_VISITOR,
+    CheckWorkers,
+    ConcurrencyLimiter,
+    SubmissionInput,
+    build_report,
+    list_requested_names,
+    parse_submission,
+)
+from onym.server.registry.page_parts import split_differences
 from server.registry.site import TEMPLATE, Site
 from support import linear_enough
 
-SCHEMES = registry("uri-schemes")
+SCHEMES = get_registry("uri-schemes")
 
 
-def given(text: str = TEMPLATE.format(name="http", status="Provisional"), **more: Any) -> Given:
-    return Given(registry=SCHEMES, text=text, **more)
+def given(text: str = TEMPLATE.format(name="http", status="Provisional"), **more: Any) -> SubmissionInput:
+    return SubmissionInput(registry=SCHEMES, text=text, **more)
 
 
-async def known(asked: tuple[str, ...]) -> Known:
-    shipped = builtin()
+async def known(asked: tuple[str, ...]) -> ReferenceData:
+    shipped = load_builtin()
     entries = {name: shipped.entries[name] for name in asked if name in shipped.entries}
-    return shipped.with_entries(entries, Names(shipped.entries))
+    return shipped.with_entries(entries, NameIndex(shipped.entries))
 
 
 @asynccontextmanager
-async def workers(**options: Any) -> AsyncIterator[Workers]:
-    found = Workers(**options)
+async def workers(**options: Any) -> AsyncIterator[CheckWorkers]:
+    found = CheckWorkers(**options)
     try:
         yield found
     finally:
@@ -45,8 +51,8 @@ async def workers(**options: Any) -> AsyncIterator[Workers]:
 
 def test_a_long_text_is_checked_in_a_process_with_the_same_report() -> None:
     submitted = given(fields={"contact": "Rita <rita@example.org>"})
-    own = read_given(submitted)
-    plain = examined(own, asyncio.run(known(asked_of(own))))
+    own = parse_submission(submitted)
+    plain = build_report(own, asyncio.run(known(list_requested_names(own))))
 
     async def main() -> None:
         async with workers(long=0) as away:
@@ -72,7 +78,7 @@ def test_a_process_that_takes_too_long_is_ended_and_replaced() -> None:
 
 def test_what_cannot_be_read_is_told_from_the_process_as_from_here() -> None:
     with pytest.raises(TemplateError) as here:
-        read_given(given("[" * 100))
+        parse_submission(given("[" * 100))
 
     async def main() -> RegistryError:
         async with workers(long=0) as away:
@@ -86,7 +92,7 @@ def test_what_cannot_be_read_is_told_from_the_process_as_from_here() -> None:
 
 
 def test_a_process_is_ended_when_its_order_fails_on_our_side() -> None:
-    async def broken(asked: tuple[str, ...]) -> Known:
+    async def broken(asked: tuple[str, ...]) -> ReferenceData:
         raise RuntimeError(asked)
 
     async def main() -> None:
@@ -100,14 +106,14 @@ def test_a_process_is_ended_when_its_order_fails_on_our_side() -> None:
 
 def test_a_visitor_has_a_few_turns_and_others_still_have_theirs() -> None:
     async def main() -> None:
-        turns, go = Turns(1, EACH), asyncio.Event()
+        turns, go = ConcurrencyLimiter(1, MAX_CHECKS_PER_VISITOR), asyncio.Event()
 
         async def take(key: str) -> str:
-            async with turns.of(key):
+            async with turns.acquire_turn(key):
                 await go.wait()
                 return key
 
-        waiting = [asyncio.create_task(take("one")) for _ in range(EACH)]
+        waiting = [asyncio.create_task(take("one")) for _ in range(MAX_CHECKS_PER_VISITOR)]
         await asyncio.sleep(0)
         with pytest.raises(RegistryError) as caught:
             await take("one")
@@ -126,16 +132,19 @@ def test_a_text_is_read_to_be_saved_while_all_turns_of_its_visitor_are_taken_by_
     async def main() -> None:
         go = asyncio.Event()
 
-        async def waiting(asked: tuple[str, ...]) -> Known:
+        async def waiting(asked: tuple[str, ...]) -> ReferenceData:
             await go.wait()
             return await known(asked)
 
         async with workers() as here:
-            checks = [asyncio.create_task(here.check(given(), waiting, key="one")) for _ in range(EACH)]
+            checks = [
+                asyncio.create_task(here.check(given(), waiting, key="one"))
+                for _ in range(MAX_CHECKS_PER_VISITOR)
+            ]
             await asyncio.sleep(0)
             with pytest.raises(RegistryError):
                 await here.check(given(), known, key="one")
-            assert (await here.read(given(), key="one")).name == "http"
+            assert (await here.parse_text(given(), key="one")).name == "http"
             go.set()
             await asyncio.gather(*checks)
 
@@ -155,13 +164,13 @@ def test_more_fields_than_any_template_has_are_refused(fresh: Site) -> None:
 )
 def test_texts_that_repeat_themselves_are_compared_in_no_time(before: str, after: str) -> None:
     with linear_enough(5):
-        one, two = pieces(before, after)
+        one, two = split_differences(before, after)
     assert ("".join(each.text for each in one), "".join(each.text for each in two)) == (before, after)
 
 
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_read, "MOST_TEXT", 5_000)
+    monkeypatch.setattr(queries, "MOST_TEXT", 5_000)
 
 
 @pytest.mark.usefixtures("little")
@@ -183,9 +192,9 @@ def test_long_records_are_read_in_small_parts_and_all_of_them(fresh: Site) -> No
 
 
 def test_a_request_is_not_revised_without_end(fresh: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    from onym.registry.engine import _requests
+    from onym.registry.engine import _submission
 
-    monkeypatch.setattr(_requests, "_VERSIONS", 4)
+    monkeypatch.setattr(_submission, "_VERSIONS", 4)
     request = fresh.open("much", "muchly", status="provisional")
 
     def revise(times: int) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from onym.registry.iana import builtin
+from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import IANA_CLOCK, Entry, EventKind, Status
-from onym.server.registry.build.parts import nobody_of
+from onym.server.registry.page_parts import describe_missing_registrant
 from server.registry.site import HOSTILE, TEMPLATE, Site
 
 
@@ -216,7 +216,7 @@ def test_a_request_is_not_told_that_its_own_pending_row_has_the_name(fresh: Site
 @pytest.fixture
 def imported(fresh: Site) -> Site:
     """With a row as IANA publishes it: beside its columns it has a template, a CRI number and more."""
-    (acd,) = (each for each in builtin("uri-schemes").entries if each.name == "acd")
+    (acd,) = (each for each in load_builtin_snapshot("uri-schemes").entries if each.name == "acd")
     assert {"template", "cri_number"} <= acd.fields.keys()
     store = fresh.world.store
     fresh.world.do(
@@ -348,7 +348,7 @@ def test_the_status_of_a_template_is_read_as_the_checker_reads_it(fresh: Site, w
 
 def test_an_update_of_a_deprecated_parameter_and_of_a_suspended_namespace_can_be_revised(fresh: Site) -> None:
     sign_in(fresh, "rita")
-    parameter = next(each.name for each in builtin("llm-parameters").entries)
+    parameter = next(each.name for each in load_builtin_snapshot("llm-parameters").entries)
     fresh.act("eve", EventKind.RETIRE, name=parameter, registry="llm-parameters", reason="Not used.")
     fresh.act("ian", EventKind.SUSPEND, name="robots", registry="ai-namespaces", reason="Abuse.")
     for registry, name in (("llm-parameters", parameter), ("ai-namespaces", "robots")):
@@ -479,6 +479,6 @@ def test_an_entry_that_is_nobodys_says_who_can_change_it(imported: Site) -> None
 def test_who_can_change_what_is_nobodys_depends_on_its_registry_and_status(
     registry: str, status: Status, said: str
 ) -> None:
-    found = nobody_of(Entry(registry=registry, name="a", status=status))
+    found = describe_missing_registrant(Entry(registry=registry, name="a", status=status))
     assert said in found
     assert bool(found) is bool(said)

@@ -11,8 +11,8 @@ import pytest
 from jinja2 import meta
 
 from onym.registry.records import EventKind
-from onym.server.registry.contexts import PAGES
-from onym.server.registry.render import STATIC, environment
+from onym.server.registry.page_contexts import PAGES
+from onym.server.registry.responses import STATIC_FOLDER, get_template_environment
 from server.registry.site import HOSTILE, Site
 
 LOGINS = ("", "rita", "ian", "eve", "ingo")
@@ -150,7 +150,7 @@ def test_every_link_of_the_site_leads_somewhere(
 
 @pytest.mark.parametrize("context", PAGES, ids=lambda each: each.__name__)
 def test_a_template_uses_what_its_context_gives_and_nothing_else(context: type[Any]) -> None:
-    env = environment()
+    env = get_template_environment()
 
     def used(name: str) -> set[str]:
         assert env.loader is not None
@@ -225,7 +225,7 @@ def contrast(one: tuple[float, float, float], two: tuple[float, float, float]) -
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_pair_of_colours_has_contrast_enough(scheme: str) -> None:
-    sheet = (STATIC / "onym.css").read_text(encoding="utf-8")
+    sheet = (STATIC_FOLDER / "onym.css").read_text(encoding="utf-8")
     colours = _colours(
         sheet.split("@media (prefers-color-scheme: dark)")[0 if scheme == "light" else 1].split("@media")[0]
     )
@@ -242,7 +242,7 @@ def test_every_pair_of_colours_has_contrast_enough(scheme: str) -> None:
 
 
 def test_the_sheet_takes_nothing_from_elsewhere() -> None:
-    sheet = (STATIC / "onym.css").read_text(encoding="utf-8")
+    sheet = (STATIC_FOLDER / "onym.css").read_text(encoding="utf-8")
     assert "url(" not in sheet
     assert "@import" not in sheet
 
@@ -250,8 +250,8 @@ def test_the_sheet_takes_nothing_from_elsewhere() -> None:
 def test_htmx_is_the_file_that_its_readme_names() -> None:
     import hashlib
 
-    said = (STATIC / "vendor" / "README.md").read_text(encoding="utf-8")
-    assert hashlib.sha256((STATIC / "vendor" / "htmx.min.js").read_bytes()).hexdigest() in said
+    said = (STATIC_FOLDER / "vendor" / "README.md").read_text(encoding="utf-8")
+    assert hashlib.sha256((STATIC_FOLDER / "vendor" / "htmx.min.js").read_bytes()).hexdigest() in said
 
 
 def test_the_twin_of_an_entry_that_is_kept_changes_with_the_entry(fresh: Site) -> None:

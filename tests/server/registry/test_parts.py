@@ -12,28 +12,26 @@ from starlette.requests import Request
 
 from onym.registry.records import Role
 from onym.server.registry import urls
-from onym.server.registry.build.diagram import diagram, transitions
-from onym.server.registry.build.parts import parts_of
-from onym.server.registry.build.versions import pieces
-from onym.server.registry.fast import Cache, Kept
-from onym.server.registry.render import accepts, environment
-from onym.server.registry.words import titles
+from onym.server.registry.dependencies import CachedResponse, ResponseCache
+from onym.server.registry.labels import format_roles
+from onym.server.registry.page_parts import build_diagram, find_transitions, split_differences, split_links
+from onym.server.registry.responses import get_template_environment, negotiate_media_type
 
 
 @given(st.text(max_size=60))
 def test_a_text_cut_at_its_links_is_the_text(text: str) -> None:
-    assert "".join(each.text for each in parts_of(text)) == text
+    assert "".join(each.text for each in split_links(text)) == text
 
 
 def test_links_are_rfcs_and_web_addresses() -> None:
-    found = [each.href for each in parts_of("[RFC6733], see https://a.example/x).") if each.href]
+    found = [each.href for each in split_links("[RFC6733], see https://a.example/x).") if each.href]
     assert found == ["https://www.rfc-editor.org/rfc/rfc6733", "https://a.example/x"]
-    assert not [each for each in parts_of("javascript:alert(1) RFC0 ftp://x") if each.href]
+    assert not [each for each in split_links("javascript:alert(1) RFC0 ftp://x") if each.href]
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_a_difference_holds_both_texts_whole(before: str, after: str) -> None:
-    one, two = pieces(before, after)
+    one, two = split_differences(before, after)
     kept = lambda parts: "".join(each.text for each in parts)  # noqa: E731
     assert (kept(one), kept(two)) == (before, after)
     assert {each.kind for each in one} <= {"same", "gone"}
@@ -41,13 +39,13 @@ def test_a_difference_holds_both_texts_whole(before: str, after: str) -> None:
 
 
 def test_a_long_field_is_shown_whole_instead_of_aligned() -> None:
-    one, two = pieces("a " * 3000, "b " * 3000)
+    one, two = split_differences("a " * 3000, "b " * 3000)
     assert ([each.kind for each in one], [each.kind for each in two]) == (["gone"], ["new"])
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30))
 def test_a_name_in_an_address_is_one_segment(name: str) -> None:
-    path = urls.entry("uri-schemes", name)
+    path = urls.entry_url("uri-schemes", name)
     assert path.isascii()
     assert path.count("/") == (5 if name in ("changes.atom", "-") else 3)
     assert not set("?#<>\"' ") & set(path)
@@ -55,7 +53,7 @@ def test_a_name_in_an_address_is_one_segment(name: str) -> None:
 
 @pytest.mark.parametrize("profile", ["rfc4395", "rfc7595", "specification-required", "expert-review"])
 def test_the_picture_holds_every_state_that_the_engine_reaches(profile: str) -> None:
-    found, picture = transitions(profile), diagram(profile)
+    found, picture = find_transitions(profile), build_diagram(profile)
     states = {each.source for each in found} | {each.target for each in found}
     drawn = {each.id for each in picture.boxes}
     assert drawn == {str(each) for each in states} - {"withdrawn"}
@@ -66,7 +64,7 @@ def test_the_picture_holds_every_state_that_the_engine_reaches(profile: str) -> 
 
 
 def test_a_message_is_a_sentence_and_its_code_stands_out() -> None:
-    filters = environment().filters
+    filters = get_template_environment().filters
     assert [filters["sentence"](each) for each in ("no such name", "Why?", "")] == [
         "No such name.",
         "Why?",
@@ -79,8 +77,8 @@ def test_a_message_is_a_sentence_and_its_code_stands_out() -> None:
 
 
 def test_roles_are_named_as_the_standards_name_them() -> None:
-    assert titles({Role.REGISTRANT, Role.EXPERT, Role.READER}) == "Designated Expert, registrant"
-    assert titles(()) == ""
+    assert format_roles({Role.REGISTRANT, Role.EXPERT, Role.READER}) == "Designated Expert, registrant"
+    assert format_roles(()) == ""
 
 
 def asked(accept: str | None) -> Request:
@@ -100,13 +98,13 @@ def asked(accept: str | None) -> Request:
     ],
 )
 def test_a_client_gets_what_it_likes_best(accept: str | None, got: str) -> None:
-    assert accepts(asked(accept), ("text/html", "application/json")) == got
+    assert negotiate_media_type(asked(accept), ("text/html", "application/json")) == got
 
 
 @pytest.mark.parametrize("accept", ["image/png", "text/html;q=0", "text/html;q=x"])
 def test_a_client_that_takes_none_of_it_is_told(accept: str) -> None:
     with pytest.raises(HTTPException) as caught:
-        accepts(asked(accept), ("text/html",))
+        negotiate_media_type(asked(accept), ("text/html",))
     assert caught.value.status_code == 406
 
 
@@ -121,15 +119,15 @@ class Counted:
         await asyncio.sleep(0)
         return self.number
 
-    async def make(self) -> Kept:
+    async def make(self) -> CachedResponse:
         self.made += 1
-        return Kept(str(self.made).encode(), '"x"')
+        return CachedResponse(str(self.made).encode(), '"x"')
 
 
 def test_an_entry_is_made_once_until_the_registry_changes() -> None:
     async def run() -> None:
         it = Counted()
-        cache = Cache(it.head, lambda: it.now)
+        cache = ResponseCache(it.head, lambda: it.now)
         many = await asyncio.gather(*(cache.get(("r", "a"), it.make) for _ in range(20)))
         assert it.looked == 1
         assert len({each.body for each in many}) <= it.made
@@ -142,7 +140,7 @@ def test_an_entry_is_made_once_until_the_registry_changes() -> None:
         it.number, it.now = 2, it.now + 1
         await cache.get(("r", "a"), it.make)
         assert it.made == made + 1
-        cache.wrote()
+        cache.clear_after_write()
         await cache.get(("r", "a"), it.make)
         assert it.made == made + 2
 
@@ -152,10 +150,10 @@ def test_an_entry_is_made_once_until_the_registry_changes() -> None:
 def test_what_was_made_while_somebody_wrote_is_not_kept() -> None:
     async def run() -> None:
         it = Counted()
-        cache = Cache(it.head, lambda: it.now)
+        cache = ResponseCache(it.head, lambda: it.now)
 
-        async def slow() -> Kept:
-            cache.wrote()
+        async def slow() -> CachedResponse:
+            cache.clear_after_write()
             return await it.make()
 
         await cache.get(("r", "a"), slow)

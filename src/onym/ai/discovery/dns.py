@@ -1,12 +1,8 @@
-"""What DNS says of an authority: `_aiip._tcp` SRV and `_aiip` TXT (AIIP/HTTPS v1, 3.3 rule 6). Pure.
+"""DNS as a discovery source: `_aiip._tcp` SRV and `_aiip` TXT records (AIIP/HTTPS v1, 3.3 rule 6). Pure.
 
-    srv_question(host), txt_question(host) -> Ask       what to ask
-    evaluate_srv(records, *, host, port, draw) -> (Source, (Origin, ...))
-    alias_question(connect), refuse_aliases(source, answers) -> (Source, (Origin, ...))
-    evaluate_txt(records, *, host) -> (Source, (canonical URI, ...))
-
-Validated by DNSSEC its word has rank 2, else 0. It says where to connect, and points; it never brings keys.
-The verdict of what can be used is CONFIRMS until somebody has compared it with the anchor's document.
+Records that DNSSEC validates have rank 2, all others rank 0. SRV records say where to connect, TXT records
+point to resources; neither brings keys. A usable record has the verdict CONFIRMS until it is compared with
+the discovery document.
 """
 
 from __future__ import annotations
@@ -19,18 +15,9 @@ from typing import Final
 
 from onym.ai.records import Source, Verdict
 from onym.errors import URIError
-from onym.net.hosts import read_host
+from onym.net.hosts import parse_host
 from onym.net.messages import SRV, Ask, Origin, Records
 from onym.uri.ai import AIURI
-
-__all__ = [
-    "alias_question",
-    "evaluate_srv",
-    "evaluate_txt",
-    "refuse_aliases",
-    "srv_question",
-    "txt_question",
-]
 
 _SRV: Final = "dns-srv"
 _TXT: Final = "dns-txt"
@@ -43,17 +30,17 @@ _SHOWN: Final = 256
 _MOST_TARGETS: Final = 8
 
 
-def srv_question(host: str, timeout: float | None = None) -> Ask:
+def make_srv_query(host: str, timeout: float | None = None) -> Ask:
     """What to ask for where a service is."""
     return Ask(f"_aiip._tcp.{host}", "SRV", timeout)
 
 
-def txt_question(host: str, timeout: float | None = None) -> Ask:
+def make_txt_query(host: str, timeout: float | None = None) -> Ask:
     """What to ask for pointers to resources."""
     return Ask(f"_aiip.{host}", "TXT", timeout)
 
 
-def alias_question(connect: Origin, timeout: float | None = None) -> Ask:
+def make_alias_query(connect: Origin, timeout: float | None = None) -> Ask:
     """What to ask of a target that `evaluate_srv` gave, before it is used."""
     return Ask(connect.host, "CNAME", timeout)
 
@@ -65,10 +52,10 @@ def evaluate_srv(
 
     Each number that `draw` gives, at least 0 and below 1, chooses by weight among those of one priority
     (RFC 2782). At most 8 targets are named. An authority that names its `port` is taken at its word: SRV
-    records are not for it (as RFC 3263 4.2 has it). The origins found have yet to pass `refuse_aliases`, and
+    records are not for it (as RFC 3263 4.2 has it). The origins found have yet to pass `drop_alias_targets`, and
     the policy, which judges port and addresses before connecting.
     """
-    source = _begin(_SRV, f"_aiip._tcp.{host}", records)
+    source = _make_source(_SRV, f"_aiip._tcp.{host}", records)
     if records.status != "found":
         return source, ()
     if port != _DEFAULT_PORT:
@@ -76,10 +63,12 @@ def evaluate_srv(
         return replace(source, verdict=Verdict.DROPPED, why=why), ()
     found = [value for value in records.values if isinstance(value, SRV)]
     usable = [value for value in found if _is_usable(value)]
-    order = [value for value, _ in zip(_ordered(usable, draw), range(_MOST_TARGETS), strict=False)]
-    source = replace(source, said=tuple(dict.fromkeys(_shown(_written(value)) for value in [*order, *found])))
+    order = [value for value, _ in zip(_order_targets(usable, draw), range(_MOST_TARGETS), strict=False)]
+    source = replace(
+        source, said=tuple(dict.fromkeys(_make_printable(_format_srv(value)) for value in [*order, *found]))
+    )
     if found and not any(value.target for value in found):
-        return _not_offered(source), ()
+        return _mark_not_offered(source), ()
     if not order:
         why = "no target is a host name with a port (RFC 2782)"
         return replace(source, verdict=Verdict.DROPPED, why=why), ()
@@ -88,10 +77,10 @@ def evaluate_srv(
     return replace(source, why=why), tuple(Origin("https", value.target, value.port) for value in order)
 
 
-def refuse_aliases(
+def drop_alias_targets(
     source: Source, answers: Sequence[tuple[Origin, Records | None]]
 ) -> tuple[Source, tuple[Origin, ...]]:
-    """What is left of an SRV record's targets, by the answers to `alias_question`: none may be an alias.
+    """What is left of an SRV record's targets, by the answers to `make_alias_query`: none may be an alias.
 
     A target whose answer is None was not asked about, and is not used.
     """
@@ -99,20 +88,20 @@ def refuse_aliases(
     out: list[str] = []
     for connect, records in answers:
         if records is not None and records.status == "bogus":
-            return _failed(source, _bogus_says(records)), ()
-        why = _alias(records)
+            return _mark_failed(source, _get_bogus_reason(records)), ()
+        why = _find_alias_problem(records)
         if why is None:
             left.append(connect)
         else:
             out.append(f"{connect.host}:{connect.port} ({why})" if len(answers) > 1 else why)
     if not left:
-        return _dropped(source, "; ".join(out)), ()
+        return _mark_dropped(source, "; ".join(out)), ()
     if out:
         source = replace(source, why=f"{source.why}; left out: {'; '.join(out)}")
     return source, tuple(left)
 
 
-def _alias(records: Records | None) -> str | None:
+def _find_alias_problem(records: Records | None) -> str | None:
     """Why a target is not used; None for one that is no alias."""
     if records is not None and records.status == "none":
         return None
@@ -128,28 +117,28 @@ def evaluate_txt(records: Records, *, host: str) -> tuple[Source, tuple[str, ...
     A record is `endpoint=` and an ai URI; records of other forms are not ours, and URIs that cannot be used
     are reported in the source.
     """
-    source = _begin(_TXT, f"_aiip.{host}", records)
+    source = _make_source(_TXT, f"_aiip.{host}", records)
     if records.status != "found":
         return source, ()
-    values = _endpoints(records.values)
-    canonical = {value: _canonical(value) for value in values}
+    values = _list_endpoints(records.values)
+    canonical = {value: _try_canonicalize(value) for value in values}
     good = tuple(dict.fromkeys(uri for uri in canonical.values() if uri is not None))
     source = replace(
-        source, said=tuple(dict.fromkeys(uri or _shown(text) for text, uri in canonical.items()))
+        source, said=tuple(dict.fromkeys(uri or _make_printable(text) for text, uri in canonical.items()))
     )
     if not values:
         return replace(source, verdict=Verdict.ABSENT, why="no record has the key endpoint"), ()
     if len(good) > 1:
         why = "several records point to different resources"
-        return (_failed(source, why) if source.validated else _dropped(source, why)), ()
+        return (_mark_failed(source, why) if source.validated else _mark_dropped(source, why)), ()
     bad = sum(uri is None for uri in canonical.values())
     malformed = f"{bad} of {len(canonical)} values no ai URI that can be used" if bad else ""
     if not good:
-        return _dropped(source, malformed), ()
+        return _mark_dropped(source, malformed), ()
     return replace(source, why=malformed or "a pointer, which the anchor's document decides on"), good
 
 
-def _begin(name: str, location: str, records: Records) -> Source:
+def _make_source(name: str, location: str, records: Records) -> Source:
     """The source as far as it does not matter what the records hold."""
     verdict, why, code = Verdict.CONFIRMS, "", None
     if records.status == "none":
@@ -158,7 +147,7 @@ def _begin(name: str, location: str, records: Records) -> Source:
         verdict, why = Verdict.FAILED, records.detail
     elif records.status == "bogus":
         # not an absence: somebody wants it to look like one
-        verdict, why, code = Verdict.FAILED, _bogus_says(records), _CONFLICT
+        verdict, why, code = Verdict.FAILED, _get_bogus_reason(records), _CONFLICT
     return Source(
         name=name,
         rank=2 if records.validated else 0,
@@ -170,32 +159,32 @@ def _begin(name: str, location: str, records: Records) -> Source:
     )
 
 
-def _bogus_says(records: Records) -> str:
+def _get_bogus_reason(records: Records) -> str:
     return records.detail or "DNSSEC shows that the answer is false"
 
 
-def _not_offered(source: Source) -> Source:
+def _mark_not_offered(source: Source) -> Source:
     """The target `.`: the service is decidedly not available at this domain."""
     why = "the domain says that it offers no such service"
     if source.validated:
         return replace(source, verdict=Verdict.CONTRADICTS, why=why, code=_CONFLICT)
-    return _dropped(source, f"{why}, and nobody vouches for that")
+    return _mark_dropped(source, f"{why}, and nobody vouches for that")
 
 
-def _failed(source: Source, why: str) -> Source:
+def _mark_failed(source: Source, why: str) -> Source:
     return replace(source, verdict=Verdict.FAILED, why=why, code=_CONFLICT)
 
 
-def _dropped(source: Source, why: str) -> Source:
+def _mark_dropped(source: Source, why: str) -> Source:
     return replace(source, verdict=Verdict.DROPPED, why=why)
 
 
 def _is_usable(value: SRV) -> bool:
     """Whether it names a host, which may be this machine: that is for the policy to refuse."""
-    return value.port > 0 and read_host(value.target).kind in ("name", "loopback")
+    return value.port > 0 and parse_host(value.target).kind in ("name", "loopback")
 
 
-def _ordered(values: list[SRV], draw: Callable[[], float]) -> Iterator[SRV]:
+def _order_targets(values: list[SRV], draw: Callable[[], float]) -> Iterator[SRV]:
     """RFC 2782: by priority, among equals one after another by weight; weight 0 has a small chance.
 
     Of records with the same target the first counts. The order does not depend on that of the server.
@@ -211,24 +200,24 @@ def _ordered(values: list[SRV], draw: Callable[[], float]) -> Iterator[SRV]:
             yield left.pop(bisect_left(running, int(draw() * (running[-1] + 1))))
 
 
-def _written(value: SRV) -> str:
+def _format_srv(value: SRV) -> str:
     return f"{value.priority} {value.weight} {value.port} {value.target or '.'}"
 
 
-def _endpoints(values: Iterable[SRV | str]) -> list[str]:
+def _list_endpoints(values: Iterable[SRV | str]) -> list[str]:
     """The values of the key, once each; the key's case does not matter (as in RFC 6763 6.4)."""
     texts = (value for value in values if isinstance(value, str))
     return list(dict.fromkeys(text[len(_KEY) :] for text in texts if text[: len(_KEY)].lower() == _KEY))
 
 
-def _canonical(text: str) -> str | None:
+def _try_canonicalize(text: str) -> str | None:
     try:
         return AIURI.parse(text).canonical()
     except URIError:
         return None
 
 
-def _shown(text: str) -> str:
+def _make_printable(text: str) -> str:
     """A stranger's text, safe to print."""
     cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in cut)

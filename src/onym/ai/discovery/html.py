@@ -1,7 +1,7 @@
-"""`<link rel="aiip">` of an HTML page (AIIP/HTTPS v1, 3.3 rule 5): direct children of its head, nothing else.
+"""`<link rel="aiip">` in the head of an HTML page as a discovery source (AIIP/HTTPS v1, 3.3 rule 5).
 
-A real HTML5 parser decides what the head is: whoever may write into a page's body, a comment, a template or
-a drawing cannot get into it.
+Only direct children of the head are read. An HTML5 parser decides what the head is, so text that somebody
+else wrote into the page's body, a comment, a template or an SVG drawing has no effect.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ import codecs
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from onym._lazy import require
-from onym.ai.discovery.link import MAX_LINKS, RELATION, Pointers
+from onym._lazy import require_extra
+from onym.ai.discovery.link_header import MAX_LINKS, RELATION, Pointers
 
 if TYPE_CHECKING:
     from onym.net.messages import Headers
-
-__all__ = ["MAX_OCTETS", "MAX_TAGS", "charset_of", "head_links", "is_html"]
 
 #: octets of a page that are read
 MAX_OCTETS: Final = 512 * 1024
@@ -32,7 +30,7 @@ _META: Final = re.compile(
 )
 #: octets in which a page may say its encoding (HTML 13.2.3.2)
 _PRESCAN: Final = 1024
-_MARKS: Final = (
+_BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -54,24 +52,26 @@ def is_html(headers: Headers) -> bool:
     return len(values) == 1 and _TYPE.match(values[0]) is not None
 
 
-def charset_of(headers: Headers) -> str | None:
+def get_charset(headers: Headers) -> str | None:
     """The charset of the Content-Type, None where it says none."""
     found = _CHARSET.search(headers.get("content-type") or "")
     return found[1] if found else None
 
 
-def head_links(octets: bytes, charset: str | None = None, *, relation: str = RELATION) -> Pointers:
+def find_head_links(octets: bytes, charset: str | None = None, *, relation: str = RELATION) -> Pointers:
     """What the links of the page's head point at by `relation`. `charset` is the Content-Type's."""
-    text = _decoded(octets[:MAX_OCTETS], charset)
+    text = _decode_page(octets[:MAX_OCTETS], charset)
     if text is None:
         return Pointers(ignored=("a page in an encoding that is not read here",))
-    targets = list(dict.fromkeys(_hrefs("<".join(text.split("<", MAX_TAGS + 1)[: MAX_TAGS + 1]), relation)))
+    targets = list(
+        dict.fromkeys(_find_hrefs("<".join(text.split("<", MAX_TAGS + 1)[: MAX_TAGS + 1]), relation))
+    )
     ignored = () if len(targets) <= MAX_LINKS else (f"what is beyond {MAX_LINKS} links",)
     return Pointers(targets=tuple(targets[:MAX_LINKS]), ignored=ignored)
 
 
-def _hrefs(text: str, relation: str) -> list[str]:
-    require("selectolax", "ai")
+def _find_hrefs(text: str, relation: str) -> list[str]:
+    require_extra("selectolax", "ai")
     from selectolax.lexbor import LexborHTMLParser
 
     head = LexborHTMLParser(text).head
@@ -92,9 +92,9 @@ def _hrefs(text: str, relation: str) -> list[str]:
 _LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
-def _decoded(octets: bytes, charset: str | None) -> str | None:
+def _decode_page(octets: bytes, charset: str | None) -> str | None:
     """The page's text by the order of HTML 13.2.3: mark, Content-Type, the page's own word, a guess."""
-    for mark, encoding in _MARKS:
+    for mark, encoding in _BYTE_ORDER_MARKS:
         if octets.startswith(mark):
             return octets[len(mark) :].decode(encoding, "replace")
     if charset is None:

@@ -9,10 +9,10 @@ from onym.ai.endpoint.context import (
     Authorization,
     Call,
     Caller,
+    Limits,
     ResourceHandler,
     StreamEvent,
 )
-from onym.ai.endpoint.limits import Limits
 
 __all__ = [
     "ANONYMOUS",

@@ -1,4 +1,4 @@
-"""`Endpoint`: an authority's resources as an ASGI app that describes, runs and signs (AIIP/HTTPS v1, 3.6)."""
+"""`Endpoint`: the resources of an authority as an ASGI application (AIIP/HTTPS v1, 3.6)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from onym._lazy import require
-from onym.ai._observe import wanted
-from onym.ai.endpoint._exchange import Exchanges
-from onym.ai.endpoint._http import Receive, Send, send_answer
-from onym.ai.endpoint.context import JSON, Answer
+from onym._lazy import require_extra
+from onym.ai.endpoint._request_pipeline import RequestPipeline
+from onym.ai.endpoint.context import JSON, Answer, Limits
 from onym.ai.endpoint.functions import FunctionHandler
-from onym.ai.endpoint.guard import read_head
-from onym.ai.endpoint.idempotency import Idempotency
-from onym.ai.endpoint.limits import Limits
-from onym.ai.endpoint.policy import read_policies
-from onym.ai.endpoint.resources import KEYED, PREFIX, Resource, Site, resource_uri, unless_kept
-from onym.ai.endpoint.signing import Signing
+from onym.ai.endpoint.idempotency import IdempotencyStore
+from onym.ai.endpoint.policy import load_policies
+from onym.ai.endpoint.resources import (
+    KEYED_EFFECTS,
+    PREFIX,
+    Resource,
+    Site,
+    apply_if_none_match,
+    build_resource_uri,
+)
+from onym.ai.endpoint.responses import Receive, Send, send_answer
+from onym.ai.endpoint.signing import ReceiptSigner
 from onym.ai.records import Effects
+from onym.ai.request_validation import parse_request_head
+from onym.ai.telemetry import resolve_telemetry
 from onym.errors import AIIPError, ConfigError, OnymError, URIError, UsageError
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
@@ -33,8 +39,6 @@ if TYPE_CHECKING:
     from onym.ai.telemetry import Telemetry
     from onym.sign.keys import Signer
     from onym.sign.keystore import KeyStore
-
-__all__ = ["Endpoint"]
 
 _LOG: Final = logging.getLogger("onym.ai.endpoint")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,13 +82,13 @@ class Endpoint:
         limits: Limits | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
-        require("joserfc", "ai")  # now, and not when the first answer is signed
-        self.authority = _authority(authority)
-        self.anchor = _anchor(authority, anchor)
+        require_extra("joserfc", "ai")  # now, and not when the first answer is signed
+        self.authority = _validate_authority(authority)
+        self.anchor = _validate_anchor(authority, anchor)
         self.title = title
         self.limits = limits or Limits()
         self._store = None if store is None else Path(store)
-        self._hosts = _hosts(self.anchor)
+        self._hosts = _list_hosts(self.anchor)
         self._clock = clock
         self._authorization = authorization
         self._site = Site(
@@ -95,14 +99,14 @@ class Endpoint:
             pin_max_age=pin_max_age,
             signed=signed_metadata,
         )
-        self._exchanges = Exchanges(
+        self._exchanges = RequestPipeline(
             site=self._site,
-            signing=Signing(self.anchor, None, clock),
+            signing=ReceiptSigner(self.anchor, None, clock),
             authorization=authorization,
-            policies=read_policies(authority, policy),
+            policies=load_policies(authority, policy),
             limits=self.limits,
             clock=clock,
-            telemetry=wanted(telemetry),
+            telemetry=resolve_telemetry(telemetry),
         )
         self._threads: ThreadPoolExecutor | None = None
         if keys is not None:
@@ -114,13 +118,13 @@ class Endpoint:
             from onym.sign.keystore import KeyStore
 
             keys = KeyStore(keys)
-        self._exchanges.sign_with(Signing(self.anchor, keys, self._clock))
+        self._exchanges.sign_with(ReceiptSigner(self.anchor, keys, self._clock))
         self._site.keys_age = int(getattr(keys, "max_age", self._site.keys_age))
 
     def check(self) -> None:
         """Raises ConfigError where this endpoint could not answer: no key that signs, or no usable store."""
         try:
-            self._exchanges.signing.signer()
+            self._exchanges.signing.get_signer()
         except AIIPError as error:
             reason = error.__cause__
             told = reason.message if isinstance(reason, OnymError) else reason
@@ -130,7 +134,7 @@ class Endpoint:
                 code="config.no-keys",
                 hint=hint or "onym ai keys new DIR makes one; Endpoint(..., keys=DIR) or --keys DIR",
             ) from None
-        self._open()
+        self._open_store()
 
     def resource(
         self,
@@ -148,10 +152,10 @@ class Endpoint:
         A parameter of the type `Call` is given the call itself. `media_type` is that of a result of bytes or
         str. Raises UsageError for a function whose type hints are missing or have no JSON form, and as `add`.
         """
-        resource_uri(self.authority, path)  # now: without parentheses nobody would call `decorate`
+        build_resource_uri(self.authority, path)  # now: without parentheses nobody would call `decorate`
 
         def decorate(function: F) -> F:
-            handler = FunctionHandler(function, media_type=media_type, executor=self._executor)
+            handler = FunctionHandler(function, media_type=media_type, executor=self._get_executor)
             self.add(path, handler, effects=effects, scopes=scopes, title=title, idempotency=idempotency)
             return function
 
@@ -172,9 +176,9 @@ class Endpoint:
         Raises UsageError for a path that is no canonical one, for effects that are not known, for resources
         that need idempotency keys where the endpoint has no `store`.
         """
-        kind = _effects(effects)
-        keyed = kind in KEYED if idempotency is None else idempotency
-        if kind in KEYED and not keyed:
+        kind = _parse_effects(effects)
+        keyed = kind in KEYED_EFFECTS if idempotency is None else idempotency
+        if kind in KEYED_EFFECTS and not keyed:
             raise UsageError(f"{kind.value} effects need idempotency keys (AIIP/HTTPS v1 3.11)")
         if keyed and self._store is None:
             raise UsageError(
@@ -182,7 +186,7 @@ class Endpoint:
             )
         self._site.add(
             Resource(
-                uri=str(resource_uri(self.authority, path)),
+                uri=str(build_resource_uri(self.authority, path)),
                 handler=handler,
                 title=title or handler.describe().get("title"),
                 effects=kind,
@@ -205,41 +209,41 @@ class Endpoint:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Serve one request, or the life of the app."""
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
-            self._open()
-            await self._serve(scope, receive, send)
+            self._open_store()
+            await self._serve_http(scope, receive, send)
 
-    async def _serve(self, scope: Any, receive: Receive, send: Send) -> None:
+    async def _serve_http(self, scope: Any, receive: Receive, send: Send) -> None:
         head, close = scope["method"] == "HEAD", False
         try:
-            asked = read_head(scope, self._hosts)
+            asked = parse_request_head(scope, self._hosts)
             found = None
             if not asked.raw_path.startswith(PREFIX.encode() + b"/"):
-                found = self._document(asked.method, asked.raw_path, asked.query)
-                found = unless_kept(found, asked.headers.get_all("if-none-match"))
+                found = self._find_document(asked.method, asked.raw_path, asked.query)
+                found = apply_if_none_match(found, asked.headers.get_all("if-none-match"))
         except OnymError as error:
-            found = self._exchanges.problem(error, None)
+            found = self._exchanges.make_problem(error, None)
             close = found.status == 400  # where one request ends and the next begins may be what is wrong
         if found is None:
             await self._exchanges.serve(asked, receive, send, scope.get("client"))
         else:
             await send_answer(send, found, head=head, close=close)
 
-    def _document(self, method: str, raw_path: bytes, query: bytes) -> Answer:
+    def _find_document(self, method: str, raw_path: bytes, query: bytes) -> Answer:
         """What is not a resource: the anchor's own documents. They are not signed, TLS is their proof."""
         path, text = raw_path.decode("latin-1"), query.decode("latin-1")
-        found = self._site.find(path, text, self._exchanges.signing)
+        found = self._site.find_document(path, text, self._exchanges.signing)
         if found is None:
             raise AIIPError("there is nothing at this address", code="aiip.endpoint-unknown")
         if method not in {"GET", "HEAD"}:
-            answer = self._exchanges.problem(
+            answer = self._exchanges.make_problem(
                 AIIPError("this is a document: GET reads it", code="aiip.method-not-allowed"), None
             )
             return replace(answer, headers=(("Allow", "GET, HEAD"),))
         return found
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         """Open the store at the start, where a failure is told; close it at the end."""
         await receive()
         try:
@@ -252,15 +256,15 @@ class Endpoint:
         await self.aclose()
         await send({"type": "lifespan.shutdown.complete"})
 
-    def _open(self) -> None:
+    def _open_store(self) -> None:
         if self._exchanges.store is None:
-            self._exchanges.store = Idempotency(
+            self._exchanges.store = IdempotencyStore(
                 self._store, most=self.limits.keys, octets=self.limits.kept, total=self.limits.kept_total
             )
 
-    def _executor(self) -> ThreadPoolExecutor:
+    def _get_executor(self) -> ThreadPoolExecutor:
         if self._threads is None:
-            self._threads = _Threads(self.limits.threads, thread_name_prefix="onym-resource")
+            self._threads = _ContextThreadPool(self.limits.threads, thread_name_prefix="onym-resource")
         return self._threads
 
     async def aclose(self) -> None:
@@ -283,14 +287,14 @@ class Endpoint:
         self._exchanges.close()
 
 
-class _Threads(ThreadPoolExecutor):
+class _ContextThreadPool(ThreadPoolExecutor):
     """Threads that know the context that they were sent from, as those of asyncio do."""
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
         return super().submit(copy_context().run, work, *args, **named)
 
 
-def _authority(authority: str) -> str:
+def _validate_authority(authority: str) -> str:
     if "/" in authority:
         raise UsageError(
             "an authority is a name, with a port where that is not 443", hint="factory.example:8443"
@@ -305,7 +309,7 @@ def _authority(authority: str) -> str:
     return authority
 
 
-def _anchor(authority: str, anchor: str | None) -> str:
+def _validate_anchor(authority: str, anchor: str | None) -> str:
     if anchor is None:
         if "." not in authority.partition(":")[0]:
             raise UsageError(
@@ -323,13 +327,13 @@ def _anchor(authority: str, anchor: str | None) -> str:
     return anchor
 
 
-def _hosts(anchor: str) -> frozenset[bytes]:
+def _list_hosts(anchor: str) -> frozenset[bytes]:
     """What the field Host may say: the anchor's host, with its port where that is not 443."""
     host = anchor.removeprefix("https://").encode("ascii")
     return frozenset({host} if b":" in host else {host, host + b":443"})
 
 
-def _effects(effects: str | Effects) -> Effects:
+def _parse_effects(effects: str | Effects) -> Effects:
     try:
         return Effects(effects)
     except ValueError:

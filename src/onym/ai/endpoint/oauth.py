@@ -1,32 +1,337 @@
-"""OAuth 2 for an endpoint: access tokens that are JWTs (RFC 9068), shown as Bearer (RFC 6750).
+"""OAuth 2 for an endpoint: JWT access tokens (RFC 9068) as Bearer tokens (RFC 6750).
 
     auth = JWTAuthorization("https://login.bank.example", "https://bank.example/.well-known/aiip/v1")
     app = Endpoint("bank.example", keys=keys, authorization=auth)
 
-The resource names its authorization server by its metadata (RFC 9728); the server's own (RFC 8414) names the
-keys. A token that is bound to its sender (DPoP, mutual TLS) is refused: nothing here tests its bond.
+The resource metadata (RFC 9728) names the authorization server, and the server's metadata (RFC 8414) names
+its keys. Both are fetched through the guarded transport and cached. Sender-bound tokens (DPoP, mutual TLS)
+are rejected.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from onym.ai.endpoint._oauth_server import AuthorizationServer, split_url, well_known
 from onym.ai.endpoint.context import Caller
-from onym.errors import AIIPError, SignatureError, UsageError
+from onym.common.strict_json import decode_base64url, parse_json_object
+from onym.errors import AIIPError, NetError, SignatureError, URIError, UsageError
 from onym.net.limits import NetLimits, TLSConfig
+from onym.net.messages import HTTPRequest, Origin, Reply, Send
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport
+from onym.sign.jws import verify
+from onym.uri.generic import URI
 
 if TYPE_CHECKING:
-    from onym.ai.endpoint._access_token import AccessToken
+    from onym.net.connections import AddressResolver
     from onym.net.messages import Headers
-    from onym.net.resolve import Resolver
+    from onym.sign.keys import KeySet
 
-__all__ = ["JWTAuthorization"]
+#: signatures that count; "EdDSA" is the older name of Ed25519 (RFC 9864)
+TOKEN_ALGORITHMS: Final = ("Ed25519", "EdDSA", "ES256", "PS256", "RS256")
+#: octets of a token
+MAX_ACCESS_TOKEN: Final = 16 * 1024
+#: seconds that two clocks may be apart
+LEEWAY: Final = 60.0
+#: seconds between iat and exp: a token that is good for longer is nobody's
+MAX_TOKEN_SECONDS: Final = 24 * 3600.0
+_LATEST: Final = 253402300799  # the last second of 9999
+_LONGEST_TEXT: Final = 255
+_MOST_SCOPES: Final = 128
+#: RFC 6749 3.3
+_SCOPE_CLAIM: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}\Z")
+#: RFC 6749 A.1; a receipt is made out to it, and is ASCII (aiip 3.8)
+_CLIENT: Final = re.compile(r"[\x20-\x7e]{1,255}\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessToken:
+    """What an authorization server vouches for. Times are seconds since the epoch.
+
+    `bound` says that the token counts only with a proof of its key (RFC 7800 `cnf`: DPoP, mutual TLS).
+    """
+
+    issuer: str
+    subject: str
+    client_id: str
+    scopes: frozenset[str]
+    issued: float
+    expires: float
+    id: str
+    bound: bool
+
+
+def verify_access_token(
+    token: str,
+    keys: KeySet,
+    *,
+    issuer: str,
+    resource: str,
+    at: float,
+    algorithms: Collection[str] = TOKEN_ALGORITHMS,
+) -> AccessToken:
+    """The claims of an access token that this issuer gave for this resource alone, and that is good now.
+
+    Raises SignatureError, whose code says which rule (RFC 9068 4): those of `jws.verify`, and
+    `sign.bad-header` for a token of another type, `sign.bad-issuer`, `sign.bad-audience`, `sign.expired`,
+    `sign.not-yet`, `sign.bad-claim`.
+    """
+    verified = verify(token, keys, algorithms=algorithms, limit=MAX_ACCESS_TOKEN)
+    _validate_type(verified.header)
+    claims = parse_json_object(verified.payload, "access token")
+    _validate_parties(claims, issuer, resource)
+    issued, expires = _validate_times(claims, at)
+    return AccessToken(
+        issuer=issuer,
+        subject=_get_text_claim(claims, "sub"),
+        client_id=_get_client_id(claims),
+        scopes=_parse_scopes(claims),
+        issued=issued,
+        expires=expires,
+        id=_get_text_claim(claims, "jti"),
+        bound="cnf" in claims,
+    )
+
+
+def has_key_id(token: str) -> bool:
+    """Does the token say which key it is signed with? Raises SignatureError for what is no token."""
+    return (
+        parse_json_object(decode_base64url(token.partition(".")[0], "header"), "header").get("kid")
+        is not None
+    )
+
+
+def _validate_type(header: Mapping[str, Any]) -> None:
+    # RFC 9068 4: an ID token, a receipt or a proof of the same key is no access token
+    kind = header.get("typ")
+    if not isinstance(kind, str) or kind.lower().removeprefix("application/") != "at+jwt":
+        raise SignatureError("this is no access token but of another type", code="sign.bad-header")
+
+
+def _validate_parties(claims: Mapping[str, Any], issuer: str, resource: str) -> None:
+    if claims.get("iss") != issuer:
+        raise _make_claim_error("iss", "bad-issuer", "the token is another issuer's")
+    audience = claims.get("aud")
+    # one audience: a token that others take as well could be theirs to replay here
+    if ([audience] if isinstance(audience, str) else audience) != [resource]:
+        raise _make_claim_error("aud", "bad-audience", "the token is not for this resource alone")
+
+
+def _validate_times(claims: Mapping[str, Any], now: float) -> tuple[float, float]:
+    issued, expires = _get_time_claim(claims, "iat"), _get_time_claim(claims, "exp")
+    starts = _get_time_claim(claims, "nbf") if "nbf" in claims else issued
+    if now >= expires + LEEWAY:
+        raise _make_claim_error("exp", "expired", "the token has expired")
+    if max(issued, starts) > now + LEEWAY:
+        raise _make_claim_error("iat", "not-yet", "the token is from the future: are both clocks right?")
+    if not 0 < expires - issued <= MAX_TOKEN_SECONDS:
+        raise _make_claim_error(
+            "exp", "bad-claim", f"the token is good for 1 to {MAX_TOKEN_SECONDS:.0f} seconds"
+        )
+    return issued, expires
+
+
+def _get_time_claim(claims: Mapping[str, Any], name: str) -> float:
+    value = claims.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _LATEST:
+        raise _make_claim_error(name, "bad-claim", f"{name} is a number of seconds")
+    return float(value)
+
+
+def _get_text_claim(claims: Mapping[str, Any], name: str) -> str:
+    value = claims.get(name)
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_TEXT or not value.isprintable():
+        raise _make_claim_error(name, "bad-claim", f"{name} is a text of 1 to {_LONGEST_TEXT} characters")
+    return value
+
+
+def _get_client_id(claims: Mapping[str, Any]) -> str:
+    value = claims.get("client_id")
+    if not isinstance(value, str) or not _CLIENT.match(value):
+        raise _make_claim_error(
+            "client_id", "bad-claim", "client_id is 1 to 255 visible ASCII characters and spaces"
+        )
+    return value
+
+
+def _parse_scopes(claims: Mapping[str, Any]) -> frozenset[str]:
+    """`scope` (RFC 8693 4.2): texts between single spaces; none where it is not there."""
+    value = claims.get("scope", "")
+    found = value.split(" ") if isinstance(value, str) and value else []
+    fits = (
+        isinstance(value, str)
+        and len(found) <= _MOST_SCOPES
+        and all(_SCOPE_CLAIM.match(each) for each in found)
+    )
+    if not fits:
+        raise _make_claim_error("scope", "bad-claim", f"scope is a list of at most {_MOST_SCOPES} scopes")
+    return frozenset(found)
+
+
+def _make_claim_error(claim: str, code: str, message: str) -> SignatureError:
+    return SignatureError(f"{claim}: {message}", code=f"sign.{code}")
+
+
+#: seconds that metadata is good; keys say it themselves, within these bounds (aiip 3.9)
+_METADATA_SECONDS: Final = 3600.0
+_KEY_SECONDS: Final = (60.0, 600.0, 86400.0)
+#: seconds between two looks for a key that a token names, and after a failure
+_RELOAD: Final = 60.0
+_RETRY: Final = 5.0
+_TIMEOUT: Final = 10.0
+_LONGEST_URL: Final = 2048
+_MAX_METADATA: Final = 64 * 1024
+_PORTS: Final = {"https": 443, "http": 80}
+_MAX_AGE: Final = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?(\d{1,9})\"?\s*(?:,|\Z)", re.IGNORECASE)
+
+
+class AuthorizationServer:
+    """One issuer. `monotonic` gives seconds that only grow. Raises AIIPError `aiip.unavailable` where the
+    server cannot be asked or says what cannot be believed; keys are never used beyond their time.
+    """
+
+    def __init__(self, issuer: str, transport: AsyncTransport, monotonic: Callable[[], float]) -> None:
+        self.issuer = issuer
+        self._transport = transport
+        self._clock = monotonic
+        self._lock = asyncio.Lock()
+        self._jwks: tuple[float, str] | None = None
+        self._keys: tuple[float, KeySet] | None = None
+        self._renewed = float("-inf")
+        self._again = float("-inf")
+
+    async def get_keys(self, *, unknown: KeySet | None = None) -> KeySet:
+        """The server's keys. `unknown` is the set in which a token's key was not found: ask for a newer one.
+
+        Tokens that name keys at random cause one question a minute, all of them together.
+        """
+        found = self._get_cached_keys(unknown)
+        if found is not None:
+            return found
+        async with self._lock:
+            # whoever waited may find what the one before fetched
+            return self._get_cached_keys(unknown) or await self._load_keys()
+
+    def _get_cached_keys(self, unknown: KeySet | None) -> KeySet | None:
+        """The keys, unless it is time to ask for newer ones."""
+        now = self._clock()
+        if self._keys is None or now >= self._keys[0]:
+            return None
+        renew = self._keys[1] is unknown and now - self._renewed >= _RELOAD
+        return None if renew else self._keys[1]
+
+    async def _load_keys(self) -> KeySet:
+        now = self._clock()
+        if now < self._again:
+            raise self._make_unavailable_error("it could not be asked a moment ago")
+        if self._keys is not None and now < self._keys[0]:
+            self._renewed = now
+        try:
+            self._keys = await self._fetch_keys(now)
+        except AIIPError:
+            # a server that is down is asked again soon, and not by every caller
+            self._again = self._clock() + _RETRY
+            raise
+        return self._keys[1]
+
+    async def _fetch_keys(self, now: float) -> tuple[float, KeySet]:
+        from onym.sign.keys import MAX_KEY_SET, read_keys  # late: cryptography is heavy
+
+        reply = await self._fetch_reply(await self._fetch_keys_url(now), "key set", MAX_KEY_SET)
+        try:
+            return now + _get_key_lifetime(reply), read_keys(reply.body)
+        except SignatureError as error:
+            raise self._make_unavailable_error("its key set cannot be used") from error
+
+    async def _fetch_keys_url(self, now: float) -> str:
+        if self._jwks is None or now >= self._jwks[0]:
+            url = make_metadata_url(self.issuer, "oauth-authorization-server")
+            reply = await self._fetch_reply(url, "metadata", _MAX_METADATA)
+            try:
+                found = parse_json_object(reply.body, "authorization server metadata")
+            except SignatureError as error:
+                raise self._make_unavailable_error("its metadata is no JSON object") from error
+            self._jwks = (now + _METADATA_SECONDS, self._validate_metadata(found))
+        return self._jwks[1]
+
+    def _validate_metadata(self, found: dict[str, Any]) -> str:
+        # RFC 8414 3.3: the document must name the issuer that was asked, character by character
+        if found.get("issuer") != self.issuer:
+            raise self._make_unavailable_error("its metadata names another issuer")
+        url = found.get("jwks_uri")
+        # plain HTTP only from an issuer that is on plain HTTP, which the policy keeps to this machine
+        allowed = ("https://",) if self.issuer.startswith("https://") else ("https://", "http://")
+        if not isinstance(url, str) or not url.startswith(allowed):
+            raise self._make_unavailable_error("its metadata has no jwks_uri")
+        return url
+
+    async def _fetch_reply(self, url: str, what: str, limit: int) -> Reply:
+        try:
+            origin, target = split_url(url)
+            request = HTTPRequest(
+                method="GET", origin=origin, target=target, headers=(("Accept", "application/json"),)
+            )
+            reply = await self._transport.send(Send(request, timeout=_TIMEOUT))
+        except (NetError, UsageError) as error:
+            raise self._make_unavailable_error(f"its {what} cannot be had") from error
+        if reply.status != 200 or len(reply.body) > limit:
+            raise self._make_unavailable_error(f"its {what} cannot be had (status {reply.status})")
+        return reply
+
+    def _make_unavailable_error(self, why: str) -> AIIPError:
+        return AIIPError(
+            f"the authorization server cannot be used: {why}",
+            code="aiip.unavailable",
+            clause="RFC 8414 3",
+            status=503,
+            retryable=True,
+            hint="the operator should look at the issuer and at the network policy",
+        )
+
+
+def split_url(url: str) -> tuple[Origin, str]:
+    """Origin and target of an http or https URL. Raises UsageError for userinfo, a fragment or no host."""
+    try:
+        if len(url) > _LONGEST_URL:
+            raise _make_url_error()
+        uri = URI.parse(url).normalize()
+    except URIError:
+        raise _make_url_error() from None
+    host = (uri.host or "").removeprefix("[").removesuffix("]")
+    if uri.scheme not in _PORTS or not host or uri.userinfo is not None or uri.fragment is not None:
+        raise _make_url_error()
+    query = "" if uri.query is None else f"?{uri.query}"
+    scheme = "https" if uri.scheme == "https" else "http"
+    port = int(uri.port or _PORTS[scheme])
+    if not 0 < port < 65536:
+        raise _make_url_error()
+    return Origin("https" if scheme == "https" else "http", host, port), (uri.path or "/") + query
+
+
+def make_metadata_url(identifier: str, name: str) -> str:
+    """The metadata URL of an issuer or resource: inserted before its path (RFC 8414 3.1, RFC 9728 3.1)."""
+    scheme, _, rest = identifier.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host}/.well-known/{name}" + (f"{slash}{path}" if path else "")
+
+
+def _get_key_lifetime(reply: Reply) -> float:
+    """Seconds that keys are good: what Cache-Control says, within bounds."""
+    least, usual, most = _KEY_SECONDS
+    found = _MAX_AGE.search(", ".join(reply.headers.get_all("cache-control")))
+    return usual if found is None else min(max(float(found[1]), least), most)
+
+
+def _make_url_error() -> UsageError:
+    return UsageError(
+        "this is no http or https URL with a host, and without userinfo or fragment", code="usage.bad-url"
+    )
+
 
 _LIMITS: Final = NetLimits(body=512 * 1024, error_body=16 * 1024, connect=5.0)
 #: RFC 6750 2.1; the scheme in any case (RFC 9110 11.1)
@@ -59,14 +364,14 @@ class JWTAuthorization:
         algorithms: Collection[str] | None = None,
         policy: Policy | None = None,
         tls: TLSConfig | None = None,
-        resolver: Resolver | None = None,
+        resolver: AddressResolver | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.issuer = _identifier("issuer", issuer)
-        self.resource = _identifier("resource", resource)
-        self._scopes = _scope_list(scopes)
-        self._algorithms = None if algorithms is None else _algorithm_list(algorithms)
+        self.issuer = _validate_identifier("issuer", issuer)
+        self.resource = _validate_identifier("resource", resource)
+        self._scopes = _normalize_scopes(scopes)
+        self._algorithms = None if algorithms is None else _normalize_algorithms(algorithms)
         self._clock = clock
         self._transport = AsyncTransport(
             policy or Policy.trusted(), resolver=resolver, limits=_LIMITS, tls=tls or TLSConfig()
@@ -76,7 +381,7 @@ class JWTAuthorization:
     @property
     def metadata_url(self) -> str:
         """Where the resource's metadata is (RFC 9728 3.1: inserted before the path, never appended)."""
-        return well_known(self.resource, "oauth-protected-resource")
+        return make_metadata_url(self.resource, "oauth-protected-resource")
 
     def metadata(self) -> Mapping[str, Any]:
         """The resource's metadata (RFC 9728 2)."""
@@ -96,50 +401,49 @@ class JWTAuthorization:
         the authorization server cannot be asked. Nothing of it says which test a token failed; its cause
         does, for the log.
         """
-        token = self._token(headers, scopes)
+        token = self._get_bearer_token(headers, scopes)
         try:
-            found = await self._verify(token)
+            found = await self._verify_token(token)
         except SignatureError as error:
-            raise self._refused(scopes, "invalid_token", _INVALID) from error
+            raise self._make_refusal(scopes, "invalid_token", _INVALID) from error
         if found.bound:
-            raise self._refused(
+            raise self._make_refusal(
                 scopes,
                 "invalid_token",
                 "the access token is bound to its sender, and was shown as Bearer",
                 code="aiip.sender-constraint",
             )
         if not scopes <= found.scopes:
-            raise self._short(scopes, _caller(found, token))
-        return _caller(found, token)
+            raise self._make_scope_error(scopes, _build_caller(found, token))
+        return _build_caller(found, token)
 
     async def close(self) -> None:
         """Close the connections to the authorization server."""
         await self._transport.close()
 
-    def _token(self, headers: Headers, scopes: frozenset[str]) -> str:
+    def _get_bearer_token(self, headers: Headers, scopes: frozenset[str]) -> str:
         given = headers.get_all("authorization")
         found = _BEARER.match(given[0]) if len(given) == 1 else None
         if found is None and len(given) < 2 and not any(_NAMES_BEARER.match(each) for each in given):
             # RFC 6750 3.1: who showed nothing that is read here is told of no error
-            raise self._refused(scopes, None, "this resource asks for a Bearer access token")
+            raise self._make_refusal(scopes, None, "this resource asks for a Bearer access token")
         if found is None:
-            raise self._refused(
+            raise self._make_refusal(
                 scopes, "invalid_request", "one Bearer token is read, and no other", code="aiip.bad-request"
             )
         return found[1]
 
-    async def _verify(self, token: str) -> AccessToken:
-        keys = await self._server.keys()
+    async def _verify_token(self, token: str) -> AccessToken:
+        keys = await self._server.get_keys()
         try:
-            return self._check(token, keys)
+            return self._verify_with_keys(token, keys)
         except SignatureError as error:
-            if not _may_be_newer(error, token):
+            if not _may_need_newer_keys(error, token):
                 raise
-            return self._check(token, await self._server.keys(unknown=keys))
+            return self._verify_with_keys(token, await self._server.get_keys(unknown=keys))
 
-    def _check(self, token: str, keys: Any) -> AccessToken:
+    def _verify_with_keys(self, token: str, keys: Any) -> AccessToken:
         # late, for cryptography is heavy
-        from onym.ai.endpoint._access_token import TOKEN_ALGORITHMS, verify_access_token
 
         return verify_access_token(
             token,
@@ -150,7 +454,7 @@ class JWTAuthorization:
             algorithms=TOKEN_ALGORITHMS if self._algorithms is None else self._algorithms,
         )
 
-    def _refused(
+    def _make_refusal(
         self, scopes: frozenset[str], error: str | None, why: str, code: str = "aiip.authentication-required"
     ) -> AIIPError:
         refusal = AIIPError(
@@ -160,10 +464,10 @@ class JWTAuthorization:
             status=400 if error == "invalid_request" else 401,
             hint=f"get a token from {self.issuer} with resource={self.resource}",
         )
-        refusal.challenge = self._challenge(scopes, error, why)
+        refusal.challenge = self._format_challenge(scopes, error, why)
         return refusal
 
-    def _short(self, scopes: frozenset[str], caller: Caller) -> AIIPError:
+    def _make_scope_error(self, scopes: frozenset[str], caller: Caller) -> AIIPError:
         # all of them at once, so that one more round trip is enough
         wanted = " ".join(sorted(scopes))
         refusal = AIIPError(
@@ -173,11 +477,11 @@ class JWTAuthorization:
             status=403,
             hint=f"get a token with scope: {wanted}",
         )
-        refusal.challenge = self._challenge(scopes, "insufficient_scope", "a scope is missing")
+        refusal.challenge = self._format_challenge(scopes, "insufficient_scope", "a scope is missing")
         refusal.caller = caller  # who it is is known, so the refusal is signed (3.7)
         return refusal
 
-    def _challenge(self, scopes: frozenset[str], error: str | None, why: str) -> str:
+    def _format_challenge(self, scopes: frozenset[str], error: str | None, why: str) -> str:
         parts = {
             "error": error,
             "error_description": why if error else None,
@@ -187,20 +491,20 @@ class JWTAuthorization:
         return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parts.items() if value)
 
 
-def _may_be_newer(error: SignatureError, token: str) -> bool:
+def _may_need_newer_keys(error: SignatureError, token: str) -> bool:
     """May the token be signed with a key that the server has published since its keys were read?
 
     Where keys have no names, a new one shows by a signature that does not hold, and by that alone.
     """
-    from onym.ai.endpoint._access_token import names_key  # late: cryptography is heavy
+    # merged import  # late: cryptography is heavy
 
     if error.code == "sign.bad-signature":
-        return not names_key(token)
+        return not has_key_id(token)
     return error.code == "sign.unknown-key"
 
 
-def _caller(found: AccessToken, token: str) -> Caller:
-    from onym.sign.receipt import access_token_hash  # late: cryptography is heavy
+def _build_caller(found: AccessToken, token: str) -> Caller:
+    from onym.sign.receipts import access_token_hash  # late: cryptography is heavy
 
     return Caller(
         audience=found.client_id,
@@ -211,7 +515,7 @@ def _caller(found: AccessToken, token: str) -> Caller:
     )
 
 
-def _identifier(what: str, url: str) -> str:
+def _validate_identifier(what: str, url: str) -> str:
     """The URL, if it is one that may name an issuer or a resource (RFC 8414 2, RFC 9728 1.2)."""
     fits = _URL.match(url) is not None and "?" not in url and "#" not in url
     if fits:
@@ -224,7 +528,7 @@ def _identifier(what: str, url: str) -> str:
     )
 
 
-def _scope_list(scopes: Collection[str]) -> tuple[str, ...]:
+def _normalize_scopes(scopes: Collection[str]) -> tuple[str, ...]:
     if isinstance(scopes, str) or not all(_SCOPE.match(each) for each in scopes):
         raise UsageError(
             "scopes are texts without spaces and quotes", code="usage.bad-scope", hint="RFC 6749 3.3"
@@ -232,8 +536,8 @@ def _scope_list(scopes: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(set(scopes)))
 
 
-def _algorithm_list(algorithms: Collection[str]) -> tuple[str, ...]:
-    from onym.ai.endpoint._access_token import TOKEN_ALGORITHMS  # late: cryptography is heavy
+def _normalize_algorithms(algorithms: Collection[str]) -> tuple[str, ...]:
+    # merged import  # late: cryptography is heavy
 
     if isinstance(algorithms, str) or not algorithms or not set(algorithms) <= set(TOKEN_ALGORITHMS):
         raise UsageError(

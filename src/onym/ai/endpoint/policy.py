@@ -25,20 +25,20 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import UNSET
 
-from onym._lazy import require
+from onym._lazy import require_extra
 from onym.ai.records import Effects
 from onym.errors import ConfigError, DeniedError
 
 if TYPE_CHECKING:
     from onym.ai.endpoint.context import Call, Caller
 
-__all__ = ["MAX_POLICY", "Policies", "read_policies"]
+__all__ = ["MAX_POLICY", "Policies", "load_policies"]
 
 #: octets of all policies
 MAX_POLICY: Final = 1024 * 1024
 _CLAUSE: Final = "AIIP/HTTPS v1 3.13"
 #: what happens only where a policy permits it
-_CLOSED: Final = frozenset({Effects.FINANCIAL, Effects.PHYSICAL})
+_DENIED_BY_DEFAULT: Final = frozenset({Effects.FINANCIAL, Effects.PHYSICAL})
 _INTEGERS: Final = range(-(2**63), 2**63)
 _BUILTIN: Final = (str, int, float, list, tuple, set, frozenset)
 
@@ -51,27 +51,27 @@ class Policies:
         self._native = native
 
     @property
-    def judge(self) -> bool:
+    def needs_input(self) -> bool:
         """Is there any policy, so that the input matters?"""
         return self._native is not None
 
-    def check(self, call: Call, effects: Effects, body: Any = None) -> None:
+    def require_permission(self, call: Call, effects: Effects, body: Any = None) -> None:
         """Raises DeniedError `aiip.policy-denied` unless this call may happen. `body` is its input, read."""
         if self._native is None:
-            if effects in _CLOSED:
-                raise _denied(call, f"{effects.value} effects need a policy that permits them")
+            if effects in _DENIED_BY_DEFAULT:
+                raise _make_denial(call, f"{effects.value} effects need a policy that permits them")
             return
-        allowed, spoken = self._decide(call, effects, body)
-        if not allowed and (spoken or effects in _CLOSED):
-            raise _denied(call, "the endpoint's policy does not permit this")
+        allowed, spoken = self._evaluate_request(call, effects, body)
+        if not allowed and (spoken or effects in _DENIED_BY_DEFAULT):
+            raise _make_denial(call, "the endpoint's policy does not permit this")
 
-    def _decide(self, call: Call, effects: Effects, body: Any) -> tuple[bool, bool]:
+    def _evaluate_request(self, call: Call, effects: Effects, body: Any) -> tuple[bool, bool]:
         """Is it allowed, and has any policy said so or otherwise?"""
         import cedarpy  # late: the engine is native code of 10 MB
 
         uri = {"type": "Resource", "id": str(call.uri.without_query)}
         authority = {"type": "Authority", "id": self._authority}
-        principal, entities = _principal(call.caller)
+        principal, entities = _build_principal(call.caller)
         entities += [
             {"uid": uri, "attrs": {}, "parents": [authority]},
             {"uid": authority, "attrs": {}, "parents": []},
@@ -85,7 +85,7 @@ class Policies:
                 "scopes": sorted(call.caller.scopes),
                 "authority": self._authority,
                 "parameters": dict(call.parameters),
-                "input": given if isinstance(given := _plain(body), dict) else {},
+                "input": given if isinstance(given := _to_cedar_value(body), dict) else {},
             },
         }
         found = cedarpy.is_authorized(request, self._native, entities)
@@ -93,14 +93,14 @@ class Policies:
         return found.allowed and not broken, broken or bool(found.diagnostics.reasons)
 
 
-def read_policies(authority: str, source: str | Path | None) -> Policies:
+def load_policies(authority: str, source: str | Path | None) -> Policies:
     """The policies of this text, or of this file. Raises ConfigError where they cannot be read or parsed."""
     if source is None:
         return Policies(authority)
-    text = _text(source) if isinstance(source, Path) else source
+    text = _read_policy_file(source) if isinstance(source, Path) else source
     if len(text) > MAX_POLICY:
         raise ConfigError(f"the policies are longer than {MAX_POLICY} characters", code="config.bad-policy")
-    require("cedarpy", "ai")
+    require_extra("cedarpy", "ai")
     import cedarpy  # late: see above
 
     try:
@@ -121,7 +121,7 @@ def read_policies(authority: str, source: str | Path | None) -> Policies:
     return Policies(authority, native)
 
 
-def _text(path: Path) -> str:
+def _read_policy_file(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as file:
             return file.read(MAX_POLICY + 1)
@@ -131,7 +131,7 @@ def _text(path: Path) -> str:
         ) from None
 
 
-def _principal(caller: Caller) -> tuple[dict[str, str], list[dict[str, Any]]]:
+def _build_principal(caller: Caller) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """The principal and its entities. What a caller merely says of itself is never a Client."""
     if caller.client_id is None:
         anonymous = {"type": "Anonymous", "id": caller.audience}
@@ -144,23 +144,23 @@ def _principal(caller: Caller) -> tuple[dict[str, str], list[dict[str, Any]]]:
     return subject, [*entities, {"uid": subject, "attrs": {}, "parents": [client]}]
 
 
-def _plain(value: Any) -> Any:
+def _to_cedar_value(value: Any) -> Any:
     """A value as Cedar knows it: no floats, no null; names that Cedar would take for its own are left out."""
-    value = _members(value)
+    value = _get_members(value)
     if isinstance(value, Mapping):
         return {
-            name: _plain(each)
+            name: _to_cedar_value(each)
             for name, each in value.items()
             if each is not None and each is not UNSET and not name.startswith("__")
         }
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(each) for each in value if each is not None]
+        return [_to_cedar_value(each) for each in value if each is not None]
     if isinstance(value, bool) or type(value) is str:
         return value
     return int(value) if isinstance(value, int) and value in _INTEGERS else str(value)
 
 
-def _members(value: Any) -> Any:
+def _get_members(value: Any) -> Any:
     """What a typed value holds, under the names that JSON has for it, its defaults too."""
     if isinstance(value, msgspec.Struct):
         # not `to_builtins`: a Struct may leave its defaults out there
@@ -180,5 +180,5 @@ def _members(value: Any) -> Any:
     return msgspec.to_builtins(value, enc_hook=str)
 
 
-def _denied(call: Call, message: str) -> DeniedError:
+def _make_denial(call: Call, message: str) -> DeniedError:
     return DeniedError(message, target=str(call.uri.without_query), clause=_CLAUSE)

@@ -1,4 +1,4 @@
-"""The resources of an endpoint, and the documents at its anchor that tell of them (3.2, 3.6). Pure."""
+"""The resources of an endpoint and the documents that its anchor publishes (3.2, 3.6). Pure."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onym.ai.anchor import MAX_OCTETS, members_of, read_anchor, write_anchor
-from onym.ai.codes import CODES
+from onym.ai.discovery_document import (
+    MAX_OCTETS,
+    document_to_members,
+    encode_discovery_document,
+    parse_discovery_document,
+)
 from onym.ai.endpoint.context import JSON, Answer
-from onym.ai.endpoint.problems import TYPES
+from onym.ai.endpoint.responses import TYPES
 from onym.ai.endpoint.signing import ALGORITHMS, METADATA_LIFE
+from onym.ai.problems import CODES
 from onym.ai.records import AnchorDocument, Auth, Effects, EndpointEntry, Requirements
 from onym.errors import OnymError, UsageError
 from onym.uri.ai import AIURI
 
 if TYPE_CHECKING:
     from onym.ai.endpoint.context import ResourceHandler
-    from onym.ai.endpoint.signing import Signing
-
-__all__ = ["ANCHOR", "DESCRIPTION", "JWKS", "PREFIX", "Resource", "Site", "resource_uri", "unless_kept"]
+    from onym.ai.endpoint.signing import ReceiptSigner
 
 #: where things are at the anchor
 ANCHOR: Final = "/.well-known/aiip"
@@ -38,7 +41,7 @@ _KEYS_AGE: Final = 3600
 #: octets of a token beside the members that it signs: its claims, its header, a signature of RSA 8192
 _TOKEN_ROOM: Final = 2_048
 #: effects that must not happen twice (3.11)
-KEYED: Final = frozenset({Effects.WRITE, Effects.FINANCIAL, Effects.PHYSICAL})
+KEYED_EFFECTS: Final = frozenset({Effects.WRITE, Effects.FINANCIAL, Effects.PHYSICAL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,7 @@ class Resource:
             idempotency=self.idempotency,
         )
 
-    def described(self) -> bytes:
+    def encode_description(self) -> bytes:
         """What GET answers (3.6)."""
         known = dict(self.handler.describe())
         found: dict[str, Any] = {"uri": self.uri, "title": self.title or known.pop("title", None)}
@@ -82,7 +85,7 @@ class Resource:
         )
 
 
-def resource_uri(authority: str, path: object) -> AIURI:
+def build_resource_uri(authority: str, path: object) -> AIURI:
     """The URI of a path of this authority.
 
     Raises UsageError for one that is not canonical or has a query, and for what is no path: a decorator
@@ -103,7 +106,7 @@ def resource_uri(authority: str, path: object) -> AIURI:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Signed:
+class _SignedDocument:
     """A signed document and what it was made of: another key or content, or half its life, ask for anew."""
 
     kid: str | None
@@ -128,7 +131,7 @@ class Site:
     signed: bool = False
     resources: dict[str, Resource] = field(default_factory=dict)
     _written: dict[tuple[str, ...], bytes] = field(default_factory=dict, init=False)
-    _signed: _Signed | None = field(default=None, init=False)
+    _signed: _SignedDocument | None = field(default=None, init=False)
 
     def add(self, resource: Resource) -> None:
         """One more. Raises UsageError for a second one of its name, and where the document cannot hold it."""
@@ -138,43 +141,45 @@ class Site:
         self._written.clear()
         try:
             # what nobody could read is not published
-            read_anchor(self._largest(), anchor=self.anchor, authority=self.authority)
+            parse_discovery_document(self._encode_largest(), anchor=self.anchor, authority=self.authority)
         except OnymError as error:
             del self.resources[resource.uri]
             self._written.clear()
             raise UsageError(f"the anchor document cannot list {resource.uri}: {error.message}") from error
 
-    def document(self, algorithms: tuple[str, ...] = ALGORITHMS) -> bytes:
+    def encode_document(self, algorithms: tuple[str, ...] = ALGORITHMS) -> bytes:
         """The anchor document. `algorithms` are those of receipts."""
         written = self._written.get(algorithms)
         if written is None:
-            written = self._written[algorithms] = write_anchor(self._document(algorithms))
+            written = self._written[algorithms] = encode_discovery_document(self._build_document(algorithms))
         return written
 
-    def _largest(self) -> bytes:
+    def _encode_largest(self) -> bytes:
         """The document, with as much room as its signature may take."""
-        plain = self.document()
+        plain = self.encode_document()
         if not self.signed:
             return plain
         # base64url of the same members, of what a token says of itself, and of the longest signature
         room = min((len(plain) + _TOKEN_ROOM) * 4 // 3, MAX_OCTETS)
-        return write_anchor(self._document(ALGORITHMS), "x" * room)
+        return encode_discovery_document(self._build_document(ALGORITHMS), "x" * room)
 
-    def published(self, keys: Signing) -> bytes:
+    def encode_published(self, keys: ReceiptSigner) -> bytes:
         """The anchor document as it is served now. Raises AIIPError where it is signed, and cannot be."""
-        plain = self.document(algorithms := keys.algorithms())
+        plain = self.encode_document(algorithms := keys.list_algorithms())
         if not self.signed:
             return plain
-        kid, now, held = keys.signer().kid, keys.clock(), self._signed
+        kid, now, held = keys.get_signer().kid, keys.clock(), self._signed
         same = held is not None and (held.kid, held.plain) == (kid, plain)
         if held is not None and same and 0 <= now - held.at < METADATA_LIFE / 2:
             return held.octets
-        document = self._document(algorithms)
-        octets = write_anchor(document, keys.metadata(members_of(document)))
-        self._signed = _Signed(kid=kid, plain=plain, at=now, octets=octets)
+        document = self._build_document(algorithms)
+        octets = encode_discovery_document(
+            document, keys.sign_document_members(document_to_members(document))
+        )
+        self._signed = _SignedDocument(kid=kid, plain=plain, at=now, octets=octets)
         return octets
 
-    def _document(self, algorithms: tuple[str, ...]) -> AnchorDocument:
+    def _build_document(self, algorithms: tuple[str, ...]) -> AnchorDocument:
         rows = tuple(each.entry for each in self.resources.values())
         protected = self.protected or {}
         return AnchorDocument(
@@ -183,7 +188,7 @@ class Site:
             service=self.anchor + PREFIX,
             jwks=self.anchor + JWKS,
             endpoints=rows,
-            scopes=_sorted(scope for row in rows for scope in row.scopes),
+            scopes=_sort_unique(scope for row in rows for scope in row.scopes),
             requirements=Requirements(auth=Auth.OAUTH2 if self.protected is not None else Auth.NONE),
             authorization_servers=tuple(protected.get("authorization_servers", ())),
             resource=protected.get("resource"),
@@ -192,29 +197,31 @@ class Site:
             pin_max_age=self.pin_max_age,
         )
 
-    def find(self, path: str, query: str, keys: Signing) -> Answer | None:
+    def find_document(self, path: str, query: str, keys: ReceiptSigner) -> Answer | None:
         """The document at this path; None where there is none. `keys` publishes the key sets."""
         if path == JWKS and query in {"", "history"}:
-            body = keys.history() if query else keys.jwks()
-            return _public(body, _KEYS, self.keys_age)
+            body = keys.encode_history() if query else keys.encode_jwks()
+            return _make_public_answer(body, _KEYS, self.keys_age)
         if query:
             return None
         if path == ANCHOR:
-            return _public(self.published(keys), JSON, _ANCHOR_AGE)
-        if self.protected is not None and path == self._protected_path():
-            return _public(msgspec.json.encode(self.protected), JSON, _ANCHOR_AGE)
+            return _make_public_answer(self.encode_published(keys), JSON, _ANCHOR_AGE)
+        if self.protected is not None and path == self._get_metadata_path():
+            return _make_public_answer(msgspec.json.encode(self.protected), JSON, _ANCHOR_AGE)
         row = CODES.get(path.removeprefix(TYPES)) if path.startswith(TYPES) else None
         if row is not None:
-            return _public(f"{row.name}: {row.title}\n".encode(), "text/plain; charset=utf-8", _ANCHOR_AGE)
+            return _make_public_answer(
+                f"{row.name}: {row.title}\n".encode(), "text/plain; charset=utf-8", _ANCHOR_AGE
+            )
         return None
 
-    def _protected_path(self) -> str:
+    def _get_metadata_path(self) -> str:
         # RFC 9728 3.1: the well-known part stands before the resource's path, which stays as it is
         path = str((self.protected or {}).get("resource", "")).removeprefix(self.anchor)
         return _PROTECTED + ("" if path == "/" else path)
 
 
-def unless_kept(answer: Answer, kept: Iterable[str]) -> Answer:
+def apply_if_none_match(answer: Answer, kept: Iterable[str]) -> Answer:
     """A document, or 304 for whoever has it by `kept`, the fields If-None-Match (RFC 9110 13.1.2)."""
     tag = next((value for name, value in answer.headers if name == "ETag"), None)
     tags = {each.strip().removeprefix("W/") for value in kept for each in value.split(",")}
@@ -223,11 +230,11 @@ def unless_kept(answer: Answer, kept: Iterable[str]) -> Answer:
     return replace(answer, status=304, content_type=None, body=b"")
 
 
-def _public(body: bytes, content_type: str, age: int) -> Answer:
+def _make_public_answer(body: bytes, content_type: str, age: int) -> Answer:
     tag = urlsafe_b64encode(sha256(body).digest()[:18]).decode("ascii")
     headers = (("Cache-Control", f"public, max-age={age}"), ("ETag", f'"{tag}"'))
     return Answer(content_type=content_type, body=body, headers=headers)
 
 
-def _sorted(texts: Iterable[str]) -> tuple[str, ...]:
+def _sort_unique(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(texts)))

@@ -1,4 +1,4 @@
-"""Receipts of an endpoint: what was asked, by whom, and what was answered, signed (3.8)."""
+"""Receipts of an endpoint: the request, the caller and the answer, signed (AIIP/HTTPS v1, 3.8)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ import msgspec
 
 from onym.ai.endpoint.context import CONTENT_TYPE, Answer
 from onym.errors import AIIPError, CredentialError, OnymError, SignatureError
-from onym.sign._claims import claims_of, receipt_of
 from onym.sign.metadata import sign_metadata
-from onym.sign.receipt import Receipt as _Receipt
-from onym.sign.receipt import content_digest, new_id, request_hash, sign_receipt
+from onym.sign.receipts import Receipt as _Receipt
+from onym.sign.receipts import (
+    content_digest,
+    decode_claims,
+    encode_claims,
+    make_receipt_id,
+    request_hash,
+    sign_receipt,
+)
 
 if TYPE_CHECKING:
     from onym.ai.endpoint.context import Caller
-    from onym.sign.chain import StreamEnd
     from onym.sign.keys import Signer
     from onym.sign.keystore import KeyStore
-
-__all__ = ["ALGORITHMS", "LIFE", "METADATA_LIFE", "Asked", "Signing", "check_answer"]
+    from onym.sign.receipts import StreamEnd
 
 #: what receipts are signed with, where no key is of another algorithm (3.8)
 ALGORITHMS: Final = ("Ed25519", "ES256")
@@ -42,7 +46,7 @@ _CLAIMED: Final = re.compile(r"sha-256=:[A-Za-z0-9+/]{43}=:")
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
+class ReceiptRequest:
     """What a receipt says of the request. `digest` is what the head claims until the body was read."""
 
     method: str
@@ -54,11 +58,11 @@ class Asked:
     idempotency_key: str | None
     digest: str | None = None
 
-    def claimed(self, digest: str | None) -> None:
+    def set_claimed_digest(self, digest: str | None) -> None:
         """Take the head's word for the digest: a refusal before the body was read is tied to that."""
         self.digest = digest if digest is not None and _CLAIMED.fullmatch(digest) else None
 
-    def read(self, body: bytes) -> None:
+    def set_body(self, body: bytes) -> None:
         """The body is here."""
         self.digest = content_digest(body) if body else None
 
@@ -75,49 +79,52 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Signing:
+class ReceiptSigner:
     """Signs for one anchor, with the key that is in force. `keys` is a KeyStore, one Signer, or None yet."""
 
     anchor: str
     keys: KeyStore | Signer | None
     clock: Callable[[], float] = field(repr=False)
 
-    def signer(self) -> Signer:
+    def get_signer(self) -> Signer:
         """The key in force. Raises AIIPError `aiip.receipt-unavailable` where there is none."""
         if self.keys is None:
-            raise _unavailable()
+            raise _make_unavailable_error()
         try:
             keys: Any = self.keys
             signer: Signer = keys.signer(self.clock()) if hasattr(keys, "signer") else keys
         except (SignatureError, CredentialError) as error:
-            raise _unavailable() from error
+            raise _make_unavailable_error() from error
         return signer
 
-    def check(self, asked: Asked) -> None:
+    def require_signable(self, asked: ReceiptRequest) -> None:
         """Raises AIIPError `aiip.receipt-unavailable` where no answer to this could be signed."""
-        signer, caller = self.signer(), asked.caller
+        signer, caller = self.get_signer(), asked.caller
         try:
-            if _size(self.anchor, asked.subject, caller.audience, caller.token_hash is not None) > _FITS:
+            if (
+                _measure_claims(self.anchor, asked.subject, caller.audience, caller.token_hash is not None)
+                > _FITS
+            ):
                 # only its signature says how long the whole is
-                sign_receipt(self._receipt(asked, _LARGEST, **_MOST), signer)
+                sign_receipt(self._build_receipt(asked, _LARGEST, **_MOST), signer)
         except (SignatureError, CredentialError) as error:
-            raise _unavailable() from error
+            raise _make_unavailable_error() from error
 
-    def whole(self, asked: Asked, answer: Answer, body: bytes) -> str:
+    def sign_answer(self, asked: ReceiptRequest, answer: Answer, body: bytes) -> str:
         """The receipt of a whole answer; `body` is what is sent of it (nothing, for HEAD)."""
-        return self._sign(asked, answer, digest=content_digest(body), length=len(body))
+        return self._sign_receipt(asked, answer, digest=content_digest(body), length=len(body))
 
-    def stream(self, asked: Asked, answer: Answer, end: StreamEnd) -> str:
+    def sign_stream(self, asked: ReceiptRequest, answer: Answer, end: StreamEnd) -> str:
         """The receipt that ends a stream."""
-        return self._sign(asked, answer, stream=end)
+        return self._sign_receipt(asked, answer, stream=end)
 
-    def _sign(self, asked: Asked, answer: Answer, **content: Any) -> str:
+    def _sign_receipt(self, asked: ReceiptRequest, answer: Answer, **content: Any) -> str:
         try:
-            return sign_receipt(self._receipt(asked, answer, **content), self.signer())
+            return sign_receipt(self._build_receipt(asked, answer, **content), self.get_signer())
         except (SignatureError, CredentialError) as error:
-            raise _unavailable() from error
+            raise _make_unavailable_error() from error
 
-    def _receipt(self, asked: Asked, answer: Answer, **content: Any) -> _Receipt:
+    def _build_receipt(self, asked: ReceiptRequest, answer: Answer, **content: Any) -> _Receipt:
         now = int(self.clock())
         return _Receipt(
             issuer=self.anchor,
@@ -125,7 +132,7 @@ class Signing:
             audience=asked.caller.audience,
             issued=now,
             expires=now + LIFE,
-            id=new_id(),
+            id=make_receipt_id(),
             nonce=asked.nonce,
             request=asked.request_hash,
             status=answer.status,
@@ -134,46 +141,46 @@ class Signing:
             **content,
         )
 
-    def metadata(self, members: Mapping[str, Any]) -> str:
+    def sign_document_members(self, members: Mapping[str, Any]) -> str:
         """These members of the anchor document, signed (3.2). Raises AIIPError as `signer`."""
         now = self.clock()
         try:
             return sign_metadata(
-                members, self.signer(), issuer=self.anchor, issued=now, expires=now + METADATA_LIFE
+                members, self.get_signer(), issuer=self.anchor, issued=now, expires=now + METADATA_LIFE
             )
         except (SignatureError, CredentialError) as error:
-            raise _unavailable() from error
+            raise _make_unavailable_error() from error
 
-    def algorithms(self) -> tuple[str, ...]:
+    def list_algorithms(self) -> tuple[str, ...]:
         """The algorithms that callers must expect: the usual ones, and those of keys that are published."""
         if self.keys is None:
             return ALGORITHMS
-        published = msgspec.json.decode(self.jwks())["keys"]
+        published = msgspec.json.decode(self.encode_jwks())["keys"]
         return tuple(dict.fromkeys([*ALGORITHMS, *(each["alg"] for each in published)]))
 
-    def jwks(self) -> bytes:
+    def encode_jwks(self) -> bytes:
         """The key set to publish."""
-        return self._published("jwks")
+        return self._encode_keys("jwks")
 
-    def history(self) -> bytes:
+    def encode_history(self) -> bytes:
         """The key set with the keys that were used before, for those who audit."""
-        return self._published("history")
+        return self._encode_keys("history")
 
-    def _published(self, name: str) -> bytes:
+    def _encode_keys(self, name: str) -> bytes:
         keys: Any = self.keys
         if hasattr(keys, name):
             try:
                 octets: bytes = getattr(keys, name)(self.clock())
             except CredentialError as error:
-                raise _unavailable() from error
+                raise _make_unavailable_error() from error
             return octets
         if keys is None:
-            raise _unavailable()
+            raise _make_unavailable_error()
         return msgspec.json.encode({"keys": [keys.public()]})
 
 
 @lru_cache(maxsize=1024)
-def _size(issuer: str, subject: str, audience: str, bound: bool) -> int:
+def _measure_claims(issuer: str, subject: str, audience: str, bound: bool) -> int:
     """Octets of the claims of the largest receipt of these; `bound` to a token or not.
 
     What else a request brings into one was checked where it was read. Raises SignatureError for what is of no
@@ -186,7 +193,7 @@ def _size(issuer: str, subject: str, audience: str, bound: bool) -> int:
         audience=audience,
         issued=2**31,
         expires=2**31 + LIFE,
-        id=new_id(),
+        id=make_receipt_id(),
         nonce=_NONCE,
         request=any_hash,
         status=_LARGEST.status,
@@ -194,12 +201,12 @@ def _size(issuer: str, subject: str, audience: str, bound: bool) -> int:
         token_hash=any_hash if bound else None,
         **_MOST,
     )
-    claims = claims_of(trial)
-    receipt_of(claims, trial.kind)
+    claims = encode_claims(trial)
+    decode_claims(claims, trial.kind)
     return len(msgspec.json.encode(claims))
 
 
-def check_answer(answer: Answer) -> None:
+def validate_answer(answer: Answer) -> None:
     """Raises OnymError `aiip.internal` for what a handler gave and nobody can sign or send."""
     if not 200 <= answer.status <= 599:
         raise OnymError("a handler answered with a status that is not final", code="aiip.internal")
@@ -210,7 +217,7 @@ def check_answer(answer: Answer) -> None:
         raise OnymError("a handler answered with a body or fields of another type", code="aiip.internal")
 
 
-def _unavailable() -> AIIPError:
+def _make_unavailable_error() -> AIIPError:
     # why is for the log: a stranger learns nothing of the keys
     return AIIPError(
         "no receipt can be signed now", code="aiip.receipt-unavailable", clause="AIIP/HTTPS v1 3.6"

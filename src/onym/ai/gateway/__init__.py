@@ -7,42 +7,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import lazily
+from onym._lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
-    from onym.ai.gateway.audit import Verdict, verify_lines
-    from onym.ai.gateway.guard import Head, check_head
-    from onym.ai.gateway.journal import Journal, mend, verify_file
-    from onym.ai.gateway.problems import Refusal, refusal_of
-    from onym.ai.gateway.rotation import retain, rotate
+    from onym.ai.gateway.audit import AuditReport, verify_lines
+    from onym.ai.gateway.audit_file import AuditLog, remove_old_logs, repair_log, rotate_log, verify_log
+    from onym.ai.gateway.forwarding import Refusal, make_refusal
+    from onym.ai.request_validation import GatewayRequestHead, validate_gateway_head
 
 __all__ = [
-    "Head",
-    "Journal",
+    "AuditLog",
+    "AuditReport",
+    "GatewayRequestHead",
     "Refusal",
-    "Verdict",
-    "check_head",
-    "mend",
-    "refusal_of",
-    "retain",
-    "rotate",
-    "verify_file",
+    "make_refusal",
+    "remove_old_logs",
+    "repair_log",
+    "rotate_log",
+    "validate_gateway_head",
     "verify_lines",
+    "verify_log",
 ]
 
-_HOMES = {
-    "audit": ("Verdict", "verify_lines"),
-    "guard": ("Head", "check_head"),
-    "journal": ("Journal", "mend", "verify_file"),
-    "problems": ("Refusal", "refusal_of"),
-    "rotation": ("retain", "rotate"),
+#: public name -> the module that defines it
+_HOME = {
+    "AuditLog": "onym.ai.gateway.audit_file",
+    "AuditReport": "onym.ai.gateway.audit",
+    "GatewayRequestHead": "onym.ai.request_validation",
+    "Refusal": "onym.ai.gateway.forwarding",
+    "make_refusal": "onym.ai.gateway.forwarding",
+    "remove_old_logs": "onym.ai.gateway.audit_file",
+    "repair_log": "onym.ai.gateway.audit_file",
+    "rotate_log": "onym.ai.gateway.audit_file",
+    "validate_gateway_head": "onym.ai.request_validation",
+    "verify_lines": "onym.ai.gateway.audit",
+    "verify_log": "onym.ai.gateway.audit_file",
 }
 
-# late: telemetry takes one hash from here, also where there is no fcntl
-__getattr__ = lazily(
-    "onym.ai.gateway",
-    {name: f"onym.ai.gateway.{home}" for home, names in _HOMES.items() for name in names},
-)
+__getattr__ = make_lazy_getattr(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,8 @@
-"""The audit log: JSON lines, each with the hash of the line before: none can be changed or taken out.
+"""The audit log: JSON lines in a hash chain, so that no line can be changed or removed from the middle.
 
-A line says who answered, what was decided and which receipt came; it holds no body, no query, no address of a
-caller, and of a path no more than a keyed hash. The tail can still be cut off: keep the last hash elsewhere.
+A line contains who answered, what was decided and which receipt came. It contains no body, query or client
+address, and paths only as a keyed hash. The end of a log can still be cut off: keep the last hash
+elsewhere.
 """
 
 from __future__ import annotations
@@ -15,20 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from onym.errors import ConfigError
-
-__all__ = [
-    "LONGEST_LINE",
-    "START",
-    "Chain",
-    "Fault",
-    "Tail",
-    "Verdict",
-    "encode_line",
-    "hash_line",
-    "path_hash",
-    "split_tail",
-    "verify_lines",
-]
 
 #: `prev` of a log's first line
 START: Final = "0" * 64
@@ -48,7 +35,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class AuditReport:
     """What a log says of itself: its lines, the first and last hash, the times, and what does not hold.
 
     `torn` are the octets of a last line without an end: a process that was killed while it wrote. `begun` are
@@ -66,7 +53,7 @@ class Verdict:
     faults: tuple[Fault, ...] = ()
 
     @property
-    def holds(self) -> bool:
+    def is_valid(self) -> bool:
         """Is every line as it was written, and none gone from the middle?"""
         return not self.faults and not self.torn
 
@@ -79,7 +66,7 @@ class Tail:
     torn: bytes
 
 
-class Chain:
+class HashChain:
     """Makes lines, each tied to the one before: `previous` is its hash, `number` its number."""
 
     __slots__ = ("number", "previous")
@@ -89,11 +76,11 @@ class Chain:
         self.number = number
 
     @classmethod
-    def after(cls, line: bytes) -> Chain:
+    def continue_from(cls, line: bytes) -> HashChain:
         """A chain that goes on behind this line. Raises ConfigError where it is none."""
         if not line:
             return cls()
-        found = _read(line)
+        found = _parse_line(line)
         if found is None:
             raise ConfigError(
                 "the audit log's last line is not one of its lines",
@@ -102,11 +89,11 @@ class Chain:
             )
         return cls(hash_line(line), found["n"])
 
-    def line(self, members: dict[str, Any]) -> bytes:
+    def encode_next(self, members: dict[str, Any]) -> bytes:
         """The next line; `keep` makes it the last."""
         return encode_line({"n": self.number + 1, "prev": self.previous, **members})
 
-    def keep(self, line: bytes) -> None:
+    def advance(self, line: bytes) -> None:
         """The line was written."""
         self.previous = hash_line(line)
         self.number += 1
@@ -125,7 +112,7 @@ def hash_line(line: bytes) -> str:
     return hashlib.sha256(line.removesuffix(b"\n")).hexdigest()
 
 
-def path_hash(key: bytes, target: str) -> str:
+def hash_path(key: bytes, target: str) -> str:
     """A keyed hash of a target without its query: equal for equal paths, and no path to be read."""
     return hmac.new(key, target.encode("utf-8"), hashlib.sha256).hexdigest()[:32]
 
@@ -144,7 +131,7 @@ def verify_lines(
     previous: str | None = None,
     begun: Collection[str] = (),
     most_faults: int = 20,
-) -> Verdict:
+) -> AuditReport:
     """Follow the chain. `previous` is the hash that the first line must continue, where one is known.
 
     `begun` are the streams that the file before says to have begun.
@@ -158,20 +145,20 @@ def verify_lines(
         if not line.endswith(b"\n") and len(line) <= LONGEST_LINE:
             torn, count = len(line), count - 1
             break
-        found = _read(line)
+        found = _parse_line(line)
         if found is None:
             faults.append(Fault(count, "this is not a line of an audit log"))
         else:
             begins = begins or found["prev"]
-            faults += [Fault(count, why) for why in _faults(found, expected, number)]
+            faults += [Fault(count, why) for why in _find_faults(found, expected, number)]
             number = found["n"]
-            _follow(streams, found)
+            _track_streams(streams, found)
             times = [times[0] if times else found["at"], found["at"]]
         expected = hash_line(line)
         if len(faults) >= most_faults:
             break
     first, last = times or (None, None)
-    return Verdict(
+    return AuditReport(
         lines=count,
         begins=begins or previous or START,
         ends=(expected if count else previous) or START,
@@ -183,7 +170,7 @@ def verify_lines(
     )
 
 
-def _follow(streams: set[str], found: dict[str, Any]) -> None:
+def _track_streams(streams: set[str], found: dict[str, Any]) -> None:
     """Keep in mind which streams have begun; a stranger's log names no more than there is room for."""
     event, name = found.get("event"), found.get("id")
     if event == "begun" and isinstance(name, str) and len(streams) < _MOST_BEGUN:
@@ -192,7 +179,7 @@ def _follow(streams: set[str], found: dict[str, Any]) -> None:
         streams.discard(name)
 
 
-def _faults(found: dict[str, Any], expected: str | None, number: int | None) -> Iterator[str]:
+def _find_faults(found: dict[str, Any], expected: str | None, number: int | None) -> Iterator[str]:
     if expected is not None and found["prev"] != expected:
         yield "its hash of the line before is another: that line was changed, or lines are missing"
     first = (found["n"], found["prev"]) == (1, START) or found.get("event") == "rotated"
@@ -202,7 +189,7 @@ def _faults(found: dict[str, Any], expected: str | None, number: int | None) -> 
         yield f"its number is {found['n']}, and {number + 1} comes next"
 
 
-def _read(line: bytes) -> dict[str, Any] | None:
+def _parse_line(line: bytes) -> dict[str, Any] | None:
     """The members of a line; None for what is no line, by its form alone."""
     if len(line) > LONGEST_LINE:
         return None

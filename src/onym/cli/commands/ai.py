@@ -1,26 +1,680 @@
-"""`onym ai`: ai:// names. Find who answers, ask what a resource is, invoke it, verify what came back."""
+"""`onym ai`: the group, and its client commands discover, resolve, describe and invoke.
+
+The shared options (policy, CA, registry file, DNS) become a guarded transport and an `AIClient`. A pipe
+receives the verified result byte for byte. A terminal receives only text, with control characters escaped.
+`--json` has `body` for UTF-8 and `body_base64` (RFC 4648 4) for other content.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from json import JSONDecodeError
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict, TypeVar, Unpack
+
 import click
 
-from onym.cli import (
-    _ai_audit,
-    _ai_describe,
-    _ai_discover,
-    _ai_invoke,
-    _ai_keys,
-    _ai_resolve,
-    _ai_serve,
-    _ai_verify,
+from onym._lazy import require_extra
+from onym.cli import exit_codes
+from onym.cli._errors import build_error_record, build_failure_record
+from onym.cli._input import OrderedGroup, json_option, read_stdin, translate_key_errors
+from onym.cli._output import Session, Subject, encode_json, escape_unprintable, is_terminal
+from onym.cli.commands import ai_receipts, ai_serve
+from onym.cli.exit_codes import get_exit_code
+from onym.errors import UsageError
+
+if TYPE_CHECKING:
+    from onym.ai.client import AIClient
+    from onym.ai.discovery.evaluation import Discovery
+    from onym.ai.records import Description, Namespaces, Resolution, Result, Source
+    from onym.ai.settings import ResolverSettings
+    from onym.net.sse import SSEEvent
+    from onym.net.transport import Transport
+    from onym.uri.ai import AIURI
+    from onym.uri.secret import Secret
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+uri_argument = click.argument("uri", metavar="URI")
+
+
+class AIOptions(TypedDict):
+    """The options that every command with an authority has."""
+
+    policy: str
+    ca: str | None
+    registry: str | None
+    registry_key: str | None
+    dns: bool
+    resolver: str | None
+    timeout: float
+
+
+def ai_options(function: _F) -> _F:
+    """`--policy`, `--ca`, `--registry`, `--registry-key`, `--no-dns`, `--resolver` and `--timeout`."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+_OPTIONS = (
+    click.option(
+        "--policy",
+        type=click.Choice(["trusted", "local", "untrusted"]),
+        default="local",
+        show_default=True,
+        help="Where the name may lead: local allows this machine, untrusted port 443 alone.",
+    ),
+    click.option(
+        "--ca",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="FILE",
+        help="A certificate authority (PEM) to trust besides the system's.",
+    ),
+    click.option(
+        "--registry",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="FILE",
+        help="A signed registry file, for names of one label (ai://bank/...).",
+    ),
+    click.option(
+        "--registry-key",
+        type=click.Path(exists=True, dir_okay=False),
+        metavar="FILE",
+        help="The key that signs it: its public JWK or JWK set.",
+    ),
+    click.option("--dns/--no-dns", default=True, help="Ask DNS for SRV and TXT records too (default)."),
+    click.option(
+        "--resolver",
+        metavar="ADDRESS[:PORT]",
+        help="A name server to ask instead of the system's; on loopback it may vouch for DNSSEC.",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0, min_open=True),
+        default=30.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="For each request.",
+    ),
 )
-from onym.cli._groups import Ordered
-
-__all__ = ["command"]
 
 
-@click.group("ai", cls=Ordered)
-def command() -> None:
+def parse_uri_argument(session: Session, text: str) -> AIURI:
+    """What a person typed, as an ai URI; Unicode in it is converted, and we say so. Raises AIURIError."""
+    from onym.uri.ai_input import parse_user_input
+
+    session.subject = Subject(text, text, typed=True)
+    typed = parse_user_input(text)
+    if str(typed.uri) != text.strip():
+        session.print_note(f"read as {typed.uri}")
+    for each in typed.warnings:
+        session.print_note(each.message, kind="warning")
+    return typed.uri
+
+
+def build_resolver_settings(options: AIOptions) -> ResolverSettings:
+    """How authorities are found: registry file, DNS. Pins are kept in the user's state directory."""
+    from onym.ai.discovery.pins import PinFile
+    from onym.ai.settings import ResolverSettings
+    from onym.ai.telemetry import resolve_telemetry
+
+    namespaces: tuple[Namespaces, ...] = ()
+    if options["registry"] is not None:
+        from onym.registry.signed_namespaces import SignedNamespaces
+
+        if options["registry_key"] is None:
+            raise UsageError("a registry file needs the key that signs it", hint="--registry-key FILE")
+        key = Path(options["registry_key"])
+        with translate_key_errors(key, "sign.bad-key"):
+            namespaces = (SignedNamespaces.load(options["registry"], key=key, state=_get_seen_path(key)),)
+    return ResolverSettings(
+        namespaces=namespaces,
+        pins=PinFile(),
+        dns=options["dns"],
+        timeout=options["timeout"],
+        telemetry=resolve_telemetry(None),
+    )
+
+
+def _get_seen_path(key: Path) -> Path:
+    """Where it is kept which issue of this registry's file was seen last, so that no older one is taken."""
+    from hashlib import sha256
+
+    from platformdirs import user_state_path
+
+    folder = user_state_path("onym", ensure_exists=True)
+    return folder / f"registry-{sha256(key.read_bytes()).hexdigest()[:16]}.seen"
+
+
+def build_transport(options: AIOptions) -> Transport:
+    """The guarded transport that these options ask for."""
+    from onym.net.limits import TLSConfig
+    from onym.net.policy import Policy
+    from onym.net.records import RecordResolver
+    from onym.net.transport import Transport
+
+    nameservers, port = _parse_name_server(options["resolver"])
+    return Transport(
+        Policy.preset(options["policy"]),
+        tls=TLSConfig(ca_files=(options["ca"],) if options["ca"] else (), minimum="1.3"),
+        records=RecordResolver(nameservers, port),
+    )
+
+
+def _parse_name_server(text: str | None) -> tuple[Sequence[str] | None, int]:
+    if text is None:
+        return None, 53
+    address, found, port = text.rpartition(":") if text.count(":") == 1 else (text, "", "53")
+    if not port.isdecimal() or not 0 < int(port) < 65536 or (found and not address):
+        raise UsageError("a name server is ADDRESS or ADDRESS:PORT", code="usage.command-line")
+    return [address.strip("[]")], int(port)
+
+
+@contextmanager
+def open_client(
+    options: AIOptions,
+    *,
+    token_variable: str | None = None,
+    client_id: str | None = None,
+    allow: Sequence[str] = (),
+) -> Iterator[AIClient]:
+    """A client on these options; closed at the end. From here on logs are masked."""
+    from onym.ai.client import AIClient
+    from onym.ai.client_flows import DEFAULT_EFFECTS
+    from onym.uri.redact import install_logging_filter
+
+    install_logging_filter()
+    with (
+        build_transport(options) as wire,
+        AIClient(
+            build_resolver_settings(options),
+            transport=wire,
+            tokens=_build_token_source(token_variable, client_id),
+            allow_effects={*DEFAULT_EFFECTS, *allow},
+            timeout=options["timeout"],
+        ) as client,
+    ):
+        yield client
+
+
+def _build_token_source(
+    variable: str | None, client_id: str | None
+) -> Callable[[Resolution], tuple[Secret, str] | None]:
+    """The token of the command line, which is for the one authority that the command names."""
+    from onym.uri.secret import Secret
+
+    if variable is None:
+        return lambda resolution: None
+    value = os.environ.get(variable)
+    if not value:
+        raise UsageError(f"the variable {variable} is not set", code="usage.command-line")
+    if client_id is None:
+        raise UsageError("a token comes with the client id that it was given to", hint="--client-id ID")
+    return lambda resolution: (Secret(value), client_id)
+
+
+#: verdict -> its mark, which needs no colour
+_MARKS: Final = {
+    "won": "+",
+    "confirms": "=",
+    "dropped": "-",
+    "contradicts": "!",
+    "absent": ".",
+    "failed": "x",
+}
+#: names that a row shows; --json has all
+_MOST_SAID: Final = 2
+
+
+@click.command("discover", short_help="Find who answers for a name; which source won, and why.")
+@click.argument("name", metavar="NAME")
+@ai_options
+@json_option
+@click.pass_obj
+def discover_command(session: Session, /, name: str, **options: Unpack[AIOptions]) -> None:
+    """Find out who answers for NAME: a host, an https address or an ai URI. Nothing is invoked.
+
+    Every source is asked and explained, best rank first: + won, = confirms, - dropped, ! contradicts,
+    . has nothing to say, x failed. What the anchor's document promises is remembered, and held against
+    it the next time.
+
+    \b
+    Examples:
+      onym ai discover bank.example
+      onym ai discover --json https://shop.example/pay
+      onym ai discover --registry namespaces.jws --registry-key registry.jwk ai://bank/service/payments
+    """
+    session.command = "ai discover"
+    require_extra("selectolax", "ai")  # now, and not when the first page has come
+    from onym.ai.discovery.evaluation import discover_authority
+    from onym.net.transport import run_flow
+    from onym.uri.redact import install_logging_filter
+
+    install_logging_filter()
+    settings = build_resolver_settings(options)
+    with build_transport(options) as wire:
+        found = run_flow(discover_authority(name, settings), wire)
+    _print_discovery(session, found)
+    if found.refusal is not None:
+        if not session.as_json:
+            raise found.refusal
+        raise SystemExit(get_exit_code(found.refusal)) from found.refusal
+
+
+def _print_discovery(session: Session, found: Discovery) -> None:
+    sources = sorted(found.sources, key=lambda each: -each.rank)
+    session.print_table([_build_source_row(each) for each in sources])
+    session.print_line()
+    session.print_table(_build_decision_rows(found), styles=("name",))
+    session.print_record(_build_discovery_record(session, found, sources))
+
+
+def _build_source_row(source: Source) -> tuple[str, ...]:
+    what = ", ".join(source.said[:_MOST_SAID]) or "-"
+    if len(source.said) > _MOST_SAID:
+        what += f" and {len(source.said) - _MOST_SAID} more"
+    why = f"{source.location}: {source.why}" if source.why else source.location
+    return _MARKS[source.verdict], str(source.rank), source.name, source.verdict, what, why
+
+
+def _build_decision_rows(found: Discovery) -> list[tuple[str, str]]:
+    rows = [("authority", found.authority)]
+    if found.anchor is not None:
+        rows.append(("anchor", found.anchor))
+    if found.document is not None:
+        rows.append(("service", found.document.service))
+    if found.connect is not None:
+        rows.append(("connect", f"{found.connect.host}:{found.connect.port}, as a signed SRV record says"))
+    rows += [("or else", f"{each.host}:{each.port}") for each in found.fallbacks]
+    rows += [("key", kid) for kid in found.kids]
+    for each in found.candidates:
+        state = "confirmed" if each.confirmed else "unconfirmed"
+        rows.append(("resource", f"{each.uri} ({state}: {each.why}; {', '.join(each.by)})"))
+    why = "discovered" if found.refusal is None else f"refused: {found.refusal.message}"
+    return [*rows, ("decision", why)]
+
+
+def _build_discovery_record(session: Session, found: Discovery, sources: list[Source]) -> dict[str, Any]:
+    document = found.document
+    record: dict[str, Any] = {
+        "authority": found.authority,
+        "anchor": found.anchor,
+        "service": None if document is None else document.service,
+        "keys": list(found.kids),
+        "connect": None if found.connect is None else f"{found.connect.host}:{found.connect.port}",
+        "fallbacks": [f"{each.host}:{each.port}" for each in found.fallbacks],
+        "sources": [_build_source_record(each) for each in sources],
+        "candidates": [
+            {"uri": each.uri, "confirmed": each.confirmed, "by": list(each.by), "why": each.why}
+            for each in found.candidates
+        ],
+        "ok": found.refusal is None,
+    }
+    return record if found.refusal is None else record | build_error_record(session, found.refusal)
+
+
+def _build_source_record(source: Source) -> dict[str, Any]:
+    return {
+        "name": source.name,
+        "rank": source.rank,
+        "verdict": str(source.verdict),
+        "said": list(source.said),
+        "why": source.why,
+        "location": source.location,
+        "validated": source.validated,
+        "code": source.code,
+    }
+
+
+@click.command("resolve", short_help="Show where a name leads: anchor, service, keys, policy.")
+@uri_argument
+@ai_options
+@json_option
+@click.pass_obj
+def resolve_command(session: Session, /, uri: str, **options: Unpack[AIOptions]) -> None:
+    """Show where URI leads: the anchor that speaks for its authority, the service, the keys, what it demands.
+
+    \b
+    Examples:
+      onym ai resolve ai://factory.example/agent/forklift-42
+      onym ai resolve ai://bank/service/payments --registry names.jws --registry-key registry.jwk
+    """
+    session.command = "ai resolve"
+    with open_client(options) as client:
+        found = client.resolve(parse_uri_argument(session, uri))
+    session.print_record(_build_resolution_record(found))
+    session.print_table(list(_build_resolution_rows(found)), styles=("name",))
+
+
+def _build_resolution_record(found: Resolution) -> dict[str, Any]:
+    needs, document = found.document.requirements, found.document
+    return {
+        "uri": str(found.uri),
+        "authority": found.authority,
+        "anchor": found.anchor,
+        "service": document.service,
+        "connect": None if found.connect is None else str(found.connect),
+        "fallbacks": [str(each) for each in found.fallbacks],
+        "keys": sorted(found.keys.kids),
+        "requires": {
+            "auth": needs.auth,
+            "signed_results": needs.signed_results,
+            "mtls": needs.mtls,
+            "dpop": needs.dpop,
+        },
+        "resource": None
+        if found.entry is None
+        else {
+            "title": found.entry.title,
+            "effects": found.entry.effects,
+            "scopes": list(found.entry.scopes),
+        },
+    }
+
+
+def _build_resolution_rows(found: Resolution) -> list[tuple[str, str]]:
+    needs = found.document.requirements
+    demands = [
+        "signed results",
+        "an access token (oauth2)" if needs.auth == "oauth2" else "no authentication",
+        "a client certificate" if needs.mtls else "",
+        "" if needs.dpop == "none" else f"DPoP {needs.dpop}",
+    ]
+    rows = [
+        ("uri", str(found.uri)),
+        ("anchor", found.anchor),
+        ("service", found.document.service),
+        ("keys", ", ".join(sorted(found.keys.kids))),
+        ("requires", ", ".join(each for each in demands if each)),
+    ]
+    if found.connect is not None:
+        rows.append(("connect", f"{found.connect} (DNS)"))
+    rows += [("or else", f"{each} (DNS)") for each in found.fallbacks]
+    entry = found.entry
+    if entry is not None:
+        rows.append(("resource", f"{entry.title or '-'}; effects {entry.effects}"))
+    return rows
+
+
+@click.command("describe", short_help="Ask what a resource is: input, output, effects, scopes.")
+@uri_argument
+@ai_options
+@json_option
+@click.pass_obj
+def describe_command(session: Session, /, uri: str, **options: Unpack[AIOptions]) -> None:
+    """Ask what the resource at URI is: title, input and output, effects, scopes. Has no effects itself.
+
+    \b
+    Example:
+      onym ai describe ai://factory.example/model/helper
+    """
+    session.command = "ai describe"
+    with open_client(options) as client:
+        found = client.describe(parse_uri_argument(session, uri))
+    session.print_record(_build_description_record(found))
+    session.print_table(list(_build_description_rows(found)), styles=("name",))
+    for name, schema in (("input", found.input), ("output", found.output)):
+        if schema is not None:
+            session.print_line(f"\n{session.paint(name, 'name')}\n{encode_json(schema, indent=2)}")
+
+
+def _build_description_record(found: Description) -> dict[str, Any]:
+    return {
+        "uri": found.uri,
+        "title": found.title,
+        "methods": list(found.methods),
+        "input": found.input,
+        "output": found.output,
+        "effects": found.effects,
+        "scopes": list(found.scopes),
+        "idempotency": found.idempotency,
+        "async": found.asynchronous,
+        "approval": found.approval,
+    }
+
+
+def _build_description_rows(found: Description) -> list[tuple[str, str]]:
+    return [
+        ("uri", found.uri),
+        ("title", found.title or "-"),
+        ("methods", ", ".join(found.methods)),
+        ("effects", found.effects),
+        ("scopes", ", ".join(found.scopes) or "-"),
+        ("idempotency", "a key is required" if found.idempotency else "-"),
+    ]
+
+
+_TEXTS: Final = frozenset({"application/json", "application/xml"})
+_SUFFIXES: Final = ("+json", "+xml")
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder that a result will be saved in, and try it. Raises OSError: better before the call."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile(dir=folder):
+        pass
+
+
+def save_result(folder: Path, result: Result) -> None:
+    """Write body and receipt.jwt into `folder`, as `onym ai verify` reads them. Raises OSError."""
+    (folder / "body").write_bytes(result.body)
+    (folder / "receipt.jwt").write_text(result.token + "\n")
+
+
+def write_result(session: Session, result: Result) -> None:
+    """The body on standard output."""
+    if not is_terminal(sys.stdout):
+        _write_stdout(result.body)
+    elif _is_text_result(result):
+        lines = result.body.decode("utf-8", "backslashreplace").removesuffix("\n").split("\n")
+        for line in lines if result.body else ():
+            session.print_line("\t".join(map(escape_unprintable, line.removesuffix("\r").split("\t"))))
+    elif result.body:
+        kind = result.content_type or "of no known type"
+        session.print_note(
+            f"the result is {kind}, {len(result.body)} octets, and not for a terminal: a pipe gets it, "
+            "and --save DIR keeps it"
+        )
+
+
+def build_result_record(result: Result) -> dict[str, Any]:
+    """What `--json` says of a result."""
+    receipt = result.receipt
+    return {
+        "status": result.status,
+        "content_type": result.content_type,
+        **_encode_body(result.body),
+        "replayed": result.replayed,
+        "receipt": {
+            "issuer": receipt.issuer,
+            "subject": receipt.subject,
+            "audience": receipt.audience,
+            "issued": receipt.issued,
+            "id": receipt.id,
+            "token": result.token,
+        },
+        "checks": list(result.checks),
+    }
+
+
+def _is_text_result(result: Result) -> bool:
+    kind = (result.content_type or "").partition(";")[0].strip().lower()
+    return kind in _TEXTS or kind.startswith("text/") or kind.endswith(_SUFFIXES)
+
+
+def _encode_body(octets: bytes) -> dict[str, str | None]:
+    try:
+        return {"body": octets.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"body": None, "body_base64": b64encode(octets).decode("ascii")}
+
+
+def _write_stdout(octets: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(octets)
+    sys.stdout.flush()
+    if octets and not octets.endswith(b"\n") and _is_same_output():
+        # what follows on standard error begins a line of its own
+        sys.stderr.write("\n")
+
+
+def _is_same_output() -> bool:
+    """Do standard output and standard error end in the same file or pipe?"""
+    with suppress(OSError, ValueError):  # a stand-in for a stream has no descriptor
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    return False
+
+
+@click.command("invoke", short_help="Invoke a resource; its result is verified before it is shown.")
+@uri_argument
+@click.option("-d", "--data", metavar="JSON", help="The input, as JSON; - reads it from standard input.")
+@click.option(
+    "--body", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="A file as the body."
+)
+@click.option("--type", "content_type", metavar="TYPE", help="The media type of --body.")
+@click.option("--stream", is_flag=True, help="Show events as they come; they are provisional until the end.")
+@click.option("--allow", type=click.Choice(["financial", "physical"]), multiple=True,
+              help="Allow such effects, for this call.")  # fmt: skip
+@click.option("--idempotency-key", metavar="KEY", help="The key of an earlier try, to not do it twice.")
+@click.option("--token-env", metavar="NAME", help="The variable that holds the access token.")
+@click.option("--client-id", metavar="ID", help="The client that the token was given to.")
+@click.option("--save", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Keep body and receipt.jwt there, for `onym ai verify`.")  # fmt: skip
+@ai_options
+@json_option
+@click.pass_obj
+def invoke_command(
+    session: Session,
+    /,
+    uri: str,
+    data: str | None,
+    body: str | None,
+    content_type: str | None,
+    stream: bool,
+    allow: tuple[str, ...],
+    idempotency_key: str | None,
+    token_env: str | None,
+    client_id: str | None,
+    folder: Path | None,
+    **options: Unpack[AIOptions],
+) -> None:
+    """Invoke the resource at URI. What comes back is shown only if its receipt holds.
+
+    A pipe gets the result octet by octet; a terminal gets text alone, with control characters as escapes.
+    With --json it is `body`, or `body_base64` where it is not UTF-8.
+
+    \b
+    Examples:
+      onym ai invoke ai://factory.example/model/helper -d '{"prompt": "Say hello."}'
+      onym ai invoke 'ai://factory.example/agent/forklift-42?zone=A3' --allow physical
+      onym ai invoke ai://factory.example/model/helper -d - --save out/
+    """
+    session.command = "ai invoke"
+    from onym.ai.exchange import is_event_stream  # late: the JOSE library
+
+    octets, kind = _read_body(data, body, content_type)
+    target = parse_uri_argument(session, uri)
+    given: dict[str, Any] = {"body": octets, "content_type": kind, "idempotency_key": idempotency_key}
+    if folder is not None:
+        prepare_folder(folder)  # now, and not when all has been done
+    with open_client(options, token_variable=token_env, client_id=client_id, allow=allow) as client:
+        if stream:
+            with client.stream(target, **given, keep=folder is not None) as events:
+                for event in events:
+                    _print_event(session, event)
+                result = events.result
+        else:
+            result = client.invoke(target, **given)
+    _deliver_result(session, result, folder, shown=stream and is_event_stream(result.content_type))
+
+
+def _read_body(
+    data: str | None, body: str | None, content_type: str | None
+) -> tuple[bytes | None, str | None]:
+    if data is not None and body is not None:
+        raise UsageError("--data or --body, not both", code="usage.command-line")
+    if data is not None:
+        text = read_stdin() if data == "-" else data
+        if content_type is None:
+            _require_json(text)
+        return text.encode("utf-8", "surrogateescape"), content_type or "application/json"
+    if body is not None:
+        if content_type is None:
+            raise UsageError(
+                "--body needs its media type", code="usage.command-line", hint="--type text/plain"
+            )
+        return Path(body).read_bytes(), content_type
+    return None, None
+
+
+def _require_json(text: str) -> None:
+    """Raises UsageError with the place, which an endpoint does not tell."""
+    try:
+        json.loads(text, parse_constant=_reject_constant)
+    except ValueError as error:
+        where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, JSONDecodeError) else ""
+        raise UsageError(
+            f"--data is no JSON{where}",
+            code="usage.command-line",
+            hint='names and texts in double quotes: -d \'{"a": 1, "b": "x"}\'',
+        ) from None
+    except RecursionError:
+        pass  # for the endpoint to judge
+
+
+def _reject_constant(name: str) -> NoReturn:
+    """Python reads and writes what JSON does not have (RFC 8259 6)."""
+    raise UsageError(
+        f"--data holds {name}, which JSON does not have",
+        code="usage.command-line",
+        hint="null, or a text, where the resource takes one",
+    )
+
+
+def _print_event(session: Session, event: SSEEvent) -> None:
+    if session.as_json:
+        session.print_json_line(
+            {"event": event.event, "id": event.id, "data": event.data, "provisional": True}
+        )
+    else:
+        session.print_line(escape_unprintable(event.data))
+
+
+def _deliver_result(session: Session, result: Result, folder: Path | None, *, shown: bool) -> None:
+    """Save it and show it; what was done is shown whatever becomes of the files. Raises OSError."""
+    failed: OSError | None = None
+    if folder is not None:
+        try:
+            save_result(folder, result)
+        except OSError as error:
+            failed = error
+    if session.as_json:
+        session.print_record(
+            build_result_record(result) | ({} if failed is None else build_failure_record(session, failed))
+        )
+        if failed is not None:
+            raise SystemExit(exit_codes.INPUT_OUTPUT)
+        return
+    if not shown:
+        write_result(session, result)
+    receipt = result.receipt
+    session.print_note(
+        f"signed by {receipt.issuer} for {receipt.audience}: status {result.status}, receipt {receipt.id}"
+        + (", an earlier answer given again" if result.replayed else "")
+    )
+    if failed is not None:
+        raise failed
+
+
+@click.group("ai", cls=OrderedGroup)
+def ai_command() -> None:
     """ai:// names: who answers for one, what it is, its signed results. Each takes --json.
 
     \b
@@ -33,14 +687,14 @@ def command() -> None:
     """
 
 
-for each in (
-    _ai_discover,
-    _ai_resolve,
-    _ai_describe,
-    _ai_invoke,
-    _ai_verify,
-    _ai_keys,
-    _ai_serve,
-    _ai_audit,
+for command in (
+    discover_command,
+    resolve_command,
+    describe_command,
+    invoke_command,
+    ai_receipts.verify_command,
+    ai_receipts.keys_command,
+    ai_serve.serve_command,
+    ai_serve.audit_command,
 ):
-    command.add_command(each.command)
+    ai_command.add_command(command)

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onym.cli import exit_codes
-from onym.cli._calls import Call, call_options, settled, warnings_as_notes
-from onym.cli._options import json_option, uri_argument
+from onym.cli._input import json_option, uri_argument
+from onym.cli._llm_client import CallOptions, call_options, resolve_call, show_warnings_as_notes
 from onym.cli._output import Session, is_terminal
 from onym.errors import OnymError, OnymWarning, UsageError
 
 if TYPE_CHECKING:
     from onym.llm.batch import BatchReport, Progress
 
-__all__ = ["command"]
+__all__ = ["batch_command"]
 
 
 #: options that a run needs again, where they differ
@@ -51,7 +51,7 @@ _USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": 
 @call_options
 @json_option
 @click.pass_obj
-def command(session: Session, /, source: str, output: str, **given: Any) -> None:
+def batch_command(session: Session, /, source: str, output: str, **given: Any) -> None:
     """Answer every row of INPUT (JSON Lines, Parquet, or - for standard input) with the model at URI.
 
     A row is {"id": "a", "prompt": "..."}, or {"messages": [...], "params": {"temp": 0}, "tools": [...],
@@ -78,40 +78,42 @@ def command(session: Session, /, source: str, output: str, **given: Any) -> None
     names = ("concurrency", "order", "engine", "retry_errors", "max_errors", "restart", "cancel", "poll")
     options = {name: given.pop(name) for name in names}
     if given.pop("provider_batch"):
-        _as_provider(options)
+        _use_provider_engine(options)
     elif options["cancel"] or options["poll"] is not None:
         raise UsageError("--cancel and --poll go with --provider-batch", code="usage.command-line")
-    call = Call(**given)
+    call = CallOptions(**given)
     if source == "-" and (call.uri == "-" or call.key_stdin):
         raise UsageError("standard input gives the rows, or the URI or key", code="usage.command-line")
-    again = _again(session, call, source, output, options)
+    again = _format_resume_command(session, call, source, output, options)
     try:
-        report = _run(session, call, source, output, options)
+        report = _run_batch(session, call, source, output, options)
     except KeyboardInterrupt:
-        session.complain("")
+        session.print_error("")
         there = "; what is at the provider goes on there" if options["engine"] == "provider" else ""
-        session.note(f"stopped{there}; to go on: {again}")
+        session.print_note(f"stopped{there}; to go on: {again}")
         raise
     except OnymError as error:
         if getattr(error, "endpoint", None) is not None:
-            session.note(f"to go on: {again}")
+            session.print_note(f"to go on: {again}")
         raise
-    _tell(session, report, again)
+    _print_report(session, report, again)
     if report.failed or report.left:
         raise click.exceptions.Exit(exit_codes.CHECK_FAILED)
 
 
-def _as_provider(options: dict[str, Any]) -> None:
+def _use_provider_engine(options: dict[str, Any]) -> None:
     if options["engine"] != "local":
         raise UsageError("--engine and --provider-batch are two ways to go", code="usage.command-line")
     options["engine"] = "provider"
 
 
-def _run(session: Session, call: Call, source: str, output: str, options: dict[str, Any]) -> BatchReport:
+def _run_batch(
+    session: Session, call: CallOptions, source: str, output: str, options: dict[str, Any]
+) -> BatchReport:
     from onym.llm.batch import run
 
-    endpoint = _endpoint(session, call)
-    with warnings_as_notes(session), _once(), _watching(session) as watch:
+    endpoint = _resolve_endpoint(session, call)
+    with show_warnings_as_notes(session), _show_warnings_once(), _watch_progress(session) as watch:
         return run(
             endpoint.pop("uri"),
             sys.stdin.buffer if source == "-" else Path(source),
@@ -122,9 +124,9 @@ def _run(session: Session, call: Call, source: str, output: str, options: dict[s
         )
 
 
-def _endpoint(session: Session, call: Call) -> dict[str, Any]:
+def _resolve_endpoint(session: Session, call: CallOptions) -> dict[str, Any]:
     """Where the rows go, as arguments of `run`."""
-    found = settled(session, call)
+    found = resolve_call(session, call)
     return {
         "uri": found.uri,
         "key": found.key,
@@ -135,7 +137,9 @@ def _endpoint(session: Session, call: Call) -> dict[str, Any]:
     }
 
 
-def _again(session: Session, call: Call, source: str, output: str, options: dict[str, Any]) -> str:
+def _format_resume_command(
+    session: Session, call: CallOptions, source: str, output: str, options: dict[str, Any]
+) -> str:
     """The command that goes on, without what only a first run needs."""
     words = ["onym", "batch", call.uri, source, "-o", output]
     provider = options["engine"] == "provider"
@@ -149,11 +153,11 @@ def _again(session: Session, call: Call, source: str, output: str, options: dict
     words += ["--policy", call.policy] if call.policy else []
     words += ["--gguf", call.gguf] if call.gguf else []
     words += ["--on-unsupported", call.on_unsupported] if call.on_unsupported != "error" else []
-    return session.masked(join(words))
+    return session.mask(join(words))
 
 
 @contextmanager
-def _once() -> Iterator[None]:
+def _show_warnings_once() -> Iterator[None]:
     """A warning that holds for every row is told once."""
     with warnings.catch_warnings():
         warnings.simplefilter("once", OnymWarning)
@@ -161,30 +165,30 @@ def _once() -> Iterator[None]:
 
 
 @contextmanager
-def _watching(session: Session) -> Iterator[Callable[[Progress], object] | None]:
+def _watch_progress(session: Session) -> Iterator[Callable[[Progress], object] | None]:
     """A bar on a terminal, and nothing elsewhere."""
     if session.as_json or not is_terminal(sys.stderr):
         yield None
         return
-    from onym.cli._bar import bar  # rich, for what moves
+    from onym.cli._output import show_progress  # rich, for what moves
 
-    with bar() as watch:
+    with show_progress() as watch:
         yield watch
 
 
-def _tell(session: Session, report: BatchReport, again: str) -> None:
-    session.record(report.as_dict())
+def _print_report(session: Session, report: BatchReport, again: str) -> None:
+    session.print_record(report.as_dict())
     if session.as_json:
         return
     if report.left:
-        session.note(f"{report.left} rows are left; to go on: {again}", kind="warning")
+        session.print_note(f"{report.left} rows are left; to go on: {again}", kind="warning")
     if report.failed:
-        session.note(
+        session.print_note(
             f"{report.failed} of {report.rows} rows failed; to ask them again: {again} --retry-errors",
             kind="warning",
         )
     if is_terminal(sys.stderr):
-        session.note(
+        session.print_note(
             f"{report.answered} of {report.rows} rows answered, {report.input_tokens} tokens in, "
             f"{report.output_tokens} out, {report.seconds:.1f} s: {report.output}"
         )

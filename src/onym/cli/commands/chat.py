@@ -1,37 +1,342 @@
-"""`onym chat`: one prompt, a pipe, or a conversation."""
+"""`onym chat` and `onym embed`: one prompt, a pipe or a conversation; and texts to vectors.
+
+Answers go to the screen, a pipe, a file or JSON, complete or streamed. The history of a conversation is kept
+for this user only.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from onym.cli._answers import (
-    Writer,
-    completion_record,
-    cost_record,
-    stream_json,
-    stream_text,
-    tell,
-    to_screen,
-)
-from onym.cli._calls import Call, call_options, connected
-from onym.cli._input import stdin_text
-from onym.cli._options import json_option, uri_argument
-from onym.cli._output import Session, dumps, is_terminal
-from onym.errors import UsageError
-from onym.llm.types import Finish
+from onym.cli._errors import format_error
+from onym.cli._input import json_option, read_lines, read_stdin, uri_argument
+from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
+from onym.cli._output import Session, encode_json, escape_controls, escape_unprintable, is_terminal
+from onym.errors import OnymError, UsageError
+from onym.llm.types import Completion, Event, Finish, Message, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 
 if TYPE_CHECKING:
     from onym.llm.client import Client
+    from onym.llm.endpoint import Endpoint
 
-__all__ = ["command"]
+#: where pieces of output go; the argument is text, line ends included
+Writer = Callable[[str], object]
+
+_WHY = {
+    "length": "the answer was cut at its token limit (max_tokens)",
+    "content_filter": "the provider's filter cut the answer",
+}
+
+
+def write_screen(text: str) -> None:
+    """Text to standard output at once; on a terminal nothing in it is obeyed."""
+    sys.stdout.write(escape_controls(text) if is_terminal(sys.stdout) else text)
+    sys.stdout.flush()
+
+
+def write_text_stream(events: Iterable[Event], write: Writer) -> str:
+    """Write text deltas as they come, end the line, and return the whole text."""
+    pieces: list[str] = []
+    for event in events:
+        if isinstance(event, TextDelta):
+            pieces.append(event.text)
+            write(event.text)
+    text = "".join(pieces)
+    if not text.endswith("\n"):
+        write("\n")
+    return text
+
+
+def write_json_stream(events: Iterable[Event], write: Writer) -> None:
+    """Each event as one JSON line."""
+    for event in events:
+        write(encode_json(build_event_record(event)) + "\n")
+
+
+def build_event_record(event: Event) -> dict[str, Any]:
+    """One streamed event as plain data; `type` tells them apart."""
+    if isinstance(event, TextDelta):
+        return {"type": "text", "text": event.text}
+    if isinstance(event, ReasoningDelta):
+        return {"type": "reasoning", "text": event.text}
+    if isinstance(event, ToolCallDelta):
+        body = {"index": event.index, "id": event.id, "name": event.name, "arguments": event.arguments}
+        return {"type": "tool_call", **body}
+    return {
+        "type": "finish",
+        "finish_reason": event.reason,
+        "model": event.model,
+        "request_id": event.request_id,
+        "usage": build_usage_record(event.usage),
+    }
+
+
+def build_completion_record(completion: Completion) -> dict[str, Any]:
+    """A whole answer as plain data."""
+    return {
+        "text": completion.text,
+        "model": completion.model,
+        "finish_reason": completion.finish_reason,
+        "reasoning": completion.reasoning,
+        "tool_calls": [
+            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in completion.tool_calls
+        ],
+        "request_id": completion.request_id,
+        "usage": build_usage_record(completion.usage),
+    }
+
+
+def build_cost_record(usage: Usage, endpoint: Endpoint) -> dict[str, str] | None:
+    """What the tokens cost by the list price, null where that is not known."""
+    from onym.llm.prices import cost  # reads a file, which no other output needs
+
+    found = cost(usage, endpoint.provider.name, endpoint.model)
+    if found is None:
+        return None
+    return {
+        "amount": f"{found.amount:f}",
+        "currency": found.currency,
+        "source": found.source,
+        "checked": found.checked.isoformat(),
+    }
+
+
+def build_usage_record(usage: Usage) -> dict[str, int | None]:
+    """Token counts by name, null where the server does not say."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def format_usage(usage: Usage, began: float, request_id: str | None) -> str:
+    """Token counts, seconds since `began` and the server's name for the exchange, on one line."""
+    words = [
+        f"{count} {what}"
+        for count, what in (
+            (usage.input_tokens, "tokens in"),
+            (usage.output_tokens, "tokens out"),
+            (usage.cached_tokens, "cached"),
+            (usage.reasoning_tokens, "reasoning"),
+        )
+        if count is not None
+    ]
+    words.append(f"{monotonic() - began:.2f} s")
+    if request_id is not None:
+        words.append(f"request {request_id}")
+    return ", ".join(words)
+
+
+def print_outcome(session: Session, end: Completion | Finish, began: float, *, usage: bool) -> None:
+    """After an answer: why it stopped early, and with `--usage` what it took, on standard error."""
+    reason = end.finish_reason if isinstance(end, Completion) else end.reason
+    if reason in _WHY:
+        session.print_note(_WHY[reason], kind="warning")
+    if usage:
+        session.print_note(format_usage(end.usage, began, end.request_id), kind="usage")
+
+
+_HELP = """\
+  /reset          forget what was said
+  /system TEXT    set the system prompt and start again; without TEXT, show it
+  /usage          show or hide token counts
+  /help           this list
+  /exit           leave (Ctrl-D too)
+Ctrl-C stops an answer, or clears the line."""
+_KEPT_LINES = 1000
+
+
+class Conversation:
+    """Turns with one endpoint. Each `turn` sends all that was said before it.
+
+    A turn that fails or is stopped is forgotten, so that the next one starts from a whole state.
+    """
+
+    def __init__(self, client: Client, session: Session, overrides: dict[str, Any], *, usage: bool) -> None:
+        self._client = client
+        self._session = session
+        self._overrides = overrides
+        self._usage = usage
+        self._said: list[Message] = []
+
+    def run(self) -> None:
+        """Read lines until the end of input or /exit."""
+        person = is_terminal(sys.stdin)
+        if person:
+            self._session.print_error("/help lists the commands, Ctrl-D leaves")
+        while (line := self._read_line(person)) is not None:
+            if line.startswith("/"):
+                if not self._run_command(line):
+                    return
+            elif line.strip():
+                self._send_turn(line)
+
+    def _read_line(self, person: bool) -> str | None:
+        try:
+            return input("> " if person else "")
+        except EOFError:
+            if person:
+                write_screen("\n")
+            return None
+        except KeyboardInterrupt:
+            if not person:
+                raise
+            write_screen("\n")
+            return ""
+
+    def _run_command(self, line: str) -> bool:
+        """Do what a /command says; False to leave."""
+        word, _, rest = line.partition(" ")
+        if word in {"/exit", "/quit"}:
+            return False
+        if word == "/reset":
+            self._said.clear()
+        elif word == "/system":
+            self._set_system_prompt(rest.strip())
+        elif word == "/usage":
+            self._usage = not self._usage
+        else:
+            self._session.print_error(_HELP if word == "/help" else f"no such command; {_HELP.lstrip()}")
+        return True
+
+    def _set_system_prompt(self, text: str) -> None:
+        if text:
+            self._overrides["system"] = text
+            self._said.clear()
+        else:
+            self._session.print_error(escape_unprintable(str(self._overrides.get("system", "(none)"))))
+
+    def _send_turn(self, line: str) -> None:
+        question = Message(role="user", content=line)
+        began = monotonic()
+        try:
+            with self._client.stream([*self._said, question], **self._overrides) as stream:
+                ends: list[Finish] = []
+                text = write_text_stream(_collect_finish(stream, ends), write_screen)
+        except OnymError as error:
+            self._session.print_error(format_error(self._session, error))
+        except KeyboardInterrupt:
+            write_screen("\n")
+            self._session.print_note("stopped; this turn is forgotten")
+        else:
+            self._said += [question, Message(role="assistant", content=text)]
+            for end in ends:
+                print_outcome(self._session, end, began, usage=self._usage)
+
+
+def _collect_finish(events: Any, ends: list[Finish]) -> Iterator[Any]:
+    for event in events:
+        if isinstance(event, Finish):
+            ends.append(event)
+        yield event
+
+
+def get_history_path() -> Path:
+    """Where the lines of conversations are kept: this user's state folder."""
+    from platformdirs import user_state_path
+
+    return user_state_path("onym", appauthor=False) / "history"
+
+
+def _load_readline() -> Any:
+    """The module for line editing, None where this Python has none."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    return readline
+
+
+@contextmanager
+def keep_line_history(session: Session, path: Path) -> Iterator[None]:
+    """Line editing with a history in `path`, which nobody else can read. Keys in it are masked.
+
+    Where there is no readline, or no terminal, nothing is kept.
+    """
+    readline = _load_readline() if is_terminal(sys.stdin) else None
+    if readline is None:
+        yield
+        return
+    with suppress(OSError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            readline.add_history(line)
+    try:
+        yield
+    finally:
+        count = readline.get_current_history_length()
+        lines = [readline.get_history_item(at) for at in range(1, count + 1)]
+        with suppress(OSError):
+            _save_history(path, [session.mask(line) for line in lines if line.strip()][-_KEPT_LINES:])
+
+
+def _save_history(path: Path, lines: list[str]) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:  # noqa: PTH123 - the mode
+        path.chmod(0o600)
+        out.writelines(line + "\n" for line in lines)
+
+
+@click.command("embed")
+@uri_argument
+@click.argument("texts", nargs=-1)
+@click.option("--batch", type=click.IntRange(1, 2048), default=64, show_default=True, metavar="N",
+              help="How many texts go into one request.")  # fmt: skip
+@click.option(
+    "--dimensions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="The length of the vectors, where one may choose.",
+)
+@click.option("--usage", is_flag=True, help="Say on standard error how many tokens it took.")
+@call_options
+@json_option
+@click.pass_obj
+def embed_command(session: Session, /, texts: tuple[str, ...], **given: Any) -> None:
+    """Turn each TEXT, or each line of standard input, into a vector: one JSON object a line,
+    {"index": 0, "embedding": [...]}, in order.
+
+    \b
+    Examples:
+      onym embed llm://openai/text-embedding-3-small "one text" "another"
+      onym embed fast < lines.txt > vectors.jsonl
+    """
+    batch, dimensions, usage = given.pop("batch"), given.pop("dimensions"), given.pop("usage")
+    call = CallOptions(**given)
+    if not texts and (call.uri == "-" or call.key_stdin):
+        raise UsageError("standard input cannot give the texts too", code="usage.command-line")
+    with open_client(session, call) as to:
+        if dimensions is not None:
+            to.overrides["dimensions"] = dimensions
+        total = _embed_texts(session, to, iter(texts) if texts else read_lines(), batch)
+    if usage:
+        session.print_note(f"{total} tokens in", kind="usage")
+
+
+def _embed_texts(session: Session, to: ConnectedCall, texts: Iterator[str], batch: int) -> int:
+    """Write a line for each text; returns the tokens that the server counted."""
+    index = tokens = 0
+    while some := list(islice(texts, batch)):
+        found = to.client.embed(some, **to.overrides)
+        tokens += build_usage_record(found.usage)["input_tokens"] or 0
+        for vector in found.vectors:
+            session.print_json_line({"index": index, "embedding": list(vector)})
+            index += 1
+    if not index:
+        raise UsageError("no texts", code="usage.no-texts", hint="write them after the URI, or pipe lines in")
+    return tokens
 
 
 @click.command("chat")
@@ -49,7 +354,7 @@ __all__ = ["command"]
 @call_options
 @json_option
 @click.pass_obj
-def command(session: Session, /, prompt: tuple[str, ...], interactive: bool, **given: Any) -> None:
+def chat_command(session: Session, /, prompt: tuple[str, ...], interactive: bool, **given: Any) -> None:
     """Ask the model at URI: an llm:// URI, a name from your configuration, env:NAME for a variable, or -
     for a line of standard input. The prompt is the words after it, then whatever is piped in.
 
@@ -65,23 +370,23 @@ def command(session: Session, /, prompt: tuple[str, ...], interactive: bool, **g
       pass show openai | onym chat --key-stdin llm://openai/gpt-5 "Say hello."
     """
     output, stream, usage = (given.pop(name) for name in ("output", "stream", "usage"))
-    overrides = _overrides(given.pop("system"), given.pop("schema"))
-    call = Call(**given)
+    overrides = _build_overrides(given.pop("system"), given.pop("schema"))
+    call = CallOptions(**given)
     if interactive and (prompt or output or session.as_json):
         raise UsageError("--interactive takes no prompt, --output or --json", code="usage.command-line")
-    text = "" if interactive else _prompt(prompt, call)
-    with connected(session, call) as to:
+    text = "" if interactive else _build_prompt(prompt, call)
+    with open_client(session, call) as to:
         overrides = {**to.overrides, **overrides}
         if interactive:
-            _converse(session, to.client, overrides, usage)
+            _run_conversation(session, to.client, overrides, usage)
             return
-        flowing = _flowing(stream, to.uri.stream, to_terminal=output is None and is_terminal(sys.stdout))
+        flowing = _is_streaming(stream, to.uri.stream, to_terminal=output is None and is_terminal(sys.stdout))
         if stream is False:
             overrides["stream"] = False
-        _once(session, to.client, text, overrides, output, flowing=flowing, usage=usage)
+        _run_once(session, to.client, text, overrides, output, flowing=flowing, usage=usage)
 
 
-def _overrides(system: str | None, schema: str | None) -> dict[str, Any]:
+def _build_overrides(system: str | None, schema: str | None) -> dict[str, Any]:
     overrides: dict[str, Any] = {}
     if system is not None:
         overrides["system"] = system
@@ -104,11 +409,11 @@ def _read_schema(path: Path) -> dict[str, Any]:
     return schema
 
 
-def _prompt(words: tuple[str, ...], call: Call) -> str:
+def _build_prompt(words: tuple[str, ...], call: CallOptions) -> str:
     """The words, then what is piped in, a blank line between them. Raises UsageError for no prompt at all."""
     parts = [" ".join(words)]
-    if call.uri != "-" and not call.key_stdin and _piped(only=not words):
-        parts.append(stdin_text().strip("\n"))
+    if call.uri != "-" and not call.key_stdin and _is_piped(only=not words):
+        parts.append(read_stdin().strip("\n"))
     text = "\n\n".join(part for part in parts if part)
     if not text:
         raise UsageError(
@@ -117,7 +422,7 @@ def _prompt(words: tuple[str, ...], call: Call) -> str:
     return text
 
 
-def _piped(*, only: bool) -> bool:
+def _is_piped(*, only: bool) -> bool:
     """Is there text on standard input? With a prompt on the command line a pipe or a file alone counts."""
     if is_terminal(sys.stdin):
         return False
@@ -130,7 +435,7 @@ def _piped(*, only: bool) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-def _once(
+def _run_once(
     session: Session,
     client: Client,
     text: str,
@@ -142,34 +447,38 @@ def _once(
 ) -> None:
     began = monotonic()
     with ExitStack() as stack:
-        write: Writer = to_screen
+        write: Writer = write_screen
         if output is not None:
-            from onym.cli._atomic import AtomicFile
+            from onym.cli._atomic_file import AtomicFile
 
             write = stack.enter_context(AtomicFile(Path(output))).write
-        end = (_streamed if flowing else _whole)(session, client, text, overrides, write)
+        end = (_write_stream if flowing else _write_completion)(session, client, text, overrides, write)
     if end is not None:
-        tell(session, end, began, usage=usage)
+        print_outcome(session, end, began, usage=usage)
 
 
-def _flowing(wanted: bool | None, asked: bool | None, *, to_terminal: bool) -> bool:
+def _is_streaming(wanted: bool | None, asked: bool | None, *, to_terminal: bool) -> bool:
     """`--stream` decides, then the URI's own `stream`, then whether a person is watching."""
     if wanted is not None:
         return wanted
     return to_terminal if asked is None else asked
 
 
-def _whole(session: Session, client: Client, text: str, overrides: dict[str, Any], write: Writer) -> Any:
+def _write_completion(
+    session: Session, client: Client, text: str, overrides: dict[str, Any], write: Writer
+) -> Any:
     completion = client.chat(text, **overrides)
     if session.as_json:
-        price = cost_record(completion.usage, client.endpoint)
-        write(dumps({**completion_record(completion), "cost": price}) + "\n")
+        price = build_cost_record(completion.usage, client.endpoint)
+        write(encode_json({**build_completion_record(completion), "cost": price}) + "\n")
     else:
         write(completion.text if completion.text.endswith("\n") else completion.text + "\n")
     return completion
 
 
-def _streamed(session: Session, client: Client, text: str, overrides: dict[str, Any], write: Writer) -> Any:
+def _write_stream(
+    session: Session, client: Client, text: str, overrides: dict[str, Any], write: Writer
+) -> Any:
     ends: list[Finish] = []
 
     def noting(events: Any) -> Any:
@@ -179,12 +488,11 @@ def _streamed(session: Session, client: Client, text: str, overrides: dict[str, 
             yield event
 
     with client.stream(text, **overrides) as events:
-        (stream_json if session.as_json else stream_text)(noting(events), write)
+        (write_json_stream if session.as_json else write_text_stream)(noting(events), write)
     return ends[-1] if ends else None
 
 
-def _converse(session: Session, client: Client, overrides: dict[str, Any], usage: bool) -> None:
-    from onym.cli._interactive import Conversation, history_path, line_history
+def _run_conversation(session: Session, client: Client, overrides: dict[str, Any], usage: bool) -> None:
 
-    with line_history(session, history_path()):
+    with keep_line_history(session, get_history_path()):
         Conversation(client, session, overrides, usage=usage).run()

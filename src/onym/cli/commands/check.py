@@ -1,33 +1,215 @@
-"""`onym check`: what is wrong with a URI, where, by which rule, and what would be right."""
+"""`onym check`: report each problem of a URI with its position, rule and correction.
+
+After the grammar, the provider is checked: does Onym know it, and does its model take these parameters?
+Nothing is sent, no name is looked up, and no key is read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import subjects, user_providers
-from onym.cli._options import URI, json_option
-from onym.cli._output import Session, Subject
-from onym.cli._provider_check import provider_findings
-from onym.cli._text import point, printable
-from onym.errors import URIError
-from onym.uri.diagnostics import Diagnostic
-from onym.uri.llm import check
+from onym.cli._input import URI_TYPE, iter_subjects, json_option, load_providers
+from onym.cli._output import Session, Subject, escape_unprintable, point_at
+from onym.errors import OnymError, ParameterError, UnsupportedError, URIError
+from onym.uri.generic import split_uri
+from onym.uri.llm import LLMURI, Diagnostic, check
+from onym.uri.redact import redact
 
 if TYPE_CHECKING:
-    from onym.llm.providers import ProviderTable
+    from onym.llm.providers import Provider, ProviderTable
 
-__all__ = ["command"]
+_DRAFT = "draft-levy-llm-uri-scheme-00"
+#: how alike a word of one's own and a provider's may be before it looks like a slip
+_ALIKE_WORD = 0.75
+_ALIKE_HOST = 0.9
+
+
+def check_provider(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...]:
+    """Warnings on `text`: words that look misspelt, and parameters that this provider's model refuses.
+
+    Empty for text that is no llm URI.
+    """
+    try:
+        uri = LLMURI.parse(text)
+    except OnymError:
+        return ()
+    found = tuple(_iter_misspellings(text, uri, providers))
+    return found or tuple(_iter_rejected_parameters(text, uri, providers))
+
+
+def find_misspellings(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...]:
+    """Only what looks misspelt: the provider, the value of `api=`, the name of a parameter of the row's."""
+    try:
+        return tuple(_iter_misspellings(text, LLMURI.parse(text), providers))
+    except OnymError:
+        return ()
+
+
+def _iter_misspellings(text: str, uri: LLMURI, providers: ProviderTable) -> Iterator[Diagnostic]:
+    row = _get_provider(uri, providers)
+    meant = _guess_provider(uri, row, providers)
+    if meant is None:
+        yield from _iter_misspelled_names(text, uri, row)
+        return
+    message = f"no provider is known by this host; did you mean {meant}?"
+    yield _make_warning(
+        text, "near-provider", message, _find_host_span(text), f"{_DRAFT} 4.2.1", "host", better=meant
+    )
+
+
+def _iter_misspelled_names(text: str, uri: LLMURI, row: Provider) -> Iterator[Diagnostic]:
+    """Words that this row has in another spelling."""
+    from onym.llm.endpoint import choose_api
+
+    try:
+        choose_api(uri, row)
+    except UnsupportedError as error:
+        yield _diagnose_api(text, uri, row, error)
+    own = _list_own_names(row)
+    for name in uri.extra:
+        close = [] if name in own else get_close_matches(name, own, n=1, cutoff=_ALIKE_WORD)
+        if close and close[0] not in uri.params:
+            message = f"{row.title} has a parameter {close[0]} of its own; this is another name"
+            span = _find_parameter_span(text, name)
+            edit = (span[0], span[0] + len(text[slice(*span)].partition("=")[0]))
+            yield _make_warning(text, "near-miss", message, span, row.source, "query", name, close[0], edit)
+
+
+def _get_provider(uri: LLMURI, providers: ProviderTable) -> Provider:
+    return (providers.find_alias(uri.host) if uri.port is None else None) or providers.find(
+        uri.host, uri.port
+    )
+
+
+def _guess_provider(uri: LLMURI, row: Provider, providers: ProviderTable) -> str | None:
+    """The alias or the host that an unknown one is close to."""
+    if row.hosts or row.host_suffixes or uri.port is not None or uri.host_type != "reg-name":
+        return None
+    host = uri.host.lower()
+    if "." not in host:
+        known, alike = list(providers.aliases()), _ALIKE_WORD
+    else:
+        known, alike = [each for one in providers for each in one.hosts], _ALIKE_HOST
+    return next(iter(get_close_matches(host, known, n=1, cutoff=alike)), None)
+
+
+def _list_own_names(row: Provider) -> list[str]:
+    """The parameters that complete this row's address, where a name could be misspelt."""
+    names = {value.parameter for value in row.path_values.values()} | set(row.query)
+    chosen = {each.when for each in row.apis.values() if each.when is not None}
+    return sorted(names | chosen | ({"api"} if row.apis else set()))
+
+
+def _diagnose_api(text: str, uri: LLMURI, row: Provider, error: UnsupportedError) -> Diagnostic:
+    close = get_close_matches(str(uri.params["api"]), list(row.apis), n=1)
+    start, end = _find_parameter_span(text, "api")
+    _, _, written = text[start:end].partition("=")
+    value = (end - len(written), end) if written else (start, end)
+    message = f"{error.message}; {error.hint}"
+    return _make_warning(
+        text,
+        "no-api",
+        message,
+        value,
+        row.source,
+        "query",
+        "api",
+        close[0] if close and written else None,
+        value,
+    )
+
+
+def _iter_rejected_parameters(text: str, uri: LLMURI, providers: ProviderTable) -> Iterator[Diagnostic]:
+    """What a call would refuse: the provider, the wire format or the model does not take it."""
+    if not uri.params:
+        return  # nothing to refuse: the wire formats stay unread
+    from onym.llm import dialects, profiles
+    from onym.llm.endpoint import choose_api
+    from onym.llm.plan import ParameterLayer, map_parameters
+    from onym.uri.parameters import WELL_KNOWN
+
+    provider, _ = choose_api(uri, _get_provider(uri, providers))
+    values = {name: uri.params[name] for name in WELL_KNOWN if name in uri.params}
+    try:
+        mapped = map_parameters(
+            [ParameterLayer(origin="uri", values=values, extra=_get_passed_parameters(uri, provider))],
+            provider=provider,
+            profile=profiles.find_profile(provider.name, uri.model, provider.dialect),
+            model=uri.model,
+            wire=dialects.get_dialect(provider.dialect).parameters,
+            on_unsupported="drop",
+        )
+    except ParameterError:
+        return  # no value of the draft's: the check of the grammar says so
+    for note in mapped.notes:
+        if note.action == "dropped" and note.source is not None:
+            message = f"{provider.title} does not take {note.parameter} for this model: {note.reason}"
+            span = _find_parameter_span(text, note.parameter)
+            yield _make_warning(text, "refused", message, span, note.source, "query", note.parameter)
+
+
+def _get_passed_parameters(uri: LLMURI, provider: Provider) -> Mapping[str, Any]:
+    spent = {"api", *_list_own_names(provider)}
+    return {name: value for name, value in uri.extra.items() if name not in spent}
+
+
+def _find_host_span(text: str) -> tuple[int, int]:
+    """Where the host stands, as it is written."""
+    parts = split_uri(text, rule="URI")
+    host = parts.host or ""
+    start = text.index("//") + 2 + (0 if parts.userinfo is None else len(parts.userinfo) + 1)
+    return start, start + len(host)
+
+
+def _find_parameter_span(text: str, name: str) -> tuple[int, int]:
+    """Where the parameter of that name (the first part of its dots) stands in `text`."""
+    from onym.uri.components import decode_component
+
+    at = text.index("?") + 1
+    for pair in text[at:].partition("#")[0].split("&"):
+        written = decode_component(pair.partition("=")[0], component="query")
+        if written == name or written.partition(".")[0] == name:
+            return at, at + len(pair)
+        at += len(pair) + 1
+    raise AssertionError(name)  # pragma: no cover - every name came from this text
+
+
+def _make_warning(
+    text: str,
+    code: str,
+    message: str,
+    span: tuple[int, int],
+    clause: str,
+    component: str,
+    parameter: str | None = None,
+    better: str | None = None,
+    edit: tuple[int, int] | None = None,
+) -> Diagnostic:
+    start, end = edit or span
+    return Diagnostic(
+        f"llm.{code}",
+        "warning",
+        message,
+        clause=clause,
+        component=component,
+        start=span[0],
+        end=span[1],
+        fix=None if better is None else redact(text[:start] + better + text[end:]),
+        parameter=parameter,
+    )
 
 
 @click.command("check")
-@click.argument("uris", nargs=-1, required=True, type=URI, metavar="URI...")
+@click.argument("uris", nargs=-1, required=True, type=URI_TYPE, metavar="URI...")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, uris: tuple[str, ...], strict: bool) -> None:
+def check_command(ctx: click.Context, uris: tuple[str, ...], strict: bool) -> None:
     """Check URIs: every diagnostic with the place it is about, its code, its rule and the mended URI.
 
     What the draft says comes first; then, as warnings, what the provider and the model behind the URI are
@@ -48,21 +230,21 @@ def command(ctx: click.Context, uris: tuple[str, ...], strict: bool) -> None:
     assert session is not None  # noqa: S101 - the group always makes one
     fatal = {"error", "warning"} if strict else {"error"}
     failed = False
-    providers = user_providers()
-    for subject in subjects(session, uris):
-        found = _findings(subject.text, providers)
+    providers = load_providers()
+    for subject in iter_subjects(session, uris):
+        found = _check_text(subject.text, providers)
         failed |= any(each.severity in fatal for each in found)
-        _show(session, subject, found)
+        _print_findings(session, subject, found)
     ctx.exit(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
 
 
-def _findings(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...]:
+def _check_text(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...]:
     if text[:3].lower() == "ai:":
-        return _ai_findings(text)
-    return (*check(text).diagnostics, *provider_findings(text, providers))
+        return _check_ai_uri(text)
+    return (*check(text).diagnostics, *check_provider(text, providers))
 
 
-def _ai_findings(text: str) -> tuple[Diagnostic, ...]:
+def _check_ai_uri(text: str) -> tuple[Diagnostic, ...]:
     """The first thing that keeps an ai URI from having a canonical form; a note where it has another one."""
     from onym.uri.ai import AIURI
 
@@ -98,31 +280,35 @@ def _ai_findings(text: str) -> tuple[Diagnostic, ...]:
     )
 
 
-def _show(session: Session, subject: Subject, found: tuple[Diagnostic, ...]) -> None:
+def _print_findings(session: Session, subject: Subject, found: tuple[Diagnostic, ...]) -> None:
     if session.as_json:
-        session.line(_record(session, subject, found))
+        session.print_json_line(_build_findings_record(session, subject, found))
         return
     if not found:
-        session.say(f"{session.paint('ok', 'good')}  {point(subject.text, None).text}")
+        session.print_line(f"{session.paint('ok', 'good')}  {point_at(subject.text, None).text}")
     for each in found:
-        _block(session, subject, each)
+        _print_finding(session, subject, each)
 
 
-def _record(session: Session, subject: Subject, found: tuple[Diagnostic, ...]) -> dict[str, Any]:
+def _build_findings_record(
+    session: Session, subject: Subject, found: tuple[Diagnostic, ...]
+) -> dict[str, Any]:
     return {
-        "uri": session.masked(subject.text),
+        "uri": session.mask(subject.text),
         "ok": not any(each.severity == "error" for each in found),
         "diagnostics": [each.as_dict() for each in found],
     }
 
 
-def _block(session: Session, subject: Subject, found: Diagnostic) -> None:
-    pointed = point(subject.text, found.start, found.end)
+def _print_finding(session: Session, subject: Subject, found: Diagnostic) -> None:
+    pointed = point_at(subject.text, found.start, found.end)
     style = found.severity
-    session.say(f"{session.paint(found.severity, style)}: {printable(found.message)}  [{found.clause}]")
-    session.say(f"  {pointed.text}")
+    session.print_line(
+        f"{session.paint(found.severity, style)}: {escape_unprintable(found.message)}  [{found.clause}]"
+    )
+    session.print_line(f"  {pointed.text}")
     if pointed.carets:
-        session.say(f"  {session.paint(pointed.carets, 'caret')} {session.paint(found.code, 'dim')}")
+        session.print_line(f"  {session.paint(pointed.carets, 'caret')} {session.paint(found.code, 'dim')}")
     if found.fix is not None:
-        session.say(f"  {session.paint('fix:', 'good')} {printable(session.masked(found.fix))}")
-    session.say()
+        session.print_line(f"  {session.paint('fix:', 'good')} {escape_unprintable(session.mask(found.fix))}")
+    session.print_line()

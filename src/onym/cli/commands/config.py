@@ -1,23 +1,23 @@
-"""`onym config`: where the configuration file is, what it says, whether it is right, and a first one."""
+"""`onym config`, `onym cache` and `onym completions`: the configuration file, the response cache and the shell."""
 
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import get_completion_class
 
 from onym.cli import exit_codes
-from onym.cli._options import json_option
-from onym.cli._output import Session, dumps, plain
-from onym.cli._text import printable
-from onym.errors import ConfigError
+from onym.cli._input import json_option
+from onym.cli._output import Session, encode_json, escape_unprintable, to_plain_data
+from onym.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
+    from onym.llm.cache import Contents, ResponseCache
     from onym.llm.config import Config, Finding
-
-__all__ = ["TEMPLATE", "command"]
 
 TEMPLATE = """\
 # The configuration of onym: every line here is optional. `onym config check` reads it over.
@@ -52,7 +52,7 @@ TEMPLATE = """\
 
 
 @click.group("config")
-def command() -> None:
+def config_command() -> None:
     """Find, show, check or begin the configuration file.
 
     It holds names for URIs, profiles, the policy, and servers of your own. ONYM_CONFIG names another file.
@@ -65,35 +65,35 @@ def command() -> None:
     """
 
 
-@command.command("path", short_help="Print where the configuration is read from.")
+@config_command.command("path", short_help="Print where the configuration is read from.")
 @json_option
 @click.pass_obj
-def path(session: Session, /) -> None:
+def path_command(session: Session, /) -> None:
     """Print where the configuration is read from, whether or not there is such a file."""
     from onym.llm.config import default_path
 
     found = default_path()
-    session.say(str(found))
-    session.record({"path": str(found), "exists": found.exists()})
+    session.print_line(str(found))
+    session.print_record({"path": str(found), "exists": found.exists()})
 
 
-@command.command("show")
+@config_command.command("show")
 @json_option
 @click.pass_obj
-def show(session: Session, /) -> None:
+def show_command(session: Session, /) -> None:
     """Print what the configuration says, keys masked."""
     from onym.llm.config import Config
 
-    record = _record(session, Config.load())
-    session.record(record)
+    record = _build_config_record(session, Config.load())
+    session.print_record(record)
     if not session.as_json:
-        _draw(session, record)
+        _print_config(session, record)
 
 
-@command.command("check", short_help="Read the configuration over.")
+@config_command.command("check", short_help="Read the configuration over.")
 @json_option
 @click.pass_context
-def check(ctx: click.Context, /) -> None:
+def check_command(ctx: click.Context, /) -> None:
     """Read the configuration over: every endpoint, profile and rule. Exit code 1 when any has an error."""
     from onym.llm.config import Config
 
@@ -102,62 +102,70 @@ def check(ctx: click.Context, /) -> None:
     config = Config.load()
     findings = config.check()
     wrong = any(each.severity == "error" for each in findings)
-    session.record(
-        {"path": _path(config), "ok": not wrong, "findings": [_finding(session, each) for each in findings]}
+    session.print_record(
+        {
+            "path": _get_path_text(config),
+            "ok": not wrong,
+            "findings": [_build_finding_record(session, each) for each in findings],
+        }
     )
     for each in findings:
-        message = printable(session.masked(each.message))
-        session.say(f"{session.paint(each.severity, each.severity)}: {printable(each.where)}: {message}")
+        message = escape_unprintable(session.mask(each.message))
+        session.print_line(
+            f"{session.paint(each.severity, each.severity)}: {escape_unprintable(each.where)}: {message}"
+        )
     if not findings:
-        session.say(f"{session.paint('ok', 'good')}  {_path(config) or 'there is no configuration file'}")
+        session.print_line(
+            f"{session.paint('ok', 'good')}  {_get_path_text(config) or 'there is no configuration file'}"
+        )
     ctx.exit(exit_codes.CHECK_FAILED if wrong else exit_codes.OK)
 
 
-@command.command("init", short_help="Write a first configuration file.")
+@config_command.command("init", short_help="Write a first configuration file.")
 @json_option
 @click.pass_obj
-def init(session: Session, /) -> None:
+def init_command(session: Session, /) -> None:
     """Write a first configuration file, everything in it commented out. Never touches one that is there."""
     from onym.llm.config import default_path
 
     found = default_path()
     try:
         found.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _new_file(found) as out:
+        with _create_private_file(found) as out:
             out.write(TEMPLATE)
     except FileExistsError:
         raise ConfigError(f"{found} is there already", code="config.exists", hint="edit it") from None
-    session.say(f"wrote {found}")
-    session.record({"path": str(found)})
+    session.print_line(f"wrote {found}")
+    session.print_record({"path": str(found)})
 
 
-def _new_file(path: Path) -> Any:
+def _create_private_file(path: Path) -> Any:
     """A file that nobody else may read: it may come to hold a key."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
 
 
-def _path(config: Config) -> str | None:
+def _get_path_text(config: Config) -> str | None:
     return None if config.path is None else str(config.path)
 
 
-def _finding(session: Session, found: Finding) -> dict[str, str]:
-    return {"severity": found.severity, "where": found.where, "message": session.masked(found.message)}
+def _build_finding_record(session: Session, found: Finding) -> dict[str, str]:
+    return {"severity": found.severity, "where": found.where, "message": session.mask(found.message)}
 
 
-def _record(session: Session, config: Config) -> dict[str, Any]:
+def _build_config_record(session: Session, config: Config) -> dict[str, Any]:
     from onym.llm.providers import ProviderTable
 
     built_in = set(ProviderTable.builtin().names())
     return {
-        "path": _path(config),
-        "endpoints": {name: session.masked(text) for name, text in config.endpoints.items()},
-        "profiles": {name: plain(values) for name, values in config.profiles.items()},
-        "policy": None if config.policy is None else _policy(config.policy),
+        "path": _get_path_text(config),
+        "endpoints": {name: session.mask(text) for name, text in config.endpoints.items()},
+        "profiles": {name: to_plain_data(values) for name, values in config.profiles.items()},
+        "policy": None if config.policy is None else _build_policy_record(config.policy),
         "providers": [row.as_dict() for row in config.providers if row.name not in built_in],
     }
 
 
-def _policy(policy: Any) -> dict[str, Any]:
+def _build_policy_record(policy: Any) -> dict[str, Any]:
     from dataclasses import fields
 
     values = {each.name: getattr(policy, each.name) for each in fields(policy) if each.init}
@@ -167,17 +175,136 @@ def _policy(policy: Any) -> dict[str, Any]:
     }
 
 
-def _draw(session: Session, record: dict[str, Any]) -> None:
-    session.say(record["path"] or "there is no configuration file; onym config init writes one")
+def _print_config(session: Session, record: dict[str, Any]) -> None:
+    session.print_line(record["path"] or "there is no configuration file; onym config init writes one")
     for title in ("endpoints", "policy", "profiles"):
         values = record[title]
         if values:
-            session.say("\n" + session.paint(title, "name"))
+            session.print_line("\n" + session.paint(title, "name"))
             rows = [
-                (name, value if isinstance(value, str) else dumps(value)) for name, value in values.items()
+                (name, value if isinstance(value, str) else encode_json(value))
+                for name, value in values.items()
             ]
-            session.table(rows, indent="  ", styles=("dim",))
+            session.print_table(rows, indent="  ", styles=("dim",))
     if record["providers"]:
-        session.say("\n" + session.paint("providers", "name"))
+        session.print_line("\n" + session.paint("providers", "name"))
         rows = [(row["name"], ", ".join(row["hosts"])) for row in record["providers"]]
-        session.table(rows, indent="  ", styles=("dim",))
+        session.print_table(rows, indent="  ", styles=("dim",))
+
+
+@click.group("cache")
+def cache_command() -> None:
+    """Look at the answers that calls with cache=true have kept, or forget them.
+
+    They lie in your cache folder; ONYM_CACHE_DIR names another. ONYM_CACHE_SIZE (256MiB) and
+    ONYM_CACHE_AGE (7d) bound them.
+
+    \b
+    Examples:
+      onym chat 'llm://openai/gpt-5-mini?cache=true' "Say hello."
+      onym cache stats
+      onym cache clear
+    """
+
+
+@cache_command.command("stats")
+@json_option
+@click.pass_obj
+def stats_command(session: Session) -> None:
+    """Show where the cache is, what it holds, and its bounds."""
+    cache = _open_cache()
+    found = cache.contents()
+    session.print_record(_build_cache_record(cache, found))
+    session.print_table(
+        [
+            ("folder", str(cache.settings.folder)),
+            ("answers", str(found.entries)),
+            ("size", f"{_format_size(found.octets)} of {_format_size(cache.settings.size)}"),
+            ("kept for", _format_duration(cache.settings.age)),
+            ("oldest", _format_date(found.oldest) or "-"),
+            ("newest", _format_date(found.newest) or "-"),
+        ],
+        styles=("dim",),
+    )
+
+
+@cache_command.command("clear")
+@json_option
+@click.pass_obj
+def clear_command(session: Session) -> None:
+    """Forget every answer. Processes at work may go on using the cache."""
+    cache = _open_cache()
+    found = cache.clear()
+    session.print_record(
+        {"folder": str(cache.settings.folder), "cleared": found.entries, "octets": found.octets}
+    )
+    session.print_line(f"forgot {found.entries} {'answer' if found.entries == 1 else 'answers'}")
+
+
+def _open_cache() -> ResponseCache:
+    from onym.llm.cache import default_cache
+
+    return default_cache()
+
+
+def _build_cache_record(cache: ResponseCache, found: Contents) -> dict[str, Any]:
+    return {
+        "folder": str(cache.settings.folder),
+        "answers": found.entries,
+        "octets": found.octets,
+        "most_octets": cache.settings.size,
+        "most_seconds": cache.settings.age,
+        "oldest": _format_date(found.oldest),
+        "newest": _format_date(found.newest),
+    }
+
+
+def _format_date(when: float | None) -> str | None:
+    return None if when is None else datetime.fromtimestamp(when, UTC).isoformat(timespec="seconds")
+
+
+def _format_size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} GiB"
+
+
+def _format_duration(seconds: float) -> str:
+    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.4g} {unit}"
+    return f"{seconds:.4g} seconds"
+
+
+#: where each shell looks for such a script
+_PLACES = {
+    "bash": "~/.local/share/bash-completion/completions/onym",
+    "zsh": "~/.zfunc/_onym",
+    "fish": "~/.config/fish/completions/onym.fish",
+}
+
+
+@click.command("completions")
+@click.argument("shell", type=click.Choice(sorted(_PLACES)), metavar="SHELL")
+@json_option
+@click.pass_obj
+def completions_command(session: Session, shell: str) -> None:
+    """Print the completion script of SHELL (bash, fish or zsh): commands, options, and the names of your
+    endpoints.
+
+    \b
+    Examples:
+      onym completions bash > ~/.local/share/bash-completion/completions/onym
+      onym completions zsh > ~/.zfunc/_onym        (with fpath+=~/.zfunc before compinit)
+      onym completions fish > ~/.config/fish/completions/onym.fish
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise UsageError("no completion script for this shell")
+    from onym.cli._app import app
+
+    script = kind(app, {}, "onym", "_ONYM_COMPLETE").source()
+    session.print_line(script)
+    session.print_record({"shell": shell, "place": _PLACES[shell], "script": script})

@@ -1,25 +1,220 @@
-"""`onym conformance`: JSON Lines in, JSON Lines out, so that one set of vectors serves any implementation."""
+"""`onym conformance`: answer conformance questions, one JSON object per line.
+
+A question is a JSON object with `op` and the operation's members. The answer repeats `id` and has `ok`, and
+then the result or an `error`. Only the public API is used, so one set of vectors serves any implementation.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import IO
+from collections.abc import Callable, Mapping
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from onym.cli._conformance import MAX_LINE, answer, refusal
-from onym.cli._options import json_option
-from onym.cli._output import dumps
-from onym.errors import ConformanceError
+from onym.cli._input import json_option
+from onym.cli._output import encode_json, to_plain_data
+from onym.errors import ConformanceError, OnymError, URIError, UsageError
 
-__all__ = ["command", "serve"]
+if TYPE_CHECKING:
+    from onym.uri.llm import LLMURI
+
+#: octets of one question, its newline included; longer lines are skipped and refused
+MAX_LINE: Final = 32 * 1024 * 1024
+
+_RULES: Final = ("URI", "URI-reference", "absolute-URI", "relative-ref")
+_PRESETS: Final = ("trusted", "local", "untrusted")
+_PARTS: Final = (
+    "scheme",
+    "authority",
+    "userinfo",
+    "host",
+    "host_type",
+    "port",
+    "path",
+    "query",
+    "fragment",
+)
+
+Question = Mapping[str, Any]
+Answer = dict[str, Any]
+
+
+def answer_line(line: bytes) -> Answer:
+    """The answer to one line. Never raises for anything that a line can hold."""
+    try:
+        question = _decode_question(line)
+    except ConformanceError as error:
+        return build_error_answer(error)
+    try:
+        return {"id": question.get("id"), "ok": True, **_get_operation(question)(question)}
+    except OnymError as error:
+        return build_error_answer(error, question.get("id"))
+    except Exception as error:  # noqa: BLE001 - one question must not end the conversation
+        message = f"onym failed in a way that it should not ({type(error).__name__})"
+        return build_error_answer(OnymError(message, code="internal.error"), question.get("id"))
+
+
+def build_error_answer(error: OnymError, identity: object = None) -> Answer:
+    """`ok: false` and the error, of which `parameter` is there only where one is at fault."""
+    body: Answer = {"code": error.code, "component": None, "offset": None, "clause": None}
+    if isinstance(error, URIError):
+        body.update(component=error.component, offset=error.offset, clause=error.clause)
+        if error.parameter is not None:
+            body["parameter"] = error.parameter
+    body["message"] = error.message
+    return {"id": identity, "ok": False, "error": body}
+
+
+def _decode_question(line: bytes) -> Question:
+    import json
+
+    if len(line) > MAX_LINE:
+        raise ConformanceError(f"the line is longer than {MAX_LINE} octets")
+    try:
+        question = json.loads(line.decode("utf-8"))
+    except RecursionError:
+        raise ConformanceError("the JSON is nested too deeply") from None
+    except ValueError:
+        # UnicodeDecodeError, JSONDecodeError, and CPython's refusal of integers with thousands of digits
+        raise ConformanceError("the line is not one JSON object in UTF-8") from None
+    if not isinstance(question, dict):
+        raise ConformanceError("the line is not one JSON object in UTF-8")
+    if isinstance(question.get("id"), (dict, list)):
+        raise ConformanceError("`id` is a string, a number, a boolean or null")
+    return question
+
+
+def _get_operation(question: Question) -> Callable[[Question], Answer]:
+    name = _get_text(question, "op")
+    try:
+        return OPERATIONS[name]
+    except KeyError:
+        known = ", ".join(OPERATIONS)
+        raise ConformanceError(f"no such operation; known are {known}") from None
+
+
+def _uri_parse(question: Question) -> Answer:
+    from onym.uri.generic import URI
+
+    uri = URI.parse(_get_text(question, "text"), rule=_get_choice(question, "rule", _RULES, "URI-reference"))
+    return {"parts": {name: getattr(uri, name) for name in _PARTS}}
+
+
+def _uri_resolve(question: Question) -> Answer:
+    from onym.uri.generic import URI
+
+    base = URI.parse(_get_text(question, "base"))
+    return {
+        "target": str(base.resolve(_get_text(question, "ref"), strict=_get_flag(question, "strict", True)))
+    }
+
+
+def _uri_normalize(question: Question) -> Answer:
+    from onym.uri.generic import URI
+
+    return {"text": str(URI.parse(_get_text(question, "text")).normalize())}
+
+
+def _llm_parse(question: Question) -> Answer:
+    from onym.uri.llm import LLMURI
+
+    text, strict = _get_text(question, "text"), _get_flag(question, "strict", False)
+    uri = LLMURI.parse(text, strict=strict)
+    value = _build_llm_value(uri, reveal=_get_flag(question, "reveal", False))
+    diagnostics = [found.as_dict() for found in uri.check()]
+    # the protocol can be read both ways: beside the value, or inside it
+    return {"value": {**value, "diagnostics": diagnostics}, "diagnostics": diagnostics}
+
+
+def _build_llm_value(uri: LLMURI, *, reveal: bool) -> Answer:
+    value: Answer = {"label": uri.label}
+    if reveal:
+        value["key"] = None if uri.key is None else uri.key.reveal()
+    params = to_plain_data(uri.params.nested(), reveal=reveal)
+    value.update(host=uri.host, port=uri.port, model=uri.model, params=params, fragment=uri.fragment)
+    return value
+
+
+def _ai_parse(question: Question) -> Answer:
+    from onym.uri.ai import AIURI
+
+    uri = AIURI.parse(_get_text(question, "text"))
+    try:
+        canonical = uri.canonical()
+    except URIError:
+        canonical = None
+    names = ("authority", "host", "port", "path", "query", "fragment")
+    return {"value": {**{name: getattr(uri, name) for name in names}, "canonical": canonical}}
+
+
+def _redact_text(question: Question) -> Answer:
+    from onym.uri.redact import redact
+
+    return {"text": redact(_get_text(question, "text"))}
+
+
+def _net_decide(question: Question) -> Answer:
+    from onym.llm.providers import normalize
+    from onym.net.policy import evaluate_uri
+
+    uri = normalize(_get_text(question, "uri"))
+    try:
+        found = evaluate_uri(uri, _get_object(question, "policy"), _get_object(question, "dns"))
+    except UsageError as error:
+        raise ConformanceError(error.message) from error
+    return {
+        "decision": "allow" if found.allowed else "refuse",
+        "reason": found.reason,
+        "connect_to": list(found.connect_to),
+    }
+
+
+OPERATIONS: Final[Mapping[str, Callable[[Question], Answer]]] = {
+    "uri.parse": _uri_parse,
+    "uri.resolve": _uri_resolve,
+    "uri.normalize": _uri_normalize,
+    "llm.parse": _llm_parse,
+    "ai.parse": _ai_parse,
+    "redact": _redact_text,
+    "net.decide": _net_decide,
+}
+
+
+def _get_text(question: Question, name: str) -> str:
+    value = question.get(name)
+    if not isinstance(value, str):
+        raise ConformanceError(f"`{name}` is missing or not a string")
+    return value
+
+
+def _get_object(question: Question, name: str) -> dict[str, Any]:
+    value = question.get(name)
+    if not isinstance(value, dict | None):
+        raise ConformanceError(f"`{name}` is an object")
+    return value or {}
+
+
+def _get_flag(question: Question, name: str, default: bool) -> bool:
+    value = question.get(name, default)
+    if not isinstance(value, bool):
+        raise ConformanceError(f"`{name}` is true or false")
+    return value
+
+
+def _get_choice(question: Question, name: str, allowed: tuple[str, ...], default: str) -> str:
+    value = question.get(name, default)
+    if value not in allowed:
+        raise ConformanceError(f"`{name}` is one of {', '.join(allowed)}")
+    return str(value)
+
 
 _CHUNK = 1 << 16
 
 
 @click.command("conformance")
 @json_option
-def command() -> None:
+def conformance_command() -> None:
     """Answer conformance questions: one JSON object a line on standard input, one a line on standard output.
 
     \b
@@ -32,26 +227,28 @@ def command() -> None:
     Example:
       echo '{"id":1,"op":"llm.parse","text":"llm://openai/gpt-5?temp=0.2"}' | onym conformance
     """
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    serve_questions(sys.stdin.buffer, sys.stdout.buffer)
 
 
-def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
+def serve_questions(questions: IO[bytes], answers: IO[bytes]) -> None:
     """Answer every line of `questions` until it ends."""
     while line := questions.readline(MAX_LINE + 1):
         if len(line) > MAX_LINE and not line.endswith(b"\n"):
-            _skip(questions)
-        answers.write(_encode(line) + b"\n")
+            _skip_line(questions)
+        answers.write(_encode_answer(line) + b"\n")
         answers.flush()
 
 
-def _encode(line: bytes) -> bytes:
+def _encode_answer(line: bytes) -> bytes:
     try:
-        return dumps(answer(line)).encode("ascii")
+        return encode_json(answer_line(line)).encode("ascii")
     except (RecursionError, ValueError):
-        return dumps(refusal(ConformanceError("the answer cannot be written as JSON"))).encode("ascii")
+        return encode_json(
+            build_error_answer(ConformanceError("the answer cannot be written as JSON"))
+        ).encode("ascii")
 
 
-def _skip(questions: IO[bytes]) -> None:
+def _skip_line(questions: IO[bytes]) -> None:
     """Read past the rest of a line that is too long, in bounded memory."""
     while (piece := questions.readline(_CHUNK)) and not piece.endswith(b"\n"):
         pass

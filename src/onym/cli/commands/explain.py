@@ -1,25 +1,27 @@
-"""`onym explain`: the request that a call would send, and where each value in it came from. Sends nothing."""
+"""`onym explain` and `onym ping`: show the request without sending it, or test the endpoint step by step."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from onym.cli._calls import Call, call_options, connected
-from onym.cli._input import user_providers
-from onym.cli._options import json_option, uri_argument
-from onym.cli._output import Session, dumps, plain
-from onym.cli._provider_check import slips
-from onym.cli._text import printable
+from onym.cli._errors import build_error_record
+from onym.cli._input import json_option, load_providers, uri_argument
+from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
+from onym.cli._output import Session, encode_json, escape_unprintable, to_plain_data
+from onym.cli.commands.check import find_misspellings
+from onym.cli.exit_codes import get_exit_code
+from onym.errors import NotFoundError, OnymError, UnsupportedError
 
 if TYPE_CHECKING:
-    from onym.llm._endpoint import Endpoint
-    from onym.llm.mapping import MappingNote
-    from onym.llm.plan import Plan
+    from onym.llm.endpoint import Endpoint
+    from onym.llm.plan import MappingNote
+    from onym.llm.planner import Plan
     from onym.net.policy import Policy
-
-__all__ = ["command"]
+    from onym.net.transport import ProbeReport
 
 #: what became of a parameter, in words
 _FATES = {
@@ -41,7 +43,7 @@ _LONGEST = 60
 @call_options
 @json_option
 @click.pass_obj
-def command(session: Session, /, **given: Any) -> None:
+def explain_command(session: Session, /, **given: Any) -> None:
     """Show the request that `onym chat` would send for URI: method, address, headers, body, and for each
     value where it came from and what it is called on the way. Nothing is sent, and no name looked up.
 
@@ -57,67 +59,69 @@ def command(session: Session, /, **given: Any) -> None:
       onym explain --json fast | jq .body
     """
     prompt, system, stream = given.pop("prompt"), given.pop("system"), given.pop("stream")
-    with connected(session, Call(**given)) as to:
+    with open_client(session, CallOptions(**given)) as to:
         overrides = dict(to.overrides)
         if system is not None:
             overrides["system"] = system
         if stream is not None:
             overrides["stream"] = stream
         plan = to.client.explain(" ".join(prompt) or "…", **overrides)
-    verdict = _verdict(to.policy, plan)
-    session.record({**plan.as_dict(), "policy": verdict})
+    verdict = _decide_policy(to.policy, plan)
+    session.print_record({**plan.as_dict(), "policy": verdict})
     if not session.as_json:
-        _draw(session, plan, verdict)
+        _print_plan(session, plan, verdict)
     if session.subject is not None:
-        for found in slips(session.subject.text, user_providers()):
-            session.note(found.message, kind="warning")
+        for found in find_misspellings(session.subject.text, load_providers()):
+            session.print_note(found.message, kind="warning")
 
 
-def _verdict(policy: Policy, plan: Plan) -> dict[str, Any]:
+def _decide_policy(policy: Policy, plan: Plan) -> dict[str, Any]:
     """What the policy says without a look-up; `allowed` is null for a name whose addresses will decide."""
-    from onym.net.policy import decide
+    from onym.net.policy import evaluate_policy
 
     origin = plan.endpoint.origin
     if origin is None:
         return {"name": policy.name, "allowed": True, "reason": None}
-    found = decide(policy, origin.host, origin.port, scheme=origin.scheme)
+    found = evaluate_policy(policy, origin.host, origin.port, scheme=origin.scheme)
     if found.reason == "no-address":
         return {"name": policy.name, "allowed": None, "reason": None}
     return {"name": policy.name, "allowed": found.allowed, "reason": found.reason}
 
 
-def _draw(session: Session, plan: Plan, verdict: dict[str, Any]) -> None:
+def _print_plan(session: Session, plan: Plan, verdict: dict[str, Any]) -> None:
     endpoint = plan.endpoint
-    _title(session, "Endpoint")
+    _print_title(session, "Endpoint")
     rows = [
         ("uri", endpoint.text),
         ("provider", f"{endpoint.provider.title}  ({endpoint.provider.source})"),
         ("wire format", endpoint.dialect.name),
         ("model", endpoint.model),
-        *_key_rows(plan.endpoint),
-        ("policy", _policy_words(verdict)),
+        *_build_key_rows(plan.endpoint),
+        ("policy", _format_policy(verdict)),
         ("time allowed", f"{plan.timeout:g} s, at most {plan.retries} retries"),
     ]
-    session.table(rows, indent="  ", styles=("dim",))
-    _title(session, "Request")
-    session.say(f"  {session.paint(plan.method, 'name')} {printable(plan.url)}")
+    session.print_table(rows, indent="  ", styles=("dim",))
+    _print_title(session, "Request")
+    session.print_line(f"  {session.paint(plan.method, 'name')} {escape_unprintable(plan.url)}")
     headers = [(f"{name}:", str(value)) for name, value in plan.headers]
-    session.table(headers, indent="  ", styles=("dim",))
+    session.print_table(headers, indent="  ", styles=("dim",))
     if plan.body is not None:
-        session.say()
-        for line in dumps(plain(plan.body), indent=2).splitlines():
-            session.say(f"  {line}")
-    _title(session, "Where each value came from")
-    session.table(_notes(plan) or [("(the defaults of the server)",)], indent="  ", styles=("name",))
-    rules = _rules(plan)
+        session.print_line()
+        for line in encode_json(to_plain_data(plan.body), indent=2).splitlines():
+            session.print_line(f"  {line}")
+    _print_title(session, "Where each value came from")
+    session.print_table(
+        _build_note_rows(plan) or [("(the defaults of the server)",)], indent="  ", styles=("name",)
+    )
+    rules = _build_rule_rows(plan)
     if rules:
-        _title(session, "Rules behind it")
-        session.table(rules, indent="  ", styles=("name",))
+        _print_title(session, "Rules behind it")
+        session.print_table(rules, indent="  ", styles=("name",))
     for warning in plan.warnings:
-        session.note(warning, kind="warning")
+        session.print_note(warning, kind="warning")
 
 
-def _key_rows(endpoint: Endpoint) -> list[tuple[str, str]]:
+def _build_key_rows(endpoint: Endpoint) -> list[tuple[str, str]]:
     if endpoint.unkeyed is not None:
         hint = endpoint.unkeyed.hint
         return [("key", f"missing: {endpoint.unkeyed.message}"), *([("", hint)] if hint else [])]
@@ -125,30 +129,30 @@ def _key_rows(endpoint: Endpoint) -> list[tuple[str, str]]:
     return [("key", "none is sent" if credential is None else f"***  from {credential.source}")]
 
 
-def _title(session: Session, text: str) -> None:
-    session.say(("" if text == "Endpoint" else "\n") + session.paint(text, "name"))
+def _print_title(session: Session, text: str) -> None:
+    session.print_line(("" if text == "Endpoint" else "\n") + session.paint(text, "name"))
 
 
-def _policy_words(verdict: dict[str, Any]) -> str:
+def _format_policy(verdict: dict[str, Any]) -> str:
     if verdict["allowed"] is None:
         return f"{verdict['name']}: if every address of the name is public"
     return f"{verdict['name']}: {'allowed' if verdict['allowed'] else 'refused, ' + verdict['reason']}"
 
 
-def _notes(plan: Plan) -> list[tuple[str, str, str, str]]:
+def _build_note_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
     demanded = {**plan.endpoint.dialect.defaults, **plan.endpoint.profile.defaults}
     return [
         (
             note.parameter,
-            _short(plain(note.value)),
+            _shorten_value(to_plain_data(note.value)),
             "command line" if note.origin == "override" else note.origin,
-            _fate(note, demanded=note.origin == "default" and note.parameter in demanded),
+            _describe_fate(note, demanded=note.origin == "default" and note.parameter in demanded),
         )
         for note in plan.notes
     ]
 
 
-def _fate(note: MappingNote, *, demanded: bool) -> str:
+def _describe_fate(note: MappingNote, *, demanded: bool) -> str:
     """What became of a parameter, in words."""
     if note.parameter == "api" and note.action == "renamed":
         return f"chooses the wire format {note.wire_name}"
@@ -159,16 +163,140 @@ def _fate(note: MappingNote, *, demanded: bool) -> str:
     return fate if reason is None else f"{fate}: {reason}"
 
 
-def _short(value: object) -> str:
+def _shorten_value(value: object) -> str:
     """A value on one line of the table."""
-    text = value if isinstance(value, str) else dumps(value)
+    text = value if isinstance(value, str) else encode_json(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def _rules(plan: Plan) -> list[tuple[str, str]]:
+def _build_rule_rows(plan: Plan) -> list[tuple[str, str]]:
     """Where each rule comes from that kept something out of the request, or says that it has no effect."""
     named: dict[str, list[str]] = {}
     for note in plan.notes:
         if note.source is not None and note.reason is not None:
             named.setdefault(note.source, []).append(note.parameter)
     return [(", ".join(names), source) for source, names in named.items()]
+
+
+Step = dict[str, Any]
+
+
+class _Steps:
+    """What was done so far; each step is shown as soon as it is known."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.done: list[Step] = []
+
+    def add(
+        self, name: str, text: str, *, seconds: float | None = None, ok: bool = True, **facts: Any
+    ) -> None:
+        self.done.append({"step": name, "ok": ok, "seconds": seconds, **facts})
+        mark = self._session.paint("ok  ", "good") if ok else self._session.paint("fail", "bad")
+        took = "" if seconds is None else self._session.paint(f"  {seconds * 1000:.0f} ms", "dim")
+        self._session.print_line(f"{mark} {name:<8} {escape_unprintable(self._session.mask(text))}{took}")
+
+
+@click.command("ping")
+@uri_argument
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+              metavar="SECONDS", help="For the connection, and again for the request.")  # fmt: skip
+@call_options
+@json_option
+@click.pass_obj
+def ping_command(session: Session, /, timeout: float, **given: Any) -> None:
+    """Try URI step by step: where the policy lets it lead, the addresses of the name, the connection, TLS,
+    the key, and one cheap request (the list of models, else one token of chat). Stops at the first step
+    that fails, and ends with that failure's exit code.
+
+    \b
+    Examples:
+      onym ping llm://openai/gpt-5
+      onym ping llm://localhost:11434/llama3
+    """
+    steps = _Steps(session)
+    # a trial of the way there, not of what the model takes
+    with open_client(session, replace(CallOptions(**given), on_unsupported="drop")) as to:
+        try:
+            plan = to.client.explain("ping")
+            _check_key(steps, plan)
+            if plan.endpoint.origin is not None:
+                _check_connection(steps, to, plan, timeout)
+            _check_request(steps, to, plan, timeout)
+        except OnymError as error:
+            if not session.as_json:
+                raise
+            session.print_record({"ok": False, "steps": steps.done, **build_error_record(session, error)})
+            raise SystemExit(get_exit_code(error)) from error
+    session.print_record({"ok": True, "steps": steps.done})
+
+
+def _check_key(steps: _Steps, plan: Plan) -> None:
+    unkeyed, credential = plan.endpoint.unkeyed, plan.endpoint.credential
+    if unkeyed is not None:
+        steps.add("key", unkeyed.message, ok=False, code=unkeyed.code)
+        raise unkeyed
+    source = None if credential is None else credential.source
+    steps.add("key", "none is sent" if source is None else f"from {source}", source=source)
+
+
+def _check_connection(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: float) -> None:
+    """Policy, look-up, connection and TLS."""
+    from onym.net.transport import Transport
+
+    origin = plan.endpoint.origin
+    assert origin is not None  # noqa: S101 - the caller has looked
+    with Transport(to.policy) as transport:
+        found = transport.probe(origin, timeout)
+    if found.answers:
+        looked_up = found.answers != (origin.host,)
+        text = f"{origin.host} is {', '.join(found.answers)}" if looked_up else "an address, not looked up"
+        steps.add("name", text, seconds=found.lookup_seconds,
+                  host=origin.host, addresses=list(found.answers))  # fmt: skip
+    if found.address is not None:
+        steps.add("connect", f"{found.address} port {origin.port}", seconds=found.connect_seconds,
+                  address=found.address, port=origin.port)  # fmt: skip
+    _report_tls(steps, found)
+    if found.error is not None:
+        steps.add(_get_failed_step(found), found.error.message, ok=False, code=found.error.code)
+        raise found.error
+
+
+def _report_tls(steps: _Steps, found: ProbeReport) -> None:
+    if found.tls_version is None:
+        if found.error is None:
+            steps.add("tls", "none: plain HTTP, to this machine alone", version=None)
+        return
+    text = f"{found.tls_version}, {found.cipher}, certificate of {found.subject} until {found.not_after}"
+    steps.add("tls", text, seconds=found.tls_seconds, version=found.tls_version, cipher=found.cipher,
+              subject=found.subject, issuer=found.issuer, not_after=found.not_after)  # fmt: skip
+
+
+def _get_failed_step(found: ProbeReport) -> str:
+    """The step that an error belongs to."""
+    if found.address is not None:
+        return "tls"
+    return "connect" if found.answers else "name"
+
+
+def _check_request(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: float) -> None:
+    """The list of models; where there is none, one token of chat."""
+    limits: dict[str, Any] = {"timeout": max(1, int(timeout * 1000)), "retries": 0}
+    began = monotonic()
+    try:
+        try:
+            models = to.client.models(**limits)
+        except (NotFoundError, UnsupportedError):
+            began = monotonic()
+            answer = to.client.chat("ping", max_tokens=1, **limits)
+            facts: Step = {"operation": "chat", "model_listed": None}
+            text = f"chat answers ({answer.finish_reason})"
+        else:
+            listed = plan.endpoint.model in {model.id for model in models}
+            facts = {"operation": "models", "model_listed": listed}
+            count = f"{len(models)} {'model' if len(models) == 1 else 'models'}"
+            text = f"{count}, {plan.endpoint.model} {'is' if listed else 'is not'} among them"
+    except OnymError as error:
+        steps.add("request", error.message, seconds=monotonic() - began, ok=False, code=error.code)
+        raise
+    steps.add("request", text, seconds=monotonic() - began, **facts)

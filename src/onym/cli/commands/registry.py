@@ -1,23 +1,390 @@
-"""`onym registry`: schemes, parameters and namespaces; the shipped facts, and a registry of one's own."""
+"""`onym registry`: the group, and its reading commands show, search, status and review.
+
+Without a database, `show` and `search` read the registry data that Onym ships.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
 import click
 
-from onym.cli._groups import Ordered
-from onym.cli._registry_act import decide, tick
-from onym.cli._registry_data import backup, init, restore, verify
-from onym.cli._registry_read import review, search, show, status
-from onym.cli._registry_serve import serve
-from onym.cli._registry_submit import submit, template
-from onym.cli._registry_transfer import export, import_
-from onym.cli._registry_user import user
+from onym.cli._input import OrderedGroup, json_option
+from onym.cli._output import Session
+from onym.cli.commands._registry_common import (
+    at_option,
+    build_entry_rows,
+    build_record,
+    build_request_rows,
+    complete_name,
+    db_option,
+    find_database,
+    list_logins,
+    open_store,
+    parse_time,
+    print_entry,
+    print_history,
+    print_request,
+    registry_option,
+    run_async,
+)
+from onym.cli.commands.registry_admin import (
+    backup_command,
+    init_command,
+    restore_command,
+    serve_command,
+    verify_command,
+)
+from onym.cli.commands.registry_decide import decide_command, tick_command
+from onym.cli.commands.registry_submit import submit_command, template_command
+from onym.cli.commands.registry_transfer import export_command, import_command
+from onym.cli.commands.registry_user import user_command
+from onym.errors import UnknownEntryError, UsageError
+from onym.registry.records import Entry, LogRecord, Request, RequestState, Role, Status
+from onym.registry.registries import REGISTRIES
+from onym.registry.registries import get_registry as registry_row
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from onym.registry.iana import Snapshot
+
+#: rows that a search shows unless told
+_ROWS: Final = 20
+_MOST_ROWS: Final = 500
+#: where the short form of a source ends; --json has all of it
+_ASIDE: Final = re.compile(r"[:;,] ")
+#: states in which somebody has a move
+_OPEN: Final = (
+    RequestState.DRAFT,
+    RequestState.LIST_REVIEW,
+    RequestState.SUBMITTED,
+    RequestState.EXPERT_REVIEW,
+    RequestState.MORE_REVIEW,
+    RequestState.IETF_REVIEW,
+)
 
 
-@click.group("registry", cls=Ordered)
-def command() -> None:
+@click.command("show", short_help="Show one entry: status, columns, notes, history.")
+@click.argument("name", shell_complete=complete_name)
+@registry_option
+@db_option
+@json_option
+@click.pass_obj
+def show_command(session: Session, /, name: str, registry: str, db: str | None) -> None:
+    """Show the entry NAME. Without a database it is taken from the facts that Onym ships, with their date.
+
+    \b
+    Examples:
+      onym registry show http
+      onym registry show temp -r llm-parameters
+      onym registry show --json --db registry.db llm
+    """
+    session.command = "registry show"
+    if find_database(session, db) is None:
+        _show_shipped(session, registry, name)
+    else:
+        run_async(_show_own(session, db, registry, name))
+
+
+def _show_shipped(session: Session, registry: str, name: str) -> None:
+    from onym.registry.iana import load_builtin_snapshot
+
+    facts = load_builtin_snapshot(registry)
+    key = _normalize_name(registry, name)
+    entry = facts.find(key)
+    if entry is None:
+        raise _make_unknown_error(
+            registry, key, (each.name for each in facts.entries), elsewhere=_find_shipped_elsewhere
+        )
+    session.print_record({"entry": build_record(entry), "facts": _build_facts_record(facts)})
+    if not session.as_json:
+        print_entry(session, entry)
+        session.print_note(_format_origin(facts))
+
+
+async def _show_own(session: Session, db: str | None, registry: str, name: str) -> None:
+    async with open_store(session, db) as store:
+        key = _normalize_name(registry, name)
+        entry = await store.entry(registry, key)
+        if entry is None:
+            asked = (await store.requests(registry=registry, name=key, limit=1)).items
+            near = await store.search(registry, key[:1], _MOST_ROWS)
+            raise _make_unknown_error(registry, key, (each.name for each in near), requests=asked)
+        records = list(await store.history(registry, key))
+        names = await list_logins(store)
+    session.print_record({"entry": build_record(entry), "history": [build_record(each) for each in records]})
+    if not session.as_json:
+        print_entry(session, entry, names)
+        print_history(session, records, names)
+
+
+def _normalize_name(registry: str, name: str) -> str:
+    """The name as the registry files it; of a URI, its scheme."""
+    row = registry_row(registry)
+    return row.normalize_name(name.partition(":")[0] if row.id == "uri-schemes" and ":" in name else name)
+
+
+def _find_shipped_elsewhere(registry: str, name: str) -> str | None:
+    """Another of the shipped registries that has the name."""
+    from onym.registry.iana import load_builtin_snapshot
+
+    others = (each for each in REGISTRIES if each != registry)
+    return next(
+        (
+            each
+            for each in others
+            if load_builtin_snapshot(each).find(_normalize_name(each, name)) is not None
+        ),
+        None,
+    )
+
+
+def _make_unknown_error(
+    registry: str,
+    name: str,
+    names: Iterable[str],
+    *,
+    requests: Sequence[Request] = (),
+    elsewhere: Callable[[str, str], str | None] = lambda registry, name: None,
+) -> UnknownEntryError:
+    row = registry_row(registry)
+    return UnknownEntryError(
+        f"no {row.noun} of that name is registered",
+        code="registry.unknown-entry",
+        field="name",
+        hint=_suggest_next(registry, name, names, requests, elsewhere(registry, name)),
+    )
+
+
+def _suggest_next(
+    registry: str, name: str, names: Iterable[str], requests: Sequence[Request], other: str | None
+) -> str:
+    """What somebody who looked in vain may want: a request, another registry, a near name, or the name."""
+    from difflib import get_close_matches
+
+    row = registry_row(registry)
+    if requests:
+        return f"somebody asked for it: onym registry status {requests[0].id}"
+    if other is not None:
+        return f"{registry_row(other).noun} of that name: onym registry show {name} -r {other}"
+    if len(name) > row.name_limit:
+        return f"no name of a {row.noun}: at most {row.name_limit} characters [{row.limit_clause}]"
+    if not row.is_valid_name(name):
+        return f"no name of a {row.noun}: {row.name_rule}"
+    close = get_close_matches(name, names, n=4)
+    if close:
+        return f"near ones: {', '.join(close)}"
+    option = "" if row.id == next(iter(REGISTRIES)) else f" -r {row.id}"
+    return f"the name is free here; to ask for it: onym registry template{option}"
+
+
+def _build_facts_record(facts: Snapshot) -> dict[str, Any]:
+    return {"source": facts.source, "vintage": facts.vintage}
+
+
+def _format_origin(facts: Snapshot) -> str:
+    dated = f", of {facts.vintage}" if facts.vintage else ""
+    source = _ASIDE.split(facts.source, maxsplit=1)[0]
+    return f"facts that Onym ships{dated} ({source}); --db shows a registry of your own"
+
+
+@click.command("search", short_help="Find entries by name, description or reference.")
+@click.argument("text", default="")
+@registry_option
+@click.option(
+    "--status", "wanted", type=click.Choice([str(each) for each in Status]), help="Only this status."
+)
+@click.option(
+    "--limit", type=click.IntRange(1, _MOST_ROWS), default=_ROWS, show_default=True, help="Rows at most."
+)
+@db_option
+@json_option
+@click.pass_obj
+def search_command(
+    session: Session, /, text: str, registry: str, wanted: str | None, limit: int, db: str | None
+) -> None:
+    """Find entries that have TEXT in name, description or reference; without TEXT, list them.
+
+    \b
+    Examples:
+      onym registry search mail
+      onym registry search --status historical --limit 50
+      onym registry search --json --db registry.db llm
+    """
+    session.command = "registry search"
+    status = None if wanted is None else Status(wanted)
+    statuses = registry_row(registry).statuses
+    if status is not None and status not in statuses:
+        raise UsageError(
+            f"{registry} has no status {status}",
+            code="usage.bad-status",
+            hint=f"one of {', '.join(map(str, statuses))}",
+        )
+    if find_database(session, db) is not None:
+        found, facts = run_async(_search_own(session, db, registry, text, status, limit + 1)), None
+    else:
+        from onym.registry.iana import load_builtin_snapshot
+
+        facts = load_builtin_snapshot(registry)
+        found = rank_entries(facts.entries, text, status)
+    _print_found(session, found[:limit], more=len(found) > limit, facts=facts)
+
+
+async def _search_own(
+    session: Session, db: str | None, registry: str, text: str, status: Status | None, limit: int
+) -> list[Entry]:
+    async with open_store(session, db) as store:
+        if text and status is None:
+            return list(await store.search(registry, text, limit))
+        return list((await store.entries(registry, query=text, status=status, limit=limit)).items)
+
+
+def rank_entries(entries: Iterable[Entry], text: str, status: Status | None) -> list[Entry]:
+    """The entries that fit: the name itself, names that begin so, names that hold it, then other texts."""
+    wanted = text.strip().casefold()
+    found = []
+    for entry in entries:
+        if status is not None and entry.status is not status:
+            continue
+        rank = _rank_entry(entry, wanted)
+        if rank is not None:
+            found.append((rank, entry.name, entry))
+    return [entry for _, _, entry in sorted(found, key=lambda each: each[:2])]
+
+
+def _rank_entry(entry: Entry, wanted: str) -> int | None:
+    name = entry.name.casefold()
+    if name == wanted:
+        return 0
+    if name.startswith(wanted):
+        return 1
+    if wanted in name:
+        return 2
+    return 3 if any(wanted in value.casefold() for value in entry.fields.values()) else None
+
+
+def _print_found(session: Session, found: list[Entry], *, more: bool, facts: Snapshot | None) -> None:
+    record: dict[str, Any] = {"entries": [build_record(each) for each in found], "more": more}
+    session.print_record(record if facts is None else {**record, "facts": _build_facts_record(facts)})
+    session.print_table(build_entry_rows(found), styles=("name",))
+    if session.as_json:
+        return
+    if not found:
+        session.print_note("nothing fits")
+    elif more:
+        session.print_note("there is more; --limit shows it")
+    if facts is not None:
+        session.print_note(_format_origin(facts))
+
+
+@click.command("status", short_help="Show where a request stands, who holds it, until when.")
+@click.argument("request")
+@at_option
+@db_option
+@json_option
+@click.pass_obj
+def status_command(session: Session, /, request: str, at: str | None, db: str | None) -> None:
+    """Show where REQUEST (an id such as uri-schemes-17, or a name) stands: who holds it, until when, history.
+
+    \b
+    Examples:
+      onym registry status uri-schemes-17
+      onym registry status --json llm | jq '.requests[].holder'
+    """
+    session.command = "registry status"
+    when = parse_time(at)
+    found, records, names = run_async(_load_status(session, db, request))
+    session.print_record(
+        {
+            "requests": [
+                {**build_record(each), "history": [build_record(line) for line in records[each.id]]}
+                for each in found
+            ]
+        }
+    )
+    if session.as_json:
+        return
+    for number, each in enumerate(found):
+        session.print_line() if number else None
+        print_request(session, each, when)
+        print_history(session, records[each.id], names)
+
+
+async def _load_status(
+    session: Session, db: str | None, request: str
+) -> tuple[list[Request], dict[str, list[LogRecord]], dict[str, str]]:
+    async with open_store(session, db) as store:
+        one = await store.request(request)
+        # names of parameters keep their case, all others are filed in lower case
+        names = () if one is not None else dict.fromkeys((request.strip(), request.strip().lower()))
+        found = [] if one is None else [one]
+        for name in names:
+            found += (await store.requests(name=name)).items
+        if not found:
+            raise UnknownEntryError(
+                "there is no such request, and none about that name",
+                code="registry.unknown-request",
+                field="request",
+                hint="onym registry review lists the open ones",
+            )
+        records = {each.id: list(await store.request_history(each.id)) for each in found}
+        known = await list_logins(store)
+    return found, records, known
+
+
+@click.command("review", short_help="List what waits, and for whom.")
+@click.option("-r", "--registry", help="Only this registry.")
+@click.option(
+    "--for",
+    "role",
+    type=click.Choice([str(each) for each in Role if each is not Role.READER]),
+    help="Only what waits for this role.",
+)
+@at_option
+@db_option
+@json_option
+@click.pass_obj
+def review_command(
+    session: Session, /, registry: str | None, role: str | None, at: str | None, db: str | None
+) -> None:
+    """List the requests that are open: what they ask, where they stand, who has the next move, until when.
+
+    \b
+    Examples:
+      onym registry review
+      onym registry review --for expert
+    """
+    session.command = "registry review"
+    when = parse_time(at)
+    if registry is not None:
+        registry = registry_row(registry).id
+    found = run_async(_list_open_requests(session, db, registry, None if role is None else Role(role)))
+    session.print_record({"requests": [build_record(each) for each in found]})
+    session.print_table(build_request_rows(found, when), styles=("name",))
+    if not found and not session.as_json:
+        session.print_note("nothing waits")
+
+
+async def _list_open_requests(
+    session: Session, db: str | None, registry: str | None, role: Role | None
+) -> list[Request]:
+    found: list[Request] = []
+    async with open_store(session, db) as store:
+        for state in _OPEN:
+            after = None
+            while True:
+                page = await store.requests(registry=registry, state=state, holder=role, after=after)
+                found += page.items
+                after = page.next
+                if after is None:
+                    break
+    # the most urgent first; what has no date comes last, oldest first
+    return sorted(found, key=lambda each: (each.due is None, each.due or each.since, each.id))
+
+
+@click.group("registry", cls=OrderedGroup)
+def registry_command() -> None:
     """Which URI schemes, llm parameters and ai namespaces exist, and who may change them. Each takes --json.
 
     `show`, `search`, `template`, `submit --dry-run` and `export` work without a database, from the facts
@@ -34,21 +401,21 @@ def command() -> None:
 
 
 for each in (
-    show,
-    search,
-    template,
-    submit,
-    status,
-    review,
-    decide,
-    tick,
-    init,
-    import_,
-    export,
-    verify,
-    backup,
-    restore,
-    serve,
-    user,
+    show_command,
+    search_command,
+    template_command,
+    submit_command,
+    status_command,
+    review_command,
+    decide_command,
+    tick_command,
+    init_command,
+    import_command,
+    export_command,
+    verify_command,
+    backup_command,
+    restore_command,
+    serve_command,
+    user_command,
 ):
-    command.add_command(each)
+    registry_command.add_command(each)

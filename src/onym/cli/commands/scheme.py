@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli import exit_codes
-from onym.cli._options import json_option
-from onym.cli._output import Session, colourful, dumps
-from onym.cli._text import harmless, printable
+from onym.cli._input import json_option
+from onym.cli._output import Session, encode_json, escape_controls, escape_unprintable, has_colour
 from onym.errors import UsageError
 
 if TYPE_CHECKING:
-    from onym.registry.abnf.types import Grammar
+    from onym.registry.abnf.grammar import Grammar
     from onym.registry.checks import Report
 
-__all__ = ["command"]
+__all__ = ["scheme_command"]
 
 #: largest file that is read, in bytes
 MAX_FILE: Final = 16_000_000
@@ -29,7 +28,7 @@ _FORMATS: Final = ("text", "json", "sarif")
 
 
 @click.group("scheme")
-def command() -> None:
+def scheme_command() -> None:
     """Check what defines a URI scheme, and try its grammar. Nothing is sent.
 
     FILE is an Internet-Draft or RFC (text or XML), Markdown, a registration template, or ABNF alone;
@@ -44,7 +43,7 @@ def command() -> None:
     """
 
 
-@command.command("check", short_help="Check documents against RFC 7595 or RFC 4395.")
+@scheme_command.command("check", short_help="Check documents against RFC 7595 or RFC 4395.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--profile",
@@ -80,48 +79,48 @@ def check_command(ctx: click.Context, files: tuple[str, ...], profile: str, form
     """
     from onym.registry.checks import Level
 
-    session = _session(ctx)
+    session = _get_session(ctx)
     as_json = session.as_json or form == "json"
     fatal = (Level.ERROR, Level.WARNING) if strict else (Level.ERROR,)
     failed = False
     logs: list[dict[str, Any]] = []
     for at, file in enumerate(files):
-        report, text = _checked(file, profile)
+        report, text = _check_file(file, profile)
         failed |= any(report.of(level) for level in fatal)
         if form == "sarif":
-            logs.append(_sarif(report, text))
+            logs.append(_build_sarif(report, text))
         elif as_json:
-            session.line(_record(report))
+            session.print_json_line(_build_report_record(report))
         else:
-            _say(session, report, first=at == 0)
+            _print_report(session, report, first=at == 0)
     if form == "sarif":
-        sys.stdout.write(dumps(_joined(logs), indent=2) + "\n")
+        sys.stdout.write(encode_json(_merge_logs(logs), indent=2) + "\n")
     ctx.exit(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
 
 
-def _checked(file: str, profile: str | None) -> tuple[Report, str]:
+def _check_file(file: str, profile: str | None) -> tuple[Report, str]:
     from datetime import UTC, datetime
 
     from onym.registry.checks import check
-    from onym.registry.checks.load import load
+    from onym.registry.checks.runner import load_document
 
-    text = _text(file)
+    text = _read_text(file)
     today = datetime.now(UTC).date()
-    return check(load(text, source=file), profile=profile, today=today, source=file), text
+    return check(load_document(text, source=file), profile=profile, today=today, source=file), text
 
 
-def _say(session: Session, report: Report, *, first: bool) -> None:
+def _print_report(session: Session, report: Report, *, first: bool) -> None:
     from onym.registry.checks import as_text
 
     if not first:
-        session.say()
-    colour = colourful(sys.stdout)
+        session.print_line()
+    colour = has_colour(sys.stdout)
     text = as_text(report, colour=colour)
     # the library's own colours are kept, everything else of a stranger's is made printable there
-    session.say(text if colour else harmless(text))
+    session.print_line(text if colour else escape_controls(text))
 
 
-def _record(report: Report) -> dict[str, Any]:
+def _build_report_record(report: Report) -> dict[str, Any]:
     from onym.registry.checks import Level
 
     return {
@@ -135,18 +134,18 @@ def _record(report: Report) -> dict[str, Any]:
     }
 
 
-def _sarif(report: Report, text: str) -> dict[str, Any]:
-    from onym.registry.checks import sarif
+def _build_sarif(report: Report, text: str) -> dict[str, Any]:
+    from onym.registry.checks import to_sarif
 
-    return sarif(report, text)
+    return to_sarif(report, text)
 
 
-def _joined(logs: list[dict[str, Any]]) -> dict[str, Any]:
+def _merge_logs(logs: list[dict[str, Any]]) -> dict[str, Any]:
     """One log with a run for each file."""
     return {**logs[0], "runs": [run for each in logs for run in each["runs"]]}
 
 
-@command.command("match", short_help="Is a string in the grammar?")
+@scheme_command.command("match", short_help="Is a string in the grammar?")
 @click.argument("file")
 @click.argument("strings", nargs=-1, required=True, metavar="STRING...")
 @click.option("--start", metavar="RULE", help="The rule to begin with; without it, the scheme's own.")
@@ -157,24 +156,24 @@ def match_command(ctx: click.Context, file: str, strings: tuple[str, ...], start
 
     Exit code 0 when every string matches, 1 when one does not.
     """
-    from onym.registry.abnf import matcher
+    from onym.registry.abnf import build_matcher
 
-    session = _session(ctx)
-    grammar, rule = _grammar(file, start)
-    match = matcher(grammar, rule)
+    session = _get_session(ctx)
+    grammar, rule = _load_grammar(file, start)
+    match = build_matcher(grammar, rule)
     all_match = True
     for each in strings:
         found = match(os.fsencode(each))
         all_match &= found
         if session.as_json:
-            session.line({"string": each, "start": rule, "matches": found})
+            session.print_json_line({"string": each, "start": rule, "matches": found})
         else:
             word = session.paint("yes", "good") if found else session.paint("no ", "bad")
-            session.say(f"{word}  {printable(each)}")
+            session.print_line(f"{word}  {escape_unprintable(each)}")
     ctx.exit(exit_codes.OK if all_match else exit_codes.CHECK_FAILED)
 
 
-@command.command("diff", short_help="Compare two grammars: the strings that they take.")
+@scheme_command.command("diff", short_help="Compare two grammars: the strings that they take.")
 @click.argument("file_a", metavar="A")
 @click.argument("file_b", metavar="B")
 @click.option("--start", metavar="RULE", help="The rule of A to begin with (and of B, without --start-b).")
@@ -188,10 +187,10 @@ def diff_command(
 
     Exit code 0 when they are equal, 1 when they differ.
     """
-    session = _session(ctx)
-    first, second = _grammar(file_a, start), _grammar(file_b, start_b or start)
-    found = _difference(first, second)
-    session.record({"a": file_a, "b": file_b, **found})
+    session = _get_session(ctx)
+    first, second = _load_grammar(file_a, start), _load_grammar(file_b, start_b or start)
+    found = _compare_grammars(first, second)
+    session.print_record({"a": file_a, "b": file_b, **found})
     words = {
         "equal": "equal: A and B take the same strings",
         "subset": "subset: B takes more than A",
@@ -199,14 +198,14 @@ def diff_command(
         "overlap": "overlap: each takes strings that the other does not",
         "disjoint": "disjoint: no string is of both",
     }
-    session.say(words[found["relation"]])
+    session.print_line(words[found["relation"]])
     for side in ("only_a", "only_b"):
         if found[side] is not None:
-            session.say(f"  only {side[-1].upper()}: {printable(found[side])}")
+            session.print_line(f"  only {side[-1].upper()}: {escape_unprintable(found[side])}")
     ctx.exit(exit_codes.OK if found["relation"] == "equal" else exit_codes.CHECK_FAILED)
 
 
-@command.command("examples", short_help="Make strings of a grammar.")
+@scheme_command.command("examples", short_help="Make strings of a grammar.")
 @click.argument("file")
 @click.option("-n", "count", type=click.IntRange(1, MAX_EXAMPLES), default=10, help="How many (default 10).")
 @click.option("--seed", type=int, default=0, help="Another number, other strings (default 0).")
@@ -215,18 +214,18 @@ def diff_command(
 @click.pass_obj
 def examples_command(session: Session, file: str, count: int, seed: int, start: str | None) -> None:
     """Make strings that the grammar of FILE takes: the same seed gives the same ones."""
-    from onym.registry.abnf import examples
+    from onym.registry.abnf import generate_examples
 
-    grammar, rule = _grammar(file, start)
-    found = examples(grammar, rule, count, seed=seed)
-    session.record({"start": rule, "seed": seed, "examples": list(found)})
+    grammar, rule = _load_grammar(file, start)
+    found = generate_examples(grammar, rule, count, seed=seed)
+    session.print_record({"start": rule, "seed": seed, "examples": list(found)})
     if not found:
-        session.note(f"no string of {rule} was found that is UTF-8 text of at most 2,048 octets")
+        session.print_note(f"no string of {rule} was found that is UTF-8 text of at most 2,048 octets")
     for each in found:
-        session.say(printable(each))
+        session.print_line(escape_unprintable(each))
 
 
-@command.command("railroad", short_help="Draw a grammar as a railroad diagram (SVG).")
+@scheme_command.command("railroad", short_help="Draw a grammar as a railroad diagram (SVG).")
 @click.argument("file")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write here, not to standard output.")
 @click.option("--start", metavar="RULE", help="The rule to begin with; without it, the scheme's own.")
@@ -234,32 +233,32 @@ def examples_command(session: Session, file: str, count: int, seed: int, start: 
 @click.pass_obj
 def railroad_command(session: Session, file: str, output: Path | None, start: str | None) -> None:
     """Draw the rules of FILE that the scheme uses as one SVG picture."""
-    from onym.registry.abnf import railroad
+    from onym.registry.abnf import render_railroad
 
-    grammar, rule = _grammar(file, start)
-    picture = railroad(grammar, rule)
+    grammar, rule = _load_grammar(file, start)
+    picture = render_railroad(grammar, rule)
     if output is None:
-        session.record({"start": rule, "svg": picture})
-        session.say(picture)
+        session.print_record({"start": rule, "svg": picture})
+        session.print_line(picture)
         return
-    from onym.cli._atomic import AtomicFile
+    from onym.cli._atomic_file import AtomicFile
 
     with AtomicFile(output) as out:
         out.write(picture)
-    session.record({"start": rule, "file": str(output)})
-    session.say(f"{printable(str(output))} written")
+    session.print_record({"start": rule, "file": str(output)})
+    session.print_line(f"{escape_unprintable(str(output))} written")
 
 
-def _session(ctx: click.Context) -> Session:
+def _get_session(ctx: click.Context) -> Session:
     session = ctx.find_object(Session)
     assert session is not None  # noqa: S101 - the group always makes one
     return session
 
 
-def _text(file: str) -> str:
-    shown = "standard input" if file == "-" else printable(file) or "a file without a name"
+def _read_text(file: str) -> str:
+    shown = "standard input" if file == "-" else escape_unprintable(file) or "a file without a name"
     try:
-        octets = sys.stdin.buffer.read(MAX_FILE + 1) if file == "-" else _octets(file)
+        octets = sys.stdin.buffer.read(MAX_FILE + 1) if file == "-" else _read_bytes(file)
         # what is too large is told as such, wherever it is cut
         text = "" if len(octets) > MAX_FILE else octets.decode("utf-8")
     except OSError as error:
@@ -271,7 +270,7 @@ def _text(file: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _octets(file: str) -> bytes:
+def _read_bytes(file: str) -> bytes:
     """A file's octets, one beyond the cap at most: a device has no end, and no size."""
     if not file:
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
@@ -279,14 +278,14 @@ def _octets(file: str) -> bytes:
         return stream.read(MAX_FILE + 1)
 
 
-def _grammar(file: str, start: str | None) -> tuple[Grammar, str]:
+def _load_grammar(file: str, start: str | None) -> tuple[Grammar, str]:
     """The grammar of a file with its imports, and the rule to begin with."""
-    from onym.registry.checks.load import load, load_grammar
+    from onym.registry.checks.runner import load_document, load_grammar
 
-    return load_grammar(load(_text(file), source=file), start)
+    return load_grammar(load_document(_read_text(file), source=file), start)
 
 
-def _difference(first: tuple[Grammar, str], second: tuple[Grammar, str]) -> dict[str, Any]:
+def _compare_grammars(first: tuple[Grammar, str], second: tuple[Grammar, str]) -> dict[str, Any]:
     """How the languages lie, and the shortest string of each alone."""
     from onym.registry.abnf import compare
 

@@ -7,22 +7,20 @@
 
 from __future__ import annotations
 
-from onym.llm.batch._engine import Engine, Local, Work
-from onym.llm.batch._job import Job
-from onym.llm.batch._report import BatchReport, Progress
-from onym.llm.batch._results import Result
-from onym.llm.batch._run import EngineName, Order, arun, run
+from onym.llm.batch._engine import Engine, Job, LocalEngine, WorkQueue
+from onym.llm.batch._rows import Result
+from onym.llm.batch._runner import BatchReport, EngineName, Order, Progress, arun, run
 
 __all__ = [
     "BatchReport",
     "Engine",
     "EngineName",
     "Job",
-    "Local",
+    "LocalEngine",
     "Order",
     "Progress",
     "Result",
-    "Work",
+    "WorkQueue",
     "arun",
     "run",
 ]

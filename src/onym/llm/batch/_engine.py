@@ -1,7 +1,9 @@
-"""How rows are answered: the seam that engines fit, and the engine of this process.
+"""Engines answer rows: the interface, the job that they receive, and the engine of this process.
 
-While a batch runs, its engine is the one owner of retries: the client underneath is told `retries=0`, so that
-every refusal of the server is seen here and slows down all rows, and nothing is tried again at two levels.
+While a batch runs, only its engine retries. The client gets `retries=0`, so that every rejection slows down all
+rows and no request is retried at two levels. The limit of concurrent requests follows TCP's additive increase and
+multiplicative decrease: it doubles with each round of answers until the first rejection (429, 503), which halves
+it, and then grows by one a round.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from onym.errors import (
@@ -23,49 +27,244 @@ from onym.errors import (
     QuotaError,
     RateLimitError,
 )
-from onym.llm.batch._control import Control
-from onym.llm.batch._results import Result, answered, failed
-from onym.llm.batch._rows import Row, read_row
-from onym.net.retry import RetryPolicy
+from onym.llm.batch._rows import Result, Row, decode_row, make_answer_result, make_failed_result
+from onym.llm.client import AsyncClient, ClientSetup, build_setup, resolve_uri, wrap_secret
+from onym.llm.config import Config
+from onym.llm.plan import OnUnsupported
+from onym.net.limits import NetLimits, RetryPolicy
+from onym.net.transport import AsyncTransport
 
 if TYPE_CHECKING:
-    from onym.llm.batch._job import Job
-    from onym.llm.client import AsyncClient
+    from onym.llm.providers import ProviderTable
+    from onym.net.policy import Policy
+    from onym.uri.llm import LLMURI
+    from onym.uri.secret import Secret
 
-__all__ = ["FATAL", "Engine", "Local", "Work"]
+#: attempts after the first where neither the URI nor the call says how many
+DEFAULT_RETRIES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One endpoint and how it is asked. `uri` says `retries=0`: the engine owns them while a batch runs."""
+
+    uri: LLMURI
+    key: Secret | None
+    policy: Policy | None
+    config: Config
+    providers: ProviderTable | None
+    environ: Mapping[str, str] | None = field(repr=False)
+    on_unsupported: OnUnsupported
+    system_filter: Callable[[str], str] | None
+    overrides: Mapping[str, Any]
+    concurrency: int
+    retries: int
+    settled: ClientSetup = field(repr=False)
+
+    @property
+    def model(self) -> str:
+        """The model's name, as the endpoint takes it."""
+        return self.settled.planner.endpoint.model
+
+    @property
+    def endpoint_text(self) -> str:
+        """The endpoint without key and parameters."""
+        return self.settled.planner.endpoint.text
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What no result may hold."""
+        return self.settled.planner.endpoint.secrets
+
+    def build_settings(self) -> dict[str, Any]:
+        """What changes the answers beside endpoint and input; no secret in it."""
+        uri = self.uri.without_key()
+        found: dict[str, Any] = {
+            "uri": uri.render(),
+            "on_unsupported": self.on_unsupported,
+            "overrides": dict(self.overrides),
+        }
+        # what is not there is left out: outputs of former versions are gone on with
+        profile = dict(self.config.profiles.get(uri.fragment or "", {}))
+        profile.pop("retries", None)
+        if profile:
+            found["profile"] = profile
+        if self.settled.planner.endpoint.is_embedded:
+            from onym.llm import embedded
+
+            file = embedded.get_file_identity(self.model)
+            if file:
+                found["file"] = file
+        return found
+
+    def make_client(self) -> AsyncClient:
+        """A client of this job's, for the running event loop."""
+        if self.settled.planner.endpoint.is_embedded or self.concurrency <= NetLimits().idle_connections:
+            return AsyncClient(self.settled)
+        limits = NetLimits(idle_connections=self.concurrency)
+        return _OwningClient(self.settled, AsyncTransport(self.settled.policy, limits=limits))
+
+
+class _OwningClient(AsyncClient):
+    """A client that closes the transport it was given."""
+
+    def __init__(self, settled: ClientSetup, transport: AsyncTransport) -> None:
+        super().__init__(settled, transport)
+        self._own = True
+
+
+def make_job(
+    uri: str | Secret | LLMURI,
+    *,
+    key: Secret | str | None,
+    policy: Policy | None,
+    config: Config | None,
+    providers: ProviderTable | None,
+    environ: Mapping[str, str] | None,
+    on_unsupported: OnUnsupported,
+    system_filter: Callable[[str], str] | None,
+    overrides: Mapping[str, Any],
+    concurrency: int,
+) -> Job:
+    """The job behind these arguments. Raises what `connect` raises, CredentialError for a missing key too."""
+    config = Config.load(environ=environ) if config is None else config
+    found = resolve_uri(wrap_secret(uri), config)
+    profile = config.profiles.get(found.fragment or "", {})
+    rest = dict(overrides)
+    retries = rest.pop("retries", None)
+    if retries is None:
+        retries = found.params.get("retries", profile.get("retries", DEFAULT_RETRIES))
+    given: dict[str, Any] = {
+        "key": wrap_secret(key),
+        "policy": policy,
+        "config": config,
+        "providers": providers,
+        "environ": environ,
+        "on_unsupported": on_unsupported,
+        "system_filter": system_filter,
+    }
+    quiet = found.with_params(retries=0)
+    settled = build_setup(quiet, **given)
+    unkeyed = settled.planner.endpoint.unkeyed
+    if unkeyed is not None:
+        raise unkeyed
+    return Job(
+        uri=quiet, overrides=rest, concurrency=concurrency, retries=int(retries), settled=settled, **given
+    )
+
+
+_INITIAL_LIMIT: Final = 8
+#: seconds; a server that asks for more is asked again after this
+_MAX_PAUSE: Final = 86_400.0
+
+
+class AdaptiveLimiter:
+    """The slots of one event loop. `most` is the highest limit; `clock` gives seconds that only grow."""
+
+    def __init__(self, most: int, clock: Callable[[], float]) -> None:
+        self.most = most
+        self.flying = 0
+        #: a moment of the clock before which nobody sends, as the server asked
+        self.resume_at = 0.0
+        self._limit = float(min(_INITIAL_LIMIT, most))
+        self._slow_from = float(most)
+        self._clock = clock
+        self._round = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def limit(self) -> int:
+        """How many may be under way now; never below 1."""
+        return int(self._limit)
+
+    @property
+    def pause(self) -> float:
+        """Seconds for which the server wants to be left alone."""
+        return max(0.0, self.resume_at - self._clock())
+
+    def try_acquire(self) -> int | None:
+        """What `enter` gives where nobody has to wait, else None."""
+        if self.flying >= int(self._limit) or self.resume_at > self._clock():
+            return None
+        self.flying += 1
+        return self._round
+
+    async def acquire(self) -> int:
+        """Wait for a slot, and get the number of the round that it belongs to."""
+        while self.flying >= int(self._limit):
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            try:
+                await waiter
+            except BaseException:
+                if waiter.done() and not waiter.cancelled():
+                    # it had been woken: the next one is, in its place
+                    self._wake_waiters()
+                raise
+        self.flying += 1
+        return self._round
+
+    def release(self) -> None:
+        """Give the slot back."""
+        self.flying -= 1
+        self._wake_waiters()
+
+    def record_success(self) -> None:
+        """An answer came: room for more, if there is any."""
+        if self._limit < self.most:
+            step = 1.0 if self._limit < self._slow_from else 1.0 / self._limit
+            self._limit = min(float(self.most), self._limit + step)
+            self._wake_waiters()
+
+    def record_rejection(self, sent_in: int, retry_after: float | None) -> None:
+        """The server had too much of a request of round `sent_in`, and may say when to come back."""
+        if retry_after:
+            self.resume_at = max(self.resume_at, self._clock() + min(retry_after, _MAX_PAUSE))
+        if sent_in == self._round:
+            self._round += 1
+            self._limit = self._slow_from = max(1.0, self._limit / 2)
+
+    def _wake_waiters(self) -> None:
+        free = int(self._limit) - self.flying
+        while free > 0 and self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                free -= 1
+
 
 #: what no other row can do better: the run stops, and the row keeps its turn
-FATAL: Final = (AuthenticationError, CredentialError, PolicyError, QuotaError)
-_THROTTLED: Final = (RateLimitError, OverloadedError)
+FATAL_ERRORS: Final = (AuthenticationError, CredentialError, PolicyError, QuotaError)
+_THROTTLED_ERRORS: Final = (RateLimitError, OverloadedError)
 #: attempts that the server may refuse for being busy, beside those that fail
-_REFUSALS: Final = 20
+_MAX_REJECTIONS: Final = 20
 #: rows that may wait for their next attempt while others take their place, per slot
-_PARKED: Final = 4
+_MAX_PARKED: Final = 4
 #: rows in a row that reach no server, after their retries, before the run stops
-_OUTAGE: Final = 10
-_PATIENCE: Final = RetryPolicy(base=0.5, cap=30.0)
+_MAX_UNREACHED: Final = 10
+_RETRY_POLICY: Final = RetryPolicy(base=0.5, cap=30.0)
 
 
-class Work(Protocol):
+class WorkQueue(Protocol):
     """Rows to be answered and the place for their results. All of it in one event loop."""
 
     stop: asyncio.Event
     #: whether too many results wait to be durable
     full: bool
 
-    def take(self) -> tuple[int, bytes] | None:
+    def next_row(self) -> tuple[int, bytes] | None:
         """The next row, its place and its JSON; None where there is no more to do."""
         ...
 
-    def give(self, result: Result) -> None:
+    def put_result(self, result: Result) -> None:
         """Take the result of a row that was taken."""
         ...
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Return once not too many results wait to be durable."""
         ...
 
-    async def settled(self) -> bool:
+    async def wait_until_durable(self) -> bool:
         """Return once every result that was given is durable; False where the disk failed."""
         ...
 
@@ -91,12 +290,12 @@ class Engine(Protocol):
         """Seconds for which the server wants to be left alone."""
         ...
 
-    async def run(self, work: Work) -> None:
+    async def run(self, work: WorkQueue) -> None:
         """Take rows and give results; raises the OnymError that stops the whole run."""
         ...
 
 
-class Local:
+class LocalEngine:
     """The engine of this process: one event loop, as many requests at once as the server bears.
 
     `rest(seconds)` waits, or returns early when the run is stopped; `chance` is in [0, 1). Engines that share
@@ -110,20 +309,20 @@ class Local:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
         rest: Callable[[float], Awaitable[Any]] | None = None,
-        control: Control | None = None,
+        control: AdaptiveLimiter | None = None,
         client: AsyncClient | None = None,
     ) -> None:
         self._job = job
-        self._control = control or Control(job.concurrency, clock)
+        self._control = control or AdaptiveLimiter(job.concurrency, clock)
         self._given = client
         self._chance = chance
-        self._rest = rest or self._wait
+        self._rest = rest or self._wait_or_stop
         self._working: set[asyncio.Task[None]] = set()
         self._parked = 0
         self._unreached = 0
         self._fatal: OnymError | None = None
         self._client: AsyncClient
-        self._work: Work
+        self._work: WorkQueue
 
     @property
     def flying(self) -> int:
@@ -140,13 +339,13 @@ class Local:
         """Seconds for which the server wants to be left alone."""
         return self._control.pause
 
-    async def run(self, work: Work) -> None:
+    async def run(self, work: WorkQueue) -> None:
         """See `Engine`. Requests under way when the run is stopped are waited for; cancelling drops them."""
         self._work = work
-        self._client = self._given or self._job.client()
+        self._client = self._given or self._job.make_client()
         try:
             for _ in range(self._job.concurrency):
-                self._hire()
+                self._start_worker()
             while self._working:
                 done, _ = await asyncio.wait(self._working, return_when=asyncio.FIRST_COMPLETED)
                 self._working -= done
@@ -163,44 +362,44 @@ class Local:
         if self._fatal is not None:
             raise self._fatal
 
-    def _hire(self) -> None:
-        self._working.add(asyncio.get_running_loop().create_task(self._serve()))
+    def _start_worker(self) -> None:
+        self._working.add(asyncio.get_running_loop().create_task(self._run_worker()))
 
-    async def _serve(self) -> None:
+    async def _run_worker(self) -> None:
         """Answer row after row."""
         work, control = self._work, self._control
         while not work.stop.is_set():
             if work.full:
-                await work.room()
+                await work.wait_for_room()
             # mostly there is a slot, and no need to wait for one
-            sent_in = control.try_enter()
+            sent_in = control.try_acquire()
             if sent_in is None:
-                sent_in = await self._slot()
-            taken = work.take()
+                sent_in = await self._acquire_slot()
+            taken = work.next_row()
             if taken is None:
-                control.leave()
+                control.release()
                 return
-            result = await self._answer(read_row(*taken, self._job.model), sent_in)
+            result = await self._answer_row(decode_row(*taken, self._job.model), sent_in)
             if result is not None:
-                work.give(result)
+                work.put_result(result)
             if len(self._working) - self._parked > self._job.concurrency:
                 # somebody came in while this row waited
                 return
 
-    async def _slot(self) -> int:
+    async def _acquire_slot(self) -> int:
         """A slot, once the server lets anybody ask."""
-        sent_in = await self._control.enter()
+        sent_in = await self._control.acquire()
         while (pause := self._control.pause) > 0 and not self._work.stop.is_set():
-            self._control.leave()
+            self._control.release()
             await self._rest(pause)
-            sent_in = await self._control.enter()
+            sent_in = await self._control.acquire()
         return sent_in
 
-    async def _answer(self, row: Row, sent_in: int) -> Result | None:
+    async def _answer_row(self, row: Row, sent_in: int) -> Result | None:
         """The result of a row, asked as often as it takes; None where it keeps its turn. Ends the slot."""
         if row.error is not None:
-            self._control.leave()
-            return failed(row.place, row.id, row.error, 0)
+            self._control.release()
+            return make_failed_result(row.place, row.id, row.error, 0)
         job, refusals, failures = self._job, 0, 0
         overrides = {**job.overrides, **row.overrides} if job.overrides else row.overrides
         retries = job.retries if row.retries is None else row.retries
@@ -210,42 +409,46 @@ class Local:
             except OnymError as error:
                 failure = error
             else:
-                self._control.succeeded()
+                self._control.record_success()
                 self._unreached = 0
-                return answered(row.place, row.id, completion, refusals + failures + 1)
+                return make_answer_result(row.place, row.id, completion, refusals + failures + 1)
             finally:
-                self._control.leave()
-            if isinstance(failure, _THROTTLED):
-                self._control.refused(sent_in, failure.retry_after)
+                self._control.release()
+            if isinstance(failure, _THROTTLED_ERRORS):
+                self._control.record_rejection(sent_in, failure.retry_after)
                 refusals += 1
             else:
                 failures += 1
-            if failures > retries or refusals > min(_REFUSALS, retries * _REFUSALS) or not _again(failure):
-                return self._given_up(row, failure, refusals + failures)
-            if not await self._park(_pause(failure, refusals + failures - 1, self._chance)):
+            if (
+                failures > retries
+                or refusals > min(_MAX_REJECTIONS, retries * _MAX_REJECTIONS)
+                or not _is_retryable(failure)
+            ):
+                return self._fail_row(row, failure, refusals + failures)
+            if not await self._wait_parked(_compute_delay(failure, refusals + failures - 1, self._chance)):
                 return None
-            sent_in = await self._slot()
+            sent_in = await self._acquire_slot()
             if self._work.stop.is_set():
-                self._control.leave()
+                self._control.release()
                 return None
 
-    def _given_up(self, row: Row, failure: OnymError, attempts: int) -> Result | None:
+    def _fail_row(self, row: Row, failure: OnymError, attempts: int) -> Result | None:
         """The row's error as its result, unless it is everybody's."""
-        if isinstance(failure, NetError) and _again(failure):
+        if isinstance(failure, NetError) and _is_retryable(failure):
             self._unreached += 1
         else:
             self._unreached = 0
-        if isinstance(failure, FATAL) or self._unreached >= _OUTAGE:
+        if isinstance(failure, FATAL_ERRORS) or self._unreached >= _MAX_UNREACHED:
             self._fatal = self._fatal or failure
             self._work.stop.set()
             return None
-        return failed(row.place, row.id, failure, attempts, self._job.secrets)
+        return make_failed_result(row.place, row.id, failure, attempts, self._job.secrets)
 
-    async def _park(self, seconds: float) -> bool:
+    async def _wait_parked(self, seconds: float) -> bool:
         """Wait without a slot, while somebody else takes the place; False where the run was stopped."""
-        if self._parked < _PARKED * self._job.concurrency:
+        if self._parked < _MAX_PARKED * self._job.concurrency:
             self._parked += 1
-            self._hire()
+            self._start_worker()
             try:
                 await self._rest(seconds)
             finally:
@@ -254,7 +457,7 @@ class Local:
             await self._rest(seconds)
         return not self._work.stop.is_set()
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait_or_stop(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._work.stop.wait()
@@ -262,10 +465,10 @@ class Local:
             return
 
 
-def _again(failure: OnymError) -> bool:
+def _is_retryable(failure: OnymError) -> bool:
     return isinstance(failure, NetError | ProviderError) and failure.retryable
 
 
-def _pause(failure: OnymError, attempt: int, chance: Callable[[], float]) -> float:
+def _compute_delay(failure: OnymError, attempt: int, chance: Callable[[], float]) -> float:
     # what the server asked for is everybody's pause: this keeps all from coming back at the same moment
-    return _PATIENCE.delay(attempt, None, chance)
+    return _RETRY_POLICY.delay(attempt, None, chance)

@@ -1,7 +1,7 @@
-"""The engine of providers' own batch APIs: cheaper answers within a day, asked for by the file.
+"""The engine of providers' batch APIs: cheaper answers within a day, requested by the file.
 
-What is at the provider is written down before it is there (see `_provider_ledger.py`), so a run that ended in
-any way is gone on with by the next one. Stopping a run leaves the batches where they are.
+Onym records a batch before it creates it (see `SubmissionLog`), so the next run continues after any interruption.
+When a run stops, its batches continue at the provider. Results are fetched line by line until they are complete.
 """
 
 from __future__ import annotations
@@ -9,47 +9,278 @@ from __future__ import annotations
 import asyncio
 import secrets
 import warnings
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from onym.errors import NotFoundError, OnymError, OnymWarning, ProviderError
-from onym.llm._plan import encode
-from onym.llm.batch._provider_api import find_api, no_api
-from onym.llm.batch._provider_fetch import HINT, Fetcher
-from onym.llm.batch._provider_flow import TRANSFER, Desk, Found, ask, create, refused, search, watch
-from onym.llm.batch._provider_ledger import Chunk, Ledger, ledger_path
-from onym.llm.batch._provider_results import Intake
-from onym.llm.batch._provider_rows import ROOM, Labels, Load
-from onym.llm.batch._results import failed
-from onym.llm.batch._rows import label, read_row
+from onym.errors import (
+    MalformedResponseError,
+    NetError,
+    NotFoundError,
+    OnymError,
+    OnymWarning,
+    ProviderError,
+    ResponseTooLarge,
+)
+from onym.llm.batch._provider_flow import (
+    TRANSFER_TIMEOUT,
+    BatchClient,
+    BatchSearch,
+    call_api,
+    create_batch,
+    is_rejected,
+    make_no_api_error,
+    require_batch_api,
+    search_batches,
+    watch_batches,
+)
+from onym.llm.batch._rows import Result, decode_row, get_label, make_answer_result, make_failed_result
+from onym.llm.batch._storage import (
+    MAX_BATCH_SIZE,
+    BatchBuilder,
+    LabelStore,
+    RowBitmap,
+    Submission,
+    SubmissionLog,
+    get_submission_log_path,
+)
 from onym.llm.dialects import Exchange
-from onym.llm.dialects._batch import Batch
-from onym.llm.flow import REAL, Clock
+from onym.llm.dialects.batch_api import Batch, BatchApi, BatchRequest, DecodeChat, make_unanswered_error
+from onym.llm.flow import SYSTEM_CLOCK, Clock
+from onym.llm.plan import encode_body
+from onym.llm.types import Completion
 from onym.net.limits import NetLimits
-from onym.net.messages import Flow
-from onym.net.transport import AsyncTransport, arun
+from onym.net.messages import Flow, Reply
+from onym.net.transport import AsyncTransport, arun_flow
 
 if TYPE_CHECKING:
-    from onym.llm.batch._engine import Work
-    from onym.llm.batch._job import Job
+    from onym.llm.batch._engine import Job, WorkQueue
+    from onym.net.messages import AsyncStreamBody
 
-__all__ = ["POLL", "ProviderBatches", "find_api"]
+#: octets of one line of the results
+_MAX_LINE_SIZE: Final = 64 * 1024 * 1024
+#: more rows than any input has
+_UNBOUNDED: Final = 1 << 62
+
+
+class LineSplitter:
+    """Octets to lines, however they are cut. Blank lines are none."""
+
+    def __init__(self) -> None:
+        self._pending: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The lines that these octets complete; raises ResponseTooLarge."""
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            line = b"".join((*self._pending, end)).strip()
+            self._pending, self._size = [], 0
+            if line:
+                yield line
+        if rest:
+            self._pending.append(rest)
+            self._size += len(rest)
+            if self._size > _MAX_LINE_SIZE:
+                raise ResponseTooLarge(
+                    f"a line of the results is longer than {_MAX_LINE_SIZE // 1024**2} MiB",
+                    code="net.too-large.event",
+                )
+
+    def close(self) -> Iterator[bytes]:
+        """The last line, if it has no end."""
+        line = b"".join(self._pending).strip()
+        self._pending = []
+        if line:
+            yield line
+
+
+class ResultCollector:
+    """Takes lines of results, and gives a result for each row that waits for one.
+
+    A row that has its result, one of another batch, and a name that nobody gave are passed over.
+    """
+
+    def __init__(
+        self,
+        labels: LabelStore,
+        give: Callable[[Result], None],
+        *,
+        api: BatchApi,
+        decode: DecodeChat,
+        exchange: Exchange,
+    ) -> None:
+        self._labels = labels
+        self._give = give
+        self._api = api
+        self._decode = decode
+        self._exchange = exchange
+        self._given = RowBitmap(_UNBOUNDED)
+
+    def collect_line(self, chunk: Submission, line: bytes) -> bool:
+        """Take one line of this batch's results; False for one that is not whole."""
+        answer = self._api.decode_line(line, self._decode, self._exchange)
+        if answer is None:
+            return False
+        index = chunk.parse_request_name(answer.name)
+        if index is not None and self._is_missing(index):
+            self._put_outcome(index, answer.outcome)
+        return True
+
+    def is_ours(self, chunk: Submission, line: bytes) -> bool | None:
+        """Whether a line is of this batch; None where it cannot be read."""
+        answer = self._api.decode_line(line, self._decode, self._exchange)
+        return None if answer is None else chunk.parse_request_name(answer.name) is not None
+
+    def iter_missing(self, chunk: Submission) -> Iterator[int]:
+        """The rows of a batch that wait for their result."""
+        return (index for index in chunk.iter_indexes() if self._is_missing(index))
+
+    def has_missing(self, chunk: Submission) -> bool:
+        """Whether a row waits."""
+        return next(self.iter_missing(chunk), None) is not None
+
+    def fail_missing(self, chunk: Submission, batch: Batch) -> Iterator[int]:
+        """Give the rows that wait an error; what the provider says of a row goes first. Yields each."""
+        ending = batch.ending or "completed"
+        unasked = make_unanswered_error(ending, self._exchange)
+        of_lines = {fault.line: fault.error for fault in batch.faults if fault.line is not None}
+        of_all = [fault.error for fault in batch.faults if fault.line is None and ending == "failed"]
+        for line, index in enumerate(chunk.iter_indexes(), 1):
+            if self._is_missing(index):
+                self._put_outcome(index, of_lines.get(line) or (of_all[0] if of_all else unasked))
+                yield index
+
+    def _is_missing(self, index: int) -> bool:
+        return index in self._labels and index not in self._given
+
+    def _put_outcome(self, index: int, outcome: Completion | OnymError) -> None:
+        self._given.add(index)
+        label = self._labels.get(index)
+        if isinstance(outcome, Completion):
+            self._give(make_answer_result(index, label, outcome, 1))
+            return
+        asked = not outcome.code.startswith("provider.batch-")
+        self._give(make_failed_result(index, label, outcome, int(asked), self._exchange.secrets))
+
+
+#: times that results are fetched before what is wrong with them counts
+_MAX_FETCHES: Final = 3
+#: how to go on without them
+CANCEL_HINT: Final = "--cancel gives up the rows that have no answer"
+
+
+class ResultFetcher:
+    """Fetches results by `transport`, which takes large answers, and puts them into the intake.
+
+    With `give_up` what stays unreadable is passed over.
+    """
+
+    def __init__(
+        self,
+        desk: BatchClient,
+        work: WorkQueue,
+        intake: ResultCollector,
+        transport: AsyncTransport,
+        rest: Callable[[float], Awaitable[Any]],
+        *,
+        give_up: bool,
+    ) -> None:
+        self._desk = desk
+        self._work = work
+        self._intake = intake
+        self._transport = transport
+        self._rest = rest
+        self._give_up = give_up
+
+    async def is_ours(self, chunk: Submission, batch: Batch) -> bool | None:
+        """Whether the first line of the results says so; None where the run was stopped."""
+        for call in self._desk.api.download(batch):
+            async with aclosing(self._iter_lines(call)) as lines:
+                async for line in lines:
+                    ours = self._intake.is_ours(chunk, line)
+                    if ours is not None:
+                        return ours
+                    break
+        if self._work.stop.is_set():
+            return None
+        if self._give_up:
+            return False
+        raise self._make_damaged_error(f"the results of the batch {batch.id} do not say whose they are")
+
+    async def fetch(self, chunk: Submission, batch: Batch) -> bool:
+        """Take all results that there are; False where the run was stopped.
+
+        Raises what is wrong with them.
+        """
+        for attempt in range(_MAX_FETCHES):
+            failure: OnymError | None = None
+            try:
+                if not await self._collect_lines(chunk, batch):
+                    failure = self._make_damaged_error(f"the results of the batch {batch.id} are damaged")
+            except (NetError, ProviderError) as error:
+                failure = error
+            if self._work.stop.is_set():
+                return False
+            if not self._intake.has_missing(chunk) or (failure is None and batch.ending != "completed"):
+                return True
+            if attempt < _MAX_FETCHES - 1:
+                await self._rest(self._desk.compute_wait(attempt, failure or TimeoutError()).seconds)
+        if failure is not None and not self._give_up:
+            raise failure
+        return True
+
+    async def _collect_lines(self, chunk: Submission, batch: Batch) -> bool:
+        """Take the results; False where a line of them is not whole."""
+        sound = True
+        for call in self._desk.api.download(batch):
+            async with aclosing(self._iter_lines(call)) as lines:
+                async for line in lines:
+                    sound = self._intake.collect_line(chunk, line) and sound
+                    if self._work.stop.is_set():
+                        return sound
+                    if self._work.full:
+                        await self._work.wait_for_room()
+        return sound
+
+    async def _iter_lines(self, call: BatchRequest) -> AsyncGenerator[bytes, None]:
+        """The lines of an answer, as they come; they end early where the run is stopped."""
+        flow = call_api(self._desk, call, _return_reply, timeout=TRANSFER_TIMEOUT, stream=True)
+        reply = await arun_flow(flow, self._transport, sleep=self._rest)
+        if reply is None:
+            return
+        lines = LineSplitter()
+        async with cast("AsyncStreamBody", reply.stream) as body:
+            while (data := await body.aread()) and not self._work.stop.is_set():
+                for line in lines.feed(data):
+                    yield line
+        for line in lines.close():
+            yield line
+
+    def _make_damaged_error(self, text: str) -> MalformedResponseError:
+        return MalformedResponseError(
+            text, endpoint=self._desk.exchange.endpoint, status=200, hint=CANCEL_HINT
+        )
+
+
+def _return_reply(reply: Reply) -> Reply:
+    return reply
+
 
 T = TypeVar("T")
 
 #: seconds before the second look at a batch
-POLL: Final = 5.0
+DEFAULT_POLL: Final = 5.0
 #: octets of the results of one batch, uncompressed
-_LARGEST: Final = 1 << 40
+_MAX_RESULTS_SIZE: Final = 1 << 40
 #: how servers answer who cancels what has ended or is gone: looking at it tells more
-_ENDED: Final = (400, 404, 409)
+_ENDED_STATUSES: Final = (400, 404, 409)
 #: rows between two moments in which others get their turn
-_TURN: Final = 256
+_ROWS_PER_TURN: Final = 256
 
 
-class ProviderBatches:
+class ProviderEngine:
     """An `Engine`: rows go into batches of the provider, results are fetched when these have ended.
 
     `poll` is the seconds before the second look at a batch. With `cancel` nothing new is sent, and the
@@ -63,39 +294,39 @@ class ProviderBatches:
         output: Path,
         *,
         cancel: bool = False,
-        poll: float = POLL,
-        clock: Clock = REAL,
+        poll: float = DEFAULT_POLL,
+        clock: Clock = SYSTEM_CLOCK,
         rest: Callable[[float], Awaitable[Any]] | None = None,
-        room: int = ROOM,
+        room: int = MAX_BATCH_SIZE,
     ) -> None:
         planner = job.settled.planner
         endpoint = planner.endpoint
         self._job = job
         self._planner = planner
-        self._api = find_api(endpoint)
+        self._api = require_batch_api(endpoint)
         self._output = output.resolve()
         self._cancel = cancel
         self._poll = poll
         self._room = room
-        self._rest = rest or self._wait
-        self._desk = Desk(
+        self._rest = rest or self._wait_or_stop
+        self._desk = BatchClient(
             api=self._api,
             endpoint=endpoint,
             exchange=Exchange(endpoint=endpoint.text, secrets=endpoint.secrets, model=endpoint.model),
             clock=clock,
             retries=job.retries,
-            stopped=self._stopped,
+            stopped=self._is_stopped,
         )
         #: requests in a batch and those of them that are done, by the batch's identifier
         self._figures: dict[str, tuple[int, int]] = {}
-        self._work: Work
-        self._ledger: Ledger
-        self._labels: Labels
-        self._intake: Intake
-        self._fetcher: Fetcher
+        self._work: WorkQueue
+        self._ledger: SubmissionLog
+        self._labels: LabelStore
+        self._intake: ResultCollector
+        self._fetcher: ResultFetcher
         self._transport: AsyncTransport
 
-    def _stopped(self) -> bool:
+    def _is_stopped(self) -> bool:
         return self._work.stop.is_set()
 
     @property
@@ -113,60 +344,62 @@ class ProviderBatches:
         """Nobody is kept waiting."""
         return 0.0
 
-    async def run(self, work: Work) -> None:
+    async def run(self, work: WorkQueue) -> None:
         """See `Engine`. When the run is stopped, the batches go on at the provider."""
         async with AsyncExitStack() as stack:
-            self._prepare(work, stack)
-            await self._recover()
-            await self._submit()
-            await self._collect()
+            self._open_resources(work, stack)
+            await self._recover_submissions()
+            await self._submit_rows()
+            await self._collect_results()
 
-    def _prepare(self, work: Work, stack: AsyncExitStack) -> None:
+    def _open_resources(self, work: WorkQueue, stack: AsyncExitStack) -> None:
         """What a run needs, and what closes it."""
         self._work = work
-        self._ledger = Ledger(ledger_path(self._output))
+        self._ledger = SubmissionLog(get_submission_log_path(self._output))
         stack.callback(self._ledger.close)
-        self._labels = Labels(self._output.parent)
+        self._labels = LabelStore(self._output.parent)
         stack.callback(self._labels.close)
         decode = self._desk.endpoint.dialect.decode_chat
-        self._intake = Intake(
-            self._labels, work.give, api=self._api, decode=decode, exchange=self._desk.exchange
+        self._intake = ResultCollector(
+            self._labels, work.put_result, api=self._api, decode=decode, exchange=self._desk.exchange
         )
         policy = self._job.settled.policy
         self._transport = AsyncTransport(policy)
         stack.push_async_callback(self._transport.close)
-        wide = AsyncTransport(policy, limits=NetLimits(body=_LARGEST))
+        wide = AsyncTransport(policy, limits=NetLimits(body=_MAX_RESULTS_SIZE))
         stack.push_async_callback(wide.close)
-        self._fetcher = Fetcher(self._desk, work, self._intake, wide, self._rest, give_up=self._cancel)
+        self._fetcher = ResultFetcher(self._desk, work, self._intake, wide, self._rest, give_up=self._cancel)
 
-    async def _recover(self) -> None:
+    async def _recover_submissions(self) -> None:
         """Look for batches of which a former run did not learn whether they were created."""
         for chunk in list(self._ledger.chunks.values()):
             if chunk.batch is None and not chunk.maybe:
-                found = await self._ask(self._search(chunk))
+                found = await self._run_flow(self._search_batch(chunk))
                 if found is None:
                     return
-                self._note(chunk, found)
+                self._record_search(chunk, found)
             if chunk.maybe:
-                await self._resolve(chunk)
+                await self._resolve_submission(chunk)
 
-    def _search(self, chunk: Chunk) -> Flow[Found | None]:
+    def _search_batch(self, chunk: Submission) -> Flow[BatchSearch | None]:
         known = [each.batch for each in self._ledger.chunks.values() if each.batch is not None]
-        return search(self._desk, chunk.token, chunk.count, chunk.at, known)
+        return search_batches(self._desk, chunk.token, chunk.count, chunk.at, known)
 
-    def _note(self, chunk: Chunk, found: Found) -> None:
+    def _record_search(self, chunk: Submission, found: BatchSearch) -> None:
         if found.batch is not None:
-            self._ledger.created(chunk, found.batch)
+            self._ledger.record_created(chunk, found.batch)
         elif found.maybe:
-            self._ledger.maybe(chunk, found.maybe)
+            self._ledger.record_candidates(chunk, found.maybe)
         else:
-            self._ledger.end(chunk, "dropped")
+            self._ledger.record_end(chunk, "dropped")
 
-    async def _resolve(self, chunk: Chunk) -> None:
+    async def _resolve_submission(self, chunk: Submission) -> None:
         """Find out which of the batches that may be this one is it, as far as they have ended."""
         for each in chunk.maybe:
             try:
-                batch = await self._ask(ask(self._desk, self._api.retrieve(each), self._desk.batch))
+                batch = await self._run_flow(
+                    call_api(self._desk, self._api.retrieve(each), self._desk.decode_batch)
+                )
             except NotFoundError:
                 batch = Batch(id=each, ending="gone")
             if batch is None:
@@ -177,55 +410,55 @@ class ProviderBatches:
             if ours is None:
                 return
             if ours:
-                self._ledger.created(chunk, each)
+                self._ledger.record_created(chunk, each)
                 return
             left = tuple(other for other in chunk.maybe if other != each)
-            self._note(chunk, Found(None, left))
+            self._record_search(chunk, BatchSearch(None, left))
 
-    async def _submit(self) -> None:
+    async def _submit_rows(self) -> None:
         """Put the rows that are at no provider yet into batches, and have these created."""
-        there = self._ledger.rows()
-        load = self._new_load()
+        there = self._ledger.get_rows()
+        load = self._new_builder()
         turns = 0
-        while (taken := self._work.take()) is not None:
+        while (taken := self._work.next_row()) is not None:
             turns += 1
-            if turns % _TURN == 0:
+            if turns % _ROWS_PER_TURN == 0:
                 await asyncio.sleep(0)
             index, line = taken
             if index in there:
-                self._labels.put(index, label(index, line))
+                self._labels.put(index, get_label(index, line))
                 continue
-            body = None if self._cancel else self._body(index, line)
+            body = None if self._cancel else self._encode_row(index, line)
             if body is None:
                 continue
-            request = self._api.line(load.name(index), body)
-            if not load.fits(request):
-                await self._send(load)
-                load = self._new_load()
-                request = self._api.line(load.name(index), body)
-            self._labels.put(index, label(index, line))
+            request = self._api.encode_line(load.make_request_name(index), body)
+            if not load.has_room(request):
+                await self._send_batch(load)
+                load = self._new_builder()
+                request = self._api.encode_line(load.make_request_name(index), body)
+            self._labels.put(index, get_label(index, line))
             load.add(index, request)
-        await self._send(load)
+        await self._send_batch(load)
 
-    def _new_load(self) -> Load:
-        return Load(secrets.token_hex(8), self._api.most, self._room)
+    def _new_builder(self) -> BatchBuilder:
+        return BatchBuilder(secrets.token_hex(8), self._api.most, self._room)
 
-    def _body(self, index: int, line: bytes) -> bytes | None:
+    def _encode_row(self, index: int, line: bytes) -> bytes | None:
         """The request of a row as JSON; None for a row that cannot be asked, which is its result."""
-        job, row = self._job, read_row(index, line, self._job.model)
+        job, row = self._job, decode_row(index, line, self._job.model)
         error = row.error
         if error is None:
             try:
                 plan = self._planner.chat(row.messages, {**job.overrides, **row.overrides}, stream=False)
                 for text in plan.warnings:
                     warnings.warn(text, OnymWarning, stacklevel=2)
-                return encode(plan.body or {})
+                return encode_body(plan.body or {})
             except OnymError as refusal:
                 error = refusal.with_traceback(None)
-        self._work.give(failed(index, row.id, error, 0, job.secrets))
+        self._work.put_result(make_failed_result(index, row.id, error, 0, job.secrets))
         return None
 
-    async def _send(self, load: Load) -> None:
+    async def _send_batch(self, load: BatchBuilder) -> None:
         """Have one batch created. Its rows are written down before, its identifier after."""
         if not load.rows or self._work.stop.is_set():
             return
@@ -235,65 +468,69 @@ class ProviderBatches:
             upload = api.upload(load.token, load.lines)
             if upload is not None:
                 load.lines.clear()
-                uploaded = await self._ask(ask(desk, upload, desk.uploaded, timeout=TRANSFER))
+                uploaded = await self._run_flow(
+                    call_api(desk, upload, desk.decode_upload, timeout=TRANSFER_TIMEOUT)
+                )
                 if uploaded is None:
                     return
-            chunk = self._ledger.plan(load.token, load.rows, desk.clock.time())
+            chunk = self._ledger.record_plan(load.token, load.rows, desk.clock.time())
             call = api.create(load.token, load.lines, uploaded)
             load.lines.clear()
         except ProviderError as error:
-            raise self._maybe_no_api(error) from None
+            raise self._explain_missing_api(error) from None
         looked = False
 
-        def look() -> Flow[Found | None]:
+        def look() -> Flow[BatchSearch | None]:
             nonlocal looked
             looked = True
-            return self._search(chunk)
+            return self._search_batch(chunk)
 
         try:
-            found = await self._ask(create(desk, call, look))
+            found = await self._run_flow(create_batch(desk, call, look))
         except OnymError as error:
             # whoever looked did so after an attempt in the dark: there may be one, whatever failed since
-            if refused(error) and not looked:
-                self._ledger.end(chunk, "dropped")
+            if is_rejected(error) and not looked:
+                self._ledger.record_end(chunk, "dropped")
             if isinstance(error, ProviderError):
-                raise self._maybe_no_api(error) from None
+                raise self._explain_missing_api(error) from None
             raise
         if found is not None:
-            self._note(chunk, found)
+            self._record_search(chunk, found)
 
-    def _maybe_no_api(self, error: ProviderError) -> OnymError:
+    def _explain_missing_api(self, error: ProviderError) -> OnymError:
         """What it means that nothing is where batches are created."""
         if error.status in (404, 405, 501) and error.provider_code != "model_not_found":
-            return no_api(self._desk.endpoint)
+            return make_no_api_error(self._desk.endpoint)
         return error
 
-    async def _collect(self) -> None:
+    async def _collect_results(self) -> None:
         """Fetch the results of one batch after the other, as they end."""
         if self._cancel:
             await self._cancel_all()
         while not self._work.stop.is_set():
             for chunk in list(self._ledger.chunks.values()):
-                if not self._intake.lacks(chunk):
+                if not self._intake.has_missing(chunk):
                     # what it brought is there from a former run
-                    await self._close(chunk)
-            owners = self._owners()
+                    await self._close_submission(chunk)
+            owners = self._list_pending()
             if not owners:
                 return
-            batch = await self._ask(watch(self._desk, tuple(owners), self._see, self._poll))
+            batch = await self._run_flow(
+                watch_batches(self._desk, tuple(owners), self._record_figures, self._poll)
+            )
             if batch is None:
                 return
-            await self._finish(owners[batch.id], batch)
+            await self._finish_batch(owners[batch.id], batch)
 
-    def _owners(self) -> dict[str, Chunk]:
+    def _list_pending(self) -> dict[str, Submission]:
         """The batches to watch, and whose they are, or may be."""
-        owners: dict[str, Chunk] = {}
+        owners: dict[str, Submission] = {}
         for chunk in self._ledger.chunks.values():
             for each in (chunk.batch,) if chunk.batch is not None else chunk.maybe:
                 owners.setdefault(each, chunk)
         return owners
 
-    def _see(self, batch: Batch) -> None:
+    def _record_figures(self, batch: Batch) -> None:
         total = batch.total or 0
         self._figures[batch.id] = (total, min(total, batch.finished or 0))
 
@@ -301,38 +538,40 @@ class ProviderBatches:
         for chunk in self._ledger.chunks.values():
             if chunk.batch is not None:
                 try:
-                    await self._ask(ask(self._desk, self._api.cancel(chunk.batch), self._desk.batch))
+                    await self._run_flow(
+                        call_api(self._desk, self._api.cancel(chunk.batch), self._desk.decode_batch)
+                    )
                 except ProviderError as error:
-                    if error.status not in _ENDED:
+                    if error.status not in _ENDED_STATUSES:
                         raise
 
-    async def _finish(self, chunk: Chunk, batch: Batch) -> None:
+    async def _finish_batch(self, chunk: Submission, batch: Batch) -> None:
         """A batch has ended: give each of its rows a result."""
         self._figures.pop(batch.id, None)
         if chunk.batch is None:
-            await self._resolve(chunk)
+            await self._resolve_submission(chunk)
             if chunk.batch != batch.id:
                 return
         if batch.ending == "gone":
             if not self._cancel:
                 error = batch.faults[0].error
-                error.hint = f"was the batch {batch.id} begun with another key? {HINT}"
+                error.hint = f"was the batch {batch.id} begun with another key? {CANCEL_HINT}"
                 raise error
         elif not await self._fetcher.fetch(chunk, batch):
             return
-        for _ in self._intake.give_up(chunk, batch):
+        for _ in self._intake.fail_missing(chunk, batch):
             if self._work.full:
-                await self._work.room()
-        await self._close(chunk)
+                await self._work.wait_for_room()
+        await self._close_submission(chunk)
 
-    async def _close(self, chunk: Chunk) -> None:
-        if await self._work.settled():
-            self._ledger.end(chunk, "done")
+    async def _close_submission(self, chunk: Submission) -> None:
+        if await self._work.wait_until_durable():
+            self._ledger.record_end(chunk, "done")
 
-    async def _ask(self, flow: Flow[T]) -> T:
-        return await arun(flow, self._transport, sleep=self._rest)
+    async def _run_flow(self, flow: Flow[T]) -> T:
+        return await arun_flow(flow, self._transport, sleep=self._rest)
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait_or_stop(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._work.stop.wait()

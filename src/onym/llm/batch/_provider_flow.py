@@ -1,7 +1,7 @@
-"""How a provider's batch API is asked: flows of `Send` and `Wait`, without I/O and without a clock of theirs.
+"""Calls of a provider's batch API as flows of `Send` and `Wait`, without I/O and without a clock.
 
-What only asks is tried again as any call is. Creating a batch is not: after a failure that leaves it open
-whether there is one now, the provider's list is searched before anything is created again.
+Reads are retried like any other call. Creating a batch is not: if it is unknown whether a failed attempt created a
+batch, the flow searches the provider's list before it creates another.
 """
 
 from __future__ import annotations
@@ -18,38 +18,60 @@ from onym.errors import (
     PolicyError,
     ProviderError,
     ResolveError,
+    UnsupportedError,
 )
-from onym.llm._endpoint import Endpoint
 from onym.llm.dialects import Exchange
-from onym.llm.dialects._batch import Batch, BatchApi, BatchPage, Call, Fault
+from onym.llm.dialects.batch_api import Batch, BatchApi, BatchFault, BatchPage, BatchRequest, find_batch_api
+from onym.llm.endpoint import Endpoint
 from onym.llm.flow import Clock
+from onym.net.limits import RetryPolicy, parse_retry_after
 from onym.net.messages import Flow, HTTPRequest, Reply, Send, Wait
-from onym.net.retry import RetryPolicy, parse_retry_after
 
-__all__ = ["Desk", "Found", "ask", "create", "refused", "search", "watch"]
+
+def require_batch_api(endpoint: Endpoint) -> BatchApi:
+    """The batch API of this endpoint. Raises UnsupportedError where it is known to have none."""
+    known = endpoint.provider.capabilities.get("batch", "unknown")
+    api = find_batch_api(endpoint.dialect.name)
+    # what is below one model's path, signed or on this machine has no files and no batches beside it
+    apart = endpoint.is_embedded or endpoint.is_signed or "{model}" in endpoint.place.base
+    if api is None or known == "no" or apart:
+        raise make_no_api_error(endpoint)
+    return api
+
+
+def make_no_api_error(endpoint: Endpoint) -> UnsupportedError:
+    return UnsupportedError(
+        f"{endpoint.provider.title} has no batch API that is known here",
+        code="llm.no-batch",
+        parameter="batch",
+        model=endpoint.model,
+        source=endpoint.provider.source,
+        hint="leave out --provider-batch",
+    )
+
 
 T = TypeVar("T")
-Failure: TypeAlias = NetError | ProviderError
+CallFailure: TypeAlias = NetError | ProviderError
 
 #: seconds for a question, and for what may be hundreds of megabytes
-QUESTION: Final = 60.0
-TRANSFER: Final = 3600.0
+CALL_TIMEOUT: Final = 60.0
+TRANSFER_TIMEOUT: Final = 3600.0
 #: seconds between two looks at a batch, at most; each wait is so much longer than the one before
-_SLOWEST: Final = 60.0
-_GROWTH: Final = 1.5
+_MAX_POLL: Final = 60.0
+_POLL_GROWTH: Final = 1.5
 #: a server that asks for a longer wait is asked again after this
-_LONGEST: Final = 3600.0
+_MAX_WAIT: Final = 3600.0
 #: rounds in a row without news of any batch before they are given up
-_SILENT: Final = 10
-_MOST_PAGES: Final = 1000
+_MAX_SILENT_ROUNDS: Final = 10
+_MAX_PAGES: Final = 1000
 #: seconds by which this machine's clock and the provider's may differ
-_SKEW: Final = 172_800.0
-_PATIENCE: Final = RetryPolicy(base=0.5, cap=30.0)
+_CLOCK_SKEW: Final = 172_800.0
+_RETRY_POLICY: Final = RetryPolicy(base=0.5, cap=30.0)
 #: failures that come before there is a connection
-_UNSENT: Final = (PolicyError, ResolveError)
+_UNSENT_ERRORS: Final = (PolicyError, ResolveError)
 
 
-class Found(NamedTuple):
+class BatchSearch(NamedTuple):
     """Where a batch was looked for: it is `batch`, or may be one of `maybe`, or is not there."""
 
     batch: str | None = None
@@ -57,7 +79,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class BatchClient:
     """Whom the flows ask, and how. `stopped` says that nobody waits for the answer any more."""
 
     api: BatchApi
@@ -67,11 +89,11 @@ class Desk:
     retries: int
     stopped: Callable[[], bool] = field(default=lambda: False)
 
-    def request(self, call: Call) -> HTTPRequest:
+    def build_request(self, call: BatchRequest) -> HTTPRequest:
         """A call as a request to the endpoint."""
         endpoint = self.endpoint
         assert endpoint.origin is not None  # noqa: S101 - the embedded model has no batches
-        headers = [(name, value) for name, value in endpoint.headers() if name.lower() != "accept"]
+        headers = [(name, value) for name, value in endpoint.build_headers() if name.lower() != "accept"]
         headers.append(("Accept", call.accept))
         if call.content_type is not None:
             headers.append(("Content-Type", call.content_type))
@@ -86,7 +108,7 @@ class Desk:
             credential=endpoint.credential_name,
         )
 
-    def error(self, reply: Reply) -> ProviderError:
+    def decode_error(self, reply: Reply) -> ProviderError:
         """The error of an answer outside 2xx."""
         known = self.exchange
         dated = Exchange(
@@ -94,55 +116,62 @@ class Desk:
         )
         return self.api.decode_error(reply.status, reply.headers, reply.body, dated)
 
-    def batch(self, reply: Reply) -> Batch:
+    def decode_batch(self, reply: Reply) -> Batch:
         """The batch in an answer."""
         return self.api.decode_batch(reply.status, reply.headers, reply.body, self.exchange)
 
-    def uploaded(self, reply: Reply) -> str:
+    def decode_upload(self, reply: Reply) -> str:
         """The identifier in the answer to an upload."""
         return self.api.decode_upload(reply.status, reply.headers, reply.body, self.exchange)
 
-    def page(self, reply: Reply) -> BatchPage:
+    def decode_list(self, reply: Reply) -> BatchPage:
         """The page of batches in an answer."""
         return self.api.decode_list(reply.status, reply.headers, reply.body, self.exchange)
 
-    def pause(self, attempt: int, failure: Exception) -> Wait:
+    def compute_wait(self, attempt: int, failure: Exception) -> Wait:
         """How long to wait before another attempt."""
         asked = failure.retry_after if isinstance(failure, ProviderError) else None
-        return Wait(min(_LONGEST, _PATIENCE.delay(attempt, asked, self.clock.random)))
+        return Wait(min(_MAX_WAIT, _RETRY_POLICY.delay(attempt, asked, self.clock.random)))
 
 
-def ask(
-    desk: Desk, call: Call, read: Callable[[Reply], T], *, timeout: float = QUESTION, stream: bool = False
+def call_api(
+    desk: BatchClient,
+    call: BatchRequest,
+    read: Callable[[Reply], T],
+    *,
+    timeout: float = CALL_TIMEOUT,
+    stream: bool = False,
 ) -> Flow[T | None]:
     """The answer to a call that may be sent as often as it takes; None where nobody waits any more."""
-    request = desk.request(call)
+    request = desk.build_request(call)
     attempt = 0
     while True:
-        got = yield from _send(desk, request, timeout, stream=stream)
+        got = yield from _send_request(desk, request, timeout, stream=stream)
         if isinstance(got, Reply):
             return read(got)
-        if attempt >= desk.retries or not _passing(got):
+        if attempt >= desk.retries or not _is_retryable(got):
             raise got
-        yield desk.pause(attempt, got)
+        yield desk.compute_wait(attempt, got)
         if desk.stopped():
             return None
         attempt += 1
 
 
-def create(desk: Desk, call: Call, look: Callable[[], Flow[Found | None]]) -> Flow[Found | None]:
+def create_batch(
+    desk: BatchClient, call: BatchRequest, look: Callable[[], Flow[BatchSearch | None]]
+) -> Flow[BatchSearch | None]:
     """Create a batch, once. `look` searches for it where an attempt ended in the dark."""
-    request = desk.request(call)
+    request = desk.build_request(call)
     attempt = 0
     while True:
-        got = yield from _send(desk, request, TRANSFER)
-        failure = _created(desk, got) if isinstance(got, Reply) else got
-        if isinstance(failure, Found):
+        got = yield from _send_request(desk, request, TRANSFER_TIMEOUT)
+        failure = _decode_created(desk, got) if isinstance(got, Reply) else got
+        if isinstance(failure, BatchSearch):
             return failure
-        dark = not refused(failure)
+        dark = not is_rejected(failure)
         if attempt >= desk.retries or not (dark or failure.retryable):
             raise failure
-        yield desk.pause(attempt, failure)
+        yield desk.compute_wait(attempt, failure)
         if desk.stopped():
             return None
         attempt += 1
@@ -152,21 +181,23 @@ def create(desk: Desk, call: Call, look: Callable[[], Flow[Found | None]]) -> Fl
                 return found
 
 
-def _created(desk: Desk, reply: Reply) -> Found | Failure:
+def _decode_created(desk: BatchClient, reply: Reply) -> BatchSearch | CallFailure:
     try:
-        return Found(desk.batch(reply).id)
+        return BatchSearch(desk.decode_batch(reply).id)
     except ProviderError as error:
         return error
 
 
-def refused(failure: Exception) -> bool:
+def is_rejected(failure: Exception) -> bool:
     """Whether a batch was surely not created: the server said no, or nothing was sent."""
     if isinstance(failure, ProviderError):
         return 400 <= (failure.status or 0) < 500 and failure.status not in (408, 409)
-    return isinstance(failure, _UNSENT) or (isinstance(failure, NetError) and not failure.sent)
+    return isinstance(failure, _UNSENT_ERRORS) or (isinstance(failure, NetError) and not failure.sent)
 
 
-def search(desk: Desk, marker: str, count: int, since: float, known: Iterable[str]) -> Flow[Found | None]:
+def search_batches(
+    desk: BatchClient, marker: str, count: int, since: float, known: Iterable[str]
+) -> Flow[BatchSearch | None]:
     """Look for a batch in the provider's list; None where nobody waits any more.
 
     By its marker, where the list shows it. Else every batch of so many requests that was not created long
@@ -175,26 +206,26 @@ def search(desk: Desk, marker: str, count: int, since: float, known: Iterable[st
     after: str | None = None
     others = frozenset(known)
     maybe: list[str] = []
-    for _ in range(_MOST_PAGES):
-        page = yield from ask(desk, desk.api.list(after), desk.page)
+    for _ in range(_MAX_PAGES):
+        page = yield from call_api(desk, desk.api.list(after), desk.decode_list)
         if page is None:
             return None
         for batch in page.batches:
             if desk.api.marks:
                 if batch.marker == marker:
-                    return Found(batch.id)
-            elif batch.id not in others and batch.total == count and not _older(batch, since):
+                    return BatchSearch(batch.id)
+            elif batch.id not in others and batch.total == count and not _is_older(batch, since):
                 maybe.append(batch.id)
         after = page.next
-        if after is None or (not desk.api.marks and any(_older(each, since) for each in page.batches)):
-            return Found(None, tuple(maybe))
+        if after is None or (not desk.api.marks and any(_is_older(each, since) for each in page.batches)):
+            return BatchSearch(None, tuple(maybe))
     raise MalformedResponseError(
         "the provider's list of batches does not end", endpoint=desk.exchange.endpoint
     )
 
 
-def watch(
-    desk: Desk, batches: Sequence[str], seen: Callable[[Batch], object], first: float
+def watch_batches(
+    desk: BatchClient, batches: Sequence[str], seen: Callable[[Batch], object], first: float
 ) -> Flow[Batch | None]:
     """Wait until one of the batches has ended; None where nobody waits any more.
 
@@ -207,35 +238,35 @@ def watch(
         for each in batches:
             if desk.stopped():
                 return None
-            found, wanted = yield from _look(desk, each)
+            found, wanted = yield from _poll_batch(desk, each)
             asked = max(asked, wanted)
             if isinstance(found, Batch):
                 news = True
                 seen(found)
                 if found.ending is not None:
                     return found
-            elif silent >= _SILENT:
+            elif silent >= _MAX_SILENT_ROUNDS:
                 raise found
         silent = 0 if news else silent + 1
-        yield Wait(max(pause, min(_LONGEST, asked)))
-        pause = min(max(_SLOWEST, first), pause * _GROWTH)
+        yield Wait(max(pause, min(_MAX_WAIT, asked)))
+        pause = min(max(_MAX_POLL, first), pause * _POLL_GROWTH)
 
 
-def _look(desk: Desk, batch: str) -> Flow[tuple[Batch | Failure, float]]:
+def _poll_batch(desk: BatchClient, batch: str) -> Flow[tuple[Batch | CallFailure, float]]:
     """The batch at this moment, or why there is no news of it; seconds that the server asks for."""
-    got = yield from _send(desk, desk.request(desk.api.retrieve(batch)), QUESTION)
+    got = yield from _send_request(desk, desk.build_request(desk.api.retrieve(batch)), CALL_TIMEOUT)
     if isinstance(got, Reply):
-        return _state(desk, batch, got), parse_retry_after(got.headers, desk.clock.time()) or 0.0
+        return _decode_state(desk, batch, got), parse_retry_after(got.headers, desk.clock.time()) or 0.0
     if isinstance(got, NotFoundError):
-        return Batch(id=batch, ending="gone", faults=(Fault(None, got),)), 0.0
-    if not _passing(got):
+        return Batch(id=batch, ending="gone", faults=(BatchFault(None, got),)), 0.0
+    if not _is_retryable(got):
         raise got
     return got, (got.retry_after or 0.0) if isinstance(got, ProviderError) else 0.0
 
 
-def _state(desk: Desk, batch: str, reply: Reply) -> Batch | Failure:
+def _decode_state(desk: BatchClient, batch: str, reply: Reply) -> Batch | CallFailure:
     try:
-        found = desk.batch(reply)
+        found = desk.decode_batch(reply)
     except ProviderError as error:
         return error
     if found.id == batch:
@@ -244,19 +275,21 @@ def _state(desk: Desk, batch: str, reply: Reply) -> Batch | Failure:
     return MalformedResponseError(text, endpoint=desk.exchange.endpoint, status=reply.status)
 
 
-def _older(batch: Batch, since: float) -> bool:
-    return batch.created is not None and batch.created < since - _SKEW
+def _is_older(batch: Batch, since: float) -> bool:
+    return batch.created is not None and batch.created < since - _CLOCK_SKEW
 
 
-def _send(desk: Desk, request: HTTPRequest, timeout: float, *, stream: bool = False) -> Flow[Reply | Failure]:
+def _send_request(
+    desk: BatchClient, request: HTTPRequest, timeout: float, *, stream: bool = False
+) -> Flow[Reply | CallFailure]:
     try:
         reply: Reply = yield Send(request, timeout, stream)
     except NetError as error:
         return error
-    return reply if 200 <= reply.status < 300 else desk.error(reply)
+    return reply if 200 <= reply.status < 300 else desk.decode_error(reply)
 
 
-def _passing(failure: Failure) -> bool:
+def _is_retryable(failure: CallFailure) -> bool:
     if isinstance(failure, ProviderError) and failure.status == 409:
         # the batch is in no state for it, and will not be
         return False

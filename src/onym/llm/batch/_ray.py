@@ -1,11 +1,11 @@
-"""The engine of a Ray cluster (the extra `ray`): actors on every node ask, this process alone writes.
+"""The engine of a Ray cluster (the extra `ray`): actors on every node send requests, this process writes.
 
-Each actor runs the engine of `_engine.py` over chunks of rows leased to it, and sends results back as
-they come. The rows of an actor that dies go to another. The cluster that runs is used (RAY_ADDRESS, or the
-one that `ray start` began here), else one is started on this machine for the run.
+Each actor runs the local engine over the rows that are leased to it and returns results as they arrive. If an actor
+dies, its rows go to another. Onym uses the running cluster (RAY_ADDRESS, or the one that `ray start` started), or
+starts one on this computer for the run.
 
-Actors get the key in a call, not in what Ray keeps of them; on its way it is as safe as the cluster's own
-traffic, which Ray encrypts with RAY_USE_TLS=1. Credentials that a chain renews are found by each node itself.
+Actors receive the key in a call, and Ray does not store it. On the network the key is as safe as the cluster's
+traffic, which Ray encrypts with RAY_USE_TLS=1. Each node finds renewable credentials itself.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.errors import OnymError, UsageError
-from onym.llm._environ import variables
-from onym.llm.batch._control import Control
-from onym.llm.batch._engine import Local, Work
-from onym.llm.batch._job import Job, make_job
-from onym.llm.batch._results import Result
+from onym.llm.batch._engine import AdaptiveLimiter, Job, LocalEngine, WorkQueue, make_job
+from onym.llm.batch._rows import Result
 from onym.llm.config import Config
+from onym.llm.credentials import hide_environment
 
 if TYPE_CHECKING:
     from onym.llm.client import AsyncClient
@@ -32,19 +30,18 @@ _Figures: TypeAlias = tuple[int, int, float]
 #: requests under way, limit and pause of an actor; results; what stops the run
 _Group: TypeAlias = tuple[_Figures, list[tuple[Any, ...]], OnymError | None]
 
-__all__ = ["Asker", "Cluster", "require"]
 
 #: requests at once that one process bears well; more actors beyond, while there are processors
-_EACH: Final = 128
+_REQUESTS_PER_ACTOR: Final = 128
 #: chunks that are leased to an actor at a time: one ends while the other goes on
-_LEASES: Final = 2
+_LEASES_PER_ACTOR: Final = 2
 #: sources of what the program itself was given, in the URI or beside it
-_GIVEN: Final = ("userinfo", "argument")
+_GIVEN_SOURCES: Final = ("userinfo", "argument")
 #: actors that may die in a run before it is given up
-_DEATHS: Final = 20
+_MAX_DEATHS: Final = 20
 
 
-def require() -> Any:
+def require_ray() -> Any:
     """The module ray. Raises UsageError where it is not installed."""
     try:
         import ray  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -57,7 +54,7 @@ def require() -> Any:
     return ray
 
 
-class _Chunk:
+class _Lease:
     """The `Work` of one lease, inside an actor: some rows, and a queue of their results."""
 
     full = False
@@ -67,50 +64,50 @@ class _Chunk:
         self.results: asyncio.Queue[Result | None] = asyncio.Queue()
         self._rows = deque(rows)
 
-    def take(self) -> tuple[int, bytes] | None:
+    def next_row(self) -> tuple[int, bytes] | None:
         """The next row of the lease."""
         return self._rows.popleft() if self._rows and not self.stop.is_set() else None
 
-    def give(self, result: Result) -> None:
+    def put_result(self, result: Result) -> None:
         """Its result, to be sent back."""
         self.results.put_nowait(result)
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """There is always room: a lease is bounded."""
 
-    async def settled(self) -> bool:
+    async def wait_until_durable(self) -> bool:
         """Nothing is durable here: that is the driver's to say."""
         return False
 
 
-class Asker:
+class RayWorker:
     """What an actor is: the engine of one process over leased rows."""
 
     def __init__(self) -> None:
         self._job: Job
-        self._control: Control
+        self._control: AdaptiveLimiter
         self._client: AsyncClient
-        self._chunks: set[_Chunk] = set()
+        self._chunks: set[_Lease] = set()
 
     async def begin(
         self, given: Mapping[str, Any], uri: str, key: str | None, variable: str | None = None
     ) -> None:
-        """Make the client; the rest follows for each lease. See `_secrets` for what comes beside `given`."""
+        """Make the client; the rest follows for each lease. See `_reveal_credentials` for what comes beside `given`."""
         import time
 
         profiles = given["profiles"]
         rest = {name: value for name, value in given.items() if name != "profiles"}
         if variable is not None and key is not None:
             # no frame of a traceback shows what it holds
-            rest["environ"], key = variables({**os.environ, variable: key}), None
+            rest["environ"], key = hide_environment({**os.environ, variable: key}), None
         self._job = make_job(**{**rest, "uri": uri, "key": key, "config": Config(profiles=profiles)})
-        self._control = Control(self._job.concurrency, time.monotonic)
-        self._client = self._job.client()
+        self._control = AdaptiveLimiter(self._job.concurrency, time.monotonic)
+        self._client = self._job.make_client()
 
     async def answer(self, rows: list[tuple[int, bytes]]) -> AsyncIterator[_Group]:
         """Results in groups, as they come; the last group may hold the error that stops the run."""
-        chunk = _Chunk(rows)
-        engine = Local(self._job, control=self._control, client=self._client)
+        chunk = _Lease(rows)
+        engine = LocalEngine(self._job, control=self._control, client=self._client)
         self._chunks.add(chunk)
         task = asyncio.ensure_future(engine.run(chunk))
         task.add_done_callback(lambda _: chunk.results.put_nowait(None))
@@ -122,11 +119,11 @@ class Asker:
                     group.append(chunk.results.get_nowait())
                 ended = group[-1] is None
                 results = [tuple(result) for result in group if result is not None]
-                error = await _error(task) if ended else None
+                error = await _await_error(task) if ended else None
                 if error is not None:
                     # it holds for the other leases as well
                     await self.stop()
-                yield self._figures(), results, error
+                yield self._get_figures(), results, error
         finally:
             self._chunks.discard(chunk)
             task.cancel()
@@ -136,12 +133,12 @@ class Asker:
         for chunk in self._chunks:
             chunk.stop.set()
 
-    def _figures(self) -> _Figures:
+    def _get_figures(self) -> _Figures:
         control = self._control
         return control.flying, control.limit, control.pause
 
 
-async def _error(task: asyncio.Future[None]) -> OnymError | None:
+async def _await_error(task: asyncio.Future[None]) -> OnymError | None:
     try:
         await task
     except OnymError as error:
@@ -149,17 +146,17 @@ async def _error(task: asyncio.Future[None]) -> OnymError | None:
     return None
 
 
-class Cluster:
+class RayEngine:
     """The engine: leases rows to actors, and takes their results."""
 
     def __init__(self, job: Job) -> None:
-        self._ray = require()
+        self._ray = require_ray()
         self._job = job
         self._back: deque[tuple[int, bytes]] = deque()
         self._seen: dict[int, _Figures] = {}
         self._deaths = 0
         self._fatal: OnymError | None = None
-        self._work: Work
+        self._work: WorkQueue
         self._actors: list[Any] = []
         self._given: dict[str, Any] = {}
         self._size = 16
@@ -179,7 +176,7 @@ class Cluster:
         """Seconds for which the server wants all of them to leave it alone."""
         return min((pause for _, _, pause in self._seen.values()), default=0.0)
 
-    async def run(self, work: Work) -> None:
+    async def run(self, work: WorkQueue) -> None:
         """See `Engine`."""
         ray = self._ray
         self._work = work
@@ -187,16 +184,16 @@ class Cluster:
         if own:
             ray.init(log_to_driver=False, logging_level="error")
         try:
-            places = _places(ray, self._job.concurrency)
+            places = _place_actors(ray, self._job.concurrency)
             each = max(1, self._job.concurrency // len(places))
-            self._given = _wire(self._job, each)
+            self._given = _pack_job(self._job, each)
             self._size = max(16, 4 * each)
-            self._actors = [self._actor(node) for node in places]
+            self._actors = [self._start_actor(node) for node in places]
             stopping = asyncio.ensure_future(self._stop_all())
             try:
                 async with asyncio.TaskGroup() as group:
                     for at, node in enumerate(places):
-                        group.create_task(self._serve(at, node))
+                        group.create_task(self._run_actor(at, node))
             finally:
                 stopping.cancel()
         except BaseExceptionGroup as errors:
@@ -209,40 +206,40 @@ class Cluster:
         if self._fatal is not None:
             raise self._fatal
 
-    def _actor(self, node: str) -> Any:
+    def _start_actor(self, node: str) -> Any:
         from ray.util.scheduling_strategies import (  # type: ignore[import-untyped,import-not-found,unused-ignore]
             NodeAffinitySchedulingStrategy,
         )
 
-        remote = self._ray.remote(num_cpus=0, max_concurrency=_LEASES + 8)(Asker)
+        remote = self._ray.remote(num_cpus=0, max_concurrency=_LEASES_PER_ACTOR + 8)(RayWorker)
         return remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True)).remote()
 
-    async def _serve(self, at: int, node: str) -> None:
+    async def _run_actor(self, at: int, node: str) -> None:
         """Keep one actor busy, and put another in its place where it dies."""
         while not self._work.stop.is_set():
             try:
                 # by itself: large arguments go to the object store, and from there to a disk
-                await self._actors[at].begin.remote(self._given, *_secrets(self._job))
+                await self._actors[at].begin.remote(self._given, *_reveal_credentials(self._job))
                 # all of them: what one gives back is taken by those that come after
                 ended = await asyncio.gather(
-                    *(self._lease(at) for _ in range(_LEASES)), return_exceptions=True
+                    *(self._lease_rows(at) for _ in range(_LEASES_PER_ACTOR)), return_exceptions=True
                 )
                 for error in ended:
                     if error is not None:
                         raise error
             except self._ray.exceptions.RayActorError:
                 self._deaths += 1
-                if self._deaths > _DEATHS:
+                if self._deaths > _MAX_DEATHS:
                     raise UsageError(
                         "the workers of the Ray cluster die again and again", code="usage.ray-workers"
                     ) from None
-                self._actors[at] = self._actor(node)
+                self._actors[at] = self._start_actor(node)
             else:
                 return
 
-    async def _lease(self, at: int) -> None:
+    async def _lease_rows(self, at: int) -> None:
         """Lease chunk after chunk to the actor at this place."""
-        while rows := await self._take():
+        while rows := await self._next_lease():
             left = dict(rows)
             try:
                 answers = self._actors[at].answer.options(num_returns="streaming").remote(rows)
@@ -251,7 +248,7 @@ class Cluster:
                     self._seen[at] = figures
                     for result in results:
                         left.pop(result[0], None)
-                        self._work.give(Result(*result))
+                        self._work.put_result(Result(*result))
                     if error is not None:
                         self._fatal = self._fatal or error
                         self._work.stop.set()
@@ -259,13 +256,13 @@ class Cluster:
                 # rows whose actor is gone, or that kept their turn
                 self._back.extend(left.items())
 
-    async def _take(self) -> list[tuple[int, bytes]]:
+    async def _next_lease(self) -> list[tuple[int, bytes]]:
         """The rows of a lease: those that came back first."""
         if self._work.full:
-            await self._work.room()
+            await self._work.wait_for_room()
         rows: list[tuple[int, bytes]] = []
         while len(rows) < self._size and not self._work.stop.is_set():
-            row = self._back.popleft() if self._back else self._work.take()
+            row = self._back.popleft() if self._back else self._work.next_row()
             if row is None:
                 break
             rows.append(row)
@@ -278,15 +275,15 @@ class Cluster:
                 await actor.stop.remote()
 
 
-def _places(ray: Any, concurrency: int) -> list[str]:
+def _place_actors(ray: Any, concurrency: int) -> list[str]:
     """The nodes of the actors: one each, and more where one actor could not do it all."""
     nodes = [node for node in ray.nodes() if node["Alive"]]
     processors = int(sum(node["Resources"].get("CPU", 0) for node in nodes))
-    count = min(concurrency, max(len(nodes), min(processors, -(-concurrency // _EACH))))
+    count = min(concurrency, max(len(nodes), min(processors, -(-concurrency // _REQUESTS_PER_ACTOR))))
     return [nodes[at % len(nodes)]["NodeID"] for at in range(count)]
 
 
-def _wire(job: Job, concurrency: int) -> dict[str, Any]:
+def _pack_job(job: Job, concurrency: int) -> dict[str, Any]:
     """The job as plain arguments of `make_job`, but for its URI and key."""
     profile = job.uri.fragment
     profiles = {} if profile is None or profile not in job.config.profiles else job.config.profiles
@@ -302,7 +299,7 @@ def _wire(job: Job, concurrency: int) -> dict[str, Any]:
     }
 
 
-def _secrets(job: Job) -> tuple[str, str | None, str | None]:
+def _reveal_credentials(job: Job) -> tuple[str, str | None, str | None]:
     """URI and key revealed, for a `Secret` would refuse to travel, and the variable that the key is from.
 
     The key is None where each node finds its own: what a chain brought. The other half of a signing pair
@@ -316,5 +313,5 @@ def _secrets(job: Job) -> tuple[str, str | None, str | None]:
     if kind == "env" and credential.access_id is None:
         uri = uri.with_params(auth=credential.source)
         return uri.render(reveal=True), credential.secret.reveal(), variable
-    given = credential.access_id is None or credential.source in _GIVEN
+    given = credential.access_id is None or credential.source in _GIVEN_SOURCES
     return uri.render(reveal=True), credential.secret.reveal() if given else None, None

@@ -1,30 +1,36 @@
-"""One row of the input: what is asked, under which label. Two shapes are read, ours and OpenAI's batch line.
+"""Rows of the input and lines of the output.
+
+A row is in Onym's format or in the format of OpenAI's batch files:
 
 {"id": "a", "prompt": "…"}
 {"id": "b", "messages": […], "params": {"temp": 0.2}, "tools": […], "schema": {…}}
 {"custom_id": "c", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": […], …}}
+
+Every line of the output begins with its index, so that Onym sorts the lines without decoding them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from onym.errors import OnymError, UsageError
-from onym.uri._names import WELL_KNOWN
+from onym.llm.types import Completion, ToolCall, Usage
+from onym.uri.parameters import WELL_KNOWN
 from onym.uri.redact import redact
 
-__all__ = ["Row", "label", "read_row"]
+if TYPE_CHECKING:
+    from onym.uri.secret import Secret
 
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-_URLS = frozenset({None, "/v1/chat/completions"})
+_NO_OVERRIDES: Final[Mapping[str, Any]] = MappingProxyType({})
+_CHAT_URLS = frozenset({None, "/v1/chat/completions"})
 #: characters of a remark on the shape of a row
-_LONGEST = 160
+_MAX_REMARK = 160
 #: a member of OpenAI's body, and the argument of a call that says the same
-_BODY = {
+_BODY_NAMES = {
     "temperature": "temp",
     "max_tokens": "max_tokens",
     "max_completion_tokens": "max_tokens",
@@ -45,17 +51,17 @@ class Row(NamedTuple):
     place: int
     id: str
     messages: Any = None
-    overrides: Mapping[str, Any] = _NOTHING
+    overrides: Mapping[str, Any] = _NO_OVERRIDES
     retries: int | None = None
     error: OnymError | None = None
 
 
-class _Ids(msgspec.Struct):
+class _RowIds(msgspec.Struct):
     id: Any = None
     custom_id: Any = None
 
 
-class _Given(msgspec.Struct, forbid_unknown_fields=True):
+class _RowInput(msgspec.Struct, forbid_unknown_fields=True):
     id: str | int | None = None
     prompt: str | None = None
     messages: list[dict[str, Any]] | None = None
@@ -69,14 +75,14 @@ class _Given(msgspec.Struct, forbid_unknown_fields=True):
     body: dict[str, Any] | None = None
 
 
-_IDS = msgspec.json.Decoder(_Ids)
-_GIVEN = msgspec.json.Decoder(_Given)
+_IDS_DECODER = msgspec.json.Decoder(_RowIds)
+_ROW_DECODER = msgspec.json.Decoder(_RowInput)
 
 
-def label(index: int, line: bytes) -> str:
+def get_label(index: int, line: bytes) -> str:
     """The label of a row: its `id` or `custom_id`, else its place as decimal text."""
     try:
-        found = _IDS.decode(line)
+        found = _IDS_DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return str(index)
     for given in (found.id, found.custom_id):
@@ -85,37 +91,39 @@ def label(index: int, line: bytes) -> str:
     return str(index)
 
 
-def read_row(index: int, line: bytes, model: str) -> Row:
+def decode_row(index: int, line: bytes, model: str) -> Row:
     """The row that this line holds; what is wrong with it stands in `error`, nothing is raised.
 
     `model` is the model of the endpoint, which a body may name and must not contradict.
     """
     try:
-        given = _GIVEN.decode(line)
-        messages, overrides = _from_body(given, model) if given.body is not None else _own(given)
-        retries = _take_retries(overrides)
+        given = _ROW_DECODER.decode(line)
+        messages, overrides = (
+            _decode_openai_row(given, model) if given.body is not None else _decode_own_row(given)
+        )
+        retries = _pop_retries(overrides)
     except UsageError as error:
-        return Row(index, label(index, line), error=error)
+        return Row(index, get_label(index, line), error=error)
     except msgspec.ValidationError as error:
-        return Row(index, label(index, line), error=_bad(_remark(error)))
+        return Row(index, get_label(index, line), error=_make_row_error(_describe_validation(error)))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return Row(index, label(index, line), error=_bad("the row is not JSON"))
+        return Row(index, get_label(index, line), error=_make_row_error("the row is not JSON"))
     name = given.custom_id if given.id is None else given.id
     return Row(index, str(index if name is None else name), messages, overrides, retries)
 
 
-def _bad(text: str, *, hint: str | None = None) -> UsageError:
+def _make_row_error(text: str, *, hint: str | None = None) -> UsageError:
     return UsageError(text, code="usage.bad-row", hint=hint)
 
 
-def _remark(error: Exception) -> str:
+def _describe_validation(error: Exception) -> str:
     # it holds names of members and of types, no value of theirs
-    return f"the row has another shape: {redact(str(error))[:_LONGEST]}"
+    return f"the row has another shape: {redact(str(error))[:_MAX_REMARK]}"
 
 
-def _own(given: _Given) -> tuple[Any, dict[str, Any]]:
+def _decode_own_row(given: _RowInput) -> tuple[Any, dict[str, Any]]:
     if (given.prompt is None) == (given.messages is None):
-        raise _bad("a row has either a prompt or messages")
+        raise _make_row_error("a row has either a prompt or messages")
     overrides: dict[str, Any] = {}
     if given.params:
         extra: dict[str, Any] = {}
@@ -130,34 +138,34 @@ def _own(given: _Given) -> tuple[Any, dict[str, Any]]:
     return given.messages if given.prompt is None else given.prompt, overrides
 
 
-def _from_body(given: _Given, model: str) -> tuple[Any, dict[str, Any]]:
+def _decode_openai_row(given: _RowInput, model: str) -> tuple[Any, dict[str, Any]]:
     """OpenAI's batch line, in the arguments of a call; what has no name here is passed through."""
     ours = (given.prompt, given.messages, given.params, given.tools, given.tool_choice, given.schema)
     if any(member is not None for member in ours):
-        raise _bad("a row with a body has nothing beside it but custom_id, method and url")
-    if given.url not in _URLS:
-        raise _bad("the row asks for another operation than /v1/chat/completions")
+        raise _make_row_error("a row with a body has nothing beside it but custom_id, method and url")
+    if given.url not in _CHAT_URLS:
+        raise _make_row_error("the row asks for another operation than /v1/chat/completions")
     body = dict(given.body or {})
     if body.pop("model", model) != model:
-        raise _bad("the body names another model than the URI", hint="leave model out of the body")
+        raise _make_row_error("the body names another model than the URI", hint="leave model out of the body")
     messages = body.pop("messages", None)
     if not isinstance(messages, list):
-        raise _bad("the body holds no messages")
+        raise _make_row_error("the body holds no messages")
     if body.pop("stream", False):
-        raise _bad("a row of a batch is not streamed")
-    overrides = {_BODY[name]: body.pop(name) for name in _BODY if name in body}
-    _FORMATS.get(type(body.get("response_format")), _no_format)(body, overrides)
+        raise _make_row_error("a row of a batch is not streamed")
+    overrides = {_BODY_NAMES[name]: body.pop(name) for name in _BODY_NAMES if name in body}
+    _FORMAT_DECODERS.get(type(body.get("response_format")), _require_no_format)(body, overrides)
     if body:
         overrides["extra"] = body
     return messages, overrides
 
 
-def _no_format(body: dict[str, Any], overrides: dict[str, Any]) -> None:
+def _require_no_format(body: dict[str, Any], overrides: dict[str, Any]) -> None:
     if "response_format" in body:
-        raise _bad("response_format is an object")
+        raise _make_row_error("response_format is an object")
 
 
-def _format(body: dict[str, Any], overrides: dict[str, Any]) -> None:
+def _decode_response_format(body: dict[str, Any], overrides: dict[str, Any]) -> None:
     wanted = body.pop("response_format")
     kind, inner = wanted.get("type"), wanted.get("json_schema")
     if kind == "json_schema" and isinstance(inner, dict) and isinstance(inner.get("schema"), dict):
@@ -165,15 +173,138 @@ def _format(body: dict[str, Any], overrides: dict[str, Any]) -> None:
     elif kind in ("text", "json_object"):
         overrides["format"] = "json" if kind == "json_object" else "text"
     else:
-        raise _bad("response_format is not one of text, json_object and json_schema with its schema")
+        raise _make_row_error(
+            "response_format is not one of text, json_object and json_schema with its schema"
+        )
 
 
-_FORMATS: dict[type, Callable[[dict[str, Any], dict[str, Any]], None]] = {dict: _format}
+_FORMAT_DECODERS: dict[type, Callable[[dict[str, Any], dict[str, Any]], None]] = {
+    dict: _decode_response_format
+}
 
 
-def _take_retries(overrides: dict[str, Any]) -> int | None:
+def _pop_retries(overrides: dict[str, Any]) -> int | None:
     """`retries` of the row: the run's, not the client's, to act on."""
     given = overrides.pop("retries", None)
     if given is not None and (type(given) is not int or not 0 <= given <= 100):
-        raise _bad("retries is a whole number from 0 to 100")
+        raise _make_row_error("retries is a whole number from 0 to 100")
     return given
+
+
+_LINE_START = b'{"index":'
+
+
+class Result(NamedTuple):
+    """A line of the output, line end included, the place of its row in the input, and its figures."""
+
+    row: int
+    line: bytes
+    ok: bool
+    input_tokens: int = 0
+    output_tokens: int = 0
+    retries: int = 0
+
+
+class LineHead(msgspec.Struct):
+    """What a run reads of a line that stands in a journal."""
+
+    index: int
+    status: Literal["ok", "error"]
+
+
+class _AnswerLine(msgspec.Struct):
+    index: int
+    id: str
+    status: str
+    text: str
+    finish_reason: str
+    tool_calls: tuple[ToolCall, ...]
+    usage: Usage
+    model: str
+    reasoning: str | None
+    request_id: str | None
+    attempts: int
+
+
+class _FailureLine(msgspec.Struct):
+    index: int
+    id: str
+    status: str
+    error: dict[str, Any]
+    attempts: int
+
+
+_LINE_ENCODER = msgspec.json.Encoder()
+_HEAD_DECODER = msgspec.json.Decoder(LineHead)
+
+
+def make_answer_result(index: int, name: str, completion: Completion, attempts: int) -> Result:
+    """The line of an answer."""
+    usage = completion.usage
+    row = _AnswerLine(
+        index,
+        name,
+        "ok",
+        completion.text,
+        completion.finish_reason,
+        completion.tool_calls,
+        usage,
+        completion.model,
+        completion.reasoning,
+        completion.request_id,
+        attempts,
+    )
+    counted = (usage.input_tokens or 0, usage.output_tokens or 0)
+    return Result(index, _encode_line(row), True, *counted, attempts - 1)
+
+
+def make_failed_result(
+    index: int, name: str, error: OnymError, attempts: int, secrets: Iterable[Secret] = ()
+) -> Result:
+    """The line of a row that failed for good; `attempts` is 0 where nothing was sent."""
+    known = tuple(secrets)
+    said = {
+        key: redact(value, secrets=known) if isinstance(value, str) else value
+        for key, value in error.as_dict().items()
+    }
+    return Result(
+        index,
+        _encode_line(_FailureLine(index, name, "error", said, attempts)),
+        False,
+        retries=max(0, attempts - 1),
+    )
+
+
+def decode_head(line: bytes) -> LineHead | None:
+    """Index and status of a whole, sound line; None for anything else. The line end may be missing."""
+    if not line.startswith(_LINE_START):
+        return None
+    try:
+        # the decoder looks at the octets of what it keeps alone
+        line.decode()
+        return _HEAD_DECODER.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def parse_index(line: bytes) -> int:
+    """The index of a sound line."""
+    return int(line[len(_LINE_START) : line.index(b",")])
+
+
+def _encode_line(row: msgspec.Struct) -> bytes:
+    try:
+        return _LINE_ENCODER.encode(row) + b"\n"
+    except UnicodeEncodeError:
+        # a lone surrogate, which no UTF-8 can carry: a question mark stands in its place
+        return _LINE_ENCODER.encode(_replace_surrogates(msgspec.to_builtins(row))) + b"\n"
+
+
+def _replace_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_replace_surrogates(name): _replace_surrogates(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_surrogates(item) for item in value]
+    return value

@@ -1,12 +1,12 @@
-"""The response cache: with `cache=true`, an answer that was given once is not asked, or paid, for again.
+"""The response cache: with `cache=true`, Onym stores answers and reuses them.
 
     with onym.connect("llm://openai/gpt-5-mini?cache=true") as client:
-        client.chat("Hello")  # asked
-        client.chat("Hello")  # from the cache, in this process or any later one
+        client.chat("Hello")  # sent
+        client.chat("Hello")  # from the cache, in this process or a later one
 
-Answers lie in one SQLite file in the user's cache folder, bounded by size and age. `ONYM_CACHE_DIR`,
-`ONYM_CACHE_SIZE` and `ONYM_CACHE_AGE` set them. Several processes may share it; who asks what another is
-just asking waits for that answer.
+Answers are in one SQLite file in the user's cache folder, limited by size and age. `ONYM_CACHE_DIR`,
+`ONYM_CACHE_SIZE` and `ONYM_CACHE_AGE` configure it. Several processes can share it: if an identical request
+is in progress, later callers wait for its answer.
 """
 
 from __future__ import annotations
@@ -15,33 +15,153 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from onym.errors import ConfigError, OnymWarning
-from onym.llm.cache._flight import flights_of
-from onym.llm.cache._key import name_of
-from onym.llm.cache._steps import Question, adrive, drive, steps
-from onym.llm.cache._store import Contents, Store
-from onym.llm.cache._value import pack, unpack
+from onym.llm.cache._single_flight import CacheLookup, arun_steps, get_pending_calls, lookup_steps, run_steps
+from onym.llm.cache._store import FORMAT, AnswerStore, Contents, decode_answer, encode_answer
+from onym.llm.dialects import NO_EXCHANGE
+from onym.llm.dialects.streaming import WholeBodyDecoder
+from onym.llm.flow import OpenedStream
+from onym.llm.plan import encode_body
+from onym.llm.streams import Collector, attach_listener
 from onym.llm.types import Completion, Embeddings
+from onym.net.messages import ConnectionInfo, Headers, Reply
+from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from onym.llm.flow import Opened
-    from onym.llm.plan import Plan
+    from onym.llm.planner import Plan
+    from onym.llm.types import Event
 
 __all__ = [
     "AGE_VARIABLE",
     "DIR_VARIABLE",
+    "REQUEST_KEY_LENGTH",
     "SIZE_VARIABLE",
     "CacheSettings",
     "Contents",
     "ResponseCache",
+    "attach_recorder",
     "default_cache",
+    "make_request_key",
+    "replay_answer",
 ]
+
+REQUEST_KEY_LENGTH: Final = 32
+#: headers that say how to talk, not what is asked
+_IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "user-agent", "accept-encoding"})
+
+
+def make_request_key(plan: Plan, key: bytes) -> bytes:
+    """The name of this request, made with the store's random key.
+
+    The credential goes in as a keyed hash of its own: answers to one are not handed to another. A
+    label and a version header count, as does each octet of the body.
+    """
+    digest = blake2b(key=key, digest_size=REQUEST_KEY_LENGTH, person=b"onym-cache-name")
+    for part in _iter_key_parts(plan, key):
+        # with its length, so that no two lists of parts read alike
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def _iter_key_parts(plan: Plan, key: bytes) -> Iterator[bytes]:
+    endpoint = plan.endpoint
+    yield str(FORMAT).encode()
+    yield plan.operation.encode()
+    yield endpoint.dialect.name.encode()
+    yield plan.method.encode()
+    if endpoint.is_embedded:
+        from onym.llm import embedded
+
+        # port and key are new each time that it starts
+        yield b"embedded:" + endpoint.model.encode()
+        yield embedded.get_file_identity(endpoint.model)
+    else:
+        yield str(plan.frame.origin).encode()
+        yield _hash_credential(endpoint.secrets, key)
+    yield plan.target.encode()
+    for name, value in _select_headers(plan.headers):
+        yield name
+        yield value
+    yield b"\0body"
+    yield b"" if plan.body is None else encode_body(plan.body)
+
+
+def _hash_credential(secrets: Iterable[Secret], key: bytes) -> bytes:
+    digest = blake2b(key=key, digest_size=REQUEST_KEY_LENGTH, person=b"onym-cache-cred")
+    for secret in secrets:
+        octets = secret.reveal().encode()
+        digest.update(len(octets).to_bytes(8, "big"))
+        digest.update(octets)
+    return digest.digest()
+
+
+def _select_headers(headers: Iterable[tuple[str, str | Secret]]) -> list[tuple[bytes, bytes]]:
+    return sorted(
+        (name.lower().encode(), value.encode())
+        for name, value in headers
+        if not isinstance(value, Secret) and name.lower() not in _IGNORED_HEADERS
+    )
+
+
+_FROM_HERE = ConnectionInfo(address="")
+
+
+def replay_answer(answer: Completion) -> OpenedStream:
+    """A kept answer as a stream: its reasoning, its text, its tool calls, its end."""
+    reply = Reply(200, Headers(), b"", cast("Any", _EmptyBody()), _FROM_HERE)
+    return OpenedStream(reply, WholeBodyDecoder(lambda *_: answer, 200, reply.headers, NO_EXCHANGE))
+
+
+def attach_recorder(opened: OpenedStream, model: str, keep: Callable[[Completion], object]) -> OpenedStream:
+    """The same stream; `keep` gets the whole answer once it ended well and was closed."""
+    return attach_listener(opened, _StreamRecorder(model, keep))
+
+
+class _StreamRecorder:
+    """Puts together what it hears."""
+
+    __slots__ = ("_collector", "_keep", "_model")
+
+    def __init__(self, model: str, keep: Callable[[Completion], object]) -> None:
+        self._model = model
+        self._keep = keep
+        self._collector = Collector()
+
+    def on_events(self, events: list[Event]) -> None:
+        for event in events:
+            self._collector.add(event)
+
+    def on_close(self, error: BaseException | None) -> Callable[[], object] | None:
+        if error is not None or not self._collector.finished:
+            return None
+        return partial(self._keep, self._collector.completion(self._model))
+
+
+class _EmptyBody:
+    """A body without octets, for either kind of reader."""
+
+    __slots__ = ()
+
+    def read(self) -> bytes:
+        return b""
+
+    async def aread(self) -> bytes:
+        return b""
+
+    def close(self, patience: float = 0) -> None:
+        """Nothing is open."""
+
+    async def aclose(self, patience: float = 0) -> None:
+        """Nothing is open."""
+
 
 A = TypeVar("A", Completion, Embeddings)
 
@@ -65,7 +185,7 @@ class CacheSettings:
     age: float = 7 * 86_400.0
 
     @classmethod
-    def of(cls, environ: Mapping[str, str] | None = None) -> CacheSettings:
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> CacheSettings:
         """What the environment says, `os.environ` by default.
 
         Sizes are octets or "256MiB", "1GB"; ages are seconds or "90m", "12h", "7d", "2w". Raises ConfigError
@@ -74,13 +194,15 @@ class CacheSettings:
         environ = os.environ if environ is None else environ
         given: dict[str, int] = {}
         if SIZE_VARIABLE in environ:
-            given["size"] = _amount(environ[SIZE_VARIABLE], SIZE_VARIABLE, _SIZES, "500000, 256MiB or 1GB")
+            given["size"] = _parse_amount(
+                environ[SIZE_VARIABLE], SIZE_VARIABLE, _SIZES, "500000, 256MiB or 1GB"
+            )
         if AGE_VARIABLE in environ:
-            given["age"] = _amount(environ[AGE_VARIABLE], AGE_VARIABLE, _AGES, "3600, 90m, 12h or 7d")
-        return cls(folder=_folder(environ), **given)
+            given["age"] = _parse_amount(environ[AGE_VARIABLE], AGE_VARIABLE, _AGES, "3600, 90m, 12h or 7d")
+        return cls(folder=_get_folder(environ), **given)
 
 
-def _amount(text: str, name: str, units: Mapping[str, int], examples: str) -> int:
+def _parse_amount(text: str, name: str, units: Mapping[str, int], examples: str) -> int:
     found = _AMOUNT.fullmatch(text.strip())
     if found is None or found[2].lower() not in units:
         raise ConfigError(
@@ -89,7 +211,7 @@ def _amount(text: str, name: str, units: Mapping[str, int], examples: str) -> in
     return int(found[1]) * units[found[2].lower()]
 
 
-def _folder(environ: Mapping[str, str]) -> Path:
+def _get_folder(environ: Mapping[str, str]) -> Path:
     named = environ.get(DIR_VARIABLE)
     if named:
         return Path(named).expanduser()
@@ -107,50 +229,48 @@ class ResponseCache:
 
     def __init__(self, settings: CacheSettings, *, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
-        self._store = Store(
-            settings.folder, size=settings.size, age=settings.age, clock=clock, trouble=self._trouble
+        self._store = AnswerStore(
+            settings.folder, size=settings.size, age=settings.age, clock=clock, trouble=self._warn_once
         )
-        self._flights = flights_of(settings.folder)
+        self._flights = get_pending_calls(settings.folder)
         self._told = False
 
     def __repr__(self) -> str:
         return f"ResponseCache({str(self.settings.folder)!r})"
 
-    def answer(self, plan: Plan, kind: type[A], call: Callable[[float], A]) -> A:
+    def get_or_call(self, plan: Plan, kind: type[A], call: Callable[[float], A]) -> A:
         """The answer to this plan, kept or by `call`, which gets the seconds that were spent waiting."""
-        question = self._question(plan)
+        question = self._make_lookup(plan)
         if question is None:
             return call(0.0)
-        return drive(steps(question, kind, self._store, self._flights), call)
+        return run_steps(lookup_steps(question, kind, self._store, self._flights), call)
 
-    async def aanswer(self, plan: Plan, kind: type[A], call: Callable[[float], Awaitable[A]]) -> A:
+    async def aget_or_call(self, plan: Plan, kind: type[A], call: Callable[[float], Awaitable[A]]) -> A:
         """`answer` for coroutines; the disk is another thread's."""
         import asyncio
 
-        question = await asyncio.to_thread(self._question, plan)
+        question = await asyncio.to_thread(self._make_lookup, plan)
         if question is None:
             return await call(0.0)
-        return await adrive(steps(question, kind, self._store, self._flights), call)
+        return await arun_steps(lookup_steps(question, kind, self._store, self._flights), call)
 
-    def replayed(self, plan: Plan) -> Opened | None:
+    def open_replay(self, plan: Plan) -> OpenedStream | None:
         """A kept answer as a stream, None where there is none."""
-        from onym.llm.cache._stream import replay
 
-        question = self._question(plan)
+        question = self._make_lookup(plan)
         octets = None if question is None else self._store.get(question.key)
-        answer = None if octets is None else unpack(octets, Completion)
-        return None if answer is None else replay(answer)
+        answer = None if octets is None else decode_answer(octets, Completion)
+        return None if answer is None else replay_answer(answer)
 
-    def recorded(self, plan: Plan, opened: Opened) -> Opened:
+    def record_stream(self, plan: Plan, opened: OpenedStream) -> OpenedStream:
         """The same stream, kept when it has come to a good end."""
-        from onym.llm.cache._stream import record
 
-        return record(opened, plan.endpoint.model, partial(self.keep, plan))
+        return attach_recorder(opened, plan.endpoint.model, partial(self.store_answer, plan))
 
-    def keep(self, plan: Plan, answer: Completion | Embeddings) -> None:
+    def store_answer(self, plan: Plan, answer: Completion | Embeddings) -> None:
         """Keep the answer to this plan."""
-        question = self._question(plan)
-        octets = None if question is None else pack(answer, question.secrets)
+        question = self._make_lookup(plan)
+        octets = None if question is None else encode_answer(answer, question.secrets)
         if question is not None and octets is not None:
             self._store.put(question.key, octets)
 
@@ -166,24 +286,26 @@ class ResponseCache:
         """Close the file; the next use opens it again."""
         self._store.close()
 
-    def _question(self, plan: Plan) -> Question | None:
-        key = self._store.secret()
+    def _make_lookup(self, plan: Plan) -> CacheLookup | None:
+        key = self._store.load_key()
         if key is None:
             return None
         # half of the time is for waiting, so that a call of one's own still fits
-        return Question(key=name_of(plan, key), patience=plan.timeout / 2, secrets=plan.endpoint.secrets)
+        return CacheLookup(
+            key=make_request_key(plan, key), patience=plan.timeout / 2, secrets=plan.endpoint.secrets
+        )
 
-    def _trouble(self, why: str) -> None:
+    def _warn_once(self, why: str) -> None:
         if not self._told:
             self._told = True
             text = f"the response cache in {self.settings.folder} does not work ({why}): calls are sent"
             warnings.warn(text, OnymWarning, stacklevel=2)
 
 
-_KNOWN: dict[CacheSettings, ResponseCache] = {}
+_CACHES: dict[CacheSettings, ResponseCache] = {}
 
 
 def default_cache(environ: Mapping[str, str] | None = None) -> ResponseCache:
     """The cache that the environment describes, one for the process. Raises ConfigError."""
-    settings = CacheSettings.of(environ)
-    return _KNOWN.setdefault(settings, ResponseCache(settings))
+    settings = CacheSettings.from_environment(environ)
+    return _CACHES.setdefault(settings, ResponseCache(settings))

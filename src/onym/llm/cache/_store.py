@@ -1,39 +1,242 @@
-"""Octets by key in one SQLite file: bounded by size and age, shared by threads and processes.
+"""Stored answers: one SQLite file, bounded by size and age, shared by threads and processes.
 
-A broken store is no failure of a call: what cannot be read is a miss, what cannot be written is not kept, and
-`trouble` is told why, once.
+A broken store never fails a call. An entry that cannot be read is a miss, an entry that cannot be written
+is not stored, and `trouble` is called once with the reason.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from secrets import token_hex
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
-from onym.llm.cache import _files as files
+import msgspec
+
+from onym.llm.types import Completion, Embeddings
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Contents", "Store"]
+    from onym.uri.secret import Secret
+
+KEY_LENGTH = 32
+_STEM, _SUFFIX = "responses.", ".sqlite3"
+#: how the names of all files here begin
+_OWN_PREFIXES = ("key", "locks", _STEM)
+#: what SQLite puts beside a data file
+_FILE_ENDINGS = ("", "-wal", "-shm", "-journal")
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder, for its owner alone. Raises OSError, also where it is somebody else's.
+
+    Where others could write to it so far, what they put there is removed: a key that somebody knows, and
+    answers sealed with it.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.name == "nt":  # pragma: no cover - rights are the parent folder's there
+        return
+    state = folder.stat()
+    if state.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "the folder belongs to another user")
+    if state.st_mode & 0o077:
+        folder.chmod(0o700)
+        for path in folder.iterdir():
+            with suppress(FileNotFoundError):  # another process does it too
+                if path.name.startswith(_OWN_PREFIXES) and not _is_own(path):
+                    path.unlink()
+
+
+def _is_own(path: Path) -> bool:
+    """Whether this is a file of this user's that nobody else may write to."""
+    state = path.lstat()
+    return stat.S_ISREG(state.st_mode) and state.st_uid == os.geteuid() and not state.st_mode & 0o022
+
+
+def load_key(folder: Path) -> bytes:
+    """The key beside the data, made at the first use. Two processes at once agree on one."""
+    path = folder / "key"
+    with suppress(FileNotFoundError):
+        found = path.read_bytes()
+        if len(found) == KEY_LENGTH:
+            return found
+        path.unlink(missing_ok=True)
+    fresh = folder / f"key.{os.getpid()}.{token_hex(8)}"
+    with os.fdopen(open_private(fresh), "wb") as file:
+        file.write(os.urandom(KEY_LENGTH))
+    try:
+        with suppress(FileExistsError):
+            os.link(fresh, path)  # whole or not at all, and never in place of another's
+    finally:
+        fresh.unlink()
+    return path.read_bytes()
+
+
+def open_private(path: Path) -> int:
+    """A descriptor of a file that its owner alone may read, made where it is missing; no link is followed."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+def list_data_files(folder: Path) -> dict[int, Path]:
+    """The data files by number."""
+    found = {}
+    for path in folder.glob(f"{_STEM}*{_SUFFIX}"):
+        number = path.name.removeprefix(_STEM).removesuffix(_SUFFIX)
+        if number.isascii() and number.isdigit():
+            found[int(number)] = path
+    return found
+
+
+def create_data_file(folder: Path, number: int) -> Path:
+    """The data file of that number, empty and private where it is new."""
+    path = folder / f"{_STEM}{number}{_SUFFIX}"
+    os.close(open_private(path))
+    return path
+
+
+def remove_data_file(path: Path) -> None:
+    """Remove a data file and what belongs to it. Its name is never used again: others may have it open."""
+    for end in _FILE_ENDINGS:
+        with suppress(OSError):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+
+
+class ByteLocks:
+    """Locks between processes, any number in one file: each is one octet of it, named by an offset.
+
+    They end with the process, however it ends. Within one process they exclude nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "locks"
+        self._file: tuple[int, int] | None = None
+
+    def acquire(self, offset: int) -> bool:
+        """Whether this process has the lock now. Raises OSError where the file system has no locks."""
+        return _lock_byte(self._open_descriptor(), offset)
+
+    def release(self, offset: int) -> None:
+        """Let others have it."""
+        with suppress(OSError):
+            _unlock_byte(self._open_descriptor(), offset)
+
+    def _open_descriptor(self) -> int:
+        # never closed: closing any descriptor of the file gives up all of this process's locks
+        if self._file is None or self._file[0] != os.getpid():
+            self._file = os.getpid(), open_private(self._path)
+        return self._file[1]
+
+
+if sys.platform == "win32":  # pragma: no cover - the tests run where there is fcntl
+    import msvcrt
+
+    def _lock_byte(descriptor: int, offset: int) -> bool:
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+
+    def _unlock_byte(descriptor: int, offset: int) -> None:
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock_byte(descriptor: int, offset: int) -> bool:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def _unlock_byte(descriptor: int, offset: int) -> None:
+        fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, offset)
+
+
+A = TypeVar("A", Completion, Embeddings)
+
+#: changes with the meaning of what is stored; it is part of every key
+FORMAT: Final = 1
+#: endings that say as much the second time; a filtered or broken answer is asked for again
+_STORED_REASONS: Final = frozenset({"stop", "length", "tool_calls"})
+
+
+class _StoredAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What lies in the store."""
+
+    format: int
+    chat: Completion | None = None
+    embed: Embeddings | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_StoredAnswer)
+
+
+def encode_answer(answer: Completion | Embeddings, secrets: Iterable[Secret] = ()) -> bytes | None:
+    """The octets to keep; None for an answer that is not worth it, or that quotes one of `secrets`."""
+    if isinstance(answer, Completion):
+        if answer.finish_reason not in _STORED_REASONS:
+            return None
+        kept = _StoredAnswer(format=FORMAT, chat=answer)
+    else:
+        kept = _StoredAnswer(format=FORMAT, embed=answer)
+    try:
+        octets = _ENCODER.encode(kept)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if any(_quote_secret(secret) in octets for secret in secrets):
+        return None
+    return octets
+
+
+def decode_answer(octets: bytes, kind: type[A]) -> A | None:
+    """The answer in these octets; None where they hold none of this kind."""
+    try:
+        kept = _DECODER.decode(octets)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    answer = kept.chat or kept.embed
+    return answer if kept.format == FORMAT and isinstance(answer, kind) else None
+
+
+def _encode_vectors(value: Any) -> Any:
+    try:
+        return list(value)  # vectors may be arrays
+    except TypeError:
+        raise TypeError(f"a {type(value).__name__} cannot be kept") from None
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_encode_vectors)
+
+
+def _quote_secret(secret: Secret) -> bytes:
+    return msgspec.json.encode(secret.reveal())[1:-1]
+
 
 T = TypeVar("T")
 
 #: seconds to wait for another process's write
 _PATIENCE: Final = 2.0
 #: an entry that was read is noted at most so often: seconds
-_NOTED: Final = 60.0
+_USE_INTERVAL: Final = 60.0
 #: where the bound is passed, so much of it stays
-_KEPT: Final = 0.9
+_KEPT_SHARE: Final = 0.9
 #: octets of a row beside its value, about
-_ROW: Final = 120
+_ROW_OVERHEAD: Final = 120
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS entries (
     key BLOB PRIMARY KEY, made REAL NOT NULL, used REAL NOT NULL, seal BLOB NOT NULL, value BLOB NOT NULL
@@ -48,8 +251,8 @@ DELETE FROM entries WHERE key IN (SELECT key FROM (
 ) WHERE running > ?)
 """
 #: SQLite's codes for a file that is not, or no longer, a database
-_RUINED: Final = (11, 26)
-_BUSY: Final = (5, 6)
+_RUINED_CODES: Final = (11, 26)
+_BUSY_CODES: Final = (5, 6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +265,7 @@ class Contents:
     newest: float | None = None
 
 
-class Store:
+class AnswerStore:
     """The store in `folder`, at most about `size` octets, nothing older than `age` seconds."""
 
     def __init__(
@@ -84,33 +287,33 @@ class Store:
         self._number = 0
         self._open: tuple[int, sqlite3.Connection, finalize[Any, Any]] | None = None
 
-    def secret(self) -> bytes | None:
+    def load_key(self) -> bytes | None:
         """The random key that names are made with; None where there is none to be had."""
         if self._key is None:
             with self._lock:
-                self._key = self._guarded(self._make_key, None)
+                self._key = self._run_guarded(self._make_key, None)
         return self._key
 
     def get(self, key: bytes) -> bytes | None:
         """The value under this key, if it is there, whole and young enough."""
-        return self._guarded(lambda db: self._read(db, key), None)
+        return self._run_guarded(lambda db: self._select_entry(db, key), None)
 
     def put(self, key: bytes, value: bytes) -> None:
         """Keep a value; the ones used longest ago make room for it."""
-        if len(value) + _ROW <= self._size * _KEPT:
-            self._guarded(lambda db: self._write(db, key, value), None)
+        if len(value) + _ROW_OVERHEAD <= self._size * _KEPT_SHARE:
+            self._run_guarded(lambda db: self._insert_entry(db, key, value), None)
 
     def contents(self) -> Contents:
         """What there is. Makes nothing where there is nothing."""
-        if not files.data_files(self.folder):
+        if not list_data_files(self.folder):
             return Contents()
-        return self._guarded(_contents, Contents())
+        return self._run_guarded(_read_contents, Contents())
 
     def clear(self) -> Contents:
         """Remove every entry, and say what there was."""
         found = self.contents()
-        if files.data_files(self.folder):
-            self._guarded(_clear, None)
+        if list_data_files(self.folder):
+            self._run_guarded(_delete_entries, None)
         return found
 
     def close(self) -> None:
@@ -121,9 +324,9 @@ class Store:
                 found[2]()
 
     def _make_key(self, _: object) -> bytes:
-        return files.random_key(self.folder)
+        return load_key(self.folder)
 
-    def _guarded(self, work: Callable[[Any], T], otherwise: T) -> T:
+    def _run_guarded(self, work: Callable[[Any], T], otherwise: T) -> T:
         """Do it with an open file. A ruined one is replaced, once; all else that fails is told."""
         try:
             import sqlite3
@@ -133,81 +336,81 @@ class Store:
         with self._lock:
             try:
                 try:
-                    return work(self._connection())
+                    return work(self._get_connection())
                 except sqlite3.DatabaseError as error:
-                    if _code(error) not in _RUINED:
+                    if _get_error_code(error) not in _RUINED_CODES:
                         raise
-                    self._replace()
-                    return work(self._connection())
+                    self._replace_file()
+                    return work(self._get_connection())
             except (sqlite3.Error, OSError) as error:
-                if _code(error) not in _BUSY:
-                    self._trouble(_said(error))
+                if _get_error_code(error) not in _BUSY_CODES:
+                    self._trouble(_describe_error(error))
                 return otherwise
 
-    def _connection(self) -> sqlite3.Connection:
+    def _get_connection(self) -> sqlite3.Connection:
         if self._open is not None:
             if self._open[0] == os.getpid():
                 return self._open[1]
             _ABANDONED.append(self._open[1])
             self._open = None
-        files.make_folder(self.folder)
-        self._number = max(files.data_files(self.folder), default=1)
-        db = _connect(files.data_file(self.folder, self._number))
+        make_folder(self.folder)
+        self._number = max(list_data_files(self.folder), default=1)
+        db = _open_database(create_data_file(self.folder, self._number))
         # also where nobody closes it, and at the end of the program
-        self._open = os.getpid(), db, finalize(self, _close, os.getpid(), db)
+        self._open = os.getpid(), db, finalize(self, _close_connection, os.getpid(), db)
         return db
 
-    def _replace(self) -> None:
+    def _replace_file(self) -> None:
         """Go on with a new file. Others may still have the old one open, so its name is not used again."""
         self.close()
-        known = files.data_files(self.folder)
+        known = list_data_files(self.folder)
         if max(known, default=0) > self._number:
             return  # another process did it already
-        files.data_file(self.folder, self._number + 1)
+        create_data_file(self.folder, self._number + 1)
         for path in known.values():
-            files.remove(path)
+            remove_data_file(path)
 
-    def _read(self, db: sqlite3.Connection, key: bytes) -> bytes | None:
+    def _select_entry(self, db: sqlite3.Connection, key: bytes) -> bytes | None:
         row = db.execute("SELECT made, used, seal, value FROM entries WHERE key = ?", (key,)).fetchone()
         now = self._clock()
-        if row is None or not self._young(row[0], now) or row[2] != self._seal(key, row[3]):
+        if row is None or not self._is_young(row[0], now) or row[2] != self._compute_seal(key, row[3]):
             return None
-        if now - row[1] > _NOTED:
+        if now - row[1] > _USE_INTERVAL:
             db.execute("UPDATE entries SET used = ? WHERE key = ?", (now, key))
         return bytes(row[3])
 
-    def _young(self, made: float, now: float) -> bool:
+    def _is_young(self, made: float, now: float) -> bool:
         # a date in the future is a clock that was put back: no reason to keep something for ever
         return abs(now - made) <= self._age
 
-    def _write(self, db: sqlite3.Connection, key: bytes, value: bytes) -> None:
+    def _insert_entry(self, db: sqlite3.Connection, key: bytes, value: bytes) -> None:
         now = self._clock()
         db.execute("BEGIN IMMEDIATE")
         try:
-            row = (key, now, now, self._seal(key, value), value)
+            row = (key, now, now, self._compute_seal(key, value), value)
             db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)", row)
             db.execute("DELETE FROM entries WHERE made < ? OR made > ?", (now - self._age, now + self._age))
-            if _octets(db) > self._size:
-                self._evict(db)
+            if _count_bytes(db) > self._size:
+                self._evict_entries(db)
         except BaseException:
             if db.in_transaction:  # SQLite has ended it by itself where the disk is full
                 db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
 
-    def _evict(self, db: sqlite3.Connection) -> None:
+    def _evict_entries(self, db: sqlite3.Connection) -> None:
         """Make room: pages count, not values, so what is left is measured again."""
-        room = self._size * _KEPT
+        room = self._size * _KEPT_SHARE
         for _ in range(8):
-            db.execute(_SURPLUS, (_ROW, int(room)))
-            if _octets(db) <= self._size:
+            db.execute(_SURPLUS, (_ROW_OVERHEAD, int(room)))
+            if _count_bytes(db) <= self._size:
                 return
-            room *= _KEPT * _KEPT
+            room *= _KEPT_SHARE * _KEPT_SHARE
 
-    def _seal(self, key: bytes, value: bytes) -> bytes:
+    def _compute_seal(self, key: bytes, value: bytes) -> bytes:
         """Tells a value that was changed, by chance or by hand."""
         return blake2b(
-            key + value, key=self.secret() or b"", digest_size=16, person=b"onym-cache-seal"
+            key + value, key=self.load_key() or b"", digest_size=16, person=b"onym-cache-seal"
         ).digest()
 
 
@@ -215,14 +418,14 @@ class Store:
 _ABANDONED: Final[list[sqlite3.Connection]] = []
 
 
-def _close(pid: int, db: sqlite3.Connection) -> None:
+def _close_connection(pid: int, db: sqlite3.Connection) -> None:
     if pid == os.getpid():
         db.close()
     else:
         _ABANDONED.append(db)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _open_database(path: Path) -> sqlite3.Connection:
     import sqlite3
 
     db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
@@ -239,7 +442,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _octets(db: sqlite3.Connection) -> int:
+def _count_bytes(db: sqlite3.Connection) -> int:
     """Octets of the file that are in use: whole pages."""
     pages, free, length = (
         db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
@@ -247,12 +450,12 @@ def _octets(db: sqlite3.Connection) -> int:
     return int((pages - free) * length)
 
 
-def _contents(db: sqlite3.Connection) -> Contents:
+def _read_contents(db: sqlite3.Connection) -> Contents:
     entries, oldest, newest = db.execute("SELECT COUNT(*), MIN(made), MAX(made) FROM entries").fetchone()
-    return Contents(entries=entries, octets=_octets(db) if entries else 0, oldest=oldest, newest=newest)
+    return Contents(entries=entries, octets=_count_bytes(db) if entries else 0, oldest=oldest, newest=newest)
 
 
-def _clear(db: sqlite3.Connection) -> None:
+def _delete_entries(db: sqlite3.Connection) -> None:
     import sqlite3
 
     db.execute("DELETE FROM entries")
@@ -261,13 +464,13 @@ def _clear(db: sqlite3.Connection) -> None:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _code(error: BaseException) -> int:
+def _get_error_code(error: BaseException) -> int:
     """SQLite's primary code, -1 for what is not SQLite's."""
     code = getattr(error, "sqlite_errorcode", None)
     return -1 if code is None else int(code) & 0xFF
 
 
-def _said(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """What went wrong, without a path."""
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__

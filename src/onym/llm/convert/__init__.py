@@ -13,32 +13,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import lazily
+from onym._lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
-    from onym.llm.convert._env import from_env
-    from onym.llm.convert._files import load_models
-    from onym.llm.convert._ids import from_ai_sdk, from_langchain
-    from onym.llm.convert._litellm import from_litellm
-    from onym.llm.convert._out import to_ai_sdk, to_env, to_langchain, to_litellm
-    from onym.llm.convert._strings import from_llm_strings
-    from onym.llm.convert._types import Conversion, Named, Note, Written
+    from onym.llm.convert._conversion import Conversion, Named, Note, Written
+    from onym.llm.convert._exporters import to_ai_sdk, to_env, to_langchain, to_litellm
+    from onym.llm.convert._importers import from_ai_sdk, from_env, from_langchain, from_litellm, load_models
+    from onym.llm.convert._llm_strings import from_llm_strings
 
 _HOME = {
-    "Conversion": "onym.llm.convert._types",
-    "Named": "onym.llm.convert._types",
-    "Note": "onym.llm.convert._types",
-    "Written": "onym.llm.convert._types",
-    "from_ai_sdk": "onym.llm.convert._ids",
-    "from_env": "onym.llm.convert._env",
-    "from_langchain": "onym.llm.convert._ids",
-    "from_litellm": "onym.llm.convert._litellm",
-    "from_llm_strings": "onym.llm.convert._strings",
-    "load_models": "onym.llm.convert._files",
-    "to_ai_sdk": "onym.llm.convert._out",
-    "to_env": "onym.llm.convert._out",
-    "to_langchain": "onym.llm.convert._out",
-    "to_litellm": "onym.llm.convert._out",
+    "Conversion": "onym.llm.convert._conversion",
+    "Named": "onym.llm.convert._conversion",
+    "Note": "onym.llm.convert._conversion",
+    "Written": "onym.llm.convert._conversion",
+    "from_ai_sdk": "onym.llm.convert._importers",
+    "from_env": "onym.llm.convert._importers",
+    "from_langchain": "onym.llm.convert._importers",
+    "from_litellm": "onym.llm.convert._importers",
+    "from_llm_strings": "onym.llm.convert._llm_strings",
+    "load_models": "onym.llm.convert._importers",
+    "to_ai_sdk": "onym.llm.convert._exporters",
+    "to_env": "onym.llm.convert._exporters",
+    "to_langchain": "onym.llm.convert._exporters",
+    "to_litellm": "onym.llm.convert._exporters",
 }
 
 __all__ = [
@@ -58,7 +55,7 @@ __all__ = [
     "to_litellm",
 ]
 
-__getattr__ = lazily(__name__, _HOME)
+__getattr__ = make_lazy_getattr(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

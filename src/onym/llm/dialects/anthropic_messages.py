@@ -1,35 +1,725 @@
-"""The Anthropic Messages dialect: POST /v1/messages and what belongs to it.
+"""Anthropic's Messages API format: POST /v1/messages and GET /v1/models.
 
-Pure: no network, no clock, no provider's name. `encode_*` build bodies, `decode_*` read answers,
-`stream_decoder` gives a push decoder for a streamed one. The API has no embeddings.
+Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
+`stream_decoder` returns a push decoder for a streamed response.
+The API has no embeddings.
+
+Error bodies: Anthropic (`{"type": "error", "error": {"type", "message", "details"}, "request_id"}`), llama.cpp
+and LiteLLM's proxy on their Messages routes (`error` with `code`), Vertex AI (`error` with a status in `code`),
+Bedrock (only `message`), FastAPI (`detail`).
 """
 
 from __future__ import annotations
 
-from onym.llm.dialects._anthropic_decode import decode_chat, decode_embed, decode_model, decode_models
-from onym.llm.dialects._anthropic_encode import PARAMETERS, encode_chat, encode_embed
-from onym.llm.dialects._anthropic_errors import FAILURES
-from onym.llm.dialects._anthropic_stream import BodyDecoder, StreamDecoder, stream_decoder
-from onym.llm.dialects._base import Routes
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NoReturn
 
-__all__ = [
-    "BodyDecoder",
-    "StreamDecoder",
-    "decode_chat",
-    "decode_embed",
-    "decode_error",
-    "decode_model",
-    "decode_models",
-    "defaults",
-    "encode_chat",
-    "encode_embed",
-    "formats",
-    "headers",
-    "name",
-    "parameters",
-    "routes",
-    "stream_decoder",
-]
+import msgspec
+
+from onym.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ContextLengthError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    QuotaError,
+    RateLimitError,
+    ServerError,
+    UnsupportedError,
+    UsageError,
+)
+from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects.codec import (
+    NO_USAGE,
+    encode_arguments,
+    encode_base64,
+    encode_params,
+    get_text,
+    make_malformed_error,
+    make_part_error,
+    merge_extra,
+    parse_arguments,
+    parse_count,
+    parse_json_object,
+    require_model_records,
+)
+from onym.llm.dialects.errors import (
+    ErrorDecoder,
+    ErrorDetails,
+    find_request_id,
+    has_error,
+    parse_error_status,
+)
+from onym.llm.dialects.streaming import EventDecoder, SSEFramer, WholeBodyDecoder, is_whole_body
+from onym.llm.types import (
+    Carried,
+    Completion,
+    Content,
+    ContentPart,
+    DocumentPart,
+    Event,
+    FinishReason,
+    ImagePart,
+    Message,
+    ModelInfo,
+    ModelPage,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+)
+from onym.net.sse import SSEEvent
+from onym.uri.components import QUERY_VALUE
+
+#: decisive wherever they stand: in `details.error_code`, which names the cause, in `type` or in `code`
+_ERROR_CODES: Mapping[str, type[ProviderError]] = {
+    "authentication_error": AuthenticationError,
+    "billing_error": QuotaError,
+    "permission_error": PermissionDeniedError,
+    "not_found_error": NotFoundError,
+    "rate_limit_error": RateLimitError,
+    "overloaded_error": OverloadedError,
+    # llama.cpp, which says so on each of its routes
+    "exceed_context_size_error": ContextLengthError,
+    "contract_spend_limit_reached": QuotaError,
+    "enforced_spend_limit_reached": QuotaError,
+    "linked_organization_billing_unavailable": QuotaError,
+    "linked_organization_spend_limit_reached": QuotaError,
+    "organization_on_hold": PermissionDeniedError,
+}
+
+#: said of many failures: they count only where no status says more (inside a stream, in a 200)
+_WIDE_CODES: Mapping[str, type[ProviderError]] = {
+    "invalid_request_error": BadRequestError,
+    "request_too_large": BadRequestError,
+    "timeout_error": ServerError,
+    "api_error": ServerError,
+}
+
+
+def _is_failure(data: Mapping[str, Any]) -> bool:
+    return has_error(data) or data.get("type") == "error"
+
+
+def _decode_error_details(data: Any) -> ErrorDetails | None:
+    if not isinstance(data, dict):
+        return None
+    error = data.get("error")
+    if isinstance(error, dict):
+        return _decode_error_record(error)
+    if isinstance(error, str):
+        return ErrorDetails(error)
+    detail = data.get("detail")
+    if isinstance(detail, dict):
+        return _decode_error_record(detail)
+    return ErrorDetails(detail) if isinstance(detail, str) else _decode_error_record(data)
+
+
+def _decode_error_record(error: Mapping[str, Any]) -> ErrorDetails:
+    text = error.get("message")
+    return ErrorDetails(
+        text if isinstance(text, str) else "",
+        tuple(_iter_error_codes(error)),
+        status=parse_error_status(error.get("code")),
+    )
+
+
+def _iter_error_codes(error: Mapping[str, Any]) -> Iterator[str]:
+    details = error.get("details")
+    for value in (
+        details.get("error_code") if isinstance(details, dict) else None,
+        error.get("type"),
+        error.get("code"),
+    ):
+        if isinstance(value, str) and value not in ("", "error") and parse_error_status(value) is None:
+            yield value
+
+
+ERRORS = ErrorDecoder(
+    read=_decode_error_details,
+    codes=_ERROR_CODES,
+    wide=_WIDE_CODES,
+    is_failure=_is_failure,
+    hint="does this host speak Anthropic's Messages API?",
+)
+
+
+DIALECT = "anthropic_messages"
+
+_FINISHES: Mapping[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+#: kinds of block that a `Message` holds as they are
+_PLAIN_BLOCKS = frozenset({"text", "tool_use"})
+
+
+def _decode_finish_reason(value: Any) -> FinishReason:
+    """The server's word in Onym's vocabulary; `other` for a word that is not known, or for none."""
+    return _FINISHES.get(value, "other") if isinstance(value, str) else "other"
+
+
+def _decode_usage(record: Any) -> Usage:
+    """Token counts, None for what is absent or no count.
+
+    The API counts apart what it read from the prompt cache and what it wrote there: `input_tokens` is
+    the sum, as it is elsewhere.
+    """
+    if not isinstance(record, dict):
+        return NO_USAGE
+    cached, fresh = (
+        parse_count(record.get("cache_read_input_tokens")),
+        parse_count(record.get("input_tokens")),
+    )
+    written = parse_count(record.get("cache_creation_input_tokens"))
+    details = record.get("output_tokens_details")
+    return Usage(
+        input_tokens=None if fresh is None else fresh + (cached or 0) + (written or 0),
+        output_tokens=parse_count(record.get("output_tokens")),
+        cached_tokens=cached,
+        reasoning_tokens=parse_count(details.get("thinking_tokens")) if isinstance(details, dict) else None,
+    )
+
+
+def _decode_carried(blocks: Iterable[Mapping[str, Any]]) -> Carried | None:
+    """The turn's content where some of it must come back as it was: signed thinking, server tools."""
+    parts = tuple(blocks)
+    return Carried(dialect=DIALECT, parts=parts) if any(map(_is_carried, parts)) else None
+
+
+def _is_carried(block: Mapping[str, Any]) -> bool:
+    kind = block.get("type")
+    if kind == "thinking":
+        # some servers think without signing, and nobody wants that back
+        return get_text(block, "signature") is not None
+    return isinstance(kind, str) and kind not in _PLAIN_BLOCKS
+
+
+PARAMETERS: Mapping[str, str | None] = {
+    "temp": "temperature",
+    "max_tokens": "max_tokens",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "stop": "stop_sequences",
+    "seed": None,
+    "stream": "stream",
+    "format": "output_config.format",
+    "system": "system",
+    "cache": "cache_control",
+}
+
+_API_NAME = "Anthropic Messages"
+_TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
+
+
+def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+    """The body of POST /v1/messages.
+
+    System messages go to the top; results of tools that were called together go back in one turn. The
+    `name` of a message and the `detail` of an image have no place in this API and are left out.
+    Pass-through parameters come last and never replace what is already there.
+    """
+    body: dict[str, Any] = {"model": request.model, "messages": list(_encode_messages(request.messages))}
+    system = [message.content for message in request.messages if message.role == "system"]
+    if system:
+        body["system"] = _encode_system(system)
+    encode_params(body, request, spec, PARAMETERS, _encode_format)
+    if request.tools:
+        body["tools"] = [_encode_tool(tool) for tool in request.tools]
+        if request.tool_choice is not None:
+            body["tool_choice"] = _encode_tool_choice(request.tool_choice)
+    if request.stream:
+        body["stream"] = True
+    merge_extra(body, request.extra)
+    return body
+
+
+def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> NoReturn:
+    """Raises UnsupportedError: the API has no embeddings."""
+    raise _make_no_embeddings_error()
+
+
+def _encode_messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
+    results: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "tool":
+            if not results:
+                yield {"role": "user", "content": results}
+            results.append(_encode_tool_result(message))
+            continue
+        if message.role != "system":
+            # a system message goes elsewhere, and parts nothing here
+            results = []
+            yield {"role": message.role, "content": _encode_content(message)}
+
+
+def _encode_content(message: Message) -> str | list[dict[str, Any]]:
+    if message.role != "assistant":
+        return _encode_parts(message.content)
+    if message.carried is not None and message.carried.dialect == DIALECT:
+        return [dict(part) for part in message.carried.parts]
+    said = _encode_text_parts(message.content, "assistant")
+    if not message.tool_calls:
+        return said
+    return _to_blocks(said) + [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": parse_arguments(call)}
+        for call in message.tool_calls
+    ]
+
+
+def _encode_system(contents: Sequence[Content]) -> str | list[dict[str, Any]]:
+    """One text of all system messages, blocks where one of them is in parts."""
+    if all(isinstance(content, str) for content in contents):
+        return "\n\n".join(str(content) for content in contents)
+    return [block for content in contents for block in _to_blocks(_encode_text_parts(content, "system"))]
+
+
+def _to_blocks(said: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same as blocks; the API takes no empty ones."""
+    if isinstance(said, str):
+        return [_encode_text(said)] if said else []
+    return said
+
+
+def _encode_parts(content: Content) -> str | list[dict[str, Any]]:
+    """What a user or a tool says: anything that the API takes."""
+    return content if isinstance(content, str) else [_encode_part(part) for part in content]
+
+
+def _encode_text_parts(content: Content, role: str) -> str | list[dict[str, Any]]:
+    """What the model or the application says: text alone."""
+    if not isinstance(content, str) and not all(isinstance(part, TextPart) for part in content):
+        raise make_part_error(f"image or document in a message of role {role}", _API_NAME)
+    return _encode_parts(content)
+
+
+def _encode_tool_result(message: Message) -> dict[str, Any]:
+    if not message.tool_call_id:
+        _raise_message_error("a message of role tool needs tool_call_id here: it says which call is answered")
+    return {
+        "type": "tool_result",
+        "tool_use_id": message.tool_call_id,
+        "content": _encode_parts(message.content),
+    }
+
+
+def _encode_part(part: ContentPart) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return _encode_text(part.text)
+    if isinstance(part, ImagePart):
+        return {"type": "image", "source": _encode_source(part)}
+    block: dict[str, Any] = {"type": "document", "source": _encode_document(part)}
+    if part.name is not None:
+        block["title"] = part.name
+    return block
+
+
+def _encode_text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _encode_source(part: ImagePart | DocumentPart) -> dict[str, Any]:
+    if part.data is None:
+        return {"type": "url", "url": part.url}
+    return {"type": "base64", "media_type": part.media_type, "data": encode_base64(part)}
+
+
+def _encode_document(part: DocumentPart) -> dict[str, Any]:
+    if part.data is None or part.media_type == "application/pdf":
+        return _encode_source(part)
+    if not part.media_type.startswith("text/"):
+        raise make_part_error(
+            "document that is neither PDF nor text", _API_NAME, hint="convert it, or pass its text"
+        )
+    try:
+        text = part.data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = None
+    if text is None:
+        _raise_message_error("a text document is not UTF-8")
+    return {"type": "text", "media_type": "text/plain", "data": text}
+
+
+def _encode_tool(tool: Tool) -> dict[str, Any]:
+    out: dict[str, Any] = {"name": tool.name, "input_schema": tool.parameters or {"type": "object"}}
+    if tool.description is not None:
+        out["description"] = tool.description
+    if tool.strict is not None:
+        out["strict"] = tool.strict
+    return out
+
+
+def _encode_tool_choice(choice: str) -> dict[str, Any]:
+    if choice in _TOOL_CHOICES:
+        return {"type": _TOOL_CHOICES[choice]}
+    return {"type": "tool", "name": choice}
+
+
+def _encode_format(value: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    if value != "json_schema":
+        raise UnsupportedError(
+            f"the {_API_NAME} API has no JSON mode without a schema",
+            code="llm.no-format",
+            parameter="format",
+            hint="use format=json_schema with a schema",
+        )
+    return {"type": "json_schema", "schema": dict(schema or {})}
+
+
+def _raise_message_error(text: str) -> NoReturn:
+    raise UsageError(text, code="usage.bad-message")
+
+
+_PAGE_SIZE = 1000
+
+
+@ERRORS.locate_errors
+def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+    """The completion in a 2xx answer to POST /v1/messages.
+
+    Blocks of a kind that is not known are left to `raw` and `carried`. Raises MalformedResponseError, or
+    the typed error that the body holds.
+    """
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    blocks = _require_blocks(data.get("content"))
+    return Completion(
+        text="".join(_list_texts(blocks, "text")),
+        model=get_text(data, "model") or exchange.model,
+        finish_reason=_decode_finish_reason(data.get("stop_reason")),
+        reasoning="".join(_list_texts(blocks, "thinking")) or None,
+        tool_calls=_decode_tool_calls(blocks),
+        usage=_decode_usage(data.get("usage")),
+        request_id=find_request_id(headers, exchange),
+        carried=_decode_carried(blocks),
+        raw=data,
+    )
+
+
+def decode_embed(
+    status: int,
+    headers: HeaderMap,
+    body: bytes,
+    exchange: Exchange = NO_EXCHANGE,
+    *,
+    count: int,
+) -> NoReturn:
+    """Raises UnsupportedError: the API has no embeddings."""
+    raise _make_no_embeddings_error()
+
+
+@ERRORS.locate_errors
+def decode_models(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> ModelPage:
+    """The records in a 2xx answer to GET /v1/models, and what asks for the page after it."""
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    records = require_model_records(data.get("data"))
+    found = (_decode_model_info(each) for each in records if get_text(each, "id"))
+    last = get_text(data, "last_id") if data.get("has_more") is True else None
+    if last is None:
+        return ModelPage(tuple(found))
+    return ModelPage(tuple(found), f"after_id={QUERY_VALUE.quote(last)}&limit={_PAGE_SIZE}")
+
+
+@ERRORS.locate_errors
+def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
+    """The record in a 2xx answer to GET /v1/models/{model}."""
+    record = ERRORS.decode_object(status, headers, body, exchange)
+    if get_text(record, "id") is None:
+        raise make_malformed_error("it holds no model")
+    return _decode_model_info(record)
+
+
+def _make_no_embeddings_error() -> UnsupportedError:
+    """The refusal of what this API does not have."""
+    return UnsupportedError(
+        "the Anthropic Messages API has no embeddings",
+        code="llm.no-embeddings",
+        parameter="embeddings",
+        hint="use an endpoint of another provider for vectors",
+    )
+
+
+def _require_blocks(content: Any) -> list[dict[str, Any]]:
+    if not isinstance(content, list):
+        raise make_malformed_error("it holds no content")
+    if not all(isinstance(block, dict) for block in content):
+        raise make_malformed_error("a block of the content is not an object")
+    return content
+
+
+def _list_texts(blocks: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
+    """What the blocks of this kind say: they name the member that holds it."""
+    found = [block.get(kind) for block in blocks if block.get("type") == kind]
+    said = [each for each in found if isinstance(each, str)]
+    if len(said) != len(found):
+        raise make_malformed_error(f"a block of {kind} holds no text")
+    return said
+
+
+def _decode_tool_calls(blocks: Sequence[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
+    calls = [block for block in blocks if block.get("type") == "tool_use"]
+    return tuple(_decode_tool_call(call, index) for index, call in enumerate(calls))
+
+
+def _decode_tool_call(block: Mapping[str, Any], index: int) -> ToolCall:
+    name = get_text(block, "name")
+    if name is None:
+        raise make_malformed_error("a tool call names no tool")
+    return ToolCall(
+        id=get_text(block, "id") or f"call_{index}",
+        name=name,
+        arguments=encode_arguments(block.get("input")) or "{}",
+    )
+
+
+def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
+    return ModelInfo(
+        id=record["id"],
+        context_window=_parse_positive(record.get("max_input_tokens")),
+        max_output_tokens=_parse_positive(record.get("max_tokens")),
+        created=_parse_time(record.get("created_at")),
+        raw=record,
+    )
+
+
+def _parse_positive(value: Any) -> int | None:
+    return value if type(value) is int and value > 0 else None
+
+
+def _parse_time(value: Any) -> int | None:
+    """An RFC 3339 time as seconds since 1970; the API gives the epoch where it does not know."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    if moment is None or moment.tzinfo is None:
+        return None
+    return int(moment.timestamp()) or None
+
+
+#: by kind of delta: the member of it that holds the piece, and the member of the block that it goes to
+_DELTA_MEMBERS: Mapping[str, tuple[str, str]] = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("partial_json", "input"),
+}
+
+#: by kind of block, which is also the member that holds it: what a reader is told
+_TEXT_EVENTS: Mapping[str, Callable[[str], Event]] = {"text": TextDelta, "thinking": ReasoningDelta}
+
+
+def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
+    """The decoder for the body of this answer: some servers answer a request for a stream whole."""
+    if is_whole_body(headers):
+        return BodyDecoder(status, headers, exchange)
+    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
+
+
+class BodyDecoder(WholeBodyDecoder):
+    """A whole answer where a stream was asked for."""
+
+    __slots__ = ()
+
+    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> None:
+        super().__init__(decode_chat, status, headers, exchange)
+
+
+class _BlockBuilder:
+    """A block of content that is still growing. `call` is its index among the tool calls, if it is one."""
+
+    __slots__ = ("_pieces", "_record", "call", "kind")
+
+    def __init__(self, record: dict[str, Any], call: int | None) -> None:
+        kind = record.get("type")
+        self.kind = kind if isinstance(kind, str) else ""
+        self.call = call
+        self._record = record
+        self._pieces: dict[str, list[str]] = {}
+
+    def append(self, member: str, piece: str) -> None:
+        """One more piece of a member that is text, or of `input`, which is JSON text on the way."""
+        self._pieces.setdefault(member, []).append(piece)
+
+    def add_citation(self, citation: Any) -> None:
+        """One more source of the text."""
+        self._record["citations"] = [*(self._record.get("citations") or ()), citation]
+
+    def fill_input(self) -> str:
+        """What no piece said of a tool call's arguments: they came at its start, or there are none."""
+        if self.call is None or "input" in self._pieces:
+            return ""
+        rest = encode_arguments(self._record.get("input")) or "{}"
+        self.append("input", rest)
+        return rest
+
+    def to_record(self) -> dict[str, Any] | None:
+        """The block as the API would have written it whole, None where its input is no JSON."""
+        record = dict(self._record)
+        for member, pieces in self._pieces.items():
+            joined = "".join(pieces)
+            if member != "input":
+                before = record.get(member)
+                record[member] = (before if isinstance(before, str) else "") + joined
+                continue
+            try:
+                record[member] = msgspec.json.decode(joined)
+            except (ValueError, RecursionError):
+                return None
+        return record
+
+
+class StreamDecoder(EventDecoder[SSEEvent]):
+    """Named events to Onym's.
+
+    `Finish` comes at `message_stop`, or at the end of the bytes where a stop reason came and `message_stop`
+    did not. Kinds of event, block and delta that are not known are skipped.
+    """
+
+    __slots__ = ("_begun", "_blocks", "_calls", "_counts")
+
+    def __init__(
+        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
+    ) -> None:
+        super().__init__(SSEFramer(), ERRORS, request_id, exchange, status=status)
+        self._begun = False
+        self._blocks: dict[int, _BlockBuilder] = {}
+        self._calls = 0
+        #: usage as the server wrote it: a later count stands for the whole, and replaces an earlier one
+        self._counts: dict[str, Any] = {}
+
+    def _decode_frame(self, frame: SSEEvent, events: list[Event]) -> bool:
+        record = parse_json_object(frame.data)
+        if record is None:
+            raise make_malformed_error("an event of the stream is not a JSON object")
+        kind = record.get("type")
+        if kind == "message_stop":
+            if not self._begun:
+                raise make_malformed_error("the stream holds no answer")
+            return True
+        if kind == "error" or frame.event == "error":
+            raise self._make_stream_error(record)
+        read = _EVENT_DECODERS.get(kind) if isinstance(kind, str) else None
+        if read is not None:
+            read(self, record, events)
+        elif ERRORS.is_failure(record):
+            raise self._make_stream_error(record)
+        return False
+
+    def _start_message(self, record: Mapping[str, Any], _: list[Event]) -> None:
+        message = record.get("message")
+        if not isinstance(message, dict):
+            raise make_malformed_error("the stream's first event holds no message")
+        self._begun = True
+        self._model = get_text(message, "model")
+        self._update_usage(message.get("usage"))
+
+    def _start_block(self, record: Mapping[str, Any], events: list[Event]) -> None:
+        block, index = record.get("content_block"), record.get("index")
+        if not isinstance(block, dict) or type(index) is not int or index in self._blocks:
+            raise make_malformed_error("a block of the content does not begin as one")
+        if block.get("type") != "tool_use":
+            self._blocks[index] = _BlockBuilder(block, None)
+            # usually empty: what is said comes in pieces
+            kind = self._blocks[index].kind
+            if kind in _TEXT_EVENTS and (first := get_text(block, kind)) is not None:
+                events.append(_TEXT_EVENTS[kind](first))
+            return
+        name = get_text(block, "name")
+        if name is None:
+            raise make_malformed_error("a tool call names no tool")
+        self._blocks[index] = _BlockBuilder(block, self._calls)
+        events.append(ToolCallDelta(index=self._calls, id=get_text(block, "id"), name=name))
+        self._calls += 1
+
+    def _append_delta(self, record: Mapping[str, Any], events: list[Event]) -> None:
+        index, delta = record.get("index"), record.get("delta")
+        block = self._blocks.get(index) if type(index) is int else None
+        if block is None or not isinstance(delta, dict):
+            raise make_malformed_error("a piece of the content belongs to no block")
+        if delta.get("type") == "citations_delta":
+            block.add_citation(delta.get("citation"))
+            return
+        member, piece = _decode_delta(delta)
+        if not piece:
+            return
+        if member in _TEXT_EVENTS:
+            # LiteLLM's proxy thinks inside a block of text: the piece says what it is
+            if block.kind in _TEXT_EVENTS:
+                events.append(_TEXT_EVENTS[member](piece))
+        elif member == "input" and block.call is not None:
+            events.append(ToolCallDelta(index=block.call, arguments=piece))
+        if member not in _TEXT_EVENTS or member == block.kind:
+            block.append(member, piece)
+
+    def _stop_block(self, record: Mapping[str, Any], events: list[Event]) -> None:
+        index = record.get("index")
+        block = self._blocks.get(index) if type(index) is int else None
+        if block is not None:
+            _close_block(block, events)
+
+    def _update_message(self, record: Mapping[str, Any], _: list[Event]) -> None:
+        delta = record.get("delta")
+        reason = delta.get("stop_reason") if isinstance(delta, dict) else None
+        if reason is not None:
+            self._reason = _decode_finish_reason(reason)
+        self._update_usage(record.get("usage"))
+
+    def _update_usage(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            self._counts.update({name: value for name, value in usage.items() if value is not None})
+            self.usage = _decode_usage(self._counts)
+
+    def _append_finish(self, events: list[Event]) -> None:
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        for block in blocks:
+            _close_block(block, events)
+        whole = [record for block in blocks if (record := block.to_record()) is not None]
+        # a call that was cut off cannot be said again, and a turn with a gap would be another one
+        self._carried = _decode_carried(whole) if len(whole) == len(blocks) else None
+        super()._append_finish(events)
+
+
+_EVENT_DECODERS: Mapping[str, Callable[[StreamDecoder, Mapping[str, Any], list[Event]], None]] = {
+    "message_start": StreamDecoder._start_message,
+    "content_block_start": StreamDecoder._start_block,
+    "content_block_delta": StreamDecoder._append_delta,
+    "content_block_stop": StreamDecoder._stop_block,
+    "message_delta": StreamDecoder._update_message,
+}
+
+
+def _decode_delta(delta: Mapping[str, Any]) -> tuple[str, str]:
+    """The member of the block that grows, and by what; two empty texts for a kind that is not known."""
+    kind = delta.get("type")
+    if not isinstance(kind, str) or kind not in _DELTA_MEMBERS:
+        return "", ""
+    source, member = _DELTA_MEMBERS[kind]
+    piece = delta.get(source)
+    if not isinstance(piece, str):
+        raise make_malformed_error("a piece of the content is not text")
+    return member, piece
+
+
+def _close_block(block: _BlockBuilder, events: list[Event]) -> None:
+    """What a block still had to say at its end."""
+    rest = block.fill_input()
+    if rest and block.call is not None:
+        events.append(ToolCallDelta(index=block.call, arguments=rest))
+
 
 name = "anthropic_messages"
 routes = Routes(chat="/v1/messages", models="/v1/models?limit=1000", model="/v1/models/{model}")
@@ -39,4 +729,4 @@ parameters = PARAMETERS
 #: the API demands a limit; every Claude can write as much
 defaults: dict[str, object] = {"max_tokens": 4096}
 formats = frozenset({"json_schema"})
-decode_error = FAILURES.of_answer
+decode_error = ERRORS.decode_error

@@ -1,14 +1,14 @@
-"""The Anthropic Messages dialect as Vertex AI serves Claude: the model in the path, the version in the body.
+"""Anthropic's Messages API format on Vertex AI: the model is in the path, the version in the body.
 
-Pure: no network, no clock, no provider's name. All but the body's envelope is `anthropic_messages`.
+Everything except the envelope of the body comes from `anthropic_messages`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from onym.llm.dialects import Routes, WireSpec
 from onym.llm.dialects import anthropic_messages as plain
-from onym.llm.dialects._base import Routes, WireSpec
 from onym.llm.dialects.anthropic_messages import (
     decode_chat,
     decode_embed,

@@ -1,38 +1,779 @@
-"""The Bedrock Converse dialect: POST /model/{model}/converse and what belongs to it.
+"""Amazon Bedrock's Converse API format: POST /model/{model}/converse, /converse-stream and /invoke.
 
-Pure: no network, no clock, no provider's name. `encode_*` build bodies, `decode_*` read answers,
-`stream_decoder` gives a push decoder for a streamed one. Signatures are not its business. The routes of
-models are those of the control plane, which has a host of its own.
+Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
+`stream_decoder` returns a push decoder for a streamed response.
+Request signing is elsewhere. The routes of models belong to the control plane, which has its own host.
 """
 
 from __future__ import annotations
 
-from onym.llm.dialects._base import Routes
-from onym.llm.dialects._bedrock_decode import decode_chat, decode_embed, decode_model, decode_models
-from onym.llm.dialects._bedrock_encode import NAME, PARAMETERS, encode_chat, encode_embed
-from onym.llm.dialects._bedrock_errors import decode_error
-from onym.llm.dialects._bedrock_stream import BodyDecoder, StreamDecoder, stream_decoder
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
-__all__ = [
-    "BodyDecoder",
-    "StreamDecoder",
-    "decode_chat",
-    "decode_embed",
-    "decode_error",
-    "decode_model",
-    "decode_models",
-    "defaults",
-    "encode_chat",
-    "encode_embed",
-    "formats",
-    "headers",
-    "name",
-    "parameters",
-    "routes",
-    "stream_decoder",
-]
+import msgspec
 
-name = NAME
+from onym.errors import (
+    AuthenticationError,
+    BadRequestError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    QuotaError,
+    RateLimitError,
+    ServerError,
+    UnsupportedError,
+    UsageError,
+)
+from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects.codec import (
+    NO_USAGE,
+    decode_vector,
+    encode_arguments,
+    encode_base64,
+    get_text,
+    make_malformed_error,
+    make_part_error,
+    make_schema_name,
+    merge_extra,
+    parse_arguments,
+    parse_count,
+    parse_json_object,
+    require_model_records,
+    require_vector_list,
+    set_member,
+)
+from onym.llm.dialects.errors import ErrorDecoder, ErrorDetails, find_request_id
+from onym.llm.dialects.streaming import (
+    EventDecoder,
+    EventFrame,
+    EventStreamFramer,
+    WholeBodyDecoder,
+    is_whole_body,
+)
+from onym.llm.types import (
+    Carried,
+    Completion,
+    ContentPart,
+    DocumentPart,
+    Embeddings,
+    Event,
+    FinishReason,
+    ImagePart,
+    Message,
+    ModelInfo,
+    ModelPage,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+)
+
+_ERROR_CODES: Mapping[str, type[ProviderError]] = {
+    "throttlingexception": RateLimitError,
+    "throttledexception": RateLimitError,
+    "toomanyrequestsexception": RateLimitError,
+    "requestlimitexceeded": RateLimitError,
+    "servicequotaexceededexception": QuotaError,
+    "accessdeniedexception": PermissionDeniedError,
+    "accessdenied": PermissionDeniedError,
+    "optinrequired": PermissionDeniedError,
+    "unrecognizedclientexception": AuthenticationError,
+    "invalidclienttokenid": AuthenticationError,
+    "invalidsignatureexception": AuthenticationError,
+    "signaturedoesnotmatch": AuthenticationError,
+    "incompletesignature": AuthenticationError,
+    "incompletesignatureexception": AuthenticationError,
+    "expiredtoken": AuthenticationError,
+    "expiredtokenexception": AuthenticationError,
+    "requestexpired": AuthenticationError,
+    "missingauthenticationtoken": AuthenticationError,
+    "missingauthenticationtokenexception": AuthenticationError,
+    "notauthorized": AuthenticationError,
+    "resourcenotfoundexception": NotFoundError,
+    "unknownoperationexception": NotFoundError,
+    "validationexception": BadRequestError,
+    "validationerror": BadRequestError,
+    "serializationexception": BadRequestError,
+    "conflictexception": BadRequestError,
+    "modeltimeoutexception": OverloadedError,
+    "modelnotreadyexception": OverloadedError,
+    "serviceunavailableexception": OverloadedError,
+    "serviceunavailable": OverloadedError,
+    "modelerrorexception": ServerError,
+    "modelstreamerrorexception": ServerError,
+    "internalserverexception": ServerError,
+    "internalfailure": ServerError,
+}
+
+
+def _parse_exception_name(value: str) -> str:
+    """`ThrottlingException` out of `com.amazon.coral.service#ThrottlingException:http://…`."""
+    return value.partition(":")[0].rpartition("#")[2].strip()
+
+
+def _is_failure(data: Mapping[str, Any]) -> bool:
+    output = data.get("Output")
+    return "__type" in data or (isinstance(output, dict) and "__type" in output)
+
+
+def _decode_error_details(data: Any) -> ErrorDetails | None:
+    if not isinstance(data, dict):
+        return None
+    output = data.get("Output")
+    if isinstance(output, dict):
+        # how the front of the service says that it knows no such operation
+        data = output
+    kind = data.get("__type")
+    text = data.get("message") or data.get("Message")
+    code = _parse_exception_name(kind) if isinstance(kind, str) else ""
+    return ErrorDetails(text if isinstance(text, str) else "", (code,) if code else ())
+
+
+ERRORS = ErrorDecoder(
+    read=_decode_error_details,
+    codes=_ERROR_CODES,
+    is_failure=_is_failure,
+    hint="is this host an Amazon Bedrock runtime endpoint?",
+)
+
+
+def decode_error(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> ProviderError:
+    """The error that an answer outside 2xx means: its name stands in a header, not in the body."""
+    kind = headers.get("x-amzn-errortype")
+    if kind:
+        try:
+            data = msgspec.json.decode(body)
+        except (ValueError, RecursionError):
+            data = {}
+        body = msgspec.json.encode({**(data if isinstance(data, dict) else {}), "__type": kind})
+    return ERRORS.decode_error(status, headers, body, exchange)
+
+
+DIALECT: Final = "bedrock_converse"
+
+PARAMETERS: Mapping[str, str | None] = {
+    "temp": "inferenceConfig.temperature",
+    "max_tokens": "inferenceConfig.maxTokens",
+    "top_p": "inferenceConfig.topP",
+    "top_k": None,
+    "stop": "inferenceConfig.stopSequences",
+    "seed": None,
+    "stream": "converse-stream (path)",
+    "format": "outputConfig.textFormat",
+    "system": "system",
+    "cache": "cachePoint",
+}
+
+_CACHE_POINT: Final = {"cachePoint": {"type": "default"}}
+#: a block that the API may write, and refuses to read
+_EMPTY_BLOCK: Final = {"text": ""}
+_TOOL_CHOICES: Final[Mapping[str, str]] = {"auto": "auto", "required": "any"}
+_IMAGE_FORMATS: Final[Mapping[str, str]] = {
+    "image/png": "png",
+    "image/jpeg": "jpeg",
+    "image/jpg": "jpeg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+}
+_DOCUMENT_FORMATS: Final[Mapping[str, str]] = {
+    "application/pdf": "pdf",
+    "text/csv": "csv",
+    "application/msword": "doc",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.ms-excel": "xls",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "text/html": "html",
+    "text/plain": "txt",
+    "text/markdown": "md",
+}
+#: what a document's name may hold, beside single blanks
+_INVALID_NAME_TEXT: Final = re.compile(r"[^A-Za-z0-9()\[\]-]+")
+_MAX_DOCUMENT_NAME: Final = 190
+
+
+def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+    """The body of POST /model/{model}/converse, streamed or not.
+
+    Pass-through parameters come last and never replace what is already there. Raises UnsupportedError for
+    what the API has no place for, UsageError for tool arguments that are no JSON object, or a result of no
+    call. The `name` of a message and the `detail` of an image have no place and are left out.
+    """
+    turns = _encode_messages(request.messages)
+    body: dict[str, Any] = {"messages": turns}
+    system = [
+        block for message in request.messages if message.role == "system" for block in _encode_system(message)
+    ]
+    if system:
+        body["system"] = system
+    for name, value in request.params.items():
+        if name == "cache":
+            _add_cache_point(system, turns)
+        else:
+            set_member(body, _find_wire_name(name, spec), _encode_value(name, value, request.schema))
+    if request.tools and request.tool_choice == "none":
+        _require_no_tool_blocks(turns)
+    elif request.tools:
+        body["toolConfig"] = _encode_tool_config(request.tools, request.tool_choice)
+    merge_extra(body, request.extra)
+    return body
+
+
+def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of POST /model/{model}/invoke for an embedding model: each vendor has one of its own.
+
+    Raises UnsupportedError for a model of another vendor, UsageError for several texts where one is taken.
+    """
+    single, fixed, dimensions = _find_embed_model(model)
+    if single and len(texts) != 1:
+        raise UsageError(
+            f"{model} takes one text a call, and {len(texts)} are given", hint="call once for each text"
+        )
+    body: dict[str, Any] = {"inputText": texts[0]} if single else {"texts": list(texts)}
+    extra = dict(extra)
+    if "dimensions" in extra:
+        set_member(body, dimensions, extra.pop("dimensions"))
+    merge_extra(body, extra)
+    merge_extra(body, fixed)
+    return body
+
+
+class _EmbedModel(NamedTuple):
+    """Whether it takes one text alone, what it demands where nobody says, its name for `dimensions`."""
+
+    single: bool
+    fixed: Mapping[str, Any]
+    dimensions: str
+
+
+#: by the start of the model's id; the first that fits
+_EMBED_MODELS: Final[Mapping[str, _EmbedModel]] = {
+    "amazon.titan-embed-image": _EmbedModel(True, {}, "embeddingConfig.outputEmbeddingLength"),
+    "amazon.titan-embed": _EmbedModel(True, {}, "dimensions"),
+    "cohere.embed": _EmbedModel(
+        False, {"input_type": "search_document", "embedding_types": ["float"]}, "output_dimension"
+    ),
+}
+
+
+def _find_embed_model(model: str) -> _EmbedModel:
+    # an ARN ends with the id, and a geography may stand before it
+    own = model.rpartition("/")[2]
+    for prefix, found in _EMBED_MODELS.items():
+        if own.startswith(prefix) or own.partition(".")[2].startswith(prefix):
+            return found
+    raise UnsupportedError(
+        f"no shape of embeddings request is known for {model} at Bedrock",
+        code="llm.no-embeddings",
+        parameter="embeddings",
+        model=model,
+        hint=f"known are {', '.join(f'{prefix}*' for prefix in _EMBED_MODELS)}",
+    )
+
+
+def _find_wire_name(name: str, spec: WireSpec) -> str:
+    wire = spec.names.get(name) or PARAMETERS[name]
+    if wire is None:
+        raise UnsupportedError(
+            f"the Bedrock Converse API has no parameter for {name}", code="llm.no-parameter", parameter=name
+        )
+    return wire
+
+
+def _encode_value(name: str, value: Any, schema: Mapping[str, Any] | None) -> Any:
+    if name == "stop":
+        return list(value)
+    if name != "format":
+        return value
+    if value != "json_schema":
+        raise UnsupportedError(
+            "the Bedrock Converse API has no JSON mode without a schema",
+            code="llm.no-json",
+            parameter="format",
+            hint="use format=json_schema",
+        )
+    schema = schema or {}
+    text = msgspec.json.encode(schema).decode()
+    return {
+        "type": "json_schema",
+        "structure": {"jsonSchema": {"schema": text, "name": make_schema_name(schema)}},
+    }
+
+
+def _add_cache_point(system: list[dict[str, Any]], turns: list[dict[str, Any]]) -> None:
+    """The end of what is worth caching: the system prompt, or all that the user said where there is none."""
+    if system:
+        system.append(dict(_CACHE_POINT))
+        return
+    asked = [turn for turn in turns if turn["role"] == "user"]
+    if asked:
+        asked[-1]["content"].append(dict(_CACHE_POINT))
+
+
+def _encode_system(message: Message) -> list[dict[str, Any]]:
+    content = message.content
+    parts = (TextPart(content),) if isinstance(content, str) else content
+    if not all(isinstance(part, TextPart) for part in parts):
+        raise make_part_error("image or document in a system message", "Bedrock Converse")
+    # an empty block is refused, and says nothing
+    return [{"text": part.text} for part in parts if isinstance(part, TextPart) and part.text]
+
+
+def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Turns of user and assistant, which must alternate: neighbours of one role are one turn."""
+    turns: list[dict[str, Any]] = []
+    names: set[str] = set()
+    for message in messages:
+        if message.role == "system":
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        if not turns or turns[-1]["role"] != role:
+            turns.append({"role": role, "content": []})
+        turns[-1]["content"].extend(_encode_content(message, names))
+    return turns
+
+
+def _encode_content(message: Message, names: set[str]) -> list[dict[str, Any]]:
+    carried = message.carried
+    if carried is not None and carried.dialect == DIALECT:
+        return [dict(part) for part in carried.parts if part != _EMPTY_BLOCK]
+    if message.role == "tool":
+        return [_encode_tool_result(message, names)]
+    blocks = _encode_blocks(message.content, names)
+    if message.tool_calls:
+        blocks = [block for block in blocks if block != _EMPTY_BLOCK]
+        blocks += [_encode_tool_call(call) for call in message.tool_calls]
+    return blocks
+
+
+def _encode_blocks(content: str | tuple[ContentPart, ...], names: set[str]) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"text": content}]
+    return [_encode_part(part, names) for part in content]
+
+
+def _encode_part(part: ContentPart, names: set[str]) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"text": part.text}
+    known, what = (
+        (_IMAGE_FORMATS, "image") if isinstance(part, ImagePart) else (_DOCUMENT_FORMATS, "document")
+    )
+    if part.data is None:
+        raise make_part_error(f"{what} by URL", "Bedrock Converse", hint=f"pass the {what}'s octets as data")
+    form = known.get(part.media_type.partition(";")[0].strip().lower())
+    if form is None:
+        raise make_part_error(
+            f"{what} of this media type", "Bedrock Converse", hint=f"it takes {', '.join(known)}"
+        )
+    block: dict[str, Any] = {"format": form}
+    if isinstance(part, DocumentPart):
+        block["name"] = _make_document_name(part.name, names)
+    return {what: {**block, "source": {"bytes": encode_base64(part)}}}
+
+
+def _make_document_name(given: str | None, names: set[str]) -> str:
+    """A name that the API takes: of few kinds of characters, and no other document's."""
+    base = _INVALID_NAME_TEXT.sub(" ", given or "").strip()[:_MAX_DOCUMENT_NAME].strip() or "document"
+    name, number = base, 1
+    while name in names:
+        number += 1
+        name = f"{base} {number}"
+    names.add(name)
+    return name
+
+
+def _encode_tool_call(call: ToolCall) -> dict[str, Any]:
+    arguments = parse_arguments(call)
+    return {"toolUse": {"toolUseId": call.id, "name": call.name, "input": arguments}}
+
+
+def _encode_tool_result(message: Message, names: set[str]) -> dict[str, Any]:
+    if not message.tool_call_id:
+        raise UsageError(
+            "a message of role tool needs tool_call_id here: it says which call is answered",
+            code="usage.bad-message",
+        )
+    content = message.content
+    # some models take an object alone, and all take one
+    found = parse_json_object(content) if isinstance(content, str) else None
+    blocks = _encode_blocks(content, names) if found is None else [{"json": found}]
+    return {"toolResult": {"toolUseId": message.tool_call_id, "content": blocks}}
+
+
+def _encode_tool_config(tools: Sequence[Tool], choice: str | None) -> dict[str, Any]:
+    config: dict[str, Any] = {"tools": [_encode_tool(tool) for tool in tools]}
+    if choice is not None:
+        known = _TOOL_CHOICES.get(choice)
+        config["toolChoice"] = {"tool": {"name": choice}} if known is None else {known: {}}
+    return config
+
+
+def _encode_tool(tool: Tool) -> dict[str, Any]:
+    spec: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        spec["description"] = tool.description
+    # the API demands a schema of an object, also of a tool that takes nothing
+    spec["inputSchema"] = {"json": tool.parameters or {"type": "object", "properties": {}}}
+    if tool.strict is not None:
+        spec["strict"] = tool.strict
+    return {"toolSpec": spec}
+
+
+def _require_no_tool_blocks(turns: Sequence[Mapping[str, Any]]) -> None:
+    """`none` has no word in this API: tools that are left out cannot be called.
+
+    But with calls in the turns it demands to see the tools.
+    """
+    if any("toolUse" in block or "toolResult" in block for turn in turns for block in turn["content"]):
+        raise UnsupportedError(
+            "the Bedrock Converse API has no tool_choice none once a tool was called",
+            code="llm.no-tool-choice",
+            parameter="tool_choice",
+            hint="use auto",
+        )
+
+
+#: the type of a tool that runs on the server's side: its call is not the caller's to answer
+_SERVER_TOOL: Final = "server_tool_use"
+
+_FINISHES: Final[Mapping[str, FinishReason]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "guardrail_intervened": "content_filter",
+    "content_filtered": "content_filter",
+}
+_INPUT_COUNT_HEADER: Final = "x-amzn-bedrock-input-token-count"
+
+
+@ERRORS.locate_errors
+def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+    """The completion in a 2xx answer to POST /model/{model}/converse.
+
+    Raises MalformedResponseError, or the typed error that the body holds.
+    """
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    blocks = _require_content(data)
+    calls = [block["toolUse"] for block in blocks if _is_tool_call(block)]
+    return Completion(
+        text="".join(map(_decode_text, blocks)),
+        model=exchange.model,
+        finish_reason=_decode_finish_reason(data.get("stopReason")),
+        reasoning="".join(map(_decode_reasoning, blocks)) or None,
+        tool_calls=tuple(_decode_tool_call(call, index) for index, call in enumerate(calls)),
+        usage=_decode_usage(data.get("usage")),
+        request_id=find_request_id(headers, exchange),
+        carried=_decode_carried(blocks),
+        raw=data,
+    )
+
+
+@ERRORS.locate_errors
+def decode_embed(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
+) -> Embeddings:
+    """The vectors in a 2xx answer to POST /model/{model}/invoke: one of Titan's, or a list of Cohere's."""
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    return Embeddings(
+        vectors=tuple(map(decode_vector, require_vector_list(_decode_vectors(data), count))),
+        model=exchange.model,
+        usage=_decode_embed_usage(data, headers),
+        request_id=find_request_id(headers, exchange),
+    )
+
+
+@ERRORS.locate_errors
+def decode_models(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> ModelPage:
+    """The records in a 2xx answer to GET /foundation-models. There is one page."""
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    records = require_model_records(data.get("modelSummaries"))
+    found = (_decode_model_info(each) for each in records if get_text(each, "modelId"))
+    return ModelPage(tuple(found))
+
+
+@ERRORS.locate_errors
+def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
+    """The record in a 2xx answer to GET /foundation-models/{model}."""
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    record = data.get("modelDetails")
+    if not isinstance(record, dict) or get_text(record, "modelId") is None:
+        raise make_malformed_error("it holds no model")
+    return _decode_model_info(record)
+
+
+def _decode_finish_reason(value: Any) -> FinishReason:
+    """The server's word in Onym's vocabulary; `other` for a word that is not known, or for none."""
+    return _FINISHES.get(value, "other") if isinstance(value, str) else "other"
+
+
+def _decode_usage(record: Any) -> Usage:
+    """Token counts, None for what is absent or no count. The API counts cached input apart: it is added."""
+    if not isinstance(record, dict):
+        return NO_USAGE
+    fresh, read = parse_count(record.get("inputTokens")), parse_count(record.get("cacheReadInputTokens"))
+    written = parse_count(record.get("cacheWriteInputTokens"))
+    return Usage(
+        input_tokens=None if fresh is None else fresh + (read or 0) + (written or 0),
+        output_tokens=parse_count(record.get("outputTokens")),
+        cached_tokens=read,
+    )
+
+
+def _decode_carried(blocks: Sequence[Mapping[str, Any]]) -> Carried | None:
+    """The whole turn where it holds reasoning that is signed or sealed: the API wants that back unchanged."""
+    for block in blocks:
+        reasoning = block.get("reasoningContent")
+        if isinstance(reasoning, dict):
+            said = reasoning.get("reasoningText")
+            if "redactedContent" in reasoning or (isinstance(said, dict) and said.get("signature")):
+                return Carried(dialect=DIALECT, parts=tuple(blocks))
+    return None
+
+
+def _require_content(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    output = data.get("output")
+    message = output.get("message") if isinstance(output, dict) else None
+    blocks = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(blocks, list):
+        raise make_malformed_error("it holds no message")
+    if not all(isinstance(block, dict) for block in blocks):
+        raise make_malformed_error("a block of the content is not an object")
+    return blocks
+
+
+def _decode_text(block: Mapping[str, Any]) -> str:
+    """The text of a block, also of one with citations."""
+    said = block.get("text", "")
+    if not isinstance(said, str):
+        raise make_malformed_error("a block's text is not text")
+    cited = block.get("citationsContent")
+    pieces = cited.get("content") if isinstance(cited, dict) else None
+    return said + "".join(_iter_texts(pieces if isinstance(pieces, list) else ()))
+
+
+def _iter_texts(pieces: Iterable[Any]) -> Iterable[str]:
+    return (get_text(piece, "text") or "" for piece in pieces if isinstance(piece, dict))
+
+
+def _decode_reasoning(block: Mapping[str, Any]) -> str:
+    content = block.get("reasoningContent")
+    said = content.get("reasoningText") if isinstance(content, dict) else None
+    return (get_text(said, "text") or "") if isinstance(said, dict) else ""
+
+
+def _is_tool_call(block: Mapping[str, Any]) -> bool:
+    call = block.get("toolUse")
+    return call is not None and not (isinstance(call, dict) and call.get("type") == _SERVER_TOOL)
+
+
+def _decode_tool_call(call: Any, index: int) -> ToolCall:
+    name = get_text(call, "name") if isinstance(call, dict) else None
+    if name is None:
+        raise make_malformed_error("a tool call names no tool")
+    return ToolCall(
+        id=get_text(call, "toolUseId") or f"call_{index}",
+        name=name,
+        arguments=encode_arguments(call.get("input")),
+    )
+
+
+def _decode_vectors(data: Mapping[str, Any]) -> list[Any]:
+    """Titan: `embedding`. Cohere: a list of vectors, or lists by type."""
+    if "embedding" in data:
+        return [data["embedding"]]
+    found = data.get("embeddings")
+    if isinstance(found, dict):
+        found = found.get("float")
+    if not isinstance(found, list):
+        raise make_malformed_error("it holds no vectors of floats")
+    return found
+
+
+def _decode_embed_usage(data: Mapping[str, Any], headers: HeaderMap) -> Usage:
+    tokens = parse_count(data.get("inputTextTokenCount"))
+    if tokens is None:
+        said = headers.get(_INPUT_COUNT_HEADER) or ""
+        tokens = int(said) if said.isascii() and said.isdigit() and len(said) <= 12 else None
+    return Usage(input_tokens=tokens)
+
+
+def _decode_model_info(record: dict[str, Any]) -> ModelInfo:
+    """The service tells neither windows nor parameters."""
+    return ModelInfo(id=record["modelId"], owner=get_text(record, "providerName"), raw=record)
+
+
+def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
+    """The decoder for the body of this answer: a gateway may answer a request for a stream whole."""
+    if is_whole_body(headers):
+        return BodyDecoder(status, headers, exchange)
+    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
+
+
+class BodyDecoder(WholeBodyDecoder):
+    """A whole answer where a stream was asked for."""
+
+    __slots__ = ()
+
+    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> None:
+        super().__init__(decode_chat, status, headers, exchange)
+
+
+class StreamDecoder(EventDecoder[EventFrame]):
+    """Messages of the event stream to events.
+
+    `Finish` comes at `metadata`, which holds the usage and is the last message, or at the end of the bytes
+    where the answer had stopped and `metadata` never came.
+    """
+
+    __slots__ = ("_blocks", "_called")
+
+    def __init__(
+        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
+    ) -> None:
+        super().__init__(EventStreamFramer(), ERRORS, request_id, exchange, status=status)
+        self._blocks: dict[int, _BlockBuilder] = {}
+        #: how many tool calls began
+        self._called = 0
+
+    def _decode_frame(self, frame: EventFrame, events: list[Event]) -> bool:
+        kind = frame.get_text(":message-type")
+        if kind == "error":
+            raise self._make_stream_error(
+                {"__type": frame.get_text(":error-code"), "message": frame.get_text(":error-message")}
+            )
+        if kind == "exception":
+            raise self._make_stream_error(
+                {**(parse_json_object(frame.payload) or {}), "__type": frame.get_text(":exception-type")}
+            )
+        name = frame.get_text(":event-type")
+        if name not in _EVENT_TYPES:
+            return False
+        data = parse_json_object(frame.payload)
+        if data is None:
+            raise make_malformed_error("a message of the stream is not a JSON object")
+        if name == "metadata":
+            self.usage = _decode_usage(data.get("usage"))
+            if self._reason is None:
+                raise make_malformed_error("the stream holds no answer")
+            return True
+        if name == "messageStop":
+            self._reason = _decode_finish_reason(data.get("stopReason"))
+            self._carried = _join_carried(self._blocks)
+        else:
+            self._decode_block(data, "start" if name == "contentBlockStart" else "delta", events)
+        return False
+
+    def _decode_block(self, data: Mapping[str, Any], member: str, events: list[Event]) -> None:
+        """The start of a block, or a piece of one."""
+        index, said = data.get("contentBlockIndex", 0), data.get(member)
+        if type(index) is not int or not isinstance(said, dict):
+            raise make_malformed_error(f"a block's {member} is not an object, or its index not a number")
+        call = said.get("toolUse")
+        if call is not None and not isinstance(call, dict):
+            raise make_malformed_error("a tool call is not an object")
+        block = self._blocks.setdefault(index, _BlockBuilder())
+        if call is not None and member == "start":
+            self._start_call(block, call, events)
+        elif call is not None:
+            _append_call(block, call, events)
+        elif member == "delta":
+            _append_delta(block, said, events)
+
+    def _start_call(self, block: _BlockBuilder, call: Mapping[str, Any], events: list[Event]) -> None:
+        block.server = call.get("type") == _SERVER_TOOL
+        if block.server:
+            return
+        name = get_text(call, "name")
+        if name is None or block.call is not None:
+            raise make_malformed_error("a tool call names no tool, or begins twice")
+        identity = get_text(call, "toolUseId") or f"call_{self._called}"
+        block.call, block.number = {"toolUseId": identity, "name": name}, self._called
+        self._called += 1
+        events.append(ToolCallDelta(index=block.number, id=identity, name=name))
+
+
+#: the events that are read; others (`messageStart`, `contentBlockStop`, those still to be invented) are not
+_EVENT_TYPES = frozenset({"contentBlockStart", "contentBlockDelta", "messageStop", "metadata"})
+
+
+@dataclass(slots=True)
+class _BlockBuilder:
+    """One block of the answer, in pieces: it may have to be carried. `number` counts tool calls."""
+
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+    call: dict[str, str] | None = None
+    number: int = 0
+    server: bool = False
+
+    def append(self, name: str, record: Mapping[str, Any], member: str) -> str | None:
+        """The text of a member, kept under that name, None where there is none."""
+        said = get_text(record, member)
+        if said is not None:
+            self.pieces.setdefault(name, []).append(said)
+        return said
+
+    def join_text(self, name: str) -> str:
+        return "".join(self.pieces.get(name, ()))
+
+    def to_record(self) -> dict[str, Any] | None:
+        """The block as an answer that comes whole has it; raises ValueError where it cannot be one."""
+        if self.call is not None:
+            return {"toolUse": {**self.call, "input": msgspec.json.decode(self.join_text("input") or "{}")}}
+        if "sealed" in self.pieces:
+            octets = b"".join(b64decode(piece, validate=True) for piece in self.pieces["sealed"])
+            return {"reasoningContent": {"redactedContent": b64encode(octets).decode("ascii")}}
+        if "thought" in self.pieces or "signature" in self.pieces:
+            signature = {"signature": self.join_text("signature")} if "signature" in self.pieces else {}
+            return {"reasoningContent": {"reasoningText": {"text": self.join_text("thought"), **signature}}}
+        return {"text": self.join_text("text")} if "text" in self.pieces else None
+
+
+def _append_delta(block: _BlockBuilder, delta: Mapping[str, Any], events: list[Event]) -> None:
+    said = block.append("text", delta, "text")
+    if said is not None:
+        events.append(TextDelta(said))
+    reasoning = delta.get("reasoningContent")
+    if isinstance(reasoning, dict):
+        thought = block.append("thought", reasoning, "text")
+        if thought is not None:
+            events.append(ReasoningDelta(thought))
+        block.append("signature", reasoning, "signature")
+        block.append("sealed", reasoning, "redactedContent")
+
+
+def _append_call(block: _BlockBuilder, call: Mapping[str, Any], events: list[Event]) -> None:
+    if block.server:
+        return
+    if block.call is None:
+        raise make_malformed_error("a tool call goes on that never began")
+    piece = block.append("input", call, "input")
+    if piece is not None:
+        events.append(ToolCallDelta(index=block.number, arguments=piece))
+
+
+def _join_carried(blocks: Mapping[int, _BlockBuilder]) -> Carried | None:
+    """The turn to give back; None too where the model wrote what cannot be, such as half an object."""
+    try:
+        whole = [block.to_record() for _, block in sorted(blocks.items())]
+    except (ValueError, RecursionError):
+        return None
+    return _decode_carried([block for block in whole if block is not None])
+
+
+name = DIALECT
 routes = Routes(
     chat="/model/{model}/converse",
     stream="/model/{model}/converse-stream",

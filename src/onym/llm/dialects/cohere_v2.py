@@ -1,51 +1,556 @@
-"""The Cohere dialect, version 2: POST /v2/chat, /v2/embed and what belongs to them.
+"""Cohere's API format, version 2: POST /v2/chat, POST /v2/embed and GET /v1/models.
 
-Pure: no network, no clock, no provider's name. `encode_*` build bodies, `decode_*` read answers,
-`stream_decoder` gives a push decoder for a streamed one.
+Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
+`stream_decoder` returns a push decoder for a streamed response.
 """
 
 from __future__ import annotations
 
-from onym.llm.dialects._base import Routes
-from onym.llm.dialects._cohere_decode import (
-    PAGE_SIZE,
-    decode_chat,
-    decode_embed,
-    decode_model,
-    decode_models,
-)
-from onym.llm.dialects._cohere_encode import PARAMETERS, encode_chat, encode_embed
-from onym.llm.dialects._cohere_errors import FAILURES
-from onym.llm.dialects._cohere_stream import BodyDecoder, StreamDecoder, stream_decoder
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-__all__ = [
-    "BodyDecoder",
-    "StreamDecoder",
-    "decode_chat",
-    "decode_embed",
-    "decode_error",
-    "decode_model",
-    "decode_models",
-    "defaults",
-    "encode_chat",
-    "encode_embed",
-    "formats",
-    "headers",
-    "name",
-    "parameters",
-    "routes",
-    "stream_decoder",
-]
+import msgspec
+
+from onym.errors import (
+    BadRequestError,
+    ContentFilterError,
+    ProviderError,
+    ServerError,
+    UnsupportedError,
+    UsageError,
+)
+from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects.codec import (
+    NO_USAGE,
+    decode_tool_calls,
+    decode_vector_or_base64,
+    encode_arguments,
+    encode_data_url,
+    encode_params,
+    get_text,
+    make_malformed_error,
+    make_part_error,
+    merge_extra,
+    parse_count,
+    parse_json_object,
+    require_model_records,
+    require_vector_list,
+)
+from onym.llm.dialects.errors import (
+    ErrorDecoder,
+    ErrorDetails,
+    find_request_id,
+    has_error,
+    parse_error_status,
+)
+from onym.llm.dialects.streaming import EventDecoder, SSEFramer, WholeBodyDecoder, is_whole_body
+from onym.llm.types import (
+    Completion,
+    Content,
+    ContentPart,
+    DocumentPart,
+    Embeddings,
+    Event,
+    FinishReason,
+    ImagePart,
+    Message,
+    ModelInfo,
+    ModelPage,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    TextPart,
+    Tool,
+    ToolCallDelta,
+    Usage,
+)
+from onym.net.sse import SSEEvent
+from onym.uri.components import QUERY_VALUE
+
+#: where the API's statuses differ from the usual ones
+_ERROR_STATUSES: Mapping[int, type[ProviderError]] = {
+    498: ContentFilterError,  # "a request or response contains a deny-listed token"
+    499: ServerError,  # the request was cancelled on its way
+    501: BadRequestError,  # no such feature
+}
+
+
+def _is_failure(data: Mapping[str, Any]) -> bool:
+    # the message of an answer is an object, that of a failure is text
+    return has_error(data) or isinstance(data.get("message"), str) or data.get("finish_reason") == "ERROR"
+
+
+def _decode_error_details(data: Any) -> ErrorDetails | None:
+    """A failure as such, an event that ends a stream with `error`, or what a gateway says instead."""
+    if not isinstance(data, dict):
+        return None
+    error = data.get("error")
+    record = error if isinstance(error, dict) else data
+    said = (record.get("message"), error, data.get("detail"))
+    text = next((each for each in said if isinstance(each, str)), "")
+    return ErrorDetails(text, status=parse_error_status(record.get("status_code") or record.get("code")))
+
+
+ERRORS = ErrorDecoder(read=_decode_error_details, codes={}, statuses=_ERROR_STATUSES, is_failure=_is_failure)
+
+
+_FINISHES: Mapping[str, FinishReason] = {
+    "COMPLETE": "stop",
+    "STOP_SEQUENCE": "stop",
+    "MAX_TOKENS": "length",
+    "TOOL_CALL": "tool_calls",
+}
+
+
+def _decode_finish_reason(value: Any) -> FinishReason:
+    """The server's word in Onym's vocabulary; `other` for a word that is not known, or for none."""
+    return _FINISHES.get(value, "other") if isinstance(value, str) else "other"
+
+
+def _decode_usage(value: Any) -> Usage:
+    """Token counts, None for what is absent or no count.
+
+    `tokens` are what the model read and wrote; `billed_units` leave out what Cohere adds to a prompt, and
+    count only where nothing else does.
+    """
+    if not isinstance(value, dict):
+        return NO_USAGE
+    for name in ("tokens", "billed_units"):
+        counts = value.get(name)
+        if isinstance(counts, dict):
+            given, made = (
+                _parse_number(counts.get("input_tokens")),
+                _parse_number(counts.get("output_tokens")),
+            )
+            if given is not None or made is not None:
+                break
+    else:
+        given = made = None
+    return Usage(
+        input_tokens=given, output_tokens=made, cached_tokens=_parse_number(value.get("cached_tokens"))
+    )
+
+
+def _parse_number(value: Any) -> int | None:
+    """A count, also one that is written as a float: the API calls every number one."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return parse_count(value)
+
+
+def _get_object(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A member that is an object, empty where it is absent; raises `wrong` for another kind."""
+    value = holder.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise make_malformed_error(f"the {name} is not an object")
+    return value
+
+
+PARAMETERS: Mapping[str, str] = {
+    "temp": "temperature",
+    "max_tokens": "max_tokens",
+    "top_p": "p",
+    "top_k": "k",
+    "stop": "stop_sequences",
+    "seed": "seed",
+    "stream": "stream",
+    "format": "response_format",
+    "system": "messages[0]",
+}
+
+_API_NAME = "Cohere"
+#: what stands for `auto` is to say nothing
+_TOOL_CHOICES: Mapping[str, str | None] = {"auto": None, "none": "NONE", "required": "REQUIRED"}
+#: the API demands a schema of every tool
+_NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
+
+
+def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+    """The body of POST /v2/chat.
+
+    System messages become one, at the head: the API takes no other. Pass-through parameters come last
+    and never replace what is already there. Raises UnsupportedError for what the API has no place for.
+    """
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": _encode_messages(request.messages),
+        "stream": request.stream,
+    }
+    encode_params(body, request, spec, PARAMETERS, _encode_format)
+    if request.tools:
+        body["tools"] = [_encode_tool(tool) for tool in request.tools]
+        if _is_strict(request.tools):
+            body["strict_tools"] = True
+        choice = _encode_tool_choice(request.tool_choice)
+        if choice is not None:
+            body["tool_choice"] = choice
+    merge_extra(body, request.extra)
+    return body
+
+
+def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of POST /v2/embed.
+
+    The API demands to know what the vectors are for: `input_type` is search_document where the
+    caller says nothing, and `embedding_types` is float.
+    """
+    extra = dict(extra)
+    body: dict[str, Any] = {"model": model, "texts": list(texts)}
+    if "dimensions" in extra:
+        body["output_dimension"] = extra.pop("dimensions")
+    merge_extra(body, extra)
+    body.setdefault("input_type", "search_document")
+    body.setdefault("embedding_types", ["float"])
+    return body
+
+
+def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    system = [_encode_system(each.content) for each in messages if each.role == "system"]
+    head = [{"role": "system", "content": "\n\n".join(system)}] if system else []
+    return [*head, *(_encode_message(each) for each in messages if each.role != "system")]
+
+
+def _encode_system(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(_encode_text_part(part, "a system message")["text"] for part in content)
+
+
+def _encode_message(message: Message) -> dict[str, Any]:
+    content = message.content
+    out: dict[str, Any] = {
+        "role": message.role,
+        "content": content
+        if isinstance(content, str)
+        else [_PART_ENCODERS[message.role](part) for part in content],
+    }
+    if message.tool_call_id is not None:
+        out["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        if not out["content"]:
+            del out["content"]
+        out["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    return out
+
+
+def _encode_text_part(part: ContentPart, where: str = "an assistant's message") -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    raise make_part_error(f"{'image' if isinstance(part, ImagePart) else 'document'} in {where}", _API_NAME)
+
+
+def _encode_part(part: ContentPart) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, DocumentPart):
+        raise make_part_error(
+            "document in a user's message", _API_NAME, hint="pass texts to cite as the parameter documents"
+        )
+    image: dict[str, Any] = {"url": part.url if part.data is None else encode_data_url(part)}
+    if part.detail is not None:
+        image["detail"] = part.detail
+    return {"type": "image_url", "image_url": image}
+
+
+def _encode_result_part(part: ContentPart) -> dict[str, Any]:
+    """A part of a tool's result: text, or a document of text that the model may cite."""
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, ImagePart):
+        raise make_part_error("image in a tool's result", _API_NAME)
+    document: dict[str, Any] = {"data": _encode_document(part)}
+    if part.name is not None:
+        document["id"] = part.name
+    return {"type": "document", "document": document}
+
+
+def _encode_document(part: DocumentPart) -> dict[str, Any]:
+    if part.data is None:
+        raise make_part_error("document by URL", _API_NAME, hint="pass the document's octets as data")
+    if part.media_type == "application/json":
+        try:
+            found = msgspec.json.decode(part.data)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise UsageError("a JSON document of a tool's result is an object", code="usage.bad-message")
+        return found
+    if not part.media_type.startswith("text/"):
+        raise make_part_error("document that is not text", _API_NAME)
+    try:
+        return {"text": part.data.decode("utf-8")}
+    except UnicodeDecodeError:
+        pass
+    raise UsageError("a text document of a tool's result is UTF-8", code="usage.bad-message")
+
+
+#: how a part is written, by the role of its message
+_PART_ENCODERS: Mapping[str, Callable[[ContentPart], dict[str, Any]]] = {
+    "user": _encode_part,
+    "assistant": _encode_text_part,
+    "tool": _encode_result_part,
+}
+
+
+def _encode_tool(tool: Tool) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name, "parameters": tool.parameters or dict(_NO_PARAMETERS)}
+    if tool.description is not None:
+        function["description"] = tool.description
+    return {"type": "function", "function": function}
+
+
+def _is_strict(tools: Iterable[Tool]) -> bool:
+    """Whether all tools are held to their schemas: the API has one switch for all of them."""
+    said = {tool.strict for tool in tools} - {None}
+    if len(said) > 1:
+        raise UnsupportedError(
+            f"the {_API_NAME} API holds all tools to their schemas or none",
+            code="llm.no-strict-tools",
+            parameter="tools",
+        )
+    return True in said
+
+
+def _encode_tool_choice(choice: str | None) -> str | None:
+    if choice is None or choice in _TOOL_CHOICES:
+        return _TOOL_CHOICES[choice or "auto"]
+    raise UnsupportedError(
+        f"the {_API_NAME} API cannot be told which tool to call",
+        code="llm.no-tool-choice",
+        parameter="tool_choice",
+        hint="pass that tool alone, with tool_choice required",
+    )
+
+
+def _encode_format(value: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    if value != "json_schema":
+        return {"type": "json_object"}
+    return {"type": "json_object", "json_schema": schema or {}}
+
+
+#: the largest page that the API gives
+_PAGE_QUERY = "page_size=1000"
+
+#: the kinds of vectors, the one that is asked for unasked first
+_VECTOR_TYPES = ("float", "base64", "int8", "uint8", "binary", "ubinary")
+
+
+@ERRORS.locate_errors
+def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+    """The completion in a 2xx answer to POST /v2/chat.
+
+    `reasoning` is what the model thought, then its plan for the tools. The API names no model, so the one
+    that was asked for stands in. Raises MalformedResponseError, or the typed error that the body holds.
+    """
+    data = ERRORS.decode_json(status, headers, body, exchange)
+    if isinstance(data, dict) and ERRORS.is_failure(data):
+        failure = ERRORS.decode_body_error(data, status, headers, exchange)
+        failure.usage = _decode_usage(data.get("usage"))
+        raise failure
+    message = _require_message(data)
+    said, thought = _decode_content(message.get("content"))
+    return Completion(
+        text=said,
+        model=exchange.model,
+        finish_reason=_decode_finish_reason(data.get("finish_reason")),
+        reasoning=thought + (get_text(message, "tool_plan") or "") or None,
+        tool_calls=tuple(decode_tool_calls(message.get("tool_calls"))),
+        usage=_decode_usage(data.get("usage")),
+        request_id=find_request_id(headers, exchange),
+        raw=data,
+    )
+
+
+@ERRORS.locate_errors
+def decode_embed(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
+) -> Embeddings:
+    """The vectors in a 2xx answer to POST /v2/embed.
+
+    Where the caller asked for several kinds, floats come first; another kind is read as numbers too.
+    """
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    return Embeddings(
+        vectors=_decode_vectors(data.get("embeddings"), count),
+        model=exchange.model,
+        usage=_decode_usage(data.get("meta")),
+        request_id=find_request_id(headers, exchange),
+    )
+
+
+@ERRORS.locate_errors
+def decode_models(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> ModelPage:
+    """The records in a 2xx answer to GET /v1/models, and the query of the page after them."""
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    records = require_model_records(data.get("models"))
+    found = (_decode_model_info(each) for each in records if get_text(each, "name"))
+    token = get_text(data, "next_page_token")
+    following = None if token is None else f"{_PAGE_QUERY}&page_token={QUERY_VALUE.quote(token)}"
+    return ModelPage(tuple(found), following)
+
+
+@ERRORS.locate_errors
+def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
+    """The record in a 2xx answer to GET /v1/models/{model}."""
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    if get_text(data, "name") is None:
+        raise make_malformed_error("it holds no model")
+    return _decode_model_info(data)
+
+
+def _require_message(data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise make_malformed_error("it is not a JSON object")
+    if "message" not in data:
+        raise make_malformed_error("it holds no message")
+    return _get_object(data, "message")
+
+
+def _decode_content(content: Any) -> tuple[str, str]:
+    """What the model said, and what it thought."""
+    if content is None or isinstance(content, str):
+        return content or "", ""
+    if not isinstance(content, list):
+        raise make_malformed_error("the content is neither text nor parts")
+    return "".join(_list_texts(content, "text")), "".join(_list_texts(content, "thinking"))
+
+
+def _list_texts(content: list[Any], kind: str) -> list[str]:
+    if not all(isinstance(part, dict) for part in content):
+        raise make_malformed_error("a part of the content is not an object")
+    return [part[kind] for part in content if part.get("type") == kind and isinstance(part.get(kind), str)]
+
+
+def _decode_vectors(given: Any, count: int) -> tuple[Sequence[float], ...]:
+    """The vectors of the first kind that is there; the API's first version gave a bare list."""
+    if isinstance(given, dict):
+        given = next((given[kind] for kind in _VECTOR_TYPES if given.get(kind)), None)
+    return tuple(map(decode_vector_or_base64, require_vector_list(given, count)))
+
+
+def _decode_model_info(found: Mapping[str, Any]) -> ModelInfo:
+    return ModelInfo(
+        id=found["name"], context_window=_parse_number(found.get("context_length")) or None, raw=found
+    )
+
+
+def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
+    """The decoder for the body of this answer: a gateway may answer a request for a stream whole."""
+    if is_whole_body(headers):
+        return BodyDecoder(status, headers, exchange)
+    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
+
+
+class BodyDecoder(WholeBodyDecoder):
+    """A whole answer where a stream was asked for."""
+
+    __slots__ = ()
+
+    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> None:
+        super().__init__(decode_chat, status, headers, exchange)
+
+
+class StreamDecoder(EventDecoder[SSEEvent]):
+    """Server-sent events to Onym's. `Finish` comes at `message-end`; citations are not read."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(
+        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
+    ) -> None:
+        super().__init__(SSEFramer(), ERRORS, request_id, exchange, status=status)
+        #: the server's numbers of the tool calls so far, in their order: they need not begin at 0
+        self._calls: list[tuple[int, int]] = []
+
+    def _decode_frame(self, frame: SSEEvent, events: list[Event]) -> bool:
+        data = parse_json_object(frame.data)
+        if data is None:
+            raise make_malformed_error("an event of the stream is not a JSON object")
+        kind = data.get("type") or frame.event
+        if kind == "error" or ERRORS.is_failure(data):
+            raise self._make_stream_error(data)
+        if kind == "message-end":
+            return self._decode_end(_get_object(data, "delta"))
+        read = _EVENT_DECODERS.get(kind) if isinstance(kind, str) else None
+        if read is not None:
+            read(self, data, _get_object(_get_object(data, "delta"), "message"), events)
+        return False
+
+    def _decode_end(self, delta: Mapping[str, Any]) -> bool:
+        self.usage = _decode_usage(delta.get("usage"))
+        if ERRORS.is_failure(delta):
+            raise self._make_stream_error(delta)
+        self._reason = _decode_finish_reason(delta.get("finish_reason"))
+        return True
+
+    def _decode_content(self, _: Mapping[str, Any], message: Mapping[str, Any], events: list[Event]) -> None:
+        content = _get_object(message, "content")
+        thought, said = get_text(content, "thinking"), get_text(content, "text")
+        if thought:
+            events.append(ReasoningDelta(thought))
+        if said:
+            events.append(TextDelta(said))
+
+    def _decode_plan(self, _: Mapping[str, Any], message: Mapping[str, Any], events: list[Event]) -> None:
+        plan = get_text(message, "tool_plan")
+        if plan:
+            events.append(ReasoningDelta(plan))
+
+    def _decode_call(self, data: Mapping[str, Any], message: Mapping[str, Any], events: list[Event]) -> None:
+        calls = message.get("tool_calls")
+        # one call is an object; gateways that speak the dialect make a list of it
+        for position, call in enumerate(calls if isinstance(calls, list) else [calls]):
+            if not isinstance(call, dict):
+                raise make_malformed_error("a tool call is not an object")
+            function = _get_object(call, "function")
+            index, fresh = self._find_index(data.get("index"), position)
+            arguments = encode_arguments(function.get("arguments"))
+            if not fresh:
+                if arguments:
+                    events.append(ToolCallDelta(index=index, arguments=arguments))
+                continue
+            name = get_text(function, "name")
+            if name is None:
+                raise make_malformed_error("a tool call names no function")
+            identity = get_text(call, "id") or f"call_{index}"
+            events.append(ToolCallDelta(index=index, id=identity, name=name, arguments=arguments))
+
+    def _find_index(self, number: Any, position: int) -> tuple[int, bool]:
+        """The place of a call among the calls, and whether it is the first time that it is seen."""
+        key = (number if type(number) is int else 0, position)
+        fresh = key not in self._calls
+        if fresh:
+            self._calls.append(key)
+        return self._calls.index(key), fresh
+
+
+_EVENT_DECODERS: Mapping[
+    str, Callable[[StreamDecoder, Mapping[str, Any], Mapping[str, Any], list[Event]], None]
+] = {
+    "content-start": StreamDecoder._decode_content,
+    "content-delta": StreamDecoder._decode_content,
+    "tool-plan-delta": StreamDecoder._decode_plan,
+    "tool-call-start": StreamDecoder._decode_call,
+    "tool-call-delta": StreamDecoder._decode_call,
+}
+
 
 name = "cohere_v2"
 routes = Routes(
     chat="/v2/chat",
     embed="/v2/embed",
-    models=f"/v1/models?{PAGE_SIZE}",
+    models=f"/v1/models?{_PAGE_QUERY}",
     model="/v1/models/{model}",
 )
 headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
-decode_error = FAILURES.of_answer
+decode_error = ERRORS.decode_error

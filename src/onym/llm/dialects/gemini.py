@@ -1,38 +1,842 @@
-"""The Gemini dialect: POST /models/{model}:generateContent and what belongs to it, as AI Studio speaks it.
+"""Google's Gemini API format: POST /models/{model}:generateContent, as AI Studio serves it.
 
-Pure: no network, no clock, no provider's name. `encode_*` build bodies, `decode_*` read answers,
-`stream_decoder` gives a push decoder for a streamed one.
+Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
+`stream_decoder` returns a push decoder for a streamed response.
+It also has the body and the response of Vertex AI's POST :predict.
+
+Error bodies: google.rpc.Status (also in a list), OAuth (`error` is a code) and gateways that use OpenAI's format.
+A blocked prompt is an error in a response with status 200.
 """
 
 from __future__ import annotations
 
-from onym.llm.dialects._base import Routes
-from onym.llm.dialects._gemini_decode import decode_chat, decode_embed, decode_model, decode_models
-from onym.llm.dialects._gemini_encode import PARAMETERS, encode_chat, encode_embed
-from onym.llm.dialects._gemini_errors import FAILURES
-from onym.llm.dialects._gemini_read import NAME
-from onym.llm.dialects._gemini_stream import BodyDecoder, StreamDecoder, stream_decoder
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple, TypeAlias
 
-__all__ = [
-    "BodyDecoder",
-    "StreamDecoder",
-    "decode_chat",
-    "decode_embed",
-    "decode_error",
-    "decode_model",
-    "decode_models",
-    "defaults",
-    "encode_chat",
-    "encode_embed",
-    "formats",
-    "headers",
-    "name",
-    "parameters",
-    "routes",
-    "stream_decoder",
-]
+import msgspec
 
-name = NAME
+from onym.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ContentFilterError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    QuotaError,
+    RateLimitError,
+    ServerError,
+    UsageError,
+)
+from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects.codec import (
+    NO_USAGE,
+    decode_vector,
+    encode_base64,
+    get_text,
+    make_malformed_error,
+    make_part_error,
+    merge_extra,
+    parse_arguments,
+    parse_count,
+    parse_json_object,
+    require_model_records,
+    require_vector_list,
+    set_member,
+)
+from onym.llm.dialects.errors import (
+    ErrorDecoder,
+    ErrorDetails,
+    find_request_id,
+    has_error,
+    parse_error_status,
+)
+from onym.llm.dialects.openai_chat import ERROR_CODES as GATEWAY_CODES
+from onym.llm.dialects.streaming import EventDecoder, LineFramer, SSEFramer, WholeBodyDecoder, is_whole_body
+from onym.llm.types import (
+    Carried,
+    Completion,
+    ContentPart,
+    DocumentPart,
+    Embeddings,
+    Event,
+    FinishReason,
+    ImagePart,
+    Message,
+    ModelInfo,
+    ModelPage,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+)
+from onym.uri.components import QUERY_VALUE
+
+#: what a blocked prompt is called here, beside the API's own reason
+_PROMPT_BLOCKED = "prompt_blocked"
+
+#: google.rpc.Code, and google.api.ErrorReason, which says more than the status beside it
+_ERROR_CODES: Mapping[str, type[ProviderError]] = {
+    **GATEWAY_CODES,
+    _PROMPT_BLOCKED: ContentFilterError,
+    "api_key_invalid": AuthenticationError,
+    "access_token_expired": AuthenticationError,
+    "access_token_type_unsupported": AuthenticationError,
+    "account_state_invalid": AuthenticationError,
+    "credentials_missing": AuthenticationError,
+    "api_key_service_blocked": PermissionDeniedError,
+    "api_key_http_referrer_blocked": PermissionDeniedError,
+    "api_key_ip_address_blocked": PermissionDeniedError,
+    "consumer_invalid": PermissionDeniedError,
+    "consumer_suspended": PermissionDeniedError,
+    "service_disabled": PermissionDeniedError,
+    "user_project_denied": PermissionDeniedError,
+    "iam_permission_denied": PermissionDeniedError,
+    "billing_disabled": QuotaError,
+    "unauthenticated": AuthenticationError,
+    "permission_denied": PermissionDeniedError,
+    "not_found": NotFoundError,
+    # a quota by the minute or the day: waiting helps
+    "resource_exhausted": RateLimitError,
+    "unavailable": OverloadedError,
+    "unimplemented": BadRequestError,
+    "cancelled": ServerError,
+}
+_WIDE_CODES: Mapping[str, type[ProviderError]] = {
+    "invalid_argument": BadRequestError,
+    "failed_precondition": BadRequestError,
+    "out_of_range": BadRequestError,
+    "aborted": OverloadedError,
+    "deadline_exceeded": ServerError,
+    "internal": ServerError,
+    "unknown": ServerError,
+    "data_loss": ServerError,
+}
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s", re.ASCII)
+
+
+def _is_failure(data: Mapping[str, Any]) -> bool:
+    return has_error(data) or (not data.get("candidates") and _find_block(data) is not None)
+
+
+def _find_block(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What is said of a prompt that was blocked."""
+    feedback = data.get("promptFeedback")
+    return feedback if isinstance(feedback, dict) and feedback.get("blockReason") else None
+
+
+def _decode_error_details(data: Any) -> ErrorDetails | None:
+    if isinstance(data, list) and data:
+        data = data[0]
+    if not isinstance(data, dict):
+        return None
+    error = data.get("error")
+    if isinstance(error, dict):
+        return _decode_status(error)
+    if isinstance(error, str):
+        return ErrorDetails(_to_text(data.get("error_description")) or error, (error,))
+    block = _find_block(data)
+    if block is not None:
+        reason = _to_text(block.get("blockReason"))
+        return ErrorDetails(
+            _to_text(block.get("blockReasonMessage")), (*([reason] if reason else ()), _PROMPT_BLOCKED)
+        )
+    return _decode_status(data)
+
+
+def _decode_status(error: Mapping[str, Any]) -> ErrorDetails:
+    details = error.get("details")
+    details = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    code = error.get("code")
+    named = (error.get("status"), code if parse_error_status(code) is None else None, error.get("type"))
+    return ErrorDetails(
+        _to_text(error.get("message")),
+        (*_iter_reasons(details), *(each for each in named if isinstance(each, str) and each)),
+        _find_field(details),
+        parse_error_status(code),
+        _find_retry_delay(details),
+    )
+
+
+def _iter_details(details: list[dict[str, Any]], kind: str) -> Iterator[dict[str, Any]]:
+    for each in details:
+        if _to_text(each.get("@type")).endswith(f"google.rpc.{kind}"):
+            yield each
+
+
+def _iter_reasons(details: list[dict[str, Any]]) -> Iterator[str]:
+    for each in _iter_details(details, "ErrorInfo"):
+        if reason := _to_text(each.get("reason")):
+            yield reason
+
+
+def _find_field(details: list[dict[str, Any]]) -> str | None:
+    """The first member that the server calls wrong."""
+    for each in _iter_details(details, "BadRequest"):
+        violations = each.get("fieldViolations")
+        for violation in violations if isinstance(violations, list) else ():
+            field = _to_text(violation.get("field")) if isinstance(violation, dict) else ""
+            if field:
+                return field
+    return None
+
+
+def _find_retry_delay(details: list[dict[str, Any]]) -> float | None:
+    """Seconds to wait, from a duration such as "7s" or "0.5s"."""
+    for each in _iter_details(details, "RetryInfo"):
+        found = _DURATION.fullmatch(_to_text(each.get("retryDelay")))
+        if found is not None:
+            return float(found[1])
+    return None
+
+
+def _to_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+ERRORS = ErrorDecoder(
+    read=_decode_error_details,
+    codes=_ERROR_CODES,
+    wide=_WIDE_CODES,
+    is_failure=_is_failure,
+    hint="does this host speak Google's generateContent?",
+)
+
+
+#: the dialect's name, also for what it carries from turn to turn
+DIALECT = "gemini"
+
+_MAX_ID = 200
+
+_FINISHES: Mapping[str, FinishReason] = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    # the limit of one request; the answer goes on where its continuationToken is sent
+    "CONTINUATION": "length",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "LANGUAGE": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "IMAGE_PROHIBITED_CONTENT": "content_filter",
+    "IMAGE_RECITATION": "content_filter",
+    "ESCALATION": "content_filter",
+    "MODEL_ARMOR": "content_filter",
+}
+#: members of a part that is nothing but a piece of text
+_PLAIN_MEMBERS = frozenset({"text", "thought"})
+
+
+class _FunctionCall(NamedTuple):
+    """A function call: `id` is None where the API gives none, `arguments` is JSON text."""
+
+    id: str | None
+    name: str
+    arguments: str
+
+
+class _Piece(NamedTuple):
+    """What one part says: a piece of the text, or of the reasoning, or a call."""
+
+    text: str = ""
+    reasoning: str = ""
+    call: _FunctionCall | None = None
+
+
+_Parts: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+def _find_candidate(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The first candidate of an answer or a frame, None where it holds none."""
+    candidates = data.get("candidates")
+    if candidates is None:
+        return None
+    if not isinstance(candidates, list):
+        raise make_malformed_error("the candidates are not a list")
+    for candidate in candidates:
+        if not isinstance(candidate, dict):
+            raise make_malformed_error("a candidate is not an object")
+        if candidate.get("index", 0) == 0:
+            return candidate
+    return None
+
+
+def _require_parts(candidate: Mapping[str, Any]) -> _Parts:
+    """The parts of a candidate as they were written; none where it was stopped before it said a word."""
+    content = candidate.get("content")
+    if content is None:
+        return ()
+    if not isinstance(content, dict):
+        raise make_malformed_error("the content is not an object")
+    parts = content.get("parts")
+    if parts is None:
+        return ()
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        raise make_malformed_error("the parts are not a list of objects")
+    return parts
+
+
+def _iter_pieces(parts: _Parts) -> Iterator[_Piece]:
+    """What each part says; parts of other kinds (code, images…) are passed over."""
+    for part in parts:
+        said, call = part.get("text"), part.get("functionCall")
+        if call is not None:
+            yield _Piece(call=_decode_call(call))
+        elif isinstance(said, str):
+            yield _Piece(reasoning=said) if part.get("thought") is True else _Piece(said)
+        elif said is not None:
+            raise make_malformed_error("the text of a part is not text")
+
+
+def _decode_call(call: Any) -> _FunctionCall:
+    if not isinstance(call, dict):
+        raise make_malformed_error("a function call is not an object")
+    if call.get("partialArgs") or call.get("willContinue"):
+        raise make_malformed_error("the arguments of a function call come in pieces, as nobody asked for")
+    name, arguments = get_text(call, "name"), call.get("args")
+    if name is None:
+        raise make_malformed_error("a function call names no function")
+    if arguments is not None and not isinstance(arguments, dict):
+        raise make_malformed_error("the arguments of a function call are not an object")
+    return _FunctionCall(get_text(call, "id"), name, msgspec.json.encode(arguments or {}).decode())
+
+
+def _decode_finish_reason(value: Any, *, called: bool) -> FinishReason:
+    """The server's word in Onym's vocabulary; `called` says that the model asks for function calls."""
+    reason = _FINISHES.get(value, "other") if isinstance(value, str) else "other"
+    return "tool_calls" if called and reason == "stop" else reason
+
+
+def _decode_usage(record: Any) -> Usage:
+    """Token counts, None for what is absent or no count: thoughts are output, tool prompts input."""
+    if not isinstance(record, dict):
+        return NO_USAGE
+    thoughts = parse_count(record.get("thoughtsTokenCount"))
+    return Usage(
+        input_tokens=_add_counts(
+            parse_count(record.get("promptTokenCount")), parse_count(record.get("toolUsePromptTokenCount"))
+        ),
+        output_tokens=_add_counts(parse_count(record.get("candidatesTokenCount")), thoughts),
+        cached_tokens=parse_count(record.get("cachedContentTokenCount")),
+        reasoning_tokens=thoughts,
+    )
+
+
+def _add_counts(one: int | None, two: int | None) -> int | None:
+    return two if one is None else one if two is None else one + two
+
+
+def _find_response_id(data: Mapping[str, Any], exchange: Exchange) -> str | None:
+    """The server's own name for the answer: Google sends it in the body, not in a header."""
+    value = get_text(data, "responseId")
+    if value is None or len(value) > _MAX_ID or not value.isprintable():
+        return None
+    return None if any(secret.reveal() in value for secret in exchange.secrets) else value
+
+
+def _decode_carried(parts: _Parts) -> Carried | None:
+    """The turn as it has to come back, where something in it is signed.
+
+    Pieces of one text that a stream cut are put together; what bears a signature stays by itself.
+    """
+    if not any(part.get("thoughtSignature") for part in parts):
+        return None
+    return Carried(dialect=DIALECT, parts=tuple(_join_parts(parts)))
+
+
+def _join_parts(parts: _Parts) -> Iterator[Mapping[str, Any]]:
+    for (plain, thought), group in groupby(parts, _classify_part):
+        if not plain:
+            yield from group
+            continue
+        said = "".join(part["text"] for part in group)
+        yield {"text": said, "thought": True} if thought else {"text": said}
+
+
+def _classify_part(part: Mapping[str, Any]) -> tuple[bool, bool]:
+    return isinstance(part.get("text"), str) and part.keys() <= _PLAIN_MEMBERS, part.get("thought") is True
+
+
+def _merge_frames(frames: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The frames of a stream as the one answer that they are; a single one as it is."""
+    if len(frames) == 1:
+        return frames[0]
+    answer: dict[str, Any] = {}
+    parts: list[Mapping[str, Any]] = []
+    merged: dict[str, Any] = {}
+    for frame in frames:
+        answer.update(frame)
+        candidate = _find_candidate(frame)
+        if candidate is not None:
+            parts.extend(_require_parts(candidate))
+            merged.update(candidate)
+    if merged:
+        answer["candidates"] = [{**merged, "content": {"role": "model", "parts": parts}}]
+    return answer
+
+
+PARAMETERS: Mapping[str, str] = {
+    "temp": "generationConfig.temperature",
+    "max_tokens": "generationConfig.maxOutputTokens",
+    "top_p": "generationConfig.topP",
+    "top_k": "generationConfig.topK",
+    "stop": "generationConfig.stopSequences",
+    "seed": "generationConfig.seed",
+    "stream": ":streamGenerateContent",
+    "format": "generationConfig.responseMimeType",
+    "system": "systemInstruction",
+}
+
+_SCHEMA_NAME = "generationConfig.responseJsonSchema"
+_CALLING_MODES: Mapping[str, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+#: an id that stands in where the API gave none: it is not sent, for the API does not know it
+_OWN_ID = re.compile(r"call_\d+", re.ASCII)
+#: parameters of embeddings that are called otherwise here
+_EMBED_NAMES: Mapping[str, str] = {"dimensions": "outputDimensionality"}
+#: members of one text in a :predict request, under both of their names; the others go beside them
+_INSTANCE_NAMES: Mapping[str, str] = {"task_type": "task_type", "taskType": "task_type", "title": "title"}
+_DEFAULT_IMAGE_TYPE = "image/png"
+_MEDIA_TYPES: Mapping[str, str] = {
+    "gif": "image/gif",
+    "heic": "image/heic",
+    "heif": "image/heif",
+    "jpeg": "image/jpeg",
+    "jpg": "image/jpeg",
+    "webp": "image/webp",
+}
+_EXTENSION = re.compile(r"\.([A-Za-z]+)(?:[?#].*)?\Z", re.DOTALL)
+
+
+def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+    """The body of POST :generateContent, streamed or not.
+
+    Pass-through parameters come last and never replace what is already there. Raises UsageError for
+    tool calls or results that cannot be told in this API, UnsupportedError for parts it has no place for.
+    """
+    body: dict[str, Any] = {"contents": _encode_messages(request.messages)}
+    system = [part for each in request.messages if each.role == "system" for part in _encode_system(each)]
+    if system:
+        body["systemInstruction"] = {"parts": system}
+    for name, value in request.params.items():
+        wire = spec.names.get(name) or PARAMETERS[name]
+        if name == "format":
+            if value == "json_schema":
+                set_member(body, _SCHEMA_NAME, request.schema or {})
+            value = "application/json"
+        elif name == "stop":
+            value = list(value)
+        set_member(body, wire, value)
+    if request.tools:
+        body["tools"] = [{"functionDeclarations": [_encode_tool(tool) for tool in request.tools]}]
+        calling = _encode_calling_config(request.tool_choice, request.tools)
+        if calling:
+            body["toolConfig"] = {"functionCallingConfig": calling}
+    merge_extra(body, request.extra)
+    return body
+
+
+def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of POST :batchEmbedContents; parameters belong to each of its requests."""
+    requests = []
+    name = f"models/{model.removeprefix('models/')}"
+    for each in texts:
+        one: dict[str, Any] = {"model": name, "content": {"parts": [{"text": each}]}}
+        merge_extra(one, {_EMBED_NAMES.get(key, key): value for key, value in extra.items()})
+        requests.append(one)
+    return {"requests": requests}
+
+
+def encode_predict(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of Vertex AI's POST :predict for embeddings; the model is in the path alone."""
+    beside = {_INSTANCE_NAMES[name]: value for name, value in extra.items() if name in _INSTANCE_NAMES}
+    body: dict[str, Any] = {"instances": [{"content": each, **beside} for each in texts]}
+    if "dimensions" in extra:
+        body["parameters"] = {"outputDimensionality": extra["dimensions"]}
+    merge_extra(
+        body, {name: value for name, value in extra.items() if name not in {*_INSTANCE_NAMES, "dimensions"}}
+    )
+    return body
+
+
+def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The turns. The results of one turn's calls are one turn, and each names its function."""
+    contents: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    answering = False
+    for message in messages:
+        if message.role == "system":
+            continue
+        if message.role == "tool":
+            result = _encode_tool_result(message, names)
+            if answering:
+                contents[-1]["parts"].append(result)
+            else:
+                contents.append({"role": "user", "parts": [result]})
+        elif message.role == "assistant":
+            names.update((call.id, call.name) for call in message.tool_calls)
+            contents.append({"role": "model", "parts": _encode_model_parts(message)})
+        else:
+            contents.append({"role": "user", "parts": _encode_parts(message)})
+        answering = message.role == "tool"
+    return contents
+
+
+def _encode_model_parts(message: Message) -> list[Any]:
+    if message.carried is not None and message.carried.dialect == DIALECT:
+        return list(message.carried.parts)
+    calls = [_encode_function_call(call) for call in message.tool_calls]
+    return [*(_encode_parts(message) if message.content or not calls else ()), *calls]
+
+
+def _encode_parts(message: Message) -> list[dict[str, Any]]:
+    if isinstance(message.content, str):
+        return [{"text": message.content}]
+    return [_encode_part(part) for part in message.content] or [{"text": ""}]
+
+
+def _encode_system(message: Message) -> list[dict[str, Any]]:
+    if not isinstance(message.content, str) and not all(
+        isinstance(each, TextPart) for each in message.content
+    ):
+        raise make_part_error("image or document in a system message", "Gemini")
+    return _encode_parts(message)
+
+
+def _encode_part(part: ContentPart) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"text": part.text}
+    if part.data is None:
+        return {"fileData": {"mimeType": _find_media_type(part), "fileUri": part.url}}
+    return {"inlineData": {"mimeType": part.media_type, "data": encode_base64(part)}}
+
+
+def _find_media_type(part: ImagePart | DocumentPart) -> str:
+    """The type of what a URL leads to: the API wants to know it, and people seldom say it of an image."""
+    if part.media_type == _DEFAULT_IMAGE_TYPE and (ending := _EXTENSION.search(part.url or "")):
+        return _MEDIA_TYPES.get(ending[1].lower(), part.media_type)
+    return part.media_type
+
+
+def _encode_function_call(call: ToolCall) -> dict[str, Any]:
+    arguments = parse_arguments(call)
+    return {"functionCall": {**_encode_id(call.id), "name": call.name, "args": arguments}}
+
+
+def _encode_tool_result(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
+    name = names.get(message.tool_call_id or "") or message.name
+    if name is None:
+        raise UsageError(
+            "a tool's result names no function, which the Gemini API wants",
+            code="usage.bad-message",
+            hint="pass the assistant's turn with its tool calls too, or name= in the result",
+        )
+    content = (TextPart(message.content),) if isinstance(message.content, str) else message.content
+    said = "\n".join(part.text for part in content if isinstance(part, TextPart))
+    response: dict[str, Any] = {
+        **_encode_id(message.tool_call_id),
+        "name": name,
+        "response": _encode_response(said),
+    }
+    others = [_encode_part(part) for part in content if not isinstance(part, TextPart)]
+    if others:
+        response["parts"] = others
+    return {"functionResponse": response}
+
+
+def _encode_response(said: str) -> dict[str, Any]:
+    """A JSON object as it is, anything else as a result: the API takes objects alone."""
+    value = parse_json_object(said)
+    return {"result": said} if value is None else value
+
+
+def _encode_id(value: str | None) -> dict[str, str]:
+    return {} if not value or _OWN_ID.fullmatch(value) else {"id": value}
+
+
+def _encode_tool(tool: Tool) -> dict[str, Any]:
+    declaration: dict[str, Any] = {"name": tool.name}
+    if tool.description is not None:
+        declaration["description"] = tool.description
+    if tool.parameters:
+        declaration["parametersJsonSchema"] = tool.parameters
+    return declaration
+
+
+def _encode_calling_config(choice: str | None, tools: Sequence[Tool]) -> dict[str, Any]:
+    """Which calls the model may make. Strictness is a mode of the whole request in this API."""
+    if choice in (None, "auto") and all(tool.strict for tool in tools):
+        return {"mode": "VALIDATED"}
+    if choice is None:
+        return {}
+    if choice in _CALLING_MODES:
+        return {"mode": _CALLING_MODES[choice]}
+    return {"mode": "ANY", "allowedFunctionNames": [choice]}
+
+
+_RESOURCE_PREFIX = re.compile(r"(?:publishers/[^/]+/)?models/")
+
+
+@ERRORS.locate_errors
+def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+    """The completion in a 2xx answer to POST :generateContent, or in the array that a stream can be.
+
+    Raises MalformedResponseError, or the typed error that the body holds: ContentFilterError for a
+    prompt that was blocked.
+    """
+    data = ERRORS.decode_json(status, headers, body, exchange)
+    frames = data if isinstance(data, list) else [data]
+    for frame in frames:
+        if not isinstance(frame, dict):
+            raise make_malformed_error("it is not a JSON object")
+        if ERRORS.is_failure(frame):
+            error = ERRORS.decode_body_error(frame, status, headers, exchange)
+            error.usage = _decode_usage(frame.get("usageMetadata"))
+            raise error
+    return _decode_answer(_merge_frames(frames), headers, exchange)
+
+
+def _decode_answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchange) -> Completion:
+    candidate = _find_candidate(data)
+    if candidate is None:
+        raise make_malformed_error("it holds no candidate")
+    parts = _require_parts(candidate)
+    said = list(_iter_pieces(parts))
+    calls = tuple(
+        ToolCall(id=call.id or f"call_{index}", name=call.name, arguments=call.arguments)
+        for index, call in enumerate(piece.call for piece in said if piece.call is not None)
+    )
+    return Completion(
+        text="".join(piece.text for piece in said),
+        model=get_text(data, "modelVersion") or exchange.model,
+        finish_reason=_decode_finish_reason(candidate.get("finishReason"), called=bool(calls)),
+        reasoning="".join(piece.reasoning for piece in said) or None,
+        tool_calls=calls,
+        usage=_decode_usage(data.get("usageMetadata")),
+        request_id=find_request_id(headers, exchange) or _find_response_id(data, exchange),
+        carried=_decode_carried(parts),
+        raw=data,
+    )
+
+
+@ERRORS.locate_errors
+def decode_embed(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
+) -> Embeddings:
+    """The vectors in a 2xx answer to POST :batchEmbedContents, in the order of the texts."""
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    return Embeddings(
+        vectors=tuple(
+            decode_vector(each.get("values")) for each in _require_records(data, "embeddings", count)
+        ),
+        model=exchange.model,
+        usage=_decode_usage(data.get("usageMetadata")),
+        request_id=find_request_id(headers, exchange),
+    )
+
+
+@ERRORS.locate_errors
+def decode_predict(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
+) -> Embeddings:
+    """The vectors in a 2xx answer to Vertex AI's POST :predict, in the order of the texts."""
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    found = [_decode_prediction(each) for each in _require_records(data, "predictions", count)]
+    tokens = [tokens for _, tokens in found if tokens is not None]
+    return Embeddings(
+        vectors=tuple(values for values, _ in found),
+        model=exchange.model,
+        usage=Usage(input_tokens=sum(tokens) if tokens else None),
+        request_id=find_request_id(headers, exchange),
+    )
+
+
+def _decode_prediction(record: Mapping[str, Any]) -> tuple[Sequence[float], int | None]:
+    """The vector, and the tokens of its text. Protobuf's Struct writes whole numbers as floats."""
+    embeddings = record.get("embeddings")
+    if not isinstance(embeddings, dict):
+        raise make_malformed_error("a prediction holds no embeddings")
+    statistics = embeddings.get("statistics")
+    tokens = statistics.get("token_count") if isinstance(statistics, dict) else None
+    if type(tokens) is float and tokens.is_integer():
+        tokens = int(tokens)
+    return decode_vector(embeddings.get("values")), parse_count(tokens)
+
+
+def _require_records(data: Mapping[str, Any], name: str, number: int) -> list[dict[str, Any]]:
+    records = require_vector_list(data.get(name), number)
+    if not all(isinstance(each, dict) for each in records):
+        raise make_malformed_error("a vector's record is not an object")
+    return records
+
+
+@ERRORS.locate_errors
+def decode_models(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> ModelPage:
+    """The records in a 2xx answer to GET /models (at Vertex AI, of a publisher's models), page by page."""
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    records = require_model_records(data.get("models", data.get("publisherModels", [])))
+    token = get_text(data, "nextPageToken")
+    return ModelPage(
+        tuple(_decode_model_info(each) for each in records if get_text(each, "name")),
+        None if token is None else f"pageToken={QUERY_VALUE.quote(token)}&pageSize=1000",
+    )
+
+
+@ERRORS.locate_errors
+def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
+    """The record in a 2xx answer to GET /models/{model}."""
+    record = ERRORS.decode_object(status, headers, body, exchange)
+    if get_text(record, "name") is None:
+        raise make_malformed_error("it holds no model")
+    return _decode_model_info(record)
+
+
+def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
+    return ModelInfo(
+        id=_RESOURCE_PREFIX.sub("", record["name"], count=1),
+        context_window=parse_count(record.get("inputTokenLimit")) or None,
+        max_output_tokens=parse_count(record.get("outputTokenLimit")) or None,
+        raw=record,
+    )
+
+
+_MAX_BARE = 1024 * 1024
+
+
+def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
+    """The decoder for the body of this answer: without `alt=sse` a stream is one JSON array."""
+    if is_whole_body(headers):
+        return BodyDecoder(status, headers, exchange)
+    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
+
+
+class BodyDecoder(WholeBodyDecoder):
+    """A whole answer, or the whole array of a stream's frames."""
+
+    __slots__ = ()
+
+    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> None:
+        super().__init__(decode_chat, status, headers, exchange)
+
+
+class _GeminiFramer:
+    """Data of server-sent events, and JSON that stands bare among them: so Google writes a late error."""
+
+    __slots__ = ("_bare", "_events", "_lines", "_size")
+
+    def __init__(self) -> None:
+        self._events = SSEFramer()
+        self._lines = LineFramer()
+        self._bare: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[str | bytes]:
+        for event in self._events.feed(data):
+            yield event.data
+        for line in self._lines.feed(data):
+            self._keep_bare_line(line)
+
+    def close(self) -> Iterator[str | bytes]:
+        for line in self._lines.close():
+            self._keep_bare_line(line)
+        if self._bare:
+            yield b"\n".join(self._bare)
+
+    def _keep_bare_line(self, line: bytes) -> None:
+        if not line.startswith(b"data:") and (self._bare or line.startswith((b"{", b"["))):
+            self._size += len(line)
+            if self._size <= _MAX_BARE:
+                self._bare.append(line)
+
+
+class StreamDecoder(EventDecoder[str | bytes]):
+    """Server-sent answers to events, each frame a piece of one.
+
+    Nothing says that a stream is over: `Finish` comes at the end of the bytes, once a frame gave a
+    finish reason. Candidates other than the first are not read.
+    """
+
+    __slots__ = ("_calls", "_parts", "_said")
+
+    def __init__(
+        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
+    ) -> None:
+        super().__init__(_GeminiFramer(), ERRORS, request_id, exchange, status=status)
+        self._calls = 0
+        self._parts: list[Mapping[str, Any]] = []
+        #: the finish reason in the server's words
+        self._said: Any = None
+
+    def _decode_frame(self, frame: str | bytes, events: list[Event]) -> bool:
+        if frame == "[DONE]":
+            # not Google's, but some gateways' end
+            return self._reason is not None
+        try:
+            data = msgspec.json.decode(frame)
+        except (ValueError, RecursionError):
+            data = None
+        if isinstance(frame, bytes) and not isinstance(data, dict | list):
+            return False  # no JSON after all: a line of server-sent events that means nothing
+        for each in data if isinstance(data, list) else (data,):
+            if not isinstance(each, dict):
+                raise make_malformed_error("an event of the stream is not a JSON object")
+            self._decode_answer(each, events)
+        return False
+
+    def _decode_answer(self, data: Mapping[str, Any], events: list[Event]) -> None:
+        usage = _decode_usage(data.get("usageMetadata"))
+        if usage != NO_USAGE:
+            self.usage = usage
+        if self._request_id is None:
+            self._request_id = _find_response_id(data, self._exchange)
+        if ERRORS.is_failure(data):
+            raise self._make_stream_error(data)
+        if self._model is None:
+            self._model = get_text(data, "modelVersion")
+        candidate = _find_candidate(data)
+        if candidate is not None:
+            self._decode_candidate(candidate, events)
+
+    def _decode_candidate(self, candidate: Mapping[str, Any], events: list[Event]) -> None:
+        parts = _require_parts(candidate)
+        for piece in _iter_pieces(parts):
+            if piece.call is not None:
+                identity = piece.call.id or f"call_{self._calls}"
+                events.append(
+                    ToolCallDelta(
+                        index=self._calls,
+                        id=identity,
+                        name=piece.call.name,
+                        arguments=piece.call.arguments,
+                    )
+                )
+                self._calls += 1
+            elif piece.reasoning:
+                events.append(ReasoningDelta(piece.reasoning))
+            elif piece.text:
+                events.append(TextDelta(piece.text))
+        self._parts.extend(parts)
+        said = candidate.get("finishReason")
+        if said is not None:
+            self._said = said
+            self._reason = _decode_finish_reason(said, called=False)
+
+    def _append_finish(self, events: list[Event]) -> None:
+        self._reason = _decode_finish_reason(self._said, called=self._calls > 0)
+        self._carried = _decode_carried(self._parts)
+        super()._append_finish(events)
+
+
+name = DIALECT
 routes = Routes(
     chat="/models/{model}:generateContent",
     stream="/models/{model}:streamGenerateContent?alt=sse",
@@ -45,4 +849,4 @@ headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
-decode_error = FAILURES.of_answer
+decode_error = ERRORS.decode_error

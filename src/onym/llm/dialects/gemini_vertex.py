@@ -1,18 +1,25 @@
-"""The Gemini dialect as Vertex AI speaks it: the same chat, embeddings by POST /models/{model}:predict.
+"""Google's Gemini API format on Vertex AI: the same chat, embeddings by POST /models/{model}:predict.
 
-The list of models is not below a project, so there is no route to it here; a row may name one. Models whose
-embeddings are asked for by :embedContent alone are not reached.
+The list of models is not below a project, so this format has no route for it. A provider entry may name one.
+Models with embeddings only by :embedContent are not supported.
 """
 
 from __future__ import annotations
 
-from onym.llm.dialects._base import Routes
-from onym.llm.dialects._gemini_decode import decode_chat, decode_model, decode_models
-from onym.llm.dialects._gemini_decode import decode_predict as decode_embed
-from onym.llm.dialects._gemini_encode import PARAMETERS, encode_chat
-from onym.llm.dialects._gemini_encode import encode_predict as encode_embed
-from onym.llm.dialects._gemini_errors import FAILURES
-from onym.llm.dialects._gemini_stream import BodyDecoder, StreamDecoder, stream_decoder
+from onym.llm.dialects import Routes
+from onym.llm.dialects.gemini import (
+    ERRORS,
+    PARAMETERS,
+    BodyDecoder,
+    StreamDecoder,
+    decode_chat,
+    decode_model,
+    decode_models,
+    encode_chat,
+    stream_decoder,
+)
+from onym.llm.dialects.gemini import decode_predict as decode_embed
+from onym.llm.dialects.gemini import encode_predict as encode_embed
 
 __all__ = [
     "BodyDecoder",
@@ -44,4 +51,4 @@ headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
-decode_error = FAILURES.of_answer
+decode_error = ERRORS.decode_error

@@ -1,17 +1,31 @@
-"""Mistral's chat dialect: OpenAI's, but for what it refuses and for documents.
+"""Mistral's chat API format: OpenAI's, except for documents and rejected members.
 
-Pure: no network, no clock, no provider's name. Answers and errors are read as OpenAI's.
+The API rejects unknown members: `stream_options` (it always reports usage) and the `name` of a message that is
+not a tool result. Every tool needs parameters. Documents are URLs and may be data: URLs. Responses and errors
+are decoded as OpenAI's.
 """
 
 from __future__ import annotations
 
-from onym.llm.dialects._base import Routes
-from onym.llm.dialects._mistral_encode import PARAMETERS, encode_chat, encode_embed
-from onym.llm.dialects._openai_decode import decode_chat, decode_embed, decode_model, decode_models
-from onym.llm.dialects._openai_errors import FAILURES
-from onym.llm.dialects._openai_stream import stream_decoder
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from onym.llm.dialects import Routes, WireSpec
+from onym.llm.dialects import openai_chat as openai
+from onym.llm.dialects.codec import encode_data_url
+from onym.llm.dialects.openai_chat import (
+    ERRORS,
+    decode_chat,
+    decode_embed,
+    decode_model,
+    decode_models,
+    stream_decoder,
+)
+from onym.llm.types import ContentPart, DocumentPart, Message, Request, Tool
 
 __all__ = [
+    "PARAMETERS",
     "decode_chat",
     "decode_embed",
     "decode_error",
@@ -28,10 +42,55 @@ __all__ = [
     "stream_decoder",
 ]
 
+PARAMETERS: Mapping[str, str] = {**openai.PARAMETERS, "seed": "random_seed"}
+
+_NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
+
+
+def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+    """The body of POST /chat/completions."""
+    taken = replace(
+        request,
+        messages=tuple(map(_strip_name, request.messages)),
+        tools=tuple(map(_fill_parameters, request.tools)),
+    )
+    named = WireSpec(names={**PARAMETERS, **spec.names})
+    body = openai.encode_chat(taken, named, part=_encode_part)
+    if "stream_options" not in request.extra:
+        body.pop("stream_options", None)
+    return body
+
+
+def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of POST /embeddings."""
+    renamed = {"output_dimension" if name == "dimensions" else name: value for name, value in extra.items()}
+    return openai.encode_embed(model, texts, renamed)
+
+
+def _strip_name(message: Message) -> Message:
+    return message if message.role == "tool" or message.name is None else replace(message, name=None)
+
+
+def _fill_parameters(tool: Tool) -> Tool:
+    return tool if tool.parameters else replace(tool, parameters=_NO_PARAMETERS)
+
+
+def _encode_part(part: ContentPart) -> dict[str, Any]:
+    if not isinstance(part, DocumentPart):
+        return openai.encode_part(part)
+    out: dict[str, Any] = {
+        "type": "document_url",
+        "document_url": part.url if part.data is None else encode_data_url(part),
+    }
+    if part.name is not None:
+        out["document_name"] = part.name
+    return out
+
+
 name = "mistral_chat"
 routes = Routes(chat="/chat/completions", embed="/embeddings", models="/models", model="/models/{model}")
 headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
-decode_error = FAILURES.of_answer
+decode_error = ERRORS.decode_error

@@ -1,35 +1,354 @@
-"""Ollama's own dialect: POST /api/chat, /api/embed and what belongs to them.
+"""Ollama's API format: POST /api/chat, POST /api/embed, GET /api/tags and POST /api/show.
 
-Pure: no network, no clock, no provider's name. `encode_*` build bodies, `decode_*` read answers,
-`stream_decoder` gives a push decoder for a streamed one.
+Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
+`stream_decoder` returns a push decoder for a streamed response.
 """
 
 from __future__ import annotations
 
-from onym.llm.dialects._base import Routes
-from onym.llm.dialects._ollama_decode import decode_chat, decode_embed, decode_model, decode_models
-from onym.llm.dialects._ollama_encode import PARAMETERS, encode_chat, encode_embed
-from onym.llm.dialects._ollama_errors import FAILURES
-from onym.llm.dialects._ollama_stream import BodyDecoder, StreamDecoder, stream_decoder
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-__all__ = [
-    "BodyDecoder",
-    "StreamDecoder",
-    "decode_chat",
-    "decode_embed",
-    "decode_error",
-    "decode_model",
-    "decode_models",
-    "defaults",
-    "encode_chat",
-    "encode_embed",
-    "formats",
-    "headers",
-    "name",
-    "parameters",
-    "routes",
-    "stream_decoder",
-]
+from onym.errors import UnsupportedError
+from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects.codec import (
+    decode_tool_calls,
+    decode_vector,
+    encode_base64,
+    encode_params,
+    get_text,
+    make_malformed_error,
+    make_part_error,
+    merge_extra,
+    parse_arguments,
+    parse_count,
+    parse_json_object,
+    require_model_records,
+    require_vector_list,
+)
+from onym.llm.dialects.codec import parse_count as whole_number
+from onym.llm.dialects.errors import ErrorDecoder, ErrorDetails, find_request_id, parse_error_status
+from onym.llm.dialects.streaming import EventDecoder, LineFramer, WholeBodyDecoder, is_whole_body
+from onym.llm.types import (
+    Completion,
+    DocumentPart,
+    Embeddings,
+    Event,
+    FinishReason,
+    ImagePart,
+    Message,
+    ModelInfo,
+    ModelPage,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+)
+
+
+def _decode_error_details(data: Any) -> ErrorDetails | None:
+    """The server's own shape, or the record that a gateway before it writes under the same name."""
+    error = data.get("error") if isinstance(data, dict) else None
+    if isinstance(error, str):
+        return ErrorDetails(error)
+    if not isinstance(error, dict):
+        return None
+    text = error.get("message")
+    return ErrorDetails(text if isinstance(text, str) else "", status=parse_error_status(error.get("code")))
+
+
+ERRORS = ErrorDecoder(read=_decode_error_details, codes={}, hint="is this host an Ollama server?")
+
+
+_FINISHES: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"}
+
+
+def _decode_finish_reason(data: Mapping[str, Any], *, calls: bool) -> FinishReason:
+    """Why the answer ended. The server has no word for tool calls, and early ones had none for a stop."""
+    if calls:
+        return "tool_calls"
+    value = data.get("done_reason")
+    if value is None and data.get("done") is True:
+        return "stop"
+    return _FINISHES.get(value, "other") if isinstance(value, str) else "other"
+
+
+def _require_message(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message, which may be a piece of one."""
+    message = data.get("message")
+    if not isinstance(message, dict):
+        raise make_malformed_error("it holds no message")
+    if not isinstance(message.get("content"), str | None):
+        raise make_malformed_error("the content is not text")
+    return message
+
+
+def _iter_tool_calls(message: Mapping[str, Any], first: int = 0) -> Iterator[ToolCall]:
+    """The tool calls of a message, whose places begin at `first`: most servers give them no id."""
+    return decode_tool_calls(message.get("tool_calls"), first)
+
+
+def _decode_usage(data: Mapping[str, Any]) -> Usage:
+    """Token counts, None for what is absent or no count. Thinking is part of the output."""
+    return Usage(
+        input_tokens=parse_count(data.get("prompt_eval_count")),
+        output_tokens=parse_count(data.get("eval_count")),
+    )
+
+
+PARAMETERS: Mapping[str, str] = {
+    "temp": "options.temperature",
+    "max_tokens": "options.num_predict",
+    "top_p": "options.top_p",
+    "top_k": "options.top_k",
+    "stop": "options.stop",
+    "seed": "options.seed",
+    "stream": "stream",
+    "format": "format",
+    "system": "messages[0]",
+}
+
+_API_NAME = "Ollama"
+
+
+def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
+    """The body of POST /api/chat.
+
+    Whether to stream is always said: the server streams unasked. Pass-through parameters come last and
+    never replace what is already there, those in `options` included. Raises UnsupportedError for what the
+    API has no place for, UsageError for tool arguments that are no JSON object.
+    """
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": list(_encode_messages(request.messages)),
+        "stream": request.stream,
+    }
+    encode_params(body, request, spec, PARAMETERS, _encode_format)
+    tools = _encode_tools(request)
+    if tools:
+        body["tools"] = tools
+    merge_extra(body, request.extra)
+    return body
+
+
+def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of POST /api/embed."""
+    body: dict[str, Any] = {"model": model, "input": list(texts)}
+    merge_extra(body, extra)
+    return body
+
+
+def _encode_messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
+    """The messages. A result is told by its tool's name, so the names of the calls go along."""
+    names: dict[str, str] = {}
+    for message in messages:
+        out = _encode_message(message)
+        if message.role == "tool":
+            name = message.name or names.get(message.tool_call_id or "")
+            if name:
+                out["tool_name"] = name
+        # ids come again in later turns: the last call of an id is the one that is answered
+        names.update((call.id, call.name) for call in message.tool_calls)
+        yield out
+
+
+def _encode_message(message: Message) -> dict[str, Any]:
+    content = message.content
+    out: dict[str, Any] = {"role": message.role}
+    if isinstance(content, str):
+        out["content"] = content
+    else:
+        out["content"] = "\n\n".join(part.text for part in content if isinstance(part, TextPart))
+        images = [_encode_image(part) for part in content if not isinstance(part, TextPart)]
+        if images:
+            out["images"] = images
+    if message.tool_calls:
+        out["tool_calls"] = [_encode_tool_call(call) for call in message.tool_calls]
+    return out
+
+
+def _encode_image(part: ImagePart | DocumentPart) -> str:
+    if isinstance(part, DocumentPart):
+        raise make_part_error("document", _API_NAME, hint="pass its text")
+    if part.data is None:
+        raise make_part_error("image by URL", _API_NAME, hint="pass the image's octets as data")
+    return encode_base64(part)
+
+
+def _encode_tool_call(call: ToolCall) -> dict[str, Any]:
+    return {"function": {"name": call.name, "arguments": parse_arguments(call)}}
+
+
+def _encode_tools(request: Request) -> list[dict[str, Any]]:
+    """The tools to offer: none where none may be called, since the API has no tool_choice."""
+    choice = request.tool_choice
+    if request.tools and choice not in (None, "auto", "none"):
+        raise UnsupportedError(
+            f"the {_API_NAME} API cannot be told to call a tool",
+            code="llm.no-tool-choice",
+            parameter="tool_choice",
+            hint="use auto",
+        )
+    return [] if choice == "none" else [_encode_tool(tool) for tool in request.tools]
+
+
+def _encode_tool(tool: Tool) -> dict[str, Any]:
+    if tool.strict:
+        raise UnsupportedError(
+            f"the {_API_NAME} API does not hold tools to their schemas",
+            code="llm.no-strict-tools",
+            parameter="tools",
+            hint="leave the tools' strict out",
+        )
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    if tool.parameters:
+        function["parameters"] = tool.parameters
+    return {"type": "function", "function": function}
+
+
+def _encode_format(value: str, schema: Mapping[str, Any] | None) -> Any:
+    return (schema or {}) if value == "json_schema" else value
+
+
+_WINDOW_SUFFIX = ".context_length"
+
+
+@ERRORS.locate_errors
+def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+    """The completion in a 2xx answer to POST /api/chat.
+
+    Raises MalformedResponseError, or the typed error that the body holds.
+    """
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    message = _require_message(data)
+    calls = tuple(_iter_tool_calls(message))
+    return Completion(
+        text=get_text(message, "content") or "",
+        model=get_text(data, "model") or exchange.model,
+        finish_reason=_decode_finish_reason(data, calls=bool(calls)),
+        reasoning=get_text(message, "thinking"),
+        tool_calls=calls,
+        usage=_decode_usage(data),
+        request_id=find_request_id(headers, exchange),
+        raw=data,
+    )
+
+
+@ERRORS.locate_errors
+def decode_embed(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
+) -> Embeddings:
+    """The vectors in a 2xx answer to POST /api/embed."""
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    return Embeddings(
+        vectors=_decode_vectors(data.get("embeddings"), count),
+        model=get_text(data, "model") or exchange.model,
+        usage=_decode_usage(data),
+        request_id=find_request_id(headers, exchange),
+    )
+
+
+@ERRORS.locate_errors
+def decode_models(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> ModelPage:
+    """The models on the server's disk, in a 2xx answer to GET /api/tags. There is one page."""
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    records = require_model_records(data.get("models"))
+    named = ((get_text(each, "model") or get_text(each, "name"), each) for each in records)
+    return ModelPage(tuple(ModelInfo(id=name, raw=each) for name, each in named if name))
+
+
+@ERRORS.locate_errors
+def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
+    """The record in a 2xx answer to POST /api/show, which does not say the model's name again.
+
+    `context_window` is what the model was made for; the server may give it less (`options.num_ctx`).
+    """
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    facts = data.get("model_info")
+    if not isinstance(facts, dict) and not isinstance(data.get("details"), dict):
+        raise make_malformed_error("it holds no model")
+    return ModelInfo(
+        id=exchange.model,
+        context_window=_find_context_window(facts) if isinstance(facts, dict) else None,
+        raw=data,
+    )
+
+
+def _decode_vectors(given: Any, count: int) -> tuple[Sequence[float], ...]:
+    return tuple(map(decode_vector, require_vector_list(given, count)))
+
+
+def _find_context_window(facts: Mapping[str, Any]) -> int | None:
+    """The context length of the model's architecture; the facts may hold those of other parts too."""
+    named = f"{facts.get('general.architecture')}{_WINDOW_SUFFIX}"
+    names = [named, *(name for name in facts if name.endswith(_WINDOW_SUFFIX))]
+    return next((size for name in names if (size := whole_number(facts.get(name)))), None)
+
+
+def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
+    """The decoder for the body of this answer: a gateway may answer a request for a stream whole."""
+    if is_whole_body(headers):
+        return BodyDecoder(status, headers, exchange)
+    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
+
+
+class BodyDecoder(WholeBodyDecoder):
+    """A whole answer where a stream was asked for."""
+
+    __slots__ = ()
+
+    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> None:
+        super().__init__(decode_chat, status, headers, exchange)
+
+
+class StreamDecoder(EventDecoder[bytes]):
+    """Lines of JSON to events. `Finish` comes at the line that is `done`; tool calls come whole."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(
+        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
+    ) -> None:
+        super().__init__(LineFramer(), ERRORS, request_id, exchange, status=status)
+        #: tool calls so far
+        self._calls = 0
+
+    def _decode_frame(self, frame: bytes, events: list[Event]) -> bool:
+        data = parse_json_object(frame)
+        if data is None:
+            raise make_malformed_error("a line of the stream is not a JSON object")
+        if ERRORS.is_failure(data):
+            raise self._make_stream_error(data)
+        self._model = self._model or get_text(data, "model")
+        done = data.get("done") is True
+        if not done or "message" in data:
+            self._decode_message(_require_message(data), events)
+        if not done:
+            return False
+        self.usage = _decode_usage(data)
+        self._reason = _decode_finish_reason(data, calls=self._calls > 0)
+        return True
+
+    def _decode_message(self, message: Mapping[str, Any], events: list[Event]) -> None:
+        thought, said = get_text(message, "thinking"), get_text(message, "content")
+        if thought:
+            events.append(ReasoningDelta(thought))
+        if said:
+            events.append(TextDelta(said))
+        for call in _iter_tool_calls(message, self._calls):
+            events.append(
+                ToolCallDelta(index=self._calls, id=call.id, name=call.name, arguments=call.arguments)
+            )
+            self._calls += 1
+
 
 name = "ollama"
 routes = Routes(chat="/api/chat", embed="/api/embed", models="/api/tags", model="/api/show", model_body=True)
@@ -37,4 +356,4 @@ headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
-decode_error = FAILURES.of_answer
+decode_error = ERRORS.decode_error

@@ -1,35 +1,629 @@
-"""The OpenAI chat dialect: POST /chat/completions and what belongs to it, spoken by most servers.
+"""OpenAI's chat API format: POST /chat/completions, POST /embeddings and GET /models. Most servers use it.
 
-Pure: no network, no clock, no provider's name. `encode_*` build bodies, `decode_*` read answers,
-`stream_decoder` gives a push decoder for a streamed one.
+Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
+`stream_decoder` returns a push decoder for a streamed response.
+
+Error bodies: OpenAI, Azure (`innererror`), llama.cpp (`type`), vLLM (`type`, `param`), LiteLLM's proxy (numbers as
+text in `code`), OpenRouter (a status in `code`, also inside a stream), FastAPI (`detail`), Google (a list), TGI
+and Ollama (`error` is text).
 """
 
 from __future__ import annotations
 
-from onym.llm.dialects._base import Routes
-from onym.llm.dialects._openai_decode import decode_chat, decode_embed, decode_model, decode_models
-from onym.llm.dialects._openai_encode import PARAMETERS, encode_chat, encode_embed
-from onym.llm.dialects._openai_errors import FAILURES
-from onym.llm.dialects._openai_stream import BodyDecoder, StreamDecoder, stream_decoder
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-__all__ = [
-    "BodyDecoder",
-    "StreamDecoder",
-    "decode_chat",
-    "decode_embed",
-    "decode_error",
-    "decode_model",
-    "decode_models",
-    "defaults",
-    "encode_chat",
-    "encode_embed",
-    "formats",
-    "headers",
-    "name",
-    "parameters",
-    "routes",
-    "stream_decoder",
-]
+from onym.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ContentFilterError,
+    ContextLengthError,
+    NotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    ProviderError,
+    QuotaError,
+    RateLimitError,
+    ServerError,
+)
+from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects.codec import (
+    NO_USAGE,
+    decode_tool_calls,
+    decode_vector_or_base64,
+    encode_arguments,
+    encode_data_url,
+    encode_params,
+    get_text,
+    make_malformed_error,
+    make_part_error,
+    make_schema_name,
+    merge_extra,
+    parse_count,
+    parse_json_object,
+    require_model_records,
+    require_vector_list,
+)
+from onym.llm.dialects.errors import (
+    ErrorDecoder,
+    ErrorDetails,
+    find_request_id,
+    has_error,
+    parse_error_status,
+)
+from onym.llm.dialects.streaming import EventDecoder, SSEFramer, WholeBodyDecoder, is_whole_body
+from onym.llm.types import (
+    Completion,
+    ContentPart,
+    DocumentPart,
+    Embeddings,
+    Event,
+    FinishReason,
+    Message,
+    ModelInfo,
+    ModelPage,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    TextPart,
+    Tool,
+    ToolCallDelta,
+    Usage,
+)
+from onym.net.sse import SSEEvent
+
+#: decisive wherever they stand: in `code`, in `innererror.code` or in `type`
+ERROR_CODES: Mapping[str, type[ProviderError]] = {
+    "invalid_api_key": AuthenticationError,
+    "authentication_error": AuthenticationError,
+    "auth_error": AuthenticationError,
+    "account_deactivated": PermissionDeniedError,
+    "permission_error": PermissionDeniedError,
+    "permission_denied": PermissionDeniedError,
+    "insufficient_permissions": PermissionDeniedError,
+    "unsupported_country_region_territory": PermissionDeniedError,
+    "model_not_found": NotFoundError,
+    "not_found_error": NotFoundError,
+    "notfounderror": NotFoundError,
+    "deploymentnotfound": NotFoundError,
+    "insufficient_quota": QuotaError,
+    "exceeded_current_quota_error": QuotaError,
+    "billing_hard_limit_reached": QuotaError,
+    "billing_not_active": QuotaError,
+    "budget_exceeded": QuotaError,
+    "rate_limit_exceeded": RateLimitError,
+    "rate_limit_error": RateLimitError,
+    "context_length_exceeded": ContextLengthError,
+    "exceed_context_size_error": ContextLengthError,
+    "content_filter": ContentFilterError,
+    "content_policy_violation": ContentFilterError,
+    "responsibleaipolicyviolation": ContentFilterError,
+    "not_supported_error": BadRequestError,
+    "overloaded_error": OverloadedError,
+    "engine_overloaded_error": OverloadedError,
+    "unavailable_error": OverloadedError,
+}
+
+#: said of many failures: they count only where no status says more (inside a stream, in a 200)
+WIDE_CODES: Mapping[str, type[ProviderError]] = {
+    "invalid_request_error": BadRequestError,
+    "badrequesterror": BadRequestError,
+    "server_error": ServerError,
+    "internal_server_error": ServerError,
+    "internalservererror": ServerError,
+    "api_error": ServerError,
+}
+
+#: a `param` that by itself says what is wrong: vLLM's name for a prompt beyond the context
+_ERROR_PARAMETERS: Mapping[str, type[ProviderError]] = {"input_tokens": ContextLengthError}
+
+
+def _is_failure(data: Mapping[str, Any]) -> bool:
+    return has_error(data) or data.get("object") == "error"
+
+
+def _decode_error_details(data: Any) -> ErrorDetails | None:
+    if isinstance(data, list) and data:
+        data = data[0]
+    if not isinstance(data, dict):
+        return None
+    error = data.get("error")
+    if isinstance(error, dict):
+        return _decode_error_record(error)
+    if isinstance(error, str):
+        return _decode_error_record(
+            {"message": error, "type": data.get("error_type"), "code": data.get("code")}
+        )
+    if "detail" in data:
+        return _decode_detail(data["detail"])
+    return _decode_error_record(data)
+
+
+def _decode_error_record(error: Mapping[str, Any]) -> ErrorDetails:
+    text = error.get("message")
+    parameter = error.get("param")
+    return ErrorDetails(
+        text if isinstance(text, str) else "",
+        tuple(_iter_error_codes(error)),
+        parameter if isinstance(parameter, str) else None,
+        parse_error_status(error.get("code")),
+    )
+
+
+def _iter_error_codes(error: Mapping[str, Any]) -> Iterator[str]:
+    inner = error.get("innererror")
+    for value in (
+        error.get("code"),
+        inner.get("code") if isinstance(inner, dict) else None,
+        error.get("type"),
+    ):
+        if isinstance(value, str) and value and parse_error_status(value) is None:
+            yield value
+
+
+def _decode_detail(detail: Any) -> ErrorDetails:
+    """FastAPI's: a text, a record, or a list of {loc, msg, type}."""
+    if isinstance(detail, list):
+        detail = detail[0] if detail else None
+    if isinstance(detail, str):
+        return ErrorDetails(detail)
+    if not isinstance(detail, dict):
+        return ErrorDetails()
+    place, text = detail.get("loc"), detail.get("msg")
+    if isinstance(place, list) and place and isinstance(text, str):
+        return ErrorDetails(text, parameter=str(place[-1]))
+    return _decode_error_record(detail)
+
+
+ERRORS = ErrorDecoder(
+    read=_decode_error_details,
+    codes=ERROR_CODES,
+    wide=WIDE_CODES,
+    parameters=_ERROR_PARAMETERS,
+    is_failure=_is_failure,
+    hint="is this host an OpenAI-compatible server?",
+)
+
+
+_FINISHES: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+
+
+def _decode_finish_reason(value: Any) -> FinishReason:
+    """The server's word in Onym's vocabulary; `other` for a word that is not known, or for none."""
+    return _FINISHES.get(value, "other") if isinstance(value, str) else "other"
+
+
+def _decode_text(message: Mapping[str, Any]) -> str:
+    """The text of a message or delta; a refusal's text where there is no other."""
+    content = message.get("content")
+    if isinstance(content, str) and content:
+        return content
+    if isinstance(content, list):
+        return "".join(_get_part_text(part, "text") for part in content)
+    if content is not None and not isinstance(content, str):
+        raise make_malformed_error("the content is neither text nor parts")
+    refusal = message.get("refusal")
+    return refusal if isinstance(refusal, str) else ""
+
+
+def _decode_reasoning(message: Mapping[str, Any]) -> str:
+    """The reasoning text of a message or delta, under any of the names that servers give it."""
+    value = message.get("reasoning_content") or message.get("reasoning")
+    if type(value) is str:
+        return value
+    content = message.get("content")
+    if type(content) is list:
+        return "".join(_get_part_text(part, "thinking") for part in content)
+    return ""
+
+
+def _get_part_text(part: Any, kind: str) -> str:
+    """What a content part says, if it is of this kind: text, or a list of parts (Mistral's thinking)."""
+    if not isinstance(part, dict):
+        raise make_malformed_error("a part of the content is not an object")
+    value = part.get(kind) if part.get("type") == kind else None
+    if isinstance(value, list) and kind != "text":
+        # one step down and no further: what nests without end would end the stack
+        return "".join(_get_part_text(each, "text") for each in value)
+    return value if isinstance(value, str) else ""
+
+
+def _decode_usage(record: Any) -> Usage:
+    """Token counts, None for what is absent or no count."""
+    if not isinstance(record, dict):
+        return NO_USAGE
+    prompt, completion = record.get("prompt_tokens_details"), record.get("completion_tokens_details")
+    cached = parse_count(prompt.get("cached_tokens")) if isinstance(prompt, dict) else None
+    if cached is None:
+        cached = parse_count(record.get("prompt_cache_hit_tokens"))
+    return Usage(
+        input_tokens=parse_count(record.get("prompt_tokens")),
+        output_tokens=parse_count(record.get("completion_tokens")),
+        cached_tokens=cached,
+        reasoning_tokens=parse_count(completion.get("reasoning_tokens"))
+        if isinstance(completion, dict)
+        else None,
+    )
+
+
+PARAMETERS: Mapping[str, str] = {
+    "temp": "temperature",
+    "max_tokens": "max_tokens",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "stop": "stop",
+    "seed": "seed",
+    "stream": "stream",
+    "format": "response_format",
+    "system": "messages[0]",
+}
+
+_TOOL_CHOICES = frozenset({"auto", "none", "required"})
+
+
+def encode_chat(
+    request: Request, spec: WireSpec, *, part: Callable[[ContentPart], dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """The body of POST /chat/completions.
+
+    `part` writes the parts of messages, where a dialect like this one has others. Pass-through parameters
+    come last and never replace what is already there.
+    """
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": [_encode_message(each, part or encode_part) for each in request.messages],
+    }
+    encode_params(body, request, spec, PARAMETERS, _encode_format)
+    if request.tools:
+        body["tools"] = [_encode_tool(tool) for tool in request.tools]
+        if request.tool_choice is not None:
+            body["tool_choice"] = _encode_tool_choice(request.tool_choice)
+    if request.stream:
+        body["stream"] = True
+        if "stream_options" not in request.extra:
+            body["stream_options"] = {"include_usage": True}
+    merge_extra(body, request.extra)
+    return body
+
+
+def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of POST /embeddings."""
+    body: dict[str, Any] = {"model": model, "input": list(texts)}
+    merge_extra(body, extra)
+    return body
+
+
+def _encode_message(message: Message, write: Callable[[ContentPart], dict[str, Any]]) -> dict[str, Any]:
+    content = message.content
+    out: dict[str, Any] = {
+        "role": message.role,
+        "content": content if isinstance(content, str) else [write(part) for part in content],
+    }
+    if message.name is not None:
+        out["name"] = message.name
+    if message.tool_call_id is not None:
+        out["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        out["content"] = out["content"] or None
+        out["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    return out
+
+
+def encode_part(part: ContentPart) -> dict[str, Any]:
+    """One part of a message."""
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, DocumentPart):
+        return _encode_file(part)
+    image: dict[str, Any] = {"url": part.url if part.data is None else encode_data_url(part)}
+    if part.detail is not None:
+        image["detail"] = part.detail
+    return {"type": "image_url", "image_url": image}
+
+
+def _encode_file(part: DocumentPart) -> dict[str, Any]:
+    if part.data is None:
+        raise make_part_error(
+            "document by URL",
+            "OpenAI chat",
+            hint="pass the document's octets as data",
+        )
+    return {
+        "type": "file",
+        "file": {"filename": part.name or "document.pdf", "file_data": encode_data_url(part)},
+    }
+
+
+def _encode_tool(tool: Tool) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    if tool.parameters:
+        function["parameters"] = tool.parameters
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return {"type": "function", "function": function}
+
+
+def _encode_tool_choice(choice: str) -> str | dict[str, Any]:
+    if choice in _TOOL_CHOICES:
+        return choice
+    return {"type": "function", "function": {"name": choice}}
+
+
+def _encode_format(value: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    if value != "json_schema":
+        return {"type": "json_object" if value == "json" else value}
+    schema = schema or {}
+    # strict: without it the schema is a hint to some servers, and json_schema would promise too much
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": make_schema_name(schema), "schema": schema, "strict": True},
+    }
+
+
+#: the last is what LiteLLM's proxy says
+_WINDOW_NAMES = (
+    "context_window",
+    "context_length",
+    "max_context_length",
+    "max_model_len",
+    "max_input_tokens",
+)
+
+
+@ERRORS.locate_errors
+def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
+    """The completion in a 2xx answer to POST /chat/completions.
+
+    Where the model refused in a text of its own kind, that is the text. Raises
+    MalformedResponseError, or the typed error that the body holds.
+    """
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    choice, message = _require_choice(data)
+    content, calls = message.get("content"), message.get("tool_calls")
+    return Completion(
+        text=content if content and type(content) is str else _decode_text(message),
+        model=_get_model(data, exchange),
+        finish_reason=_decode_finish_reason(choice.get("finish_reason")),
+        reasoning=_decode_reasoning(message) or None,
+        tool_calls=tuple(decode_tool_calls(calls)) if calls else (),
+        usage=_decode_usage(data.get("usage")),
+        request_id=find_request_id(headers, exchange),
+        raw=data,
+    )
+
+
+@ERRORS.locate_errors
+def decode_embed(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
+) -> Embeddings:
+    """The vectors in a 2xx answer to POST /embeddings, in the order of the texts."""
+    data = ERRORS.decode_object(status, headers, body, exchange)
+    return Embeddings(
+        vectors=_decode_vectors(data.get("data"), count),
+        model=_get_model(data, exchange),
+        usage=_decode_usage(data.get("usage")),
+        request_id=find_request_id(headers, exchange),
+    )
+
+
+@ERRORS.locate_errors
+def decode_models(
+    status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
+) -> ModelPage:
+    """The records in a 2xx answer to GET /models: `data`, or a bare array. There is one page."""
+    data = ERRORS.decode_json(status, headers, body, exchange)
+    if isinstance(data, dict) and ERRORS.is_failure(data):
+        raise ERRORS.decode_body_error(data, status, headers, exchange)
+    records = require_model_records(data.get("data") if isinstance(data, dict) else data)
+    found = (_decode_model_info(each) for each in records if get_text(each, "id"))
+    return ModelPage(tuple(found))
+
+
+@ERRORS.locate_errors
+def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
+    """The record in a 2xx answer to GET /models/{model}."""
+    record = ERRORS.decode_object(status, headers, body, exchange)
+    if get_text(record, "id") is None:
+        raise make_malformed_error("it holds no model")
+    return _decode_model_info(record)
+
+
+def _require_choice(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The first choice and its message."""
+    choices = data.get("choices")
+    if not isinstance(choices, list) or not choices:
+        raise make_malformed_error("it holds no choice")
+    choice = choices[0]
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(message, dict):
+        raise make_malformed_error("the choice holds no message")
+    return choice, message
+
+
+def _get_model(data: Mapping[str, Any], exchange: Exchange) -> str:
+    model = data.get("model")
+    return model if isinstance(model, str) and model else exchange.model
+
+
+def _decode_vectors(records: Any, count: int) -> tuple[Sequence[float], ...]:
+    found: dict[int, Sequence[float]] = {}
+    for position, record in enumerate(require_vector_list(records, count)):
+        if not isinstance(record, dict):
+            raise make_malformed_error("a vector's record is not an object")
+        index = record.get("index", position)
+        if type(index) is not int or not 0 <= index < count or index in found:
+            raise make_malformed_error("the vectors' indexes are not those of the texts")
+        found[index] = decode_vector_or_base64(record.get("embedding"))
+    return tuple(found[index] for index in range(count))
+
+
+def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
+    meta = record.get("meta")
+    window = next((record[name] for name in _WINDOW_NAMES if _is_positive(record.get(name))), None)
+    if window is None and isinstance(meta, dict):
+        # llama.cpp: what a slot was given, else what the model was trained for
+        window = next((meta[name] for name in ("n_ctx", "n_ctx_train") if _is_positive(meta.get(name))), None)
+    created = record.get("created")
+    return ModelInfo(
+        id=record["id"],
+        context_window=window,
+        max_output_tokens=_find_max_output(record),
+        owner=get_text(record, "owned_by"),
+        created=created if type(created) is int else None,
+        parameters=_list_names(record.get("supported_parameters")),
+        raw=record,
+    )
+
+
+def _find_max_output(record: Mapping[str, Any]) -> int | None:
+    """OpenRouter says it of its best upstream, Groq and others of the model."""
+    top = record.get("top_provider")
+    for holder in (record, top if isinstance(top, dict) else {}):
+        for name in ("max_completion_tokens", "max_output_tokens"):
+            if _is_positive(holder.get(name)):
+                return int(holder[name])
+    return None
+
+
+def _list_names(value: Any) -> tuple[str, ...] | None:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else None
+
+
+def _is_positive(value: Any) -> bool:
+    return type(value) is int and value > 0
+
+
+def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
+    """The decoder for the body of this answer: some servers answer a request for a stream whole."""
+    if is_whole_body(headers):
+        return BodyDecoder(status, headers, exchange)
+    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
+
+
+class BodyDecoder(WholeBodyDecoder):
+    """A whole answer where a stream was asked for."""
+
+    __slots__ = ()
+
+    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> None:
+        super().__init__(decode_chat, status, headers, exchange)
+
+
+class StreamDecoder(EventDecoder[SSEEvent]):
+    """Server-sent chunks to events.
+
+    `Finish` comes at `[DONE]`, or at the end of the bytes where the server gave a finish reason and left
+    `[DONE]` out. Choices other than the first are not read.
+    """
+
+    __slots__ = ("_answered", "_calls")
+
+    def __init__(
+        self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
+    ) -> None:
+        super().__init__(SSEFramer(), ERRORS, request_id, exchange, status=status)
+        self._answered = False
+        #: per index of a tool call: the id and the name that were handed out
+        self._calls: dict[int, list[str]] = {}
+
+    def _decode_frame(self, frame: SSEEvent, events: list[Event]) -> bool:
+        data = frame.data
+        if data.startswith("[DONE]"):
+            if not self._answered:
+                raise make_malformed_error("the stream holds no answer")
+            return True
+        chunk = parse_json_object(data)
+        if chunk is None:
+            raise make_malformed_error("an event of the stream is not a JSON object")
+        if frame.event == "error" and "error" not in chunk:
+            chunk = {"error": chunk}
+        if ERRORS.is_failure(chunk):
+            raise self._make_stream_error(chunk)
+        self._decode_chunk(chunk, events)
+        return False
+
+    def _decode_chunk(self, chunk: Mapping[str, Any], events: list[Event]) -> None:
+        usage = chunk.get("usage")
+        if usage is None and "x_groq" in chunk:
+            groq = chunk["x_groq"]
+            usage = groq.get("usage") if isinstance(groq, dict) else None
+        if usage is not None:
+            self.usage = _decode_usage(usage)
+        if self._model is None:
+            self._model = get_text(chunk, "model")
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if not isinstance(choice, dict):
+                raise make_malformed_error("a choice is not an object")
+            if choice.get("index", 0) == 0:
+                self._decode_choice(choice, events)
+
+    def _decode_choice(self, choice: Mapping[str, Any], events: list[Event]) -> None:
+        self._answered = True
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            reasoning = _decode_reasoning(delta)
+            if reasoning:
+                events.append(ReasoningDelta(reasoning))
+            said = _decode_text(delta)
+            if said:
+                events.append(TextDelta(said))
+            calls = delta.get("tool_calls")
+            if calls:
+                events.extend(self._decode_tool_calls(calls))
+        elif delta is not None:
+            raise make_malformed_error("a delta is not an object")
+        reason = choice.get("finish_reason")
+        if reason is not None:
+            self._reason = _decode_finish_reason(reason)
+
+    def _decode_tool_calls(self, calls: Any) -> Iterator[Event]:
+        if not isinstance(calls, list):
+            raise make_malformed_error("the tool calls are not a list")
+        for call in calls:
+            function = call.get("function") if isinstance(call, dict) else None
+            if not isinstance(function, dict):
+                raise make_malformed_error("a tool call holds no function")
+            identity, name = call.get("id"), function.get("name")
+            index = self._find_index(call.get("index"), identity)
+            seen = self._calls.setdefault(index, ["", ""])
+            # id and name are handed out once: some servers repeat them in each piece
+            fresh_id = identity if isinstance(identity, str) and identity and not seen[0] else None
+            fresh_name = name if isinstance(name, str) and name and not seen[1] else None
+            seen[0], seen[1] = fresh_id or seen[0], fresh_name or seen[1]
+            yield ToolCallDelta(
+                index=index,
+                id=fresh_id,
+                name=fresh_name,
+                arguments=encode_arguments(function.get("arguments")),
+            )
+
+    def _find_index(self, index: Any, identity: Any) -> int:
+        if type(index) is int and index >= 0:
+            return index
+        # no index: a new id begins a call, and what has none goes on with the last one
+        known = [index for index, seen in self._calls.items() if seen[0] == identity]
+        last = max(self._calls, default=-1)
+        return known[0] if known and identity else last + 1 if identity or last < 0 else last
+
 
 name = "openai_chat"
 routes = Routes(chat="/chat/completions", embed="/embeddings", models="/models")
@@ -37,4 +631,4 @@ headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
-decode_error = FAILURES.of_answer
+decode_error = ERRORS.decode_error

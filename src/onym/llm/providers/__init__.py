@@ -1,8 +1,8 @@
-"""Who serves a model: rows of facts, found by host or by alias.
+"""The provider table: find a provider by host or alias.
 
-Rows come in three steps, the first that knows a host answers: the built-in table and what
-`register()` added to it, entry points of the group `onym.providers` (loaded when a name is unknown
-so far), and at last the generic row `openai-compatible`.
+The first row that matches a host applies: the built-in rows and those added with `register()`, then rows
+from entry points of the group `onym.providers` (loaded at the first unknown name), then the generic row
+`openai-compatible`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
 
 from onym.errors import ConfigError, UsageError
-from onym.llm.providers import _plugins
-from onym.llm.providers._row import CAPABILITIES, Api, Capability, PathValue, Provider, Range
-from onym.llm.providers._rows import BUILTIN
+from onym.llm.providers._builtin_rows import BUILTIN_ROWS
+from onym.llm.providers.schema import CAPABILITIES, Api, Capability, PathValue, Provider, Range
+from onym.uri.llm import LLMURI
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 __all__ = [
     "CAPABILITIES",
+    "ENTRY_POINT_GROUP",
     "Api",
     "Capability",
     "PathValue",
@@ -29,11 +30,72 @@ __all__ = [
     "ProviderTable",
     "Range",
     "is_loopback",
+    "list_entry_points",
+    "load_rows",
+    "normalize",
 ]
+
+ENTRY_POINT_GROUP = "onym.providers"
+
+
+def list_entry_points() -> tuple[EntryPoint, ...]:
+    """The entry points of this environment, by name, so that the order is always the same."""
+    # 28 ms of imports, for the first unknown name alone
+    from importlib.metadata import entry_points
+
+    return tuple(sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name))
+
+
+def load_rows(points: Iterable[EntryPoint]) -> list[tuple[str, Provider]]:
+    """(where from, row) of each. An entry point names a Provider, or an iterable of them.
+
+    Raises ConfigError that names the entry point and its distribution.
+    """
+    return [(_describe_entry_point(point), row) for point in points for row in _load_entry_point(point)]
+
+
+def _describe_entry_point(point: EntryPoint) -> str:
+    owner = "" if point.dist is None else f" of {point.dist.name}"
+    return f"entry point {point.name!r}{owner}"
+
+
+def _load_entry_point(point: EntryPoint) -> tuple[Provider, ...]:
+    try:
+        found = point.load()
+    except Exception as error:
+        raise _make_plugin_error(point, f"fails to load ({type(error).__name__})") from error
+    if isinstance(found, Provider):
+        return (found,)
+    if isinstance(found, Iterable) and not isinstance(found, str | bytes):
+        listed = tuple(found)
+        if all(isinstance(row, Provider) for row in listed):
+            return listed
+    raise _make_plugin_error(point, "is neither a Provider nor a list of them")
+
+
+def _make_plugin_error(point: EntryPoint, why: str) -> ConfigError:
+    return ConfigError(
+        f"{_describe_entry_point(point)} in the group {ENTRY_POINT_GROUP} {why}",
+        code="provider.bad-plugin",
+        hint="uninstall or upgrade that distribution",
+    )
+
+
+def normalize(uri: str | LLMURI, *, providers: ProviderTable | None = None) -> LLMURI:
+    """The URI in its one canonical spelling, aliases replaced by the real host.
+
+    Idempotent. `providers` defaults to the built-in table. Raises URIError for text that is no
+    llm URI. (RFC 3986 6.2.2, 6.2.3; docs/explanation/decisions.md)
+    """
+    table = ProviderTable.builtin() if providers is None else providers
+    return LLMURI.parse(uri).normalize(aliases=table.aliases())
+
 
 _OLLAMA_PORT = 11434
 #: the rows that `find` falls back on, whatever a table was made of
-_GENERIC = {row.name: row for row in BUILTIN if row.name in ("ollama", "openai-compatible") or not row.host}
+_GENERIC_ROWS = {
+    row.name: row for row in BUILTIN_ROWS if row.name in ("ollama", "openai-compatible") or not row.host
+}
 
 
 class ProviderTable:
@@ -48,7 +110,7 @@ class ProviderTable:
         self,
         rows: Iterable[Provider] = (),
         *,
-        plugins: Callable[[], Iterable[EntryPoint]] = _plugins.installed,
+        plugins: Callable[[], Iterable[EntryPoint]] = list_entry_points,
     ) -> None:
         self._rows: dict[str, Provider] = {}
         self._aliases: dict[str, Provider] = {}
@@ -57,12 +119,12 @@ class ProviderTable:
         self._load = plugins
         self._plugged: ProviderTable | None = None
         for row in rows:
-            self._add(row)
+            self._add_row(row)
 
     @staticmethod
     def builtin() -> ProviderTable:
         """The built-in rows, and behind them the installed entry points. One shared value."""
-        return _builtin()
+        return _load_builtin_table()
 
     def find(self, host: str, port: int | None = None) -> Provider:
         """The row for a host. Never None: an unknown host gets a generic row.
@@ -71,18 +133,18 @@ class ProviderTable:
         another service, and gets the generic row: no key and no rule of that provider goes there.
         """
         host = host.lower()
-        row = self._known(host, port)
+        row = self._find_known(host, port)
         if row is not None:
             return row
         if is_loopback(host):
             # whatever this machine is called, its servers are known by their ports
-            row = None if port is None else self._known("localhost", port)
+            row = None if port is None else self._find_known("localhost", port)
             if row is not None:
                 return row
-            return _GENERIC["ollama" if port in (None, _OLLAMA_PORT) else "openai-compatible-local"]
-        return self._with_plugins()._known(host, port) or _GENERIC["openai-compatible"]
+            return _GENERIC_ROWS["ollama" if port in (None, _OLLAMA_PORT) else "openai-compatible-local"]
+        return self._with_plugins()._find_known(host, port) or _GENERIC_ROWS["openai-compatible"]
 
-    def alias(self, word: str) -> Provider | None:
+    def find_alias(self, word: str) -> Provider | None:
         """The row that one word stands for (`openai`), None where it is no alias."""
         word = word.lower()
         row = self._aliases.get(word)
@@ -93,17 +155,17 @@ class ProviderTable:
 
     def aliases(self) -> Mapping[str, str]:
         """Each alias and the host that it stands for, with its port where that is no usual one."""
-        return _Aliases(self)
+        return _AliasMap(self)
 
     def get(self, name: str) -> Provider:
         """The row of that name. Raises UsageError with near misses where there is none."""
         row = self._rows.get(name) or self._with_plugins()._rows.get(name)
         if row is None:
-            hint = near(name, self.names())
+            hint = format_suggestion(name, self.names())
             raise UsageError("no provider row has that name", code="provider.unknown", hint=hint)
         return row
 
-    def own(self, name: str) -> Provider | None:
+    def find_own(self, name: str) -> Provider | None:
         """The row of that name, entry points left aside; None where there is none."""
         return self._rows.get(name)
 
@@ -126,7 +188,7 @@ class ProviderTable:
     def __len__(self) -> int:
         return len(self._with_plugins()._rows)
 
-    def _known(self, host: str, port: int | None) -> Provider | None:
+    def _find_known(self, host: str, port: int | None) -> Provider | None:
         named = self._hosts.get(host)
         rows = self._patterned if named is None else named
         found = [row for row in rows if row.serves(host, port)]
@@ -135,16 +197,16 @@ class ProviderTable:
             found.sort(key=lambda row: row.default_port != _OLLAMA_PORT)
         return found[0] if found else None
 
-    def _add(self, row: Provider) -> None:
+    def _add_row(self, row: Provider) -> None:
         if row.name in self._rows:
-            raise _taken(row, row.name, self._rows[row.name])
+            raise _make_taken_error(row, row.name, self._rows[row.name])
         for host in row.hosts:
             for other in self._hosts.get(host, ()):
                 if other.default_port == row.default_port and not is_loopback(host):
-                    raise _taken(row, host, other)
-        for word in self._words(row):
+                    raise _make_taken_error(row, host, other)
+        for word in self._list_words(row):
             if word in self._aliases:
-                raise _taken(row, word, self._aliases[word])
+                raise _make_taken_error(row, word, self._aliases[word])
             self._aliases[word] = row
         self._rows[row.name] = row
         for host in row.hosts:
@@ -154,33 +216,33 @@ class ProviderTable:
         if row.host_suffixes:
             self._patterned.append(row)
 
-    def _words(self, row: Provider) -> tuple[str, ...]:
+    def _list_words(self, row: Provider) -> tuple[str, ...]:
         return (row.name, *row.aliases) if row.hosts else ()
 
     def _with_plugins(self) -> ProviderTable:
         if self._plugged is None:
             points = tuple(self._load())
-            self._plugged = self if not points else self._plug(points)
+            self._plugged = self if not points else self._add_plugins(points)
         return self._plugged
 
-    def _plug(self, points: tuple[EntryPoint, ...]) -> ProviderTable:
+    def _add_plugins(self, points: tuple[EntryPoint, ...]) -> ProviderTable:
         table = ProviderTable(self._rows.values(), plugins=tuple)
-        for origin, row in _plugins.rows(points):
+        for origin, row in load_rows(points):
             try:
-                table._add(row)
+                table._add_row(row)
             except UsageError as error:
                 raise ConfigError(f"{origin}: {error.message}", code="provider.bad-plugin") from error
         return table
 
 
-class _Aliases(Mapping[str, str]):
+class _AliasMap(Mapping[str, str]):
     """Alias to host. Asking for one word does not load entry points unless the word is unknown."""
 
     def __init__(self, table: ProviderTable) -> None:
         self._table = table
 
     def __getitem__(self, word: str) -> str:
-        row = self._table.alias(word)
+        row = self._table.find_alias(word)
         if row is None:
             raise KeyError(word)
         usual = _OLLAMA_PORT if is_loopback(row.hosts[0]) else 443
@@ -194,8 +256,8 @@ class _Aliases(Mapping[str, str]):
 
 
 @cache
-def _builtin() -> ProviderTable:
-    return ProviderTable(BUILTIN)
+def _load_builtin_table() -> ProviderTable:
+    return ProviderTable(BUILTIN_ROWS)
 
 
 def is_loopback(host: str) -> bool:
@@ -212,7 +274,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def near(word: str, known: Iterable[str]) -> str | None:
+def format_suggestion(word: str, known: Iterable[str]) -> str | None:
     """ "did you mean …?" for the closest of the known words, None where none is close."""
     from difflib import get_close_matches  # an error alone needs it
 
@@ -220,7 +282,7 @@ def near(word: str, known: Iterable[str]) -> str | None:
     return f"did you mean {' or '.join(close)}?" if close else None
 
 
-def _taken(row: Provider, what: str, owner: Provider) -> UsageError:
+def _make_taken_error(row: Provider, what: str, owner: Provider) -> UsageError:
     return UsageError(
         f"provider row {row.name}: {what} already belongs to {owner.name}", code="provider.taken"
     )

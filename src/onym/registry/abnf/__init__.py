@@ -1,33 +1,42 @@
-"""ABNF (RFC 5234, RFC 7405): read it, decide what its strings are, compare, show.
+"""ABNF grammars (RFC 5234, RFC 7405): parse, compare, lint and draw them.
 
-`read` and `read_document` make a `Grammar`, `resolve` adds the rules of other RFCs that it names. Then
-`included` decides whether a scheme's strings are absolute-URIs (RFC 4395 2.2, RFC 7595 3.2), `probes` which
-doubtful forms it admits, `compare` how two languages lie, `match` and `examples` take and give strings,
-`lint` remarks on the rules, `railroad` draws them. Everything is bounded: what cannot be decided, or only
-beyond a cap, is an outcome of its own and never a pass.
+`parse_grammar` and `parse_blocks` return a `Grammar`. `resolve` adds the rules of other RFCs that the
+grammar names. You can then ask questions about a rule: `decide_inclusion` decides whether all of its
+strings are absolute-URIs (RFC 4395 2.2, RFC 7595 3.2), `probe_rule` lists the doubtful forms that it
+admits, and `compare` relates two rules. `match` tests a string, `generate_examples` returns strings,
+`lint` returns remarks on the rules, and `render_railroad` draws them.
+
+All work is bounded. If a question cannot be decided, or only beyond a cap, the result says so; it is
+never a pass.
 """
 
 from __future__ import annotations
 
-from onym.registry.abnf._compare import Comparison, Relation, compare
-from onym.registry.abnf._lint import lint
-from onym.registry.abnf._match import Matcher, examples, match, matcher
-from onym.registry.abnf._railroad import railroad
-from onym.registry.abnf._read import read, read_document
-from onym.registry.abnf._reserved import Position, reserved
-from onym.registry.abnf._resolve import resolve
-from onym.registry.abnf._start import leading
-from onym.registry.abnf._verdict import (
+from onym.registry.abnf._inclusion import (
     PROBES,
     Outcome,
     Probe,
     Probes,
+    ReservedCharacter,
     Verdict,
-    begins,
-    included,
-    probes,
+    decide_inclusion,
+    find_reserved,
+    find_wrong_prefix,
+    probe_rule,
 )
-from onym.registry.abnf.types import Grammar, Remark, RemarkCode, Rule
+from onym.registry.abnf._language import (
+    Comparison,
+    Matcher,
+    Relation,
+    build_matcher,
+    compare,
+    generate_examples,
+    match,
+)
+from onym.registry.abnf._lint import lint
+from onym.registry.abnf._loader import parse_blocks, parse_grammar, resolve
+from onym.registry.abnf._railroad import render_railroad
+from onym.registry.abnf.grammar import Grammar, Remark, RemarkCode, Rule, list_prefixes
 
 __all__ = [
     "PROBES",
@@ -35,26 +44,26 @@ __all__ = [
     "Grammar",
     "Matcher",
     "Outcome",
-    "Position",
     "Probe",
     "Probes",
     "Relation",
     "Remark",
     "RemarkCode",
+    "ReservedCharacter",
     "Rule",
     "Verdict",
-    "begins",
+    "build_matcher",
     "compare",
-    "examples",
-    "included",
-    "leading",
+    "decide_inclusion",
+    "find_reserved",
+    "find_wrong_prefix",
+    "generate_examples",
     "lint",
+    "list_prefixes",
     "match",
-    "matcher",
-    "probes",
-    "railroad",
-    "read",
-    "read_document",
-    "reserved",
+    "parse_blocks",
+    "parse_grammar",
+    "probe_rule",
+    "render_railroad",
     "resolve",
 ]

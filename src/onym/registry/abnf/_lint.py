@@ -1,4 +1,4 @@
-"""What to know about a grammar's rules before asking about its strings (check S6)."""
+"""Remarks on the rules of a grammar (check S6)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from onym.errors import GrammarError
-from onym.registry.abnf._compare import Relation, compared, covered
-from onym.registry.abnf._expression import Expression, Pool, Translator, words
-from onym.registry.abnf._fixed import generic
-from onym.registry.abnf._nfa import too_large
-from onym.registry.abnf._resolve import undefined
-from onym.registry.abnf._start import Heads, references
-from onym.registry.abnf.types import (
+from onym.registry.abnf._inclusion import load_rfc3986
+from onym.registry.abnf._language import Relation, compare_expressions, is_covered
+from onym.registry.abnf._loader import find_undefined
+from onym.registry.abnf._nfa import Expression, ExpressionBuilder, ExpressionPool, find_prose, too_large_error
+from onym.registry.abnf.grammar import (
     Alternation,
     Concatenation,
     Grammar,
     Literal,
     Node,
+    PrefixFinder,
     Prose,
     Range,
     Reference,
@@ -25,9 +24,8 @@ from onym.registry.abnf.types import (
     RemarkCode,
     Rule,
     Series,
+    list_references,
 )
-
-__all__ = ["lint"]
 
 #: alternatives that are looked at for redundancy in one grammar, and the work that each may cost
 _MAX_ALTERNATIVES: Final = 400
@@ -52,17 +50,17 @@ def lint(grammar: Grammar, *, start: str | None = None) -> tuple[Remark, ...]:
     """
     found = [
         *grammar.remarks,
-        *_broken(grammar),
-        *_undefined(grammar),
-        *_recursive(grammar),
-        *(_unused(grammar) if start is None else _unreachable(grammar, start)),
-        *_redefined(grammar),
-        *_redundant(grammar),
+        *_check_broken(grammar),
+        *_check_undefined(grammar),
+        *_check_recursive(grammar),
+        *(_check_unused(grammar) if start is None else _check_unreachable(grammar, start)),
+        *_check_redefined(grammar),
+        *_check_redundant(grammar),
     ]
     return tuple(sorted(found, key=lambda each: (each.line or 0, each.column or 0)))
 
 
-def _about(rule: Rule, code: RemarkCode, message: str, **more: str | None) -> Remark:
+def _make_remark(rule: Rule, code: RemarkCode, message: str, **more: str | None) -> Remark:
     return Remark(
         code=code,
         message=message,
@@ -75,7 +73,7 @@ def _about(rule: Rule, code: RemarkCode, message: str, **more: str | None) -> Re
     )
 
 
-def _broken(grammar: Grammar) -> Iterator[Remark]:
+def _check_broken(grammar: Grammar) -> Iterator[Remark]:
     for problem in grammar.problems:
         yield Remark(
             code=RemarkCode.BROKEN,
@@ -87,8 +85,8 @@ def _broken(grammar: Grammar) -> Iterator[Remark]:
         )
 
 
-def _undefined(grammar: Grammar) -> Iterator[Remark]:
-    for each in undefined(grammar).values():
+def _check_undefined(grammar: Grammar) -> Iterator[Remark]:
+    for each in find_undefined(grammar).values():
         yield Remark(
             code=RemarkCode.UNDEFINED,
             message=f"{each.name} is used and not defined",
@@ -99,11 +97,11 @@ def _undefined(grammar: Grammar) -> Iterator[Remark]:
         )
 
 
-def _uses(grammar: Grammar) -> dict[str, set[str]]:
-    return {key: {each.key for each in references(rule.node)} for key, rule in grammar.rules.items()}
+def _map_uses(grammar: Grammar) -> dict[str, set[str]]:
+    return {key: {each.key for each in list_references(rule.node)} for key, rule in grammar.rules.items()}
 
 
-def _closure(uses: dict[str, set[str]], start: str) -> set[str]:
+def _collect_reachable(uses: dict[str, set[str]], start: str) -> set[str]:
     """Every rule that a rule needs, itself only where it recurs."""
     seen: set[str] = set()
     stack = list(uses.get(start, ()))
@@ -115,7 +113,7 @@ def _closure(uses: dict[str, set[str]], start: str) -> set[str]:
     return seen
 
 
-def _components(uses: dict[str, set[str]]) -> Iterator[list[str]]:
+def _iter_components(uses: dict[str, set[str]]) -> Iterator[list[str]]:
     """Strongly connected components (Tarjan), without recursion of our own."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -148,9 +146,9 @@ def _components(uses: dict[str, set[str]]) -> Iterator[list[str]]:
                 low[key] = min(low[key], index[following])
 
 
-def _recursive(grammar: Grammar) -> Iterator[Remark]:
-    uses = _uses(grammar)
-    for component in _components(uses):
+def _check_recursive(grammar: Grammar) -> Iterator[Remark]:
+    uses = _map_uses(grammar)
+    for component in _iter_components(uses):
         if len(component) == 1 and component[0] not in uses[component[0]]:
             continue
         for rule in (grammar.rules[key] for key in component):
@@ -158,7 +156,7 @@ def _recursive(grammar: Grammar) -> Iterator[Remark]:
                 others = [key for key in component[:_MAX_NAMES] if key != rule.key]
                 names = ", ".join(grammar.rules[key].name for key in others)
                 through = f" through {names}" if names else ""
-                yield _about(
+                yield _make_remark(
                     rule,
                     RemarkCode.RECURSIVE,
                     f"the rule uses itself{through}; its strings cannot be decided",
@@ -166,30 +164,33 @@ def _recursive(grammar: Grammar) -> Iterator[Remark]:
                 )
 
 
-def _unused(grammar: Grammar) -> Iterator[Remark]:
+def _check_unused(grammar: Grammar) -> Iterator[Remark]:
     used = {
-        each.key for rule in grammar.rules.values() for each in references(rule.node) if each.key != rule.key
+        each.key
+        for rule in grammar.rules.values()
+        for each in list_references(rule.node)
+        if each.key != rule.key
     }
     free = [rule for rule in grammar.own if rule.key not in used and rule.node is not None]
-    heads = Heads(grammar)
-    starts = {rule.key for rule in free if heads.of(rule.key)} or {rule.key for rule in free[:1]}
+    heads = PrefixFinder(grammar)
+    starts = {rule.key for rule in free if heads.get_prefixes(rule.key)} or {rule.key for rule in free[:1]}
     for rule in free:
         if rule.key not in starts:
-            yield _about(rule, RemarkCode.UNUSED, "no other rule uses it", fix="take it out, or use it")
+            yield _make_remark(rule, RemarkCode.UNUSED, "no other rule uses it", fix="take it out, or use it")
 
 
-def _unreachable(grammar: Grammar, start: str) -> Iterator[Remark]:
+def _check_unreachable(grammar: Grammar, start: str) -> Iterator[Remark]:
     first = grammar.rule(start)
-    reached = _closure(_uses(grammar), first.key) | {first.key}
+    reached = _collect_reachable(_map_uses(grammar), first.key) | {first.key}
     for rule in grammar.own:
         if rule.key not in reached:
-            yield _about(rule, RemarkCode.UNREACHABLE, f"{first.name} does not lead to it")
+            yield _make_remark(rule, RemarkCode.UNREACHABLE, f"{first.name} does not lead to it")
 
 
-def _redefined(grammar: Grammar) -> Iterator[Remark]:
-    standard = generic()
-    pool = Pool()
-    ours, theirs = Translator(grammar, pool), Translator(standard, pool)
+def _check_redefined(grammar: Grammar) -> Iterator[Remark]:
+    standard = load_rfc3986()
+    pool = ExpressionPool()
+    ours, theirs = ExpressionBuilder(grammar, pool), ExpressionBuilder(standard, pool)
     undecided = 0
     for rule in grammar.own:
         official = standard.rules.get(rule.key)
@@ -198,13 +199,16 @@ def _redefined(grammar: Grammar) -> Iterator[Remark]:
         source = official.source or "RFC 3986"
         try:
             if undecided >= _MAX_UNDECIDED:
-                raise too_large("several rules before it were too costly")
-            found = compared(
-                ours.rule(rule.name), theirs.rule(rule.name), budget=_STANDARD_BUDGET, most=_MAX_PAIRS
+                raise too_large_error("several rules before it were too costly")
+            found = compare_expressions(
+                ours.build_rule(rule.name),
+                theirs.build_rule(rule.name),
+                budget=_STANDARD_BUDGET,
+                most=_MAX_PAIRS,
             )
         except GrammarError as error:
             undecided += 1
-            yield _about(
+            yield _make_remark(
                 rule,
                 RemarkCode.UNDECIDED,
                 f"the rule is also one of {source}; whether it differs was not decided: "
@@ -218,7 +222,7 @@ def _redefined(grammar: Grammar) -> Iterator[Remark]:
                 if found.only_b is not None
                 else ""
             )
-            yield _about(
+            yield _make_remark(
                 rule,
                 RemarkCode.REDEFINED,
                 f"the rule differs from {rule.name} of {source}{more}{less}",
@@ -227,32 +231,34 @@ def _redefined(grammar: Grammar) -> Iterator[Remark]:
             )
 
 
-def _redundant(grammar: Grammar) -> Iterator[Remark]:
-    pool = Pool()
-    translator = Translator(grammar, pool)
+def _check_redundant(grammar: Grammar) -> Iterator[Remark]:
+    pool = ExpressionPool()
+    translator = ExpressionBuilder(grammar, pool)
     count = work = 0
     costly = False
-    for rule, node in _decidable(grammar):
+    for rule, node in _iter_decidable(grammar):
         count += len(node.items)
         if count > _MAX_ALTERNATIVES:
-            yield _left(rule, node, f"{_MAX_ALTERNATIVES} alternatives of a grammar are looked at")
+            yield _make_undecided_remark(
+                rule, node, f"{_MAX_ALTERNATIVES} alternatives of a grammar are looked at"
+            )
             return
         try:
-            parts = [translator.part(item) for item in node.items]
+            parts = [translator.build_part(item) for item in node.items]
             work += sum(part.size for part in parts) * len(parts)
             if work > _MAX_WORK:
-                raise too_large("the alternatives are too costly to compare")
+                raise too_large_error("the alternatives are too costly to compare")
         except GrammarError as error:
-            yield _left(rule, node, error.message.removeprefix("not decided: "))
+            yield _make_undecided_remark(rule, node, error.message.removeprefix("not decided: "))
             return
-        superfluous, unsure = _superfluous(parts, pool)
+        superfluous, unsure = _find_superfluous(parts, pool)
         if unsure and not costly:
             costly = True
-            yield _left(rule, node, "comparing them takes too long", more=False)
+            yield _make_undecided_remark(rule, node, "comparing them takes too long", more=False)
         for item in (node.items[at] for at in superfluous):
             yield Remark(
                 code=RemarkCode.REDUNDANT,
-                message=f"the alternative {_words(item)} adds nothing: the others have all its strings",
+                message=f"the alternative {_format_alternative(item)} adds nothing: the others have all its strings",
                 rule=rule.name,
                 line=item.line,
                 column=item.column,
@@ -261,7 +267,7 @@ def _redundant(grammar: Grammar) -> Iterator[Remark]:
             )
 
 
-def _left(rule: Rule, node: Node, why: str, *, more: bool = True) -> Remark:
+def _make_undecided_remark(rule: Rule, node: Node, why: str, *, more: bool = True) -> Remark:
     after = ", nor of any after them" if more else ""
     return Remark(
         code=RemarkCode.UNDECIDED,
@@ -273,17 +279,20 @@ def _left(rule: Rule, node: Node, why: str, *, more: bool = True) -> Remark:
     )
 
 
-def _decidable(grammar: Grammar) -> Iterator[tuple[Rule, Alternation]]:
+def _iter_decidable(grammar: Grammar) -> Iterator[tuple[Rule, Alternation]]:
     """The alternations whose strings can be told; of the others another remark says why not."""
-    uses = _uses(grammar)
+    uses = _map_uses(grammar)
     users: dict[str, list[str]] = {}
     for key, used in uses.items():
         for each in used:
             users.setdefault(each, []).append(key)
     ring = {
-        key for found in _components(uses) if len(found) > 1 or found[0] in uses[found[0]] for key in found
+        key
+        for found in _iter_components(uses)
+        if len(found) > 1 or found[0] in uses[found[0]]
+        for key in found
     }
-    untold = {key for key, rule in grammar.rules.items() if rule.node is None or words(rule.node)}
+    untold = {key for key, rule in grammar.rules.items() if rule.node is None or find_prose(rule.node)}
     stack = [*untold, *ring, *(users.keys() - uses.keys())]
     dark = set(stack)
     while stack:
@@ -291,26 +300,26 @@ def _decidable(grammar: Grammar) -> Iterator[tuple[Rule, Alternation]]:
         dark.update(following)
         stack.extend(following)
     for rule in grammar.own:
-        for node in _alternations(rule.node):
-            if not words(node) and dark.isdisjoint(each.key for each in references(node)):
+        for node in _iter_alternations(rule.node):
+            if not find_prose(node) and dark.isdisjoint(each.key for each in list_references(node)):
                 yield rule, node
 
 
-def _superfluous(parts: list[Expression], pool: Pool) -> tuple[list[int], bool]:
+def _find_superfluous(parts: list[Expression], pool: ExpressionPool) -> tuple[list[int], bool]:
     """Which alternatives the others cover (of two that are equal, the later one); were some too costly?"""
     left = dict(enumerate(parts))
     unsure = False
     for at in reversed(range(len(parts))):
-        others = pool.alternation([part for number, part in left.items() if number != at])
+        others = pool.make_alternation([part for number, part in left.items() if number != at])
         try:
-            if len(left) > 1 and covered(parts[at], others, budget=_BUDGET, most=_MAX_PAIRS):
+            if len(left) > 1 and is_covered(parts[at], others, budget=_BUDGET, most=_MAX_PAIRS):
                 del left[at]
         except GrammarError:
             unsure = True
     return [at for at in range(len(parts)) if at not in left], unsure
 
 
-def _alternations(node: Node | None) -> Iterator[Alternation]:
+def _iter_alternations(node: Node | None) -> Iterator[Alternation]:
     stack = [] if node is None else [node]
     while stack:
         each = stack.pop()
@@ -322,7 +331,7 @@ def _alternations(node: Node | None) -> Iterator[Alternation]:
             stack.append(each.item)
 
 
-def _words(node: Node) -> str:
+def _format_alternative(node: Node) -> str:
     if isinstance(node, Reference):
         return node.name
     return f'"{node.text}"' if isinstance(node, Literal) else "here"

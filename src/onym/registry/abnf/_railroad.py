@@ -1,4 +1,4 @@
-"""A grammar as a railroad diagram: SVG without outside assets, in the colour of the text around it."""
+"""Railroad diagrams of a grammar: SVG without external assets, in the colour of the surrounding text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from html import escape
 from typing import Final
 
 from onym.errors import GrammarError
-from onym.registry.abnf._start import references
-from onym.registry.abnf.types import (
+from onym.registry.abnf.grammar import (
     Alternation,
     Concatenation,
     Grammar,
@@ -21,9 +20,8 @@ from onym.registry.abnf.types import (
     Repetition,
     Rule,
     Series,
+    list_references,
 )
-
-__all__ = ["MAX_DRAWN", "railroad"]
 
 #: rules and boxes of one picture
 MAX_DRAWN: Final = 200
@@ -37,7 +35,7 @@ _MARGIN: Final = 20
 _TITLE: Final = 26
 
 
-def railroad(grammar: Grammar, start: str) -> str:
+def render_railroad(grammar: Grammar, start: str) -> str:
     """The rule `start` and the rules of the text that it needs, as one SVG picture.
 
     Strings have round ends, rules square ones, prose is in italics; imported rules are named, not drawn.
@@ -45,29 +43,29 @@ def railroad(grammar: Grammar, start: str) -> str:
     escaped. Raises GrammarError abnf.too-large beyond MAX_DRAWN rules or MAX_BOXES boxes, abnf.broken-rule
     where a rule has no elements, and UnknownEntryError where there is no rule `start`.
     """
-    rules = _needed(grammar, start)
+    rules = _collect_rules(grammar, start)
     rows: list[str] = []
     width, y = 0.0, float(_MARGIN)
-    pen = _Pen(grammar)
+    pen = _BoxBuilder(grammar)
     for rule in rules:
-        box = pen.box(rule)
+        box = pen.build_rule(rule)
         y += _TITLE
         parts = [
-            f'<g role="group" aria-label="{_text(rule.name)}">',
-            f"<title>{_text(_source(rule))}</title>",
+            f'<g role="group" aria-label="{_escape_text(rule.name)}">',
+            f"<title>{_escape_text(_format_source(rule))}</title>",
         ]
-        parts.append(f'<text x="{_MARGIN}" y="{y - 8:g}" font-weight="bold">{_text(rule.name)}</text>')
+        parts.append(f'<text x="{_MARGIN}" y="{y - 8:g}" font-weight="bold">{_escape_text(rule.name)}</text>')
         line = y + box.up + 4
         x = float(_MARGIN)
-        parts.append(_path(f"M{x:g} {line - 7:g}v14M{x:g} {line:g}h{_GAP}"))
-        parts.extend(_drawn(box, x + _GAP, line))
+        parts.append(_render_path(f"M{x:g} {line - 7:g}v14M{x:g} {line:g}h{_GAP}"))
+        parts.extend(_render_box(box, x + _GAP, line))
         end = x + _GAP + box.width
-        parts.append(_path(f"M{end:g} {line:g}h{_GAP}m0 -7v14"))
+        parts.append(_render_path(f"M{end:g} {line:g}h{_GAP}m0 -7v14"))
         parts.append("</g>")
         rows.extend(parts)
         width = max(width, end + _GAP + _MARGIN, _MARGIN * 2 + len(rule.name) * _CHAR * 1.1)
         y = line + box.down + _SPACE
-    name = _text(grammar.rule(start).name)
+    name = _escape_text(grammar.rule(start).name)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="Railroad diagram of {name}"'
         f' viewBox="0 0 {width:g} {y + _MARGIN:g}" width="{width:g}" height="{y + _MARGIN:g}"'
@@ -76,7 +74,7 @@ def railroad(grammar: Grammar, start: str) -> str:
     return "\n".join([head, f"<title>Railroad diagram of {name}</title>", *rows, "</svg>"]) + "\n"
 
 
-def _needed(grammar: Grammar, start: str) -> list[Rule]:
+def _collect_rules(grammar: Grammar, start: str) -> list[Rule]:
     first = grammar.rule(start)
     out, seen = [first], {first.key}
     for rule in out:
@@ -84,7 +82,7 @@ def _needed(grammar: Grammar, start: str) -> list[Rule]:
             raise GrammarError(
                 f"the rule {rule.name} is not ABNF", code="abnf.broken-rule", field=rule.name, line=rule.line
             )
-        for each in references(rule.node):
+        for each in list_references(rule.node):
             found = grammar.rules.get(each.key)
             if found is not None and found.source is None and found.key not in seen:
                 seen.add(found.key)
@@ -98,12 +96,12 @@ def _needed(grammar: Grammar, start: str) -> list[Rule]:
     return out
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Text that XML takes: markup escaped, what is not printable left out."""
     return escape("".join(char if char.isprintable() else " " for char in text))
 
 
-def _source(rule: Rule) -> str:
+def _format_source(rule: Rule) -> str:
     return " ".join(rule.text.split()) or rule.name
 
 
@@ -120,18 +118,18 @@ class _Box:
     inner: list[_Box] = field(default_factory=list)
 
 
-class _Pen:
+class _BoxBuilder:
     """Makes boxes of nodes, and counts them."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self.count = 0
 
-    def box(self, rule: Rule) -> _Box:
+    def build_rule(self, rule: Rule) -> _Box:
         assert rule.node is not None  # noqa: S101 - _needed() has refused those
-        return self.node(rule.node)
+        return self.build_node(rule.node)
 
-    def node(self, node: Node) -> _Box:
+    def build_node(self, node: Node) -> _Box:
         self.count += 1
         if self.count > MAX_BOXES:
             raise GrammarError(
@@ -140,14 +138,14 @@ class _Pen:
                 hint="draw one of the inner rules: --start RULE",
             )
         if isinstance(node, Concatenation):
-            return self.row([self.node(item) for item in node.items])
+            return self.build_row([self.build_node(item) for item in node.items])
         if isinstance(node, Alternation):
-            return self.choice([self.node(item) for item in node.items])
+            return self.build_choice([self.build_node(item) for item in node.items])
         if isinstance(node, (Repetition, ListOf)):
-            return self.repeat(node)
-        return self.leaf(node)
+            return self.build_repeat(node)
+        return self.build_leaf(node)
 
-    def leaf(self, node: Node) -> _Box:
+    def build_leaf(self, node: Node) -> _Box:
         kind, hint = "string", ""
         if isinstance(node, Reference):
             kind, label = "rule", node.name.split("@")[0]
@@ -156,10 +154,10 @@ class _Pen:
         elif isinstance(node, Prose):
             kind, label = "prose", node.text
         else:
-            label = _terminal(node)
+            label = _format_terminal(node)
         return _Box(kind=kind, width=len(label) * _CHAR + 20, label=label, hint=hint)
 
-    def row(self, inner: list[_Box]) -> _Box:
+    def build_row(self, inner: list[_Box]) -> _Box:
         return _Box(
             kind="row",
             width=sum(each.width for each in inner) + _GAP * (len(inner) - 1),
@@ -168,7 +166,7 @@ class _Pen:
             inner=inner,
         )
 
-    def choice(self, inner: list[_Box]) -> _Box:
+    def build_choice(self, inner: list[_Box]) -> _Box:
         below = sum(each.up + each.down + _SPACE for each in inner[1:])
         return _Box(
             kind="choice",
@@ -178,14 +176,14 @@ class _Pen:
             inner=inner,
         )
 
-    def repeat(self, node: Repetition | ListOf) -> _Box:
+    def build_repeat(self, node: Repetition | ListOf) -> _Box:
         skip = _Box(kind="skip", width=0, up=0, down=0)
         if node.most == 0:
             return skip
-        inner = self.node(node.item)
+        inner = self.build_node(node.item)
         if node.most == 1 and isinstance(node, Repetition):
-            return inner if node.least == 1 else self.choice([skip, inner])
-        label = _times(node)
+            return inner if node.least == 1 else self.build_choice([skip, inner])
+        label = _format_repeat(node)
         loop = _Box(
             kind="loop",
             width=max(inner.width, len(label) * _CHAR) + 4 * _TURN,
@@ -194,10 +192,10 @@ class _Pen:
             label=label,
             inner=[inner],
         )
-        return loop if node.least else self.choice([skip, loop])
+        return loop if node.least else self.build_choice([skip, loop])
 
 
-def _terminal(node: Node) -> str:
+def _format_terminal(node: Node) -> str:
     if isinstance(node, Literal):
         return f'{"%s" if node.sensitive else ""}"{node.text}"'
     if isinstance(node, Range):
@@ -206,7 +204,7 @@ def _terminal(node: Node) -> str:
     return "%x" + ".".join(f"{value:02X}" for value in values)
 
 
-def _times(node: Repetition | ListOf) -> str:
+def _format_repeat(node: Repetition | ListOf) -> str:
     """The label of a loop: how often, where that is not one or more."""
     comma = " by commas" if isinstance(node, ListOf) else ""
     if node.most is None:
@@ -218,26 +216,26 @@ def _times(node: Repetition | ListOf) -> str:
     return f"{often}{comma}".strip()
 
 
-def _path(data: str) -> str:
+def _render_path(data: str) -> str:
     return f'<path d="{data}" fill="none" stroke="currentColor"/>'
 
 
-def _drawn(box: _Box, x: float, y: float) -> list[str]:
+def _render_box(box: _Box, x: float, y: float) -> list[str]:
     """A box with its line at (x, y)."""
     if box.kind == "row":
-        return _row(box, x, y)
+        return _render_row(box, x, y)
     if box.kind == "choice":
-        return _choice(box, x, y)
+        return _render_choice(box, x, y)
     if box.kind == "loop":
-        return _loop(box, x, y)
-    return [] if box.kind == "skip" else _leaf(box, x, y)
+        return _render_loop(box, x, y)
+    return [] if box.kind == "skip" else _render_leaf(box, x, y)
 
 
-def _leaf(box: _Box, x: float, y: float) -> list[str]:
+def _render_leaf(box: _Box, x: float, y: float) -> list[str]:
     style = ' font-style="italic"' if box.kind == "prose" else ""
     out = ["<g>"]
     if box.hint:
-        out.append(f"<title>{_text(box.label)}: {_text(box.hint)}</title>")
+        out.append(f"<title>{_escape_text(box.label)}: {_escape_text(box.hint)}</title>")
     if box.kind != "prose":
         round_ = f' rx="{_HALF}"' if box.kind == "string" else ""
         out.append(
@@ -245,49 +243,51 @@ def _leaf(box: _Box, x: float, y: float) -> list[str]:
             ' fill="none" stroke="currentColor"/>'
         )
     middle = x + box.width / 2
-    out.append(f'<text x="{middle:g}" y="{y + 5:g}" text-anchor="middle"{style}>{_text(box.label)}</text>')
+    out.append(
+        f'<text x="{middle:g}" y="{y + 5:g}" text-anchor="middle"{style}>{_escape_text(box.label)}</text>'
+    )
     return [*out, "</g>"]
 
 
-def _row(box: _Box, x: float, y: float) -> list[str]:
+def _render_row(box: _Box, x: float, y: float) -> list[str]:
     out: list[str] = []
     for at, each in enumerate(box.inner):
         if at:
-            out.append(_path(f"M{x:g} {y:g}h{_GAP}"))
+            out.append(_render_path(f"M{x:g} {y:g}h{_GAP}"))
             x += _GAP
-        out.extend(_drawn(each, x, y))
+        out.extend(_render_box(each, x, y))
         x += each.width
     return out
 
 
-def _choice(box: _Box, x: float, y: float) -> list[str]:
+def _render_choice(box: _Box, x: float, y: float) -> list[str]:
     inner_x, end = x + 2 * _TURN, x + box.width
     out: list[str] = []
     line = y
     for at, each in enumerate(box.inner):
         right = inner_x + each.width
         if at == 0:
-            out.append(_path(f"M{x:g} {y:g}H{inner_x:g}M{right:g} {y:g}H{end:g}"))
+            out.append(_render_path(f"M{x:g} {y:g}H{inner_x:g}M{right:g} {y:g}H{end:g}"))
         else:
             line += box.inner[at - 1].down + _SPACE + each.up
             out.append(
-                _path(
+                _render_path(
                     f"M{x:g} {y:g}q{_TURN} 0 {_TURN} {_TURN}V{line - _TURN:g}q0 {_TURN} {_TURN} {_TURN}"
                     f"M{right:g} {line:g}H{end - 2 * _TURN:g}q{_TURN} 0 {_TURN} -{_TURN}V{y + _TURN:g}"
                     f"q0 -{_TURN} {_TURN} -{_TURN}"
                 )
             )
-        out.extend(_drawn(each, inner_x, line))
+        out.extend(_render_box(each, inner_x, line))
     return out
 
 
-def _loop(box: _Box, x: float, y: float) -> list[str]:
+def _render_loop(box: _Box, x: float, y: float) -> list[str]:
     inner = box.inner[0]
     inner_x, end = x + 2 * _TURN, x + box.width
     back = y + inner.down + _TURN
     out = [
-        _path(f"M{x:g} {y:g}H{inner_x:g}M{inner_x + inner.width:g} {y:g}H{end:g}"),
-        _path(
+        _render_path(f"M{x:g} {y:g}H{inner_x:g}M{inner_x + inner.width:g} {y:g}H{end:g}"),
+        _render_path(
             f"M{end - 2 * _TURN:g} {y:g}q{_TURN} 0 {_TURN} {_TURN}V{back - _TURN:g}"
             f"q0 {_TURN} -{_TURN} {_TURN}"
             f"H{inner_x:g}q-{_TURN} 0 -{_TURN} -{_TURN}V{y + _TURN:g}q0 -{_TURN} {_TURN} -{_TURN}"
@@ -296,5 +296,5 @@ def _loop(box: _Box, x: float, y: float) -> list[str]:
     if box.label:
         middle = x + box.width / 2
         label = f'<text x="{middle:g}" y="{back + 15:g}" text-anchor="middle" font-size="12">'
-        out.append(f"{label}{_text(box.label)}</text>")
-    return out + _drawn(inner, inner_x, y)
+        out.append(f"{label}{_escape_text(box.label)}</text>")
+    return out + _render_box(inner, inner_x, y)

@@ -1,31 +1,28 @@
-"""The checker: what RFC 4395 or RFC 7595 would have a scheme's document say, and does not find there.
+"""The scheme checker: what RFC 4395 or RFC 7595 require of a scheme's document.
 
-    from onym.registry.checks import check
+    from onym.registry.checks import as_text, check
     from onym.registry.documents import read_document
 
     report = check(read_document(text))
     print(as_text(report))
 
-Pure: no file, no clock, no network. Each check is a small function in the table `CHECKS`.
+The checks use no file, clock or network. Each check is a small function in the table `CHECKS`.
 """
 
 from __future__ import annotations
 
-from onym.registry.checks._context import clean_name
-from onym.registry.checks._registry import check_entries
-from onym.registry.checks._run import MAX_TEMPLATES, check, check_request, choose_profile
-from onym.registry.checks._sarif import sarif
-from onym.registry.checks._show import as_text, summary
-from onym.registry.checks._table import CHECKS
-from onym.registry.checks.known import Known
-from onym.registry.checks.report import Finding, Level, Report
+from onym.registry.checks._names import check_entries
+from onym.registry.checks._render import as_text, format_summary, to_sarif
+from onym.registry.checks.context import Finding, Level, Report, clean_name
+from onym.registry.checks.reference_data import ReferenceData
+from onym.registry.checks.runner import CHECKS, MAX_TEMPLATES, check, check_request, choose_profile
 
 __all__ = [
     "CHECKS",
     "MAX_TEMPLATES",
     "Finding",
-    "Known",
     "Level",
+    "ReferenceData",
     "Report",
     "as_text",
     "check",
@@ -33,6 +30,6 @@ __all__ = [
     "check_request",
     "choose_profile",
     "clean_name",
-    "sarif",
-    "summary",
+    "format_summary",
+    "to_sarif",
 ]

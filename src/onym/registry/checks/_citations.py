@@ -1,21 +1,98 @@
-"""T4 and T7: do citations lead somewhere, and how long does the draft hold?"""
+"""Checks T4 and T7: citations, cited sections, and the expiry date of a draft."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from onym.registry.checks._cited_sections import sections
-from onym.registry.checks._context import Context, Faults, fault, shown, squeezed, unchecked
-from onym.registry.checks.report import Level
+from onym.registry.checks.context import (
+    CheckContext,
+    Faults,
+    Level,
+    make_fault,
+    make_unchecked,
+    squeeze_spaces,
+    to_printable,
+)
+from onym.registry.checks.reference_data import load_section_titles
 from onym.registry.documents.types import Citation, DocumentKind
-from onym.registry.profiles import DRAFT_LIFE
+from onym.registry.registries import DRAFT_LIFETIME
 
 if TYPE_CHECKING:
     from onym.registry.iana import RFC
 
-__all__ = ["citations", "expiry"]
+#: how many citations are looked at
+MAX_CITED: Final = 2_000
+
+_RFC_KEY: Final = re.compile(r"^RFC[ -]?0*([0-9]{1,5})$", re.IGNORECASE)
+_WORDS: Final = re.compile(r"[a-z]{3,}")
+_ENDING: Final = re.compile(r"(?:(?<=^regist)\w+|ings?|ed|ations?|es|s)$")
+#: sections that every document has: to speak of one's own is not to cite another's
+_EVERYWHERE: Final = frozenset({"iana considerations", "security considerations"})
+_PLAIN: Final = frozenset(
+    {"and", "the", "for", "of", "with", "uri", "uris", "url", "definition", "defined", "well"}
+)
+
+
+def check_sections(ctx: CheckContext) -> Faults:
+    """Sections of RFCs whose titles are known: unknown numbers, and numbers that do not fit the words."""
+    for each in ctx.document.citations[:MAX_CITED]:
+        match = _RFC_KEY.match(each.key)
+        titles = load_section_titles().get(int(match[1])) if match else None
+        if titles is None or each.section is None:
+            continue
+        number = each.section.rstrip(".")
+        if number not in titles:
+            yield make_fault(
+                "section-unknown",
+                f"RFC {match[1] if match else ''} has no section {to_printable(number)}",
+                level=Level.ERROR,
+                line=each.line,
+                witness=f"[{to_printable(each.key)}] Section {to_printable(number)}",
+                fix="correct the number of the section",
+            )
+            continue
+        yield from _check_title_fits(ctx, each, number, titles)
+
+
+def _check_title_fits(ctx: CheckContext, cited: Citation, number: str, titles: Mapping[str, str]) -> Faults:
+    """The words around the citation are another section's title, and share none with the cited one's.
+
+    Words alone prove nothing, so it is a warning; and an appendix may hold anything.
+    """
+    around = _stem_words(ctx.reading.get_sentence(cited))
+    if number[0].isalpha() or _stem_words(titles[number]) & around:
+        return
+    better = [
+        (len(words), other, title)
+        for other, title in titles.items()
+        if title.lower() not in _EVERYWHERE
+        and len(words := _stem_words(title)) >= 2
+        and words <= around
+        and not _is_related(number, other)
+    ]
+    if better:
+        _, other, title = max(better)
+        yield make_fault(
+            "section-does-not-fit",
+            f'[{to_printable(cited.key)}] Section {number} is "{titles[number]}"; '
+            f'the text is about "{title}", Section {other}',
+            level=Level.WARNING,
+            line=cited.line,
+            witness=f"[{to_printable(cited.key)}] Section {number}",
+            fix=f"write `[{to_printable(cited.key)}] Section {other}`",
+        )
+
+
+def _is_related(one: str, other: str) -> bool:
+    """Is one of the sections inside the other?"""
+    return one.startswith(f"{other}.") or other.startswith(f"{one}.")
+
+
+def _stem_words(text: str) -> frozenset[str]:
+    return frozenset(_ENDING.sub("", each) for each in _WORDS.findall(text.lower()) if each not in _PLAIN)
+
 
 #: how many findings of one kind are listed
 MAX_LISTED: Final = 40
@@ -46,21 +123,21 @@ _REPLACES: Final = (
 _WIDEST: Final = 400
 
 
-def citations(ctx: Context) -> Faults:
+def check_citations(ctx: CheckContext) -> Faults:
     """T4: keys resolve both ways, RFCs exist and stand, cited sections exist and are about the matter."""
-    yield from _keys(ctx)
-    yield from _drafts(ctx)
-    yield from _rfcs(ctx)
-    yield from sections(ctx)
-    yield from _this_document(ctx)
+    yield from _check_keys(ctx)
+    yield from _check_drafts(ctx)
+    yield from _check_rfcs(ctx)
+    yield from check_sections(ctx)
+    yield from _check_this_document(ctx)
 
 
-def _keys(ctx: Context) -> Faults:
+def _check_keys(ctx: CheckContext) -> Faults:
     cited, listed = ctx.document.citations, ctx.document.references
     if not listed:
         cited = tuple(each for each in cited if not each.bare)
         if cited and ctx.document.kind is not DocumentKind.TEMPLATE:
-            yield fault(
+            yield make_fault(
                 "no-reference-list",
                 f"{len({each.key for each in cited})} keys are cited and no list of references was found",
                 level=Level.WARNING,
@@ -68,85 +145,87 @@ def _keys(ctx: Context) -> Faults:
                 fix="add a section `References` with a full citation for each key",
             )
         return
-    known = {_key(each.key) for each in listed}
-    used = {_key(each.key) for each in cited}
+    known = {_normalize_key(each.key) for each in listed}
+    used = {_normalize_key(each.key) for each in cited}
     missing = {
-        _key(each.key): each for each in reversed(cited) if _key(each.key) not in known and not each.bare
+        _normalize_key(each.key): each
+        for each in reversed(cited)
+        if _normalize_key(each.key) not in known and not each.bare
     }
     for each in sorted(missing.values(), key=lambda one: one.line)[:MAX_LISTED]:
-        yield fault(
+        yield make_fault(
             "citation-unlisted",
-            f"[{shown(each.key)}] is cited and not in the list of references",
+            f"[{to_printable(each.key)}] is cited and not in the list of references",
             # a template may have been cut out of a document that lists them
-            level=Level.ERROR if ctx.whole else Level.WARNING,
+            level=Level.ERROR if ctx.is_specification else Level.WARNING,
             line=each.line,
-            witness=f"[{shown(each.key)}]",
-            fix=f"add `[{shown(each.key)}]` with its full citation to the references",
+            witness=f"[{to_printable(each.key)}]",
+            fix=f"add `[{to_printable(each.key)}]` with its full citation to the references",
         )
-    own = _field_lines(ctx)
-    value = ctx.value("references")
+    own = _get_field_lines(ctx)
+    value = ctx.get_field("references")
     uncited = (
         each
         for each in listed
-        if _key(each.key) not in used and not (each.line in own and f"[{each.key}]" in value)
+        if _normalize_key(each.key) not in used and not (each.line in own and f"[{each.key}]" in value)
     )
     for entry in list(uncited)[:MAX_LISTED]:
-        yield fault(
+        yield make_fault(
             "reference-uncited",
-            f"[{shown(entry.key)}] is listed and never cited",
+            f"[{to_printable(entry.key)}] is listed and never cited",
             level=Level.WARNING,
             line=entry.line,
-            witness=f"[{shown(entry.key)}]",
+            witness=f"[{to_printable(entry.key)}]",
             fix="cite it where it is used, or take it out",
         )
 
 
-def _field_lines(ctx: Context) -> range:
+def _get_field_lines(ctx: CheckContext) -> range:
     """The lines of the template's own list: what stands there is cited by standing there."""
     value = None if ctx.template is None else ctx.template.values.get("references")
     return range(0) if value is None else range(value.line, value.line + value.text.count("\n") + 2)
 
 
-def _key(key: str) -> str:
+def _normalize_key(key: str) -> str:
     return re.sub(r"[\s-]", "", key).lower()
 
 
-def _drafts(ctx: Context) -> Faults:
+def _check_drafts(ctx: CheckContext) -> Faults:
     """Internet-Drafts that the text names and no reference holds."""
-    own = _stem(ctx.document.name or "")
+    own = _strip_version(ctx.document.name or "")
     listed = " ".join(f"{each.key} {each.text}" for each in ctx.document.references)
-    listed += " " + ctx.value("references")
+    listed += " " + ctx.get_field("references")
     seen: dict[str, int] = {}
     for found in _DRAFT.finditer(ctx.reading.text):
         if len(seen) < MAX_LISTED:
             seen.setdefault(found[0], found.start())
     for name, at in seen.items():
-        stem = _stem(name)
+        stem = _strip_version(name)
         if stem != own and stem not in listed and (ctx.document.references or ctx.template is not None):
-            yield fault(
+            yield make_fault(
                 "draft-unlisted",
-                f"{shown(name)} is named and not in the list of references",
+                f"{to_printable(name)} is named and not in the list of references",
                 level=Level.WARNING,
-                line=ctx.reading.line(at),
-                witness=shown(name),
+                line=ctx.reading.get_line(at),
+                witness=to_printable(name),
                 fix="add it to the references, as work in progress",
             )
 
 
-def _stem(name: str) -> str:
+def _strip_version(name: str) -> str:
     return re.sub(r"-(?:\d\d|latest)$", "", name)
 
 
-def _rfcs(ctx: Context) -> Faults:
+def _check_rfcs(ctx: CheckContext) -> Faults:
     if not ctx.known.rfcs:
-        yield unchecked("whether cited RFCs exist and stand", "no index of RFCs is at hand")
+        yield make_unchecked("whether cited RFCs exist and stand", "no index of RFCs is at hand")
         return
     last = max(ctx.known.rfcs) + (0 if ctx.known.all_rfcs else MARGIN)
     open_ones: list[str] = []
-    for number, line in _cited_rfcs(ctx):
+    for number, line in _iter_cited_rfcs(ctx):
         row = ctx.known.rfcs.get(number)
         if row is None and (ctx.known.all_rfcs or number > last or number == 0):
-            yield fault(
+            yield make_fault(
                 "rfc-unknown",
                 f"there is no RFC {number}",
                 level=Level.ERROR,
@@ -157,8 +236,8 @@ def _rfcs(ctx: Context) -> Faults:
         elif row is None:
             open_ones.append(str(number))
         elif row.obsoleted_by and ctx.document.name not in {f"RFC {each}" for each in row.obsoleted_by}:
-            newer = " and ".join(f"RFC {each}" for each in _newest(ctx, row))
-            yield fault(
+            newer = " and ".join(f"RFC {each}" for each in _find_newest(ctx, row))
+            yield make_fault(
                 "rfc-obsolete",
                 f"RFC {number} is obsolete: see {newer}",
                 level=Level.WARNING,
@@ -168,10 +247,12 @@ def _rfcs(ctx: Context) -> Faults:
             )
     if open_ones:
         listed = ", ".join(open_ones[:MAX_LISTED])
-        yield unchecked(f"whether RFC {listed} exist and stand", "the shipped list of RFCs is not complete")
+        yield make_unchecked(
+            f"whether RFC {listed} exist and stand", "the shipped list of RFCs is not complete"
+        )
 
 
-def _newest(ctx: Context, row: RFC) -> list[int]:
+def _find_newest(ctx: CheckContext, row: RFC) -> list[int]:
     """The RFCs that stand in its place now: what replaced it may be obsolete too."""
     open_ones, seen, out = list(row.obsoleted_by), {row.number}, []
     while open_ones and len(seen) <= _CHAIN:
@@ -187,19 +268,19 @@ def _newest(ctx: Context, row: RFC) -> list[int]:
     return sorted(out) or list(row.obsoleted_by)
 
 
-def _cited_rfcs(ctx: Context) -> Iterator[tuple[int, int | None]]:
+def _iter_cited_rfcs(ctx: CheckContext) -> Iterator[tuple[int, int | None]]:
     """Each RFC once, with the first place that cites it."""
     found: dict[int, int | None] = {}
     for each in ctx.document.citations:
         match = _RFC.match(each.key)
-        if match and not _replaced(ctx, each, int(match[1])):
+        if match and not _is_replaced(ctx, each, int(match[1])):
             found.setdefault(int(match[1]), each.line)
-    for match in _RFC_TEXT.finditer(ctx.value("references")[:20_000]):
-        found.setdefault(int(match[1]), ctx.line("references"))
+    for match in _RFC_TEXT.finditer(ctx.get_field("references")[:20_000]):
+        found.setdefault(int(match[1]), ctx.get_line("references"))
     yield from list(found.items())[:200]
 
 
-def _replaced(ctx: Context, cited: Citation, number: int) -> bool:
+def _is_replaced(ctx: CheckContext, cited: Citation, number: int) -> bool:
     """Is it cited as what this document, or another, replaces?"""
     row = ctx.known.rfcs.get(number)
     lines = ctx.reading.lines
@@ -207,40 +288,42 @@ def _replaced(ctx: Context, cited: Citation, number: int) -> bool:
         return False
     if _HEAD.match(lines[cited.line - 1]):
         return True
-    near = squeezed(" ".join(each[:_WIDEST] for each in lines[max(cited.line - 2, 0) : cited.line + 1]))
+    near = squeeze_spaces(" ".join(each[:_WIDEST] for each in lines[max(cited.line - 2, 0) : cited.line + 1]))
     return re.search(_REPLACES % {"number": number}, near, re.IGNORECASE) is not None
 
 
-def _this_document(ctx: Context) -> Faults:
-    value = ctx.value("references")
+def _check_this_document(ctx: CheckContext) -> Faults:
+    value = ctx.get_field("references")
     if _THIS.search(value) and ctx.document.kind is not DocumentKind.RFC:
         name = ctx.document.name
         instead = (
-            f"`{shown(name.removesuffix('-latest'))}`" if name else "the name of the document, with its date"
+            f"`{to_printable(name.removesuffix('-latest'))}`"
+            if name
+            else "the name of the document, with its date"
         )
-        yield fault(
+        yield make_fault(
             "this-document",
             '"This document" cites nothing once the template stands in the registry',
             level=Level.WARNING,
             field="references",
-            line=ctx.line("references"),
-            witness=shown(value),
+            line=ctx.get_line("references"),
+            witness=to_printable(value),
             fix=f"write {instead}, and the RFC's number when there is one",
         )
 
 
-def expiry(ctx: Context) -> Faults:
+def check_expiry(ctx: CheckContext) -> Faults:
     """T7: when the draft expires, and with it the entry is to be updated (row U4)."""
     document = ctx.document
     if document.kind is not DocumentKind.DRAFT and not (document.dated and document.expires):
         return
-    computed = None if document.dated is None else document.dated + DRAFT_LIFE
+    computed = None if document.dated is None else document.dated + DRAFT_LIFETIME
     end = document.expires or computed
     if end is None:
-        yield unchecked("when the draft expires", "it bears no date")
+        yield make_unchecked("when the draft expires", "it bears no date")
         return
     if computed is not None and document.expires is not None and abs((computed - document.expires).days) > 1:
-        yield fault(
+        yield make_fault(
             "draft-expiry-wrong",
             f"the draft says that it expires on {document.expires}; 185 days after its date is {computed}",
             level=Level.WARNING,
@@ -248,7 +331,7 @@ def expiry(ctx: Context) -> Faults:
             fix=f"write `Expires: {computed.day} {computed:%B %Y}`",
         )
     past = ctx.today is not None and end < ctx.today
-    yield fault(
+    yield make_fault(
         "draft-expired" if past else "draft-expires",
         f"the draft {'expired' if past else 'expires'} on {end}; the entry is to be updated then (row U4)",
         level=Level.HINT,

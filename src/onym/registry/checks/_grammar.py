@@ -1,7 +1,7 @@
-"""The grammar of a scheme as the checks ask for it: the one seam to `onym.registry.abnf`.
+"""The grammar of a scheme, as the checks use it: the only module that calls `onym.registry.abnf` for them.
 
-Every question has an answer or says why it has none: a grammar that recurses or grows beyond its caps is
-an outcome of its own, never a pass.
+Every question has an answer or a reason why there is none. A grammar that is recursive or exceeds its
+caps is an outcome of its own, never a pass.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from onym.errors import GrammarError, URIError
 from onym.registry.documents.types import Block
 
 if TYPE_CHECKING:
-    from onym.registry.abnf import Grammar, Matcher, Position, Probes, Remark, Verdict
-    from onym.registry.checks._terminals import Characters
-
-__all__ = ["Answer", "Problem", "Syntax", "read_syntax"]
+    from onym.registry.abnf import Grammar, Matcher, Probes, Remark, ReservedCharacter, Verdict
+    from onym.registry.abnf.grammar import CharacterSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class GrammarProblem:
     """Why a grammar cannot be used; `code` is stable."""
 
     code: str
@@ -47,7 +45,7 @@ MAX_STATES: Final = 10_000
 MAX_STEPS: Final = 20_000_000
 
 
-class Syntax:
+class SchemeGrammar:
     """The grammar of one scheme. Without a grammar nothing is decidable, and `problem` may say why."""
 
     def __init__(
@@ -55,7 +53,7 @@ class Syntax:
         name: str = "",
         *,
         written: Grammar | None = None,
-        problem: Problem | None = None,
+        problem: GrammarProblem | None = None,
         alone: bool = True,
     ) -> None:
         self._name = name.lower()
@@ -69,41 +67,41 @@ class Syntax:
         self.unmatched: str | None = None
         self._matches: dict[str, bool | None] = {}
         if written is not None:
-            self._settle(written)
+            self._resolve_grammar(written)
 
-    def _settle(self, written: Grammar) -> None:
+    def _resolve_grammar(self, written: Grammar) -> None:
         """Imports resolved, the scheme's rule found; or the problem that keeps from it."""
         from onym.registry.abnf import resolve
 
         try:
             self.grammar = resolve(written)
         except GrammarError as error:
-            self.problem = _problem(error)
+            self.problem = _make_problem(error)
             return
         if written.problems:
-            self.problem = _problem(written.problems[0])
-        self.start = self._chosen(self.grammar)
+            self.problem = _make_problem(written.problems[0])
+        self.start = self._choose_start(self.grammar)
 
-    def _chosen(self, grammar: Grammar) -> str | None:
+    def _choose_start(self, grammar: Grammar) -> str | None:
         """The scheme's rule: by what it begins with, else by its name or as the only one that none uses."""
         if self._name and self.schemes:
             return grammar.start(self._name)
         starts = {rule for each in self.schemes if (rule := grammar.start(each)) is not None}
         if not starts and self.problem is None:
-            starts = self._without_name(grammar)
+            starts = self._find_start_candidates(grammar)
         called = {each for each in starts if each.lower().endswith(("uri", "url"))}
         (*several, last) = called or starts or ("",)
         return None if several or not last else last
 
-    def _without_name(self, grammar: Grammar) -> set[str]:
+    def _find_start_candidates(self, grammar: Grammar) -> set[str]:
         """What may be the scheme's rule where no rule begins with a name: a header's is not."""
-        from onym.registry.checks._terminals import unused_rules
+        from onym.registry.abnf.grammar import find_unused_rules
 
         if not self._name:
-            return set(unused_rules(grammar)) if self.alone else set()
+            return set(find_unused_rules(grammar)) if self.alone else set()
         plain = re.sub(r"[^a-z0-9]", "", self._name)
         called = {plain, f"{plain}uri", f"{plain}url"}
-        return {each for each in unused_rules(grammar) if each.lower().replace("-", "") in called}
+        return {each for each in find_unused_rules(grammar) if each.lower().replace("-", "") in called}
 
     @property
     def scheme(self) -> str | None:
@@ -141,11 +139,11 @@ class Syntax:
     @cached_property
     def reached(self) -> frozenset[str]:
         """The rules that the scheme's rule is made of, by their names in lower case; it too."""
-        from onym.registry.checks._terminals import reached_rules
+        from onym.registry.abnf.grammar import find_reached_rules
 
         if self.grammar is None or self.start is None:
             return frozenset()
-        return reached_rules(self.grammar, self.start)
+        return find_reached_rules(self.grammar, self.start)
 
     @cached_property
     def own_rules(self) -> tuple[str, ...]:
@@ -164,7 +162,7 @@ class Syntax:
         found = None if self._written is None else self._written.rules.get(rule.lower())
         return "" if found is None else found.text
 
-    def generic(self, text: str) -> bool:
+    def is_uri(self, text: str) -> bool:
         """Is it a URI of RFC 3986, fragment or not?"""
         from onym.uri.generic import URI
 
@@ -176,22 +174,22 @@ class Syntax:
 
     @cached_property
     def _matcher(self) -> Matcher | None:
-        from onym.registry.abnf import matcher
+        from onym.registry.abnf import build_matcher
 
         if self.grammar is None or self.start is None:
             return None
         try:
-            return matcher(self.grammar, self.start, steps=MAX_STEPS)
+            return build_matcher(self.grammar, self.start, steps=MAX_STEPS)
         except GrammarError:
             return None
 
     def accepts(self, text: str) -> bool | None:
         """Is `text` a string of the scheme? None where that is not decided. Each is tried once."""
         if text not in self._matches:
-            self._matches[text] = self._tried(text)
+            self._matches[text] = self._match_text(text)
         return self._matches[text]
 
-    def _tried(self, text: str) -> bool | None:
+    def _match_text(self, text: str) -> bool | None:
         if self._matcher is None:
             return None
         try:
@@ -203,39 +201,39 @@ class Syntax:
     @cached_property
     def inclusion(self) -> Verdict:
         """Is every string of the scheme an absolute-URI? To be asked where it is decidable."""
-        from onym.registry.abnf import included
+        from onym.registry.abnf import decide_inclusion
 
         assert self.grammar is not None and self.start is not None  # noqa: PT018, S101 - decidable says so
-        return included(self.grammar, self.start)
+        return decide_inclusion(self.grammar, self.start)
 
     def begins(self, name: str) -> Answer:
         """A string of the scheme that does not begin with its name and a colon."""
-        from onym.registry.abnf import begins
+        from onym.registry.abnf import find_wrong_prefix
 
         if self.grammar is None or self.start is None:
             return Answer(problem="there is no grammar")
         try:
-            return Answer(witness=begins(self.grammar, self.start, name))
+            return Answer(witness=find_wrong_prefix(self.grammar, self.start, name))
         except GrammarError as error:
             return Answer(problem=error.message)
 
     @cached_property
     def _probes(self) -> Probes | None:
-        from onym.registry.abnf import probes
+        from onym.registry.abnf import probe_rule
 
-        if self.grammar is None or self.start is None or self._large:
+        if self.grammar is None or self.start is None or self._is_large:
             return None
-        return probes(self.grammar, self.start)
+        return probe_rule(self.grammar, self.start)
 
     @property
-    def _large(self) -> bool:
+    def _is_large(self) -> bool:
         """Would some seventy further questions take too long? The first, inclusion, is always asked."""
         return self.decidable and self.inclusion.states > MAX_STATES
 
     @property
     def unprobed(self) -> str | None:
         """Why `probe` has no answers; None where it has."""
-        if self._large:
+        if self._is_large:
             return f"the automaton has more than {MAX_STATES:,} states"
         if self._probes is None or self._probes.problem is None:
             return None
@@ -272,26 +270,26 @@ class Syntax:
         return tuple(sorted(found, key=lambda each: (each.line or 0, each.column or 0)))
 
     @cached_property
-    def _characters(self) -> Characters:
-        from onym.registry.checks._terminals import Characters, characters
+    def _characters(self) -> CharacterSet:
+        from onym.registry.abnf.grammar import CharacterSet, collect_characters
 
         if self.grammar is None or self.start is None:
-            return Characters(found=frozenset(), letters=False)
-        return characters(self.grammar, self.start)
+            return CharacterSet(found=frozenset(), letters=False)
+        return collect_characters(self.grammar, self.start)
 
     @cached_property
-    def _reserved(self) -> tuple[tuple[Position, ...], str | None]:
-        from onym.registry.abnf import reserved
+    def _reserved(self) -> tuple[tuple[ReservedCharacter, ...], str | None]:
+        from onym.registry.abnf import find_reserved
 
         if self.grammar is None or self.start is None or self.unprobed is not None:
             return (), self.unprobed
         try:
-            return reserved(self.grammar, self.start), None
+            return find_reserved(self.grammar, self.start), None
         except GrammarError as error:
             return (), error.message
 
     @property
-    def reserved(self) -> tuple[Position, ...]:
+    def reserved(self) -> tuple[ReservedCharacter, ...]:
         """Where strings of the scheme may hold a reserved character (RFC 3986 2.2) as data."""
         return self._reserved[0]
 
@@ -306,20 +304,22 @@ class Syntax:
         return self._characters.letters or "%" in self._characters.found
 
 
-def _problem(error: GrammarError) -> Problem:
+def _make_problem(error: GrammarError) -> GrammarProblem:
     code = "abnf-syntax" if error.code == "abnf.syntax" else error.code.replace(".", "-")
-    return Problem(code=code, message=error.message, line=error.line, column=error.column, fix=error.hint)
+    return GrammarProblem(
+        code=code, message=error.message, line=error.line, column=error.column, fix=error.hint
+    )
 
 
-def read_syntax(blocks: Sequence[Block], name: str) -> Syntax:
+def read_syntax(blocks: Sequence[Block], name: str) -> SchemeGrammar:
     """The grammar in the blocks of a document, as that of the scheme `name` ("": whichever it is of)."""
     if not blocks:
-        return Syntax(name)
-    from onym.registry.abnf import read_document
+        return SchemeGrammar(name)
+    from onym.registry.abnf import parse_blocks
 
     # only what is ABNF from its first line on has its one block there
     alone = len(blocks) == 1 and blocks[0].line == 1
     try:
-        return Syntax(name, written=read_document(blocks), alone=alone)
+        return SchemeGrammar(name, written=parse_blocks(blocks), alone=alone)
     except GrammarError as error:
-        return Syntax(name, problem=_problem(error), alone=alone)
+        return SchemeGrammar(name, problem=_make_problem(error), alone=alone)

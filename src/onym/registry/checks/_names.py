@@ -1,19 +1,29 @@
-"""N1 to N5: is it a name that may be registered, and is it free?"""
+"""Checks N1 to N5 and R1: is the name valid and free, and is the registry's own list in order?"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from onym.registry.checks._context import Context, Fault, Faults, clean_name, fault, lowered, shown, unchecked
-from onym.registry.checks.known import words
-from onym.registry.checks.near import one_edit, skeleton
-from onym.registry.checks.report import Level
+from onym.registry.checks.context import (
+    CheckContext,
+    Fault,
+    Faults,
+    Finding,
+    Level,
+    Report,
+    clean_name,
+    lower_ascii,
+    make_fault,
+    make_unchecked,
+    to_printable,
+)
+from onym.registry.checks.reference_data import compute_skeleton, is_one_edit_apart, load_word_list
+from onym.registry.records import Entry, Status
 from onym.registry.registries import REGISTRIES
-
-__all__ = ["confusable", "general", "service", "syntax", "taken", "with_dot"]
 
 MAX_NAME: Final = 63
 #: lines below its label in which a name is looked for
@@ -26,43 +36,45 @@ _SEVERAL: Final = re.compile(r"\s*(?:,|;|/|\band\b|\bor\b)\s*")
 _GRANDIOSE: Final = re.compile(r"universal|standard|global|generic|official|everything")
 
 
-def syntax(ctx: Context) -> Faults:
+def check_name_syntax(ctx: CheckContext) -> Faults:
     """N1: `[a-z][a-z0-9+.-]*`, and no longer than the registry keeps."""
-    name, line = ctx.name or ctx.raw_name.strip(), ctx.line("name")
+    name, line = ctx.name or ctx.raw_name.strip(), ctx.get_line("name")
     if not name:
         return  # T1 says that it is missing
     rule = REGISTRIES["uri-schemes"]
     if ctx.profile.id not in rule.profiles:
         rule = next(each for each in REGISTRIES.values() if ctx.profile.id in each.profiles)
-    if rule.allows(name):
+    if rule.is_valid_name(name):
         return
     label = ctx.profile.fields[0].label.capitalize() if rule.id != "uri-schemes" else _LABELS[ctx.profile.id]
-    if rule.fold_case and rule.allows(lowered(name)):
-        yield fault(
+    if rule.fold_case and rule.is_valid_name(lower_ascii(name)):
+        yield make_fault(
             "name-not-lowercase",
             "a scheme's name is registered in lower case",
             field="name",
             line=line,
-            witness=shown(name),
-            fix=f"write `{label}: {lowered(name)}`",
+            witness=to_printable(name),
+            fix=f"write `{label}: {lower_ascii(name)}`",
         )
         return
     parts = [clean_name(each) for each in _SEVERAL.split(name[:1024])]
-    if len(parts) > 1 and all(rule.allows(lowered(each)) for each in parts):
-        yield fault(
+    if len(parts) > 1 and all(rule.is_valid_name(lower_ascii(each)) for each in parts):
+        yield make_fault(
             "several-names",
             f"one template names {len(parts)} {rule.noun}s; each entry needs a template of its own",
             level=Level.WARNING,
             field="name",
             line=line,
-            witness=shown(name),
+            witness=to_printable(name),
             fix=f"write one template for each: `{label}: {parts[0]}`, ...",
         )
         return
-    yield _not_a_name(ctx, name, rule.name_rule, f"write `{label}: NAME`, where NAME is {rule.name_rule}")
+    yield _make_syntax_fault(
+        ctx, name, rule.name_rule, f"write `{label}: NAME`, where NAME is {rule.name_rule}"
+    )
 
 
-def _not_a_name(ctx: Context, name: str, rule: str, fix: str) -> Fault:
+def _make_syntax_fault(ctx: CheckContext, name: str, rule: str, fix: str) -> Fault:
     where = next(
         (at for at, each in enumerate(name) if not (each.isascii() and (each.isalnum() or each in "+.-"))),
         None,
@@ -72,22 +84,24 @@ def _not_a_name(ctx: Context, name: str, rule: str, fix: str) -> Fault:
     elif where is None:
         message = f"not a name: it takes {rule}"
     else:
-        message = f"not a name: {_called(name[where])} at its character {where + 1}; it takes {rule}"
-    line, column = _place(ctx, name, where or 0)
-    return fault(
+        message = (
+            f"not a name: {_describe_character(name[where])} at its character {where + 1}; it takes {rule}"
+        )
+    line, column = _find_position(ctx, name, where or 0)
+    return make_fault(
         "name-syntax",
         message,
         field="name",
         line=line,
         column=column,
-        witness=shown(name),
+        witness=to_printable(name),
         fix=fix,
     )
 
 
-def _place(ctx: Context, name: str, at: int) -> tuple[int | None, int | None]:
+def _find_position(ctx: CheckContext, name: str, at: int) -> tuple[int | None, int | None]:
     """Where the name's character `at` stands in the text; the column only where the name is found there."""
-    line = ctx.line("name")
+    line = ctx.get_line("name")
     if line is None or "\n" in name:
         return line, None
     rows = ctx.document.text.split("\n", line + _BELOW)[line - 1 : line + _BELOW]
@@ -99,7 +113,7 @@ def _place(ctx: Context, name: str, at: int) -> tuple[int | None, int | None]:
     return line, None
 
 
-def _called(character: str) -> str:
+def _describe_character(character: str) -> str:
     """`a space`, or the code point with its Unicode name: look-alikes are told apart by it."""
     if character == " ":
         return "a space"
@@ -108,79 +122,79 @@ def _called(character: str) -> str:
     return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
 
 
-def taken(ctx: Context) -> Faults:
+def check_name_taken(ctx: CheckContext) -> Faults:
     """N2: the lower-cased name is not in the registry, unless this document is what registered it."""
     if not ctx.known.has_names:
-        yield unchecked("whether the name is free", "no entries of the registry are at hand")
+        yield make_unchecked("whether the name is free", "no entries of the registry are at hand")
         return
-    entry = ctx.known.entries.get(lowered(ctx.name))
+    entry = ctx.known.entries.get(lower_ascii(ctx.name))
     if entry is None or ctx.update:
         return
     since = "" if entry.registered is None else f" since {entry.registered.date().isoformat()}"
     reference = entry.fields.get("reference", "")
     own = ctx.document.name
     if own and own.replace(" ", "").lower() in reference.replace(" ", "").lower():
-        yield fault(
+        yield make_fault(
             "registered-here",
             f'"{entry.name}" is registered ({entry.status}{since}), by this document',
             level=Level.HINT,
             field="name",
-            line=ctx.line("name"),
+            line=ctx.get_line("name"),
         )
         return
-    by = f", reference {shown(reference)}" if reference else ""
-    yield fault(
+    by = f", reference {to_printable(reference)}" if reference else ""
+    yield make_fault(
         "name-taken",
         f'"{entry.name}" is in the registry already: {entry.status}{since}{by}',
         field="name",
-        line=ctx.line("name"),
-        witness=shown(ctx.name),
+        line=ctx.get_line("name"),
+        witness=to_printable(ctx.name),
         fix="choose another name, or ask for an update of that entry",
     )
 
 
-def with_dot(ctx: Context) -> Faults:
+def check_dots(ctx: CheckContext) -> Faults:
     """N3: a dot only in a reversed domain name; under RFC 4395 a reversed domain goes with hyphens."""
-    name = lowered(ctx.name)
+    name = lower_ascii(ctx.name)
     old = ctx.profile.id == "rfc4395"
     labels = re.split(r"[.-]" if old else r"\.", name)
-    if len(labels) < 2 or not REGISTRIES["uri-schemes"].allows(name):
+    if len(labels) < 2 or not REGISTRIES["uri-schemes"].is_valid_name(name):
         return  # N1 says what is no name
     if not ctx.known.tlds:
-        yield unchecked(
+        yield make_unchecked(
             "whether the name is a reversed domain name", "no list of top-level domains is at hand"
         )
         return
     reversed_domain = labels[0] in ctx.known.tlds and all(labels)
     if not old and not reversed_domain:
-        yield fault(
+        yield make_fault(
             "dot-without-domain",
-            f'the name has a "." and "{shown(labels[0])}" is no top-level domain: only names made from a '
+            f'the name has a "." and "{to_printable(labels[0])}" is no top-level domain: only names made from a '
             "reversed domain name may have dots",
             field="name",
-            line=ctx.line("name"),
-            witness=shown(name),
-            fix=f"write `Scheme name: {shown(name.replace('.', '-'))}`, or begin with your own domain, as in "
-            f"`com.example.{shown(labels[-1]) or 'mything'}`",
+            line=ctx.get_line("name"),
+            witness=to_printable(name),
+            fix=f"write `Scheme name: {to_printable(name.replace('.', '-'))}`, or begin with your own domain, as in "
+            f"`com.example.{to_printable(labels[-1]) or 'mything'}`",
         )
     elif old and "." in name and not reversed_domain:
-        yield fault(
+        yield make_fault(
             "dot-without-domain",
             'the name has a "." and is no reversed domain name',
             level=Level.WARNING,
             field="name",
-            line=ctx.line("name"),
-            witness=shown(name),
-            fix=f"write `URI scheme name: {shown(name.replace('.', '-'))}`",
+            line=ctx.get_line("name"),
+            witness=to_printable(name),
+            fix=f"write `URI scheme name: {to_printable(name.replace('.', '-'))}`",
         )
     elif old and reversed_domain and _is_private(labels):
-        yield fault(
+        yield make_fault(
             "private-name",
-            f'the name reads as private to whoever owns the domain "{shown(labels[1])}.{labels[0]}"',
+            f'the name reads as private to whoever owns the domain "{to_printable(labels[1])}.{labels[0]}"',
             level=Level.WARNING,
             field="name",
-            line=ctx.line("name"),
-            witness=shown(name),
+            line=ctx.get_line("name"),
+            witness=to_printable(name),
             fix="register it only if that domain is yours, and say so",
         )
 
@@ -190,95 +204,167 @@ def _is_private(labels: list[str]) -> bool:
     return len(labels) >= 3
 
 
-def general(ctx: Context) -> Faults:
+def check_general_names(ctx: CheckContext) -> Faults:
     """N4: names that are too short, too general, or easily taken for another (heuristics)."""
-    name = lowered(ctx.name)
+    name = lower_ascii(ctx.name)
     if not name or len(name) > MAX_NAME:
         return
     if len(name) <= 2:
-        yield _heuristic(
+        yield _make_heuristic(
             ctx,
             "name-very-short",
             f"a name of {len(name)} characters says little, and reviewers ask for more",
             "choose a longer name that describes the scheme",
         )
-    if name in words("general"):
-        yield _heuristic(
+    if name in load_word_list("general"):
+        yield _make_heuristic(
             ctx,
             "name-general",
             f'"{name}" is a general word',
             "choose a name that only this scheme would have",
         )
     elif _GRANDIOSE.search(name):
-        yield _heuristic(
+        yield _make_heuristic(
             ctx,
             "name-grandiose",
             "the name claims to be universal or standard",
             "choose a name that describes the scheme",
         )
-    yield from _near(ctx, name)
+    yield from _check_similar_names(ctx, name)
 
 
-def _near(ctx: Context, name: str) -> Faults:
+def _check_similar_names(ctx: CheckContext, name: str) -> Faults:
     if not ctx.known.has_names:
-        yield unchecked("names that look alike", "no entries of the registry are at hand")
+        yield make_unchecked("names that look alike", "no entries of the registry are at hand")
         return
-    others = [each for each in ctx.known.near(name) if each != name and not _pair(each, name)]
-    alike = sorted(each for each in others if skeleton(each) == skeleton(name))
-    close = sorted(each for each in others if each not in alike and one_edit(each, name))
+    others = [
+        each for each in ctx.known.find_similar(name) if each != name and not _is_secure_pair(each, name)
+    ]
+    alike = sorted(each for each in others if compute_skeleton(each) == compute_skeleton(name))
+    close = sorted(each for each in others if each not in alike and is_one_edit_apart(each, name))
     if alike:
-        yield _heuristic(
+        yield _make_heuristic(
             ctx,
             "name-looks-alike",
-            f"the name looks like {_listed(alike)}, which is registered",
+            f"the name looks like {_format_names(alike)}, which is registered",
             "choose a name that is not read for another",
         )
     if close:
-        yield _heuristic(
+        yield _make_heuristic(
             ctx,
             "name-near",
-            f"one letter away from {_listed(close)}",
+            f"one letter away from {_format_names(close)}",
             "a longer or more telling name avoids slips",
         )
 
 
-def confusable(one: str, other: str) -> bool:
+def is_confusable(one: str, other: str) -> bool:
     """May the two names be taken for each other? s-suffix pairs (`aaa`, `aaas`) are meant to be close."""
-    if one == other or _pair(one, other):
+    if one == other or _is_secure_pair(one, other):
         return False
-    return skeleton(one) == skeleton(other) or one_edit(one, other)
+    return compute_skeleton(one) == compute_skeleton(other) or is_one_edit_apart(one, other)
 
 
-def _heuristic(ctx: Context, code: str, message: str, fix: str) -> Fault:
-    return fault(
+def _make_heuristic(ctx: CheckContext, code: str, message: str, fix: str) -> Fault:
+    return make_fault(
         code,
         f"{message} (a heuristic)",
         field="name",
-        line=ctx.line("name"),
-        witness=shown(ctx.name),
+        line=ctx.get_line("name"),
+        witness=to_printable(ctx.name),
         fix=fix,
     )
 
 
-def _listed(names: Iterable[str]) -> str:
+def _format_names(names: Iterable[str]) -> str:
     listed = list(names)
     more = len(listed) - MAX_NEAR
     return ", ".join(listed[:MAX_NEAR]) + (f" and {more} more" if more > 0 else "")
 
 
-def _pair(one: str, other: str) -> bool:
+def _is_secure_pair(one: str, other: str) -> bool:
     """`aaa` and `aaas`: a scheme and its secure twin."""
     return one == f"{other}s" or other == f"{one}s"
 
 
-def service(ctx: Context) -> Faults:
+def check_service_name(ctx: CheckContext) -> Faults:
     """N5: the name is a service name of RFC 6335 that the text does not mention (a heuristic)."""
-    name = lowered(ctx.name)
+    name = lower_ascii(ctx.name)
     if name and name in ctx.known.services and "service name" not in ctx.prose.lower():
-        yield fault(
+        yield make_fault(
             "service-name",
             f'"{name}" is a service name too, and the text does not say whether it is the same (a heuristic)',
             field="name",
-            line=ctx.line("name"),
+            line=ctx.get_line("name"),
             fix=f'say that the scheme goes with the service name "{name}" (RFC 6335), or choose another name',
         )
+
+
+CLAUSE: Final = "RFC 7595 9"
+_DIRECTORIES: Final = {"perm": Status.PERMANENT, "prov": Status.PROVISIONAL, "historic": Status.HISTORICAL}
+
+
+def check_entries(entries: Sequence[Entry], *, source: str = "registry") -> Report:
+    """R1: names unique and sorted, template paths trimmed and in the folder of their status."""
+    findings = [*_check_entry_names(entries), *_check_template_paths(entries)]
+    return Report(source=source, profile="rfc7595", scheme=None, findings=tuple(findings), ran=("R1",))
+
+
+def _make_entry_finding(code: str, entry: Entry, message: str, fix: str, field: str) -> Finding:
+    return Finding(
+        check="R1",
+        code=code,
+        level=Level.WARNING,
+        message=message,
+        clause=CLAUSE,
+        field=field,
+        witness=to_printable(entry.spelling or entry.name),
+        fix=fix,
+    )
+
+
+def _check_entry_names(entries: Sequence[Entry]) -> list[Finding]:
+    count = Counter(each.name.lower() for each in entries)
+    seen: set[str] = set()
+    found: list[Finding] = []
+    for before, each in zip([None, *entries], entries, strict=False):
+        name = each.name.lower()
+        if count[name] > 1 and name in seen:
+            found.append(
+                _make_entry_finding(
+                    "name-twice", each, "the name stands twice, ignoring case", "keep one row", "name"
+                )
+            )
+        seen.add(name)
+        if before is not None and name < before.name.lower():
+            found.append(
+                _make_entry_finding(
+                    "not-sorted", each, "the row is out of order", "sort rows by name", "name"
+                )
+            )
+    return found
+
+
+def _check_template_paths(entries: Sequence[Entry]) -> list[Finding]:
+    found: list[Finding] = []
+    for each in entries:
+        path = each.fields.get("template", "")
+        if path != path.strip():
+            found.append(
+                _make_entry_finding(
+                    "path-not-trimmed", each, "white space around the template path", "trim it", "template"
+                )
+            )
+        folder = path.strip().strip("/").split("/")[0]
+        fits = _DIRECTORIES.get(folder)
+        if fits is not None and fits is not each.status:
+            found.append(
+                _make_entry_finding(
+                    "folder-does-not-fit",
+                    each,
+                    f"the template is filed under {to_printable(folder)}/, and the status is {each.status}",
+                    "move the template",
+                    "template",
+                )
+            )
+    return found

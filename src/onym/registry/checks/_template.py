@@ -1,16 +1,21 @@
-"""T1 to T3, T5, T6, T8: is the template whole, and does each field say what it must?"""
+"""Checks T1 to T3, T5, T6 and T8: is the template complete, and does each field fit?"""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from onym.registry.checks._context import Context, Faults, fault, shown, squeezed, unchecked
-from onym.registry.checks.report import Level
+from onym.registry.checks.context import (
+    CheckContext,
+    Faults,
+    Level,
+    make_fault,
+    make_unchecked,
+    squeeze_spaces,
+    to_printable,
+)
 from onym.registry.documents.types import TemplateValue
 from onym.registry.records import Status
-
-__all__ = ["complete", "contacts", "differences", "fields_fit", "history", "reasons", "status"]
 
 #: longest field that is sensible, in characters
 MAX_FIELD: Final = 20_000
@@ -86,11 +91,11 @@ _DEFINED: Final = re.compile(
 )
 
 
-def complete(ctx: Context) -> Faults:
+def check_complete(ctx: CheckContext) -> Faults:
     """T1: every field that the profile demands is there."""
     if ctx.template is None:
         needed = ", ".join(each.label for each in ctx.profile.fields if each.required)
-        yield fault(
+        yield make_fault(
             "no-template",
             f"no registration template was found ({ctx.profile.template_clause})",
             line=1,
@@ -99,38 +104,38 @@ def complete(ctx: Context) -> Faults:
         return
     status = ctx.status or Status.PROVISIONAL
     given = {name: value.text for name, value in ctx.template.values.items()}
-    for each in ctx.profile.missing(status, given):
+    for each in ctx.profile.list_missing_fields(status, given):
         sample = _SAMPLES.get(each.id, "...").format(
             status=ctx.profile.status_words[1 % len(ctx.profile.status_words)]
         )
         blank = each.id in ctx.template.values
-        yield fault(
+        yield make_fault(
             "field-empty" if blank else "field-missing",
-            f'the field "{_capital(each.label)}" is {"empty" if blank else "missing"}',
+            f'the field "{_capitalize_first(each.label)}" is {"empty" if blank else "missing"}',
             clause=each.clause,
             field=each.id,
-            line=ctx.line(each.id),
-            fix=f"write `{_capital(each.label)}: {sample}`",
+            line=ctx.get_line(each.id),
+            fix=f"write `{_capitalize_first(each.label)}: {sample}`",
         )
 
 
-def fields_fit(ctx: Context) -> Faults:
+def check_fields(ctx: CheckContext) -> Faults:
     """T1, the rest: labels that came twice, are unknown or belong elsewhere; fields beyond measure."""
     if ctx.template is None:
         return
     for value in ctx.template.repeated[:20]:
-        yield fault(
+        yield make_fault(
             "field-repeated",
-            f'the field "{shown(value.label)}" stands twice',
+            f'the field "{to_printable(value.label)}" stands twice',
             level=Level.ERROR,
             field=value.id,
             line=value.line,
             fix="put both into one field",
         )
     for value in ctx.template.unknown[:20]:
-        yield fault(
+        yield make_fault(
             "field-unknown",
-            f'"{shown(value.label)}" is no field of the template',
+            f'"{to_printable(value.label)}" is no field of the template',
             level=Level.HINT,
             line=value.line,
             fix="leave it out, or move it to the specification",
@@ -138,45 +143,45 @@ def fields_fit(ctx: Context) -> Faults:
     elsewhere = {each.id for each in ctx.profile.elsewhere}
     for value in ctx.template.values.values():
         if value.id in elsewhere:
-            yield fault(
+            yield make_fault(
                 "field-of-the-other-template",
-                f'"{shown(value.label)}" is a field of RFC 4395 and belongs in the specification',
+                f'"{to_printable(value.label)}" is a field of RFC 4395 and belongs in the specification',
                 level=Level.HINT,
                 field=value.id,
                 line=value.line,
                 fix="move it to the specification of the scheme",
             )
-        yield from _label(ctx, value)
-        yield from _field(value)
+        yield from _check_label(ctx, value)
+        yield from _check_field(value)
 
 
-def _label(ctx: Context, value: TemplateValue) -> Faults:
+def _check_label(ctx: CheckContext, value: TemplateValue) -> Faults:
     """The label is not the standard's, in whatever case."""
-    known = ctx.profile.field(value.id)
-    if known is None or _plain(value.label) == _plain(known.label):
+    known = ctx.profile.find_field(value.id)
+    if known is None or _normalize_label(value.label) == _normalize_label(known.label):
         return
-    yield fault(
+    yield make_fault(
         "label-spelling",
-        f'the template calls this field "{_capital(known.label)}", not "{shown(squeezed(value.label))}"',
+        f'the template calls this field "{_capitalize_first(known.label)}", not "{to_printable(squeeze_spaces(value.label))}"',
         level=Level.HINT,
         field=value.id,
         line=value.line,
-        fix=f"write `{_capital(known.label)}:`",
+        fix=f"write `{_capitalize_first(known.label)}:`",
     )
 
 
-def _plain(label: str) -> str:
+def _normalize_label(label: str) -> str:
     """For comparison: without case, closing marks, and the word that RFC 7595 left out of all labels."""
-    return squeezed(label).rstrip(" :.").lower().replace("uri scheme", "scheme")
+    return squeeze_spaces(label).rstrip(" :.").lower().replace("uri scheme", "scheme")
 
 
-def _capital(label: str) -> str:
+def _capitalize_first(label: str) -> str:
     return label[:1].upper() + label[1:]
 
 
-def _field(value: TemplateValue) -> Faults:
+def _check_field(value: TemplateValue) -> Faults:
     if len(value.text) > MAX_FIELD:
-        yield fault(
+        yield make_fault(
             "field-too-long",
             f"the field has {len(value.text):,} characters; a template points at the specification",
             level=Level.WARNING,
@@ -187,19 +192,19 @@ def _field(value: TemplateValue) -> Faults:
     head = value.text[:MAX_FIELD]
     markup = _MARKUP.search(head)
     if markup:
-        yield fault(
+        yield make_fault(
             "markup-in-field",
             "HTML in a field is kept as text and shown as it stands",
             level=Level.WARNING,
             field=value.id,
             line=value.line + head.count("\n", 0, markup.start()),
-            witness=shown(markup[0]),
+            witness=to_printable(markup[0]),
             fix="write plain text",
         )
     spaces = "\n\r\t" if value.id in _WORDS else "\n\r\t\u200c\u200d"
     odd = next((at for at, each in enumerate(head) if not (each.isprintable() or each in spaces)), None)
     if odd is not None:
-        yield fault(
+        yield make_fault(
             "unprintable-in-field",
             f"U+{ord(head[odd]):04X} does not print: it can hide or reorder text",
             level=Level.ERROR,
@@ -207,52 +212,52 @@ def _field(value: TemplateValue) -> Faults:
             line=value.line + head.count("\n", 0, odd),
             fix="take it out",
         )
-    if _COPIED.match(squeezed(head)):
-        yield fault(
+    if _COPIED.match(squeeze_spaces(head)):
+        yield make_fault(
             "guideline-copied",
             "the field still holds the template's own instruction",
             level=Level.ERROR,
             field=value.id,
             line=value.line,
-            witness=shown(squeezed(head)),
+            witness=to_printable(squeeze_spaces(head)),
             fix="write the answer, or name the section of your document that has it",
         )
 
 
-def status(ctx: Context) -> Faults:
+def check_status(ctx: CheckContext) -> Faults:
     """T2: one of the three words."""
-    value = ctx.value("status")
+    value = ctx.get_field("status")
     if not value:
         return
     words = ctx.profile.status_words
     if ctx.status is None or ctx.status.value not in {each.lower() for each in words}:
-        yield fault(
+        yield make_fault(
             "status-unknown",
-            f"the status is {'more than one' if _several(value, words) else 'none'} of {', '.join(words)}",
+            f"the status is {'more than one' if _has_several_statuses(value, words) else 'none'} of {', '.join(words)}",
             field="status",
-            line=ctx.line("status"),
-            witness=shown(value),
-            fix=_right_status(value, words),
+            line=ctx.get_line("status"),
+            witness=to_printable(value),
+            fix=_suggest_status(value, words),
         )
         return
     word = next(each for each in words if each.lower() == ctx.status.value)
     if value.strip("\"' .") != word:
-        yield fault(
+        yield make_fault(
             "status-spelling",
             f'the template spells it "{word}"',
             level=Level.HINT,
             field="status",
-            line=ctx.line("status"),
-            witness=shown(value),
+            line=ctx.get_line("status"),
+            witness=to_printable(value),
             fix=f"write `Status: {word}`",
         )
 
 
-def _several(value: str, words: tuple[str, ...]) -> bool:
+def _has_several_statuses(value: str, words: tuple[str, ...]) -> bool:
     return sum(each.lower() in value.lower() for each in words) > 1
 
 
-def _right_status(value: str, words: tuple[str, ...]) -> str:
+def _suggest_status(value: str, words: tuple[str, ...]) -> str:
     """What to write: the one status that the value means, else the choice."""
     means = [each for each in words if each.lower()[:8] in value.lower()]
     if len(means) == 1:
@@ -260,118 +265,126 @@ def _right_status(value: str, words: tuple[str, ...]) -> str:
     return f"write `Status: WORD`, where WORD is one of {', '.join(words)}"
 
 
-def contacts(ctx: Context) -> Faults:
+def check_contacts(ctx: CheckContext) -> Faults:
     """T3: contact and change controller can be reached; a third party names both parties."""
-    contact, controller = ctx.value("contact"), ctx.value("change_controller")
+    contact, controller = ctx.get_field("contact"), ctx.get_field("change_controller")
     for identifier, text in (("contact", contact), ("change_controller", controller)):
-        if text and not _reachable(text) and not (identifier == "change_controller" and _same(text, contact)):
-            yield from _unreachable(ctx, identifier, text)
-    if _THIRD_PARTY.search(f"{contact} {controller}") and _plain(contact) == _plain(controller):
-        yield fault(
+        if (
+            text
+            and not _is_reachable(text)
+            and not (identifier == "change_controller" and _is_same_party(text, contact))
+        ):
+            yield from _check_unreachable(ctx, identifier, text)
+    if _THIRD_PARTY.search(f"{contact} {controller}") and _normalize_label(contact) == _normalize_label(
+        controller
+    ):
+        yield make_fault(
             "third-party-unnamed",
             "a third party registers, and contact and change controller are the same",
             level=Level.WARNING,
             field="contact",
-            line=ctx.line("contact"),
+            line=ctx.get_line("contact"),
             fix="name the registering party as contact, and who made the scheme as change controller",
         )
 
 
-def _unreachable(ctx: Context, identifier: str, text: str) -> Faults:
-    known = ctx.profile.field(identifier)
-    label = identifier if known is None else _capital(known.label)
+def _check_unreachable(ctx: CheckContext, identifier: str, text: str) -> Faults:
+    known = ctx.profile.find_field(identifier)
+    label = identifier if known is None else _capitalize_first(known.label)
     if _ELSEWHERE.search(text):
-        if not any(_EMAIL.search(each.text) for each in ctx.sections("author")):
-            yield unchecked(f"the address of the {label.lower()}", "the section it points at is not there")
+        if not any(_EMAIL.search(each.text) for each in ctx.find_sections("author")):
+            yield make_unchecked(
+                f"the address of the {label.lower()}", "the section it points at is not there"
+            )
         return
     if _AT.search(text):
-        yield fault(
+        yield make_fault(
             "address-disguised",
             "the address is written so that programs cannot read it",
             level=Level.HINT,
             field=identifier,
-            line=ctx.line(identifier),
+            line=ctx.get_line(identifier),
             fix=f"write `{label}: NAME <ADDRESS>`",
         )
         return
-    yield fault(
+    yield make_fault(
         "no-address",
         f"the {label.lower()} cannot be reached: no mail address and no URI",
         # RFC 4395 5.4 asks for a person, and for no address of the change controller
         level=Level.WARNING if identifier == "change_controller" and ctx.profile.id == "rfc4395" else None,
         field=identifier,
-        line=ctx.line(identifier),
-        witness=shown(text),
+        line=ctx.get_line(identifier),
+        witness=to_printable(text),
         fix=f"write `{label}: NAME <ADDRESS>`, with the name and address of a person or organisation",
     )
 
 
-def _reachable(text: str) -> bool:
+def _is_reachable(text: str) -> bool:
     return bool(_EMAIL.search(text) or _URI.search(text) or _BODIES.search(text))
 
 
-def _same(text: str, contact: str) -> bool:
+def _is_same_party(text: str, contact: str) -> bool:
     """The controller is named in the contact, address and all."""
     words = {each for each in re.findall(r"\w{3,}", text.lower()) if each not in {"and", "the"}}
-    return bool(words) and words <= set(re.findall(r"\w{3,}", contact.lower())) and _reachable(contact)
+    return bool(words) and words <= set(re.findall(r"\w{3,}", contact.lower())) and _is_reachable(contact)
 
 
-def reasons(ctx: Context) -> Faults:
+def check_reasons(ctx: CheckContext) -> Faults:
     """T5: a provisional request without a specification says why; a permanent one (7595) must have one."""
-    text = ctx.value("references")
+    text = ctx.get_field("references")
     # a template cut out of an RFC or a draft has that for its specification
-    if not text or _names_specification(text) or ctx.whole or ctx.document.name:
+    if not text or _cites_specification(text) or ctx.is_specification or ctx.document.name:
         return
     if ctx.status is Status.PERMANENT and ctx.profile.id == "rfc7595":
-        yield fault(
+        yield make_fault(
             "no-specification",
             "a permanent registration needs a specification of the scheme, and none is cited",
             level=Level.ERROR,
             clause="RFC 7595 7.4",
             field="references",
-            line=ctx.line("references"),
+            line=ctx.get_line("references"),
             fix="cite the specification, or ask for provisional registration",
         )
     if ctx.status is Status.PROVISIONAL and not _REASON.search(ctx.prose):
-        yield fault(
+        yield make_fault(
             "no-specification-no-reason",
             "no specification of the scheme is cited, and no reason is given",
             field="references",
-            line=ctx.line("references"),
+            line=ctx.get_line("references"),
             fix="cite a permanent specification, or say why there is none",
         )
 
 
-def _names_specification(text: str) -> bool:
+def _cites_specification(text: str) -> bool:
     return any(found[1] is None or found[1] not in _GENERIC for found in _DEFINED.finditer(text))
 
 
-def differences(ctx: Context) -> Faults:
+def check_differences(ctx: CheckContext) -> Faults:
     """T6: a provisional request that misses the guidelines for permanent ones notes where, and why."""
-    if ctx.status is not Status.PROVISIONAL or not ctx.whole:
+    if ctx.status is not Status.PROVISIONAL or not ctx.is_specification:
         return
     missed = sorted(
         {each.check for each in ctx.so_far if each.check[0] in "SOC" and each.level is not Level.HINT}
     )
     if missed and not _NOTED.search(ctx.prose):
-        yield fault(
+        yield make_fault(
             "differences-not-noted",
             f"the scheme does not meet guidelines for permanent schemes ({', '.join(missed)}), and the text "
             "does not note that",
-            line=ctx.line("status"),
+            line=ctx.get_line("status"),
             fix="mend these, or note each difference and its reason in the specification",
         )
 
 
-def history(ctx: Context) -> Faults:
+def check_history(ctx: CheckContext) -> Faults:
     """T8: a historical request says where the scheme was defined."""
     if ctx.status is not Status.HISTORICAL or ctx.template is None:
         return
-    if not _names_specification(ctx.value("references")):
-        yield fault(
+    if not _cites_specification(ctx.get_field("references")):
+        yield make_fault(
             "no-origin",
             "a historical scheme without a word on where it was defined",
             field="references",
-            line=ctx.line("references"),
+            line=ctx.get_line("references"),
             fix="write `References: [KEY] the document that defined the scheme`",
         )

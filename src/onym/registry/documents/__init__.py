@@ -1,9 +1,9 @@
-"""Documents about a scheme, read: templates, Internet-Drafts, RFCs, their XML and Markdown.
+"""Documents that define a URI scheme: templates, Internet-Drafts and RFCs, as text, XML or Markdown.
 
     document = read_document(text, source="draft-levy-llm-uri-scheme-00.txt")
     document.templates[0].text("name")  # "llm"
 
-Nothing is loaded, run or guessed from outside the text; reading takes linear time and is capped.
+Nothing outside the text is loaded or executed. Reading takes linear time and is capped.
 """
 
 from __future__ import annotations
@@ -12,17 +12,28 @@ from collections.abc import Collection
 from datetime import date
 
 from onym.errors import TemplateError
-from onym.registry.documents._blocks import blocks_of
-from onym.registry.documents._citations import citations_of, references_of
-from onym.registry.documents._examples import examples_of
-from onym.registry.documents._headings import mark_headings, sections_of
-from onym.registry.documents._labels import NAME, labels_of
-from onym.registry.documents._lines import Line, capped, lines_of
-from onym.registry.documents._markdown import anchors_of, front_matter, mark_markdown
-from onym.registry.documents._meta import dates_of, expiry_of, kind_of, name_of
-from onym.registry.documents._profile import profile_of_template, profile_reason, to_text
-from onym.registry.documents._templates import read_templates
-from onym.registry.documents._xml import flatten
+from onym.registry.documents._citations import find_citations, find_references
+from onym.registry.documents._lines import (
+    Line,
+    find_anchors,
+    mark_headings,
+    mark_markdown,
+    parse_front_matter,
+    require_at_most,
+    split_lines,
+    split_sections,
+)
+from onym.registry.documents._metadata import compute_expiry, detect_kind, find_dates, find_name
+from onym.registry.documents._snippets import find_blocks, find_examples
+from onym.registry.documents._templates import (
+    NAME,
+    find_templates,
+    get_labels,
+    profile_of_template,
+    profile_reason,
+    to_text,
+)
+from onym.registry.documents._xml import flatten_xml
 from onym.registry.documents.types import (
     Block,
     Citation,
@@ -34,8 +45,8 @@ from onym.registry.documents.types import (
     Template,
     TemplateValue,
 )
-from onym.registry.profiles import PROFILES
-from onym.registry.registries import registry as registry_row
+from onym.registry.registries import PROFILES
+from onym.registry.registries import get_registry as registry_row
 
 __all__ = [
     "Block",
@@ -74,11 +85,11 @@ def read_document(
     so with `need_template=False`, for texts that are wanted for their grammar), registry.too-large beyond a
     cap, registry.bad-xml, and registry.hostile-xml for entities that are more than characters.
     """
-    chosen = kind_of(text) if kind is None else kind
+    chosen = detect_kind(text) if kind is None else kind
     document = (
-        _from_xml(text, registry)
+        _parse_xml(text, registry)
         if chosen is DocumentKind.XML
-        else _from_text(text, chosen, registry, source)
+        else _parse_text(text, chosen, registry, source)
     )
     if need_template and not document.templates:
         form = PROFILES[registry_row(registry).default_profile]
@@ -87,41 +98,41 @@ def read_document(
             field=NAME,
             clause=form.template_clause,
             hint="these labels were looked for, each at the beginning of a line: "
-            + labels_of(registry).looked_for(),
+            + get_labels(registry).format_needed(),
         )
     return document
 
 
-def _from_text(text: str, chosen: DocumentKind, registry: str, source: str) -> Document:
-    lines = lines_of(text)
+def _parse_text(text: str, chosen: DocumentKind, registry: str, source: str) -> Document:
+    lines = split_lines(text)
     listed: tuple[Reference, ...] = ()
     anchors: frozenset[str] = frozenset()
     if chosen is DocumentKind.MARKDOWN:
-        anchors = anchors_of(text)
-        listed = front_matter(lines)
+        anchors = find_anchors(text)
+        listed = parse_front_matter(lines)
         mark_markdown(lines)
-        lines = [_unquoted(line) for line in lines]
+        lines = [_strip_quote_marks(line) for line in lines]
     else:
         if chosen is DocumentKind.TEMPLATE:
-            lines = [_unquoted(line) for line in lines]
+            lines = [_strip_quote_marks(line) for line in lines]
         mark_headings(lines, paged=chosen is not DocumentKind.TEMPLATE)
-    dated, expires = dates_of(text, chosen)
-    name = name_of(text, chosen, source)
-    return _document(
+    dated, expires = find_dates(text, chosen)
+    name = find_name(text, chosen, source)
+    return _build_document(
         text, chosen, registry, lines, listed, anchors=anchors, name=name, dated=dated, expires=expires
     )
 
 
-def _unquoted(line: Line) -> Line:
+def _strip_quote_marks(line: Line) -> Line:
     """A line of a mail's quotation, without the marks."""
     if line.text.startswith(">") and line.code is None:
         line.text = line.text.lstrip("> ")
     return line
 
 
-def _from_xml(text: str, registry: str) -> Document:
-    flat = flatten(text)
-    return _document(
+def _parse_xml(text: str, registry: str) -> Document:
+    flat = flatten_xml(text)
+    return _build_document(
         text,
         DocumentKind.XML,
         registry,
@@ -130,11 +141,11 @@ def _from_xml(text: str, registry: str) -> Document:
         anchors=flat.anchors,
         name=flat.name,
         dated=flat.dated,
-        expires=None if flat.is_rfc else expiry_of(flat.dated),
+        expires=None if flat.is_rfc else compute_expiry(flat.dated),
     )
 
 
-def _plain(lines: list[Line]) -> str:
+def _render_plain(lines: list[Line]) -> str:
     """The lines under their numbers; those that were not read are blank."""
     rows: dict[int, list[str]] = {}
     for line in lines:
@@ -143,14 +154,14 @@ def _plain(lines: list[Line]) -> str:
     return "\n".join(" ".join(rows.get(number, ())) for number in range(1, max(rows, default=0) + 1))
 
 
-def _itself(key: str, name: str | None) -> bool:
+def _is_own_name(key: str, name: str | None) -> bool:
     """Is the key the document's own name, with its version or without?"""
     if name is None:
         return False
     return key in (name, name.replace(" ", ""), name[:-3], name.removesuffix("-latest"))
 
 
-def _document(
+def _build_document(
     text: str,
     kind: DocumentKind,
     registry: str,
@@ -162,14 +173,14 @@ def _document(
     dated: date | None,
     expires: date | None,
 ) -> Document:
-    templates = read_templates(
-        lines, labels_of(registry), markdown=kind is DocumentKind.MARKDOWN, partial=kind in _PASTED
+    templates = find_templates(
+        lines, get_labels(registry), markdown=kind is DocumentKind.MARKDOWN, partial=kind in _PASTED
     )
-    sections = sections_of(lines)
-    capped(sections, MAX_SECTIONS, "sections")
-    blocks = blocks_of(lines)
+    sections = split_sections(lines)
+    require_at_most(sections, MAX_SECTIONS, "sections")
+    blocks = find_blocks(lines)
     # XML marks its lists, and what is ABNF: its lines may be one
-    entries, entry_lines = references_of([] if kind is DocumentKind.XML else lines, templates)
+    entries, entry_lines = find_references([] if kind is DocumentKind.XML else lines, templates)
     grammar_lines = {
         number
         for block in blocks
@@ -178,7 +189,7 @@ def _document(
     }
     without = entry_lines | grammar_lines
     references = (*listed, *entries)
-    citations, added = citations_of(
+    citations, added = find_citations(
         lines, known={each.key for each in references}, without=without, anchors=anchors
     )
     known = {each.key for each in references}
@@ -189,11 +200,11 @@ def _document(
         dated=dated,
         expires=expires,
         text=text,
-        plain=_plain(lines),
+        plain=_render_plain(lines),
         sections=sections,
         templates=templates,
-        citations=tuple(each for each in citations if not _itself(each.key, name)),
+        citations=tuple(each for each in citations if not _is_own_name(each.key, name)),
         references=(*references, *(each for each in added if each.key not in known)),
         blocks=blocks,
-        examples=examples_of(lines, [each.text(NAME) for each in templates], without=without),
+        examples=find_examples(lines, [each.text(NAME) for each in templates], without=without),
     )

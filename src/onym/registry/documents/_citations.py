@@ -6,11 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from onym.registry.documents._lines import Line, capped, indent_of
-from onym.registry.documents._running import Running
+from onym.registry.documents._lines import Line, RunningText, count_indent, require_at_most
 from onym.registry.documents.types import Citation, Reference, Template
-
-__all__ = ["MAX_CITATIONS", "citations_of", "references_of"]
 
 #: citations, and entries of reference lists, of one document
 MAX_CITATIONS: Final = 20_000
@@ -61,7 +58,7 @@ _WIDEST: Final = 400
 _NEAR: Final = 60
 
 
-def _in_list(lines: list[Line]) -> Iterator[Line]:
+def _iter_reference_lines(lines: list[Line]) -> Iterator[Line]:
     """The lines of reference sections, their headings left out."""
     inside = 0
     for line in lines:
@@ -73,26 +70,26 @@ def _in_list(lines: list[Line]) -> Iterator[Line]:
             yield line
 
 
-def references_of(
+def find_references(
     lines: list[Line], templates: Iterable[Template]
 ) -> tuple[tuple[Reference, ...], frozenset[int]]:
     """The entries of the reference lists, sections' and templates'; and the lines that they stand on."""
-    out, taken = _entries(list(_in_list(lines)))
+    out, taken = _parse_entries(list(_iter_reference_lines(lines)))
     texts = {line.number: line.text for line in lines if line.text}
     for template in templates:
         value = template.values.get("references")
         if value is not None:
             numbers = range(value.line, value.line + value.text.count("\n") + 2)
             rows = [Line(number=each, text=texts.get(each, "")) for each in numbers]
-            rows[0].text = _beside_label(rows[0].text, value.text)
-            more, lined = _entries(rows)
+            rows[0].text = _strip_label(rows[0].text, value.text)
+            more, lined = _parse_entries(rows)
             out += more
             taken |= lined
-    capped(out, MAX_CITATIONS, "references")
+    require_at_most(out, MAX_CITATIONS, "references")
     return tuple(sorted(out, key=lambda each: each.line)), frozenset(taken)
 
 
-def _beside_label(row: str, value: str) -> str:
+def _strip_label(row: str, value: str) -> str:
     """The entry that stands on the label's own line: a key and its citation, where it was; else the line."""
     first = value.partition("\n")[0]
     if not row.endswith(first) or not _FULL.match(first):
@@ -100,13 +97,13 @@ def _beside_label(row: str, value: str) -> str:
     return " " * (len(row) - len(first)) + first
 
 
-def _entries(lines: list[Line]) -> tuple[list[Reference], set[int]]:
+def _parse_entries(lines: list[Line]) -> tuple[list[Reference], set[int]]:
     found: list[tuple[str, list[str], int]] = []
     taken: set[int] = set()
     margin: int | None = None
     for line in lines:
         entry = _ENTRY.match(line.text)
-        column = indent_of(line.text)
+        column = count_indent(line.text)
         if entry is not None and (margin is None or column <= margin):
             margin = column
             found.append((entry["key"], [entry["rest"].strip()], line.number))
@@ -120,7 +117,7 @@ def _entries(lines: list[Line]) -> tuple[list[Reference], set[int]]:
     return out, taken
 
 
-def citations_of(
+def find_citations(
     lines: list[Line], *, known: Collection[str], without: Collection[int], anchors: Collection[str] = ()
 ) -> tuple[tuple[Citation, ...], tuple[Reference, ...]]:
     """What the prose cites, in order; and the references that kramdown's `{{!RFC3986}}` adds to the list.
@@ -129,45 +126,45 @@ def citations_of(
     `without` are lines that do not cite: the lists themselves, grammars. `anchors` are the document's own
     places: a reference to one of them is no citation.
     """
-    running = Running(
+    running = RunningText(
         lines,
         lambda line: (
             not (line.toc or line.heading is not None or line.code is not None or line.number in without)
         ),
     )
-    known = known or _said(running.text)
-    shapes = {_shape(key) for key in known}
+    known = known or _find_sentence_keys(running.text)
+    shapes = {_classify_key(key) for key in known}
     out: list[Citation] = []
     added: dict[str, Reference] = {}
     for found in _CITATION.finditer(running.text):
         line = running.line_of(found.start())
         section = found["before"] or found["after"]
         if found["kramdown"] is not None:
-            _kramdown(found["kramdown"], section, line, out, added)
+            _add_kramdown_citation(found["kramdown"], section, line, out, added)
         else:
             bare = found["key"] is None and found["keys"] is None
-            keys = _named(found) if bare else _bracketed(found, known, shapes, running.text)
+            keys = _list_rfc_keys(found) if bare else _list_bracket_keys(found, known, shapes, running.text)
             out.extend(Citation(key=key, section=section, line=line, bare=bare) for key in keys)
-        capped(out, MAX_CITATIONS, "citations")
+        require_at_most(out, MAX_CITATIONS, "citations")
     for draft in _DRAFT.finditer(running.text):
         out.append(Citation(key=draft[0], section=None, line=running.line_of(draft.start()), bare=True))
-        capped(out, MAX_CITATIONS, "citations")
+        require_at_most(out, MAX_CITATIONS, "citations")
     cited = (each for each in out if each.key in known or each.key not in anchors)
     return tuple(sorted(cited, key=lambda each: each.line)), tuple(added.values())
 
 
-def _said(text: str) -> frozenset[str]:
+def _find_sentence_keys(text: str) -> frozenset[str]:
     """Numbers and words that sentences cite where no list tells what keys are; one may be anything."""
     found = frozenset(
         each["key"]
-        for line in _lines_with_brackets(text)
+        for line in _iter_bracket_lines(text)
         if len(_WORD.findall(line)) >= _SENTENCE and not _CODE.search(line)
         for each in _SAID.finditer(line)
     )
     return found if len(found) > 1 else frozenset()
 
 
-def _lines_with_brackets(text: str) -> Iterator[str]:
+def _iter_bracket_lines(text: str) -> Iterator[str]:
     """Each line that holds a bracket, after the end of the one before: a key may stand first."""
     before = ""
     for line in text.split("\n"):
@@ -176,14 +173,14 @@ def _lines_with_brackets(text: str) -> Iterator[str]:
         before = line
 
 
-def _named(found: re.Match[str]) -> list[str]:
+def _list_rfc_keys(found: re.Match[str]) -> list[str]:
     """RFCs that are called by their numbers."""
     if found["rfc"] is not None:
         return ["RFC" + _NUMBERS.findall(found["rfc"])[0]]
     return ["RFC" + number for number in _NUMBERS.findall(found["rfcs"])]
 
 
-def _bracketed(
+def _list_bracket_keys(
     found: re.Match[str], known: Collection[str], shapes: Collection[str], text: str
 ) -> tuple[str, ...]:
     """The key in brackets, where it is one: an index, a word or a number in brackets may be anything."""
@@ -195,7 +192,7 @@ def _bracketed(
     if key in known or _RFC_KEY.match(key):
         return (key,)
     before = text[found.start("key") - 2 : found.start("key") - 1]
-    shape = _shape(key)
+    shape = _classify_key(key)
     likely = (
         bool(shape)
         and (shape == "name" or shape in shapes)
@@ -204,7 +201,7 @@ def _bracketed(
     return (key,) if likely else ()
 
 
-def _shape(key: str) -> str:
+def _classify_key(key: str) -> str:
     """What a key looks like: a number, a word, a name that is no word; "" for what is hardly a key."""
     if key.isdigit():
         return "number"
@@ -213,7 +210,7 @@ def _shape(key: str) -> str:
     return "word" if key[1:].islower() and key.isalpha() else "name"
 
 
-def _kramdown(
+def _add_kramdown_citation(
     text: str, section: str | None, line: int, out: list[Citation], added: dict[str, Reference]
 ) -> None:
     """`{{!RFC3986}}`, `{{Section 2.1 of ?RFC3986}}`; `{{syntax}}` names a section and is no citation."""

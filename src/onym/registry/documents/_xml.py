@@ -1,7 +1,7 @@
-"""RFC and Internet-Draft XML (RFC 7991, and version 2) flattened to lines, safely.
+"""RFC and Internet-Draft XML (RFC 7991, and version 2) converted to lines, safely.
 
-The parser is expat, which loads nothing; entities may only stand for one character each, and depth and
-number of elements are capped. References included from elsewhere are known by the name of their file.
+The parser is expat, which loads nothing. Entities may only represent single characters, and the depth and
+number of elements are capped. References included from other files are identified by the file name.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from typing import Final, NoReturn
 from xml.parsers import expat
 
 from onym.errors import TemplateError
-from onym.registry.documents._lines import MAX_LINES, MAX_TEXT, MONTHS, Heading, Line, capped
+from onym.registry.documents._lines import MAX_LINES, MAX_TEXT, MONTHS, Heading, Line, require_at_most
 from onym.registry.documents.types import Reference
-
-__all__ = ["MAX_DEPTH", "MAX_ELEMENTS", "Flat", "flatten"]
 
 MAX_DEPTH: Final = 64
 MAX_ELEMENTS: Final = 200_000
@@ -47,7 +45,7 @@ _SILENT: Final = frozenset(
 
 
 @dataclass(slots=True, kw_only=True)
-class Flat:
+class FlatDocument:
     """A document's lines, and what its markup says of it."""
 
     lines: list[Line] = field(default_factory=list)
@@ -59,17 +57,17 @@ class Flat:
     is_rfc: bool = False
 
 
-def _refuse(
+def _raise_error(
     message: str, line: int, column: int, *, code: str = _HOSTILE, hint: str | None = None
 ) -> NoReturn:
     raise TemplateError(message, code=code, line=line, column=column + 1, hint=hint)
 
 
-class _Flattener:
+class _XMLFlattener:
     """Handlers for expat. Text is gathered per source line, so that every place holds."""
 
     def __init__(self) -> None:
-        self.flat = Flat()
+        self.flat = FlatDocument()
         self.parser = expat.ParserCreate(encoding="utf-8")
         self.parser.buffer_text = False
         self.path: list[str] = []
@@ -86,20 +84,20 @@ class _Flattener:
         self.silent = 0
         #: the mark of a list's item, until its first line is written
         self.bullet = ""
-        self._hook()
+        self._set_handlers()
 
-    def _hook(self) -> None:
+    def _set_handlers(self) -> None:
         parser = self.parser
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._characters
-        parser.EntityDeclHandler = self._entity
-        parser.ProcessingInstructionHandler = self._instruction
-        parser.SkippedEntityHandler = self._skipped
+        parser.StartElementHandler = self._handle_start
+        parser.EndElementHandler = self._handle_end
+        parser.CharacterDataHandler = self._add_characters
+        parser.EntityDeclHandler = self._handle_entity
+        parser.ProcessingInstructionHandler = self._handle_instruction
+        parser.SkippedEntityHandler = self._handle_skipped_entity
 
     # what is refused
 
-    def _entity(
+    def _handle_entity(
         self,
         name: str,
         is_parameter: bool,
@@ -111,33 +109,33 @@ class _Flattener:
     ) -> None:
         simple = value is not None and len(value) <= MAX_ENTITY and not set(value) & set("&%<")
         if is_parameter or not simple:
-            _refuse(
+            _raise_error(
                 f"the entity {name[:40]!r} is more than a character",
                 self.parser.CurrentLineNumber,
                 self.parser.CurrentColumnNumber,
                 hint="write references out, or include them by xi:include; no other entity is read",
             )
 
-    def _skipped(self, name: str, is_parameter: bool) -> None:
+    def _handle_skipped_entity(self, name: str, is_parameter: bool) -> None:
         known = _ENTITIES.get(name)
         if known is None and name in name2codepoint:
             known = chr(name2codepoint[name])
         if known is None:
-            _refuse(
+            _raise_error(
                 f"the entity {name[:40]!r} is not declared",
                 self.parser.CurrentLineNumber,
                 self.parser.CurrentColumnNumber,
                 code="registry.bad-xml",
                 hint="write the character itself",
             )
-        self._characters(known)
+        self._add_characters(known)
 
     # elements
 
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
+    def _handle_start(self, name: str, attributes: dict[str, str]) -> None:
         self.elements += 1
         if len(self.path) >= MAX_DEPTH or self.elements > MAX_ELEMENTS:
-            _refuse(
+            _raise_error(
                 f"elements nest deeper than {MAX_DEPTH}, or are more than {MAX_ELEMENTS}",
                 self.parser.CurrentLineNumber,
                 self.parser.CurrentColumnNumber,
@@ -148,23 +146,23 @@ class _Flattener:
         if "anchor" in attributes and name not in _REFERENCES:
             self.flat.anchors.add(attributes["anchor"])
         if name in _PARAGRAPHS:
-            self._flush()
+            self._flush_text()
         if opening is not None:
             opening(self, attributes)
 
-    def _end(self, name: str) -> None:
+    def _handle_end(self, name: str) -> None:
         closing = _CLOSING.get(name)
         if closing is not None:
             closing(self)
         elif name in _PARAGRAPHS:
-            self._flush(self._indent())
-            self._blank()
+            self._flush_text(self._get_indent())
+            self._add_blank_line()
             if name == "li":
                 self.bullet = ""
         self.silent -= name in _SILENT
         self.path.pop()
 
-    def _characters(self, text: str) -> None:
+    def _add_characters(self, text: str) -> None:
         if self.reference is not None:
             if text != "\n" or self.entry[-1:] != [" "]:
                 self.entry.append(" " if text == "\n" else text)
@@ -173,35 +171,35 @@ class _Flattener:
 
     # sections
 
-    def _rfc(self, attributes: dict[str, str]) -> None:
+    def _start_rfc(self, attributes: dict[str, str]) -> None:
         number = attributes.get("number", "")
         draft = attributes.get("docName", "")
         self.flat.is_rfc = number.isascii() and number.isdigit() and len(number) < 6
         self.flat.name = f"RFC {int(number)}" if self.flat.is_rfc else (draft[:200] or None)
 
-    def _date(self, attributes: dict[str, str]) -> None:
+    def _start_date(self, attributes: dict[str, str]) -> None:
         if self.path[-3:-1] == ["rfc", "front"]:
-            self.flat.dated = _dated(attributes)
+            self.flat.dated = _parse_date_attributes(attributes)
 
-    def _section(self, attributes: dict[str, str]) -> None:
-        self._flush()
+    def _start_section(self, attributes: dict[str, str]) -> None:
+        self._flush_text()
         depth = self.path.count("section") + self.path.count("references")
         del self.numbers[depth:]
         self.numbers += [0] * (depth - len(self.numbers))
         self.numbers[depth - 1] += 1
         line = self.parser.CurrentLineNumber
         title = attributes.get("title", "References" if self.path[-1] == "references" else "")
-        self._heading(line, depth, " ".join(title.split()))
+        self._add_heading(line, depth, " ".join(title.split()))
 
-    def _heading(self, line: int, depth: int, title: str) -> None:
+    def _add_heading(self, line: int, depth: int, title: str) -> None:
         first = chr(ord("A") + (self.numbers[0] - 1) % 26) if self.back else str(self.numbers[0])
         number = ".".join((first, *map(str, self.numbers[1:depth])))
         heading = Heading(level=depth, number=number, title=title)
         self.titling = (len(self.flat.lines), line, heading)
-        self._put(Line(number=line, text=f"{number}.  {title}", heading=heading))
+        self._add_line(Line(number=line, text=f"{number}.  {title}", heading=heading))
 
     def _end_name(self) -> None:
-        text = self._gathered()
+        text = self._join_text()
         self.rows.clear()
         if self.titling is None or self.path[-2] not in ("section", "references"):
             return
@@ -210,66 +208,66 @@ class _Flattener:
         self.flat.lines[at] = Line(number=line, text=f"{heading.number}.  {text}", heading=heading)
 
     def _end_section(self) -> None:
-        self._flush(3)
-        self._blank()
+        self._flush_text(3)
+        self._add_blank_line()
 
-    def _back(self, attributes: dict[str, str]) -> None:
+    def _start_back(self, attributes: dict[str, str]) -> None:
         # reference sections go on with the numbers of the middle; appendices begin at A
         self.flat.lines.append(Line(number=self.parser.CurrentLineNumber, text=""))
 
-    def _section_or_appendix(self, attributes: dict[str, str]) -> None:
+    def _start_section_or_appendix(self, attributes: dict[str, str]) -> None:
         if "back" in self.path and not self.back:
             self.back = True
             self.numbers.clear()
-        self._section(attributes)
+        self._start_section(attributes)
 
     # text
 
-    def _put(self, line: Line) -> None:
+    def _add_line(self, line: Line) -> None:
         self.flat.lines.append(line)
-        capped(self.flat.lines, MAX_LINES, "lines")
+        require_at_most(self.flat.lines, MAX_LINES, "lines")
 
-    def _blank(self) -> None:
+    def _add_blank_line(self) -> None:
         if self.flat.lines and self.flat.lines[-1].text:
-            self._put(Line(number=self.parser.CurrentLineNumber, text=""))
+            self._add_line(Line(number=self.parser.CurrentLineNumber, text=""))
 
-    def _flush(self, indent: int = 3) -> None:
+    def _flush_text(self, indent: int = 3) -> None:
         """Write the text gathered so far as prose."""
         rows, self.rows = self.rows, {}
         for number, parts in rows.items():
             text = " ".join("".join(parts).replace("\u00a0", " ").split())
             if text:
                 bullet, self.bullet = self.bullet, ""
-                self._put(Line(number=number, text=" " * indent + bullet + text))
+                self._add_line(Line(number=number, text=" " * indent + bullet + text))
 
-    def _gathered(self) -> str:
+    def _join_text(self) -> str:
         """The text gathered so far, as one line."""
         return " ".join(" ".join("".join(each) for each in self.rows.values()).split())
 
-    def _break(self, attributes: dict[str, str]) -> None:
-        self._flush(self._indent())
+    def _start_break(self, attributes: dict[str, str]) -> None:
+        self._flush_text(self._get_indent())
 
-    def _indent(self) -> int:
+    def _get_indent(self) -> int:
         """The columns of the text here: that of the deepest element around it."""
         return max((_PARAGRAPHS.get(each, 3) for each in self.path), default=3)
 
-    def _hanging(self, attributes: dict[str, str]) -> None:
+    def _start_hanging_text(self, attributes: dict[str, str]) -> None:
         """`<t hangText="Status:">` of version 2 is a label."""
         text = " ".join(attributes.get("hangText", "").split())
         if text:
-            self._put(Line(number=self.parser.CurrentLineNumber, text="   " + text.rstrip(":.") + ":"))
+            self._add_line(Line(number=self.parser.CurrentLineNumber, text="   " + text.rstrip(":.") + ":"))
             self.path[-1] = "t"
 
     def _end_term(self) -> None:
-        text = self._gathered()
+        text = self._join_text()
         number = next(iter(self.rows), self.parser.CurrentLineNumber)
         self.rows.clear()
         if text:
-            self._put(Line(number=number, text="   " + text.rstrip(":. ") + ":"))
+            self._add_line(Line(number=number, text="   " + text.rstrip(":. ") + ":"))
 
-    def _code(self, attributes: dict[str, str]) -> None:
-        self._flush()
-        self._blank()
+    def _start_code(self, attributes: dict[str, str]) -> None:
+        self._flush_text()
+        self._add_blank_line()
         self.language = attributes.get("type", "").casefold()
 
     def _end_code(self) -> None:
@@ -277,43 +275,43 @@ class _Flattener:
         numbers = sorted(rows)
         for number in range(numbers[0], numbers[-1] + 1) if numbers else ():
             text = "".join(rows.get(number, ())).replace("\n", "").replace("\r", "").expandtabs(8).rstrip()
-            self._put(Line(number=number, text=text, code=self.language or ""))
+            self._add_line(Line(number=number, text=text, code=self.language or ""))
         self.language = None
-        self._put(Line(number=self.parser.CurrentLineNumber, text=""))
+        self._add_line(Line(number=self.parser.CurrentLineNumber, text=""))
 
-    def _link(self, attributes: dict[str, str]) -> None:
+    def _start_link(self, attributes: dict[str, str]) -> None:
         """A cross reference, as xml2rfc prints it."""
         target = attributes.get("target", "")
         section = attributes.get("section", "")
         if section and attributes.get("sectionFormat", "of") == "of":
-            self._characters(f" Section {section} of [{target}] ")
+            self._add_characters(f" Section {section} of [{target}] ")
         elif section:
-            self._characters(f" [{target}], Section {section} ")
+            self._add_characters(f" [{target}], Section {section} ")
         else:
-            self._characters(f"[{target}]")
+            self._add_characters(f"[{target}]")
 
-    def _eref(self, attributes: dict[str, str]) -> None:
-        self._characters(f"<{attributes.get('target', '')}>")
+    def _start_eref(self, attributes: dict[str, str]) -> None:
+        self._add_characters(f"<{attributes.get('target', '')}>")
 
     def _end_cell(self) -> None:
-        text = self._gathered()
+        text = self._join_text()
         self.rows.clear()
         self.cells.append(text)
 
     def _end_row(self) -> None:
         cells, self.cells = self.cells, []
-        self._put(Line(number=self.parser.CurrentLineNumber, text=f"   | {' | '.join(cells)} |"))
+        self._add_line(Line(number=self.parser.CurrentLineNumber, text=f"   | {' | '.join(cells)} |"))
 
-    def _list_item(self, attributes: dict[str, str]) -> None:
+    def _start_list_item(self, attributes: dict[str, str]) -> None:
         self.bullet = "o "
 
     # references
 
-    def _reference(self, attributes: dict[str, str]) -> None:
+    def _start_reference(self, attributes: dict[str, str]) -> None:
         self.reference = (attributes.get("anchor", "")[:200], self.parser.CurrentLineNumber)
         self.entry.clear()
 
-    def _series(self, attributes: dict[str, str]) -> None:
+    def _start_series(self, attributes: dict[str, str]) -> None:
         if self.reference is not None:
             self.entry.append(f" {attributes.get('name', '')} {attributes.get('value', '')} ")
 
@@ -324,7 +322,7 @@ class _Flattener:
             self.flat.references.append(Reference(key=key, text=text, line=line))
         self.reference = None
 
-    def _included(self, name: str) -> None:
+    def _add_included_reference(self, name: str) -> None:
         found = _INCLUDED.search(name)
         if found is not None:
             key = found["series"] + found["name"].lstrip("0")
@@ -333,16 +331,16 @@ class _Flattener:
             line = self.parser.CurrentLineNumber
             self.flat.references.append(Reference(key=key, text="", line=line))
 
-    def _xinclude(self, attributes: dict[str, str]) -> None:
-        self._included(attributes.get("href", ""))
+    def _start_xinclude(self, attributes: dict[str, str]) -> None:
+        self._add_included_reference(attributes.get("href", ""))
 
-    def _instruction(self, target: str, data: str) -> None:
+    def _handle_instruction(self, target: str, data: str) -> None:
         found = _INCLUDE.search(data[:1000]) if target == "rfc" else None
         if found is not None:
-            self._included(found["name"])
+            self._add_included_reference(found["name"])
 
 
-def _dated(attributes: Mapping[str, str]) -> date | None:
+def _parse_date_attributes(attributes: Mapping[str, str]) -> date | None:
     month = attributes.get("month", "")
     number = MONTHS.index(month.capitalize()) + 1 if month.capitalize() in MONTHS else month
     try:
@@ -351,46 +349,46 @@ def _dated(attributes: Mapping[str, str]) -> date | None:
         return None
 
 
-_OPENING: Final[Mapping[str, Callable[[_Flattener, dict[str, str]], None]]] = {
-    "rfc": _Flattener._rfc,
-    "date": _Flattener._date,
-    "back": _Flattener._back,
-    "section": _Flattener._section_or_appendix,
-    "references": _Flattener._section,
-    "t": _Flattener._hanging,
-    "br": _Flattener._break,
-    "vspace": _Flattener._break,
-    "artwork": _Flattener._code,
-    "sourcecode": _Flattener._code,
-    "xref": _Flattener._link,
-    "relref": _Flattener._link,
-    "eref": _Flattener._eref,
-    "li": _Flattener._list_item,
-    "reference": _Flattener._reference,
-    "seriesInfo": _Flattener._series,
-    "xi:include": _Flattener._xinclude,
+_OPENING: Final[Mapping[str, Callable[[_XMLFlattener, dict[str, str]], None]]] = {
+    "rfc": _XMLFlattener._start_rfc,
+    "date": _XMLFlattener._start_date,
+    "back": _XMLFlattener._start_back,
+    "section": _XMLFlattener._start_section_or_appendix,
+    "references": _XMLFlattener._start_section,
+    "t": _XMLFlattener._start_hanging_text,
+    "br": _XMLFlattener._start_break,
+    "vspace": _XMLFlattener._start_break,
+    "artwork": _XMLFlattener._start_code,
+    "sourcecode": _XMLFlattener._start_code,
+    "xref": _XMLFlattener._start_link,
+    "relref": _XMLFlattener._start_link,
+    "eref": _XMLFlattener._start_eref,
+    "li": _XMLFlattener._start_list_item,
+    "reference": _XMLFlattener._start_reference,
+    "seriesInfo": _XMLFlattener._start_series,
+    "xi:include": _XMLFlattener._start_xinclude,
 }
-_CLOSING: Final[Mapping[str, Callable[[_Flattener], None]]] = {
-    "name": _Flattener._end_name,
-    "section": _Flattener._end_section,
-    "dt": _Flattener._end_term,
-    "artwork": _Flattener._end_code,
-    "sourcecode": _Flattener._end_code,
-    "reference": _Flattener._end_reference,
-    "tr": _Flattener._end_row,
-    **dict.fromkeys(_CELLS, _Flattener._end_cell),
+_CLOSING: Final[Mapping[str, Callable[[_XMLFlattener], None]]] = {
+    "name": _XMLFlattener._end_name,
+    "section": _XMLFlattener._end_section,
+    "dt": _XMLFlattener._end_term,
+    "artwork": _XMLFlattener._end_code,
+    "sourcecode": _XMLFlattener._end_code,
+    "reference": _XMLFlattener._end_reference,
+    "tr": _XMLFlattener._end_row,
+    **dict.fromkeys(_CELLS, _XMLFlattener._end_cell),
 }
 
 
-def flatten(text: str) -> Flat:
+def flatten_xml(text: str) -> FlatDocument:
     """The lines of an XML document. Raises TemplateError: hostile-xml, bad-xml, too-large."""
-    capped(text, MAX_TEXT, "characters")
-    flattener = _Flattener()
+    require_at_most(text, MAX_TEXT, "characters")
+    flattener = _XMLFlattener()
     data = text.lstrip("\ufeff \t\r\n").encode("utf-8", "surrogatepass")
     try:
         flattener.parser.Parse(data, True)
     except expat.ExpatError as error:
-        _refuse(
+        _raise_error(
             f"the XML cannot be read: {expat.ErrorString(error.code)}",
             error.lineno,
             error.offset,

@@ -1,6 +1,6 @@
-"""What a document about a scheme holds, once read: sections, templates, grammars, citations, examples.
+"""The parts of a document: sections, templates, grammars, citations and examples.
 
-Every place is a line of the text as it was given, counted from 1, so that a finding can point at it.
+Every position is a line number of the original text, counted from 1, so that a finding can refer to it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-
-__all__ = [
-    "Block",
-    "Citation",
-    "Document",
-    "DocumentKind",
-    "Example",
-    "Reference",
-    "Section",
-    "Template",
-    "TemplateValue",
-]
 
 
 class DocumentKind(StrEnum):

@@ -1,13 +1,289 @@
 """The state machine of RFC 4395 and RFC 7595: pure functions over an append-only log.
 
-`decide` answers one event; `allowed` says which events may be asked for; `due` which timers have gone
-off; `rebuild` folds a log into the registry that it makes. `RULES` is the table itself.
+`decide` decides one event; `list_allowed_events` lists the events that an actor may send now;
+`iter_due_events` yields an event for each timer that has expired; `replay_log` builds the state of a
+registry from its log. `RULES` is the table of the state machine.
 """
 
 from __future__ import annotations
 
-from onym.registry.engine._book import Book, rebuild
-from onym.registry.engine._case import Rule
-from onym.registry.engine._decide import RULES, allowed, decide, due, publication_refusal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final, TypeAlias
 
-__all__ = ["RULES", "Book", "Rule", "allowed", "decide", "due", "publication_refusal", "rebuild"]
+from onym.errors import RefusalError, StoreError
+from onym.registry.engine import _entry_rules, _review, _submission
+from onym.registry.engine._rules import UNREVIEWED, EventContext, Rule
+from onym.registry.records import (
+    Actor,
+    Decision,
+    Entry,
+    Event,
+    EventKind,
+    LogRecord,
+    Request,
+    RequestState,
+    Role,
+    Status,
+)
+from onym.registry.registries import get_profile, get_registry
+
+__all__ = [
+    "RULES",
+    "RegistryState",
+    "Rule",
+    "decide",
+    "iter_due_events",
+    "list_allowed_events",
+    "publication_refusal",
+    "replay_log",
+]
+
+#: the whole table, in the order in which rows are tried
+RULES: Final[tuple[Rule, ...]] = (
+    *_submission.REQUEST_RULES,
+    *_submission.INTAKE_RULES,
+    *_review.REVIEW_RULES,
+    *_entry_rules.ENTRY_RULES,
+    *_entry_rules.OVERRIDE_RULES,
+    *_entry_rules.NAMESPACE_RULES,
+)
+
+_BY_EVENT: Final[dict[EventKind, tuple[Rule, ...]]] = {
+    kind: tuple(rule for rule in RULES if rule.event is kind) for kind in EventKind
+}
+#: what time brings, and a person does not press
+_TIMER_EVENTS: Final = (
+    EventKind.REVIEW_TIMEOUT,
+    EventKind.DRAFT_EXPIRED,
+    EventKind.NAMESPACE_EXPIRED,
+)
+#: needs an entry or a file, not a button
+_NOT_OFFERED: Final = frozenset({*_TIMER_EVENTS, EventKind.OPEN, EventKind.IMPORT})
+_REQUEST_EVENTS: Final = frozenset(
+    rule.event for rule in RULES if any(state is not None for state in rule.states)
+)
+
+
+def decide(
+    event: Event, actor: Actor, at: datetime, *, request: Request | None, entry: Entry | None
+) -> Decision:
+    """What `event`, asked by `actor` at `at` (aware), does to `request` and `entry`.
+
+    `request` is the one that the event names, None when it opens one; `entry` the one of that name, if
+    any. Raises `RefusalError` with the row and the clause where the procedure does not allow it: first
+    for the state, then for the actor, then for what the event brings.
+    """
+    case = _build_context(event, actor, at, request, entry)
+    rule = next((rule for rule in _BY_EVENT[event.kind] if rule.matches(case)), None)
+    if rule is None:
+        raise _make_not_allowed_error(case)
+    if not rule.permits(case):
+        raise RefusalError(
+            f"{event.kind} is not for {_format_actor(actor)} to do here",
+            code="registry.wrong-role", clause=rule.get_clause(case), rule=rule.id, hint=_format_permitted(rule),
+        )  # fmt: skip
+    if rule.effect is None:
+        raise RefusalError(
+            rule.said, code="registry.not-allowed", clause=rule.get_clause(case), rule=rule.id, hint=rule.hint
+        )
+    return rule.effect(case, rule)
+
+
+def list_allowed_events(
+    request: Request | None, entry: Entry | None, actor: Actor, at: datetime, *, profile_id: str | None = None
+) -> tuple[EventKind, ...]:
+    """The events that `actor` may ask for now, about a request or (request None) about an entry."""
+    about = request or entry
+    if about is None:
+        return ()
+    found = []
+    for kind in EventKind:
+        if kind in _NOT_OFFERED or (kind in _REQUEST_EVENTS) is not (request is not None):
+            continue
+        data = {} if profile_id is None else {"profile": profile_id}
+        event = Event(kind=kind, registry=about.registry, name=about.name, data=data)
+        case = _build_context(event, actor, at, request, entry)
+        rule = next((rule for rule in _BY_EVENT[kind] if rule.matches(case)), None)
+        if rule is not None and rule.effect is not None and rule.permits(case):
+            found.append(kind)
+    return tuple(found)
+
+
+def iter_due_events(requests: Iterable[Request], entries: Iterable[Entry], at: datetime) -> Iterator[Event]:
+    """What the clock brings at `at`: an event for every timer that has gone off, for `IANA_CLOCK`.
+
+    In the order in which they went off, ties by number and name: so a clock that was stopped does in one
+    go what it would have done day by day. What these events start themselves can be due too: ask again
+    until nothing is.
+    """
+    found = [each for request in requests for each in _iter_request_timers(request)]
+    found += [each for entry in entries for each in _iter_entry_timers(entry)]
+    for moment, _, event in sorted(found, key=lambda each: each[:2]):
+        if moment <= at:
+            yield event
+
+
+#: when it goes off, what parts those of the same moment, and the event
+_Timer: TypeAlias = tuple[datetime, tuple[int, int, str], Event]
+
+
+def _iter_request_timers(request: Request) -> Iterator[_Timer]:
+    wait = get_profile(request.profile).expert_timeout
+    waiting = request.state in (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW)
+    if wait is None or not waiting or request.timed_out or request.expert_asked is None:
+        return
+    number = request.id.rpartition("-")[2]
+    order = (0, int(number) if number.isdecimal() else 0, request.id)
+    yield (
+        request.expert_asked + wait, order,
+        Event(
+            kind=EventKind.REVIEW_TIMEOUT, registry=request.registry, request=request.id, name=request.name
+        ),
+    )  # fmt: skip
+
+
+def _iter_entry_timers(entry: Entry) -> Iterator[_Timer]:
+    order = (1, 0, f"{entry.registry} {entry.name}")
+    if entry.draft is not None:
+        event = Event(kind=EventKind.DRAFT_EXPIRED, registry=entry.registry, name=entry.name)
+        yield _start_of_next_day(entry.draft.expires), order, event
+    running = entry.status in (Status.ACTIVE, Status.SAFE_MODE, Status.SUSPENDED)
+    if running and entry.expires is not None:
+        event = Event(kind=EventKind.NAMESPACE_EXPIRED, registry=entry.registry, name=entry.name)
+        yield _start_of_next_day(entry.expires), order, event
+
+
+def _start_of_next_day(day: date) -> datetime:
+    # the last day of all has none after it
+    last = day == date.max
+    return datetime.combine(day if last else day + timedelta(days=1), time.max if last else time.min, UTC)
+
+
+def publication_refusal(
+    entry: Entry | None, *, standards_track: bool, document: str, profile_id: str = "rfc7595"
+) -> str | None:
+    """Why an IETF document that defines or relies on the scheme can't be published yet (C1), or None.
+
+    A Standards Track document needs a permanent entry (RFC 4395 5.1, RFC 7595 3). Under RFC 4395 5.1 any
+    RFC that defines a scheme needs Expert Review, and two weeks of silence are none.
+    """
+    if standards_track and (entry is None or entry.status is not Status.PERMANENT):
+        clause = "RFC 4395 5.1" if profile_id == "rfc4395" else "RFC 7595 3"
+        return f"{document} is on the Standards Track, and its scheme is not permanent [{clause}]"
+    reviewed = (
+        entry is not None
+        and entry.status is not Status.PENDING_REVIEW
+        and not any(note.kind == UNREVIEWED for note in entry.notes)
+    )
+    if profile_id == "rfc4395" and not reviewed:
+        return f"{document} defines a scheme that has not passed Expert Review [RFC 4395 5.1]"
+    return None
+
+
+def _build_context(
+    event: Event, actor: Actor, at: datetime, request: Request | None, entry: Entry | None
+) -> EventContext:
+    if at.utcoffset() != timedelta(0):
+        raise RefusalError("the time is not in UTC", code="registry.bad-data", field="at")
+    row = get_registry(event.registry)
+    chosen = request.profile if request is not None else event.data.get("profile", row.default_profile)
+    if chosen not in row.profiles:
+        raise RefusalError(
+            "no profile of this registry", code="registry.bad-data", field="profile",
+            hint=f"one of {', '.join(row.profiles)}",
+        )  # fmt: skip
+    name = request.name if request is not None else row.normalize_name(event.name or "")
+    return EventContext(
+        event=event, actor=actor, at=at, registry=row, profile=get_profile(chosen), name=name,
+        request=request, entry=entry,
+    )  # fmt: skip
+
+
+def _make_not_allowed_error(case: EventContext) -> RefusalError:
+    kind = case.event.kind
+    if kind in _REQUEST_EVENTS and case.request is None:
+        return RefusalError(
+            f"{kind} is about a request; name one", code="registry.missing-data", field="request"
+        )
+    about = case.request.state if case.request is not None else case.entry.status if case.entry else "absent"
+    possible = ", ".join(
+        list_allowed_events(case.request, case.entry, case.actor, case.at, profile_id=case.profile.id)
+    )
+    return RefusalError(
+        f"{kind} is not possible: {case.name} is {about}",
+        code="registry.not-allowed",
+        clause=next(
+            (rule.clauses[case.profile.id] for rule in _BY_EVENT[kind] if case.profile.id in rule.clauses),
+            None,
+        ),
+        rule="X",
+        hint=f"possible now: {possible}" if possible else None,
+    )
+
+
+def _format_actor(actor: Actor) -> str:
+    roles = ", ".join(sorted(actor.roles - {Role.READER}))
+    return f"the role {roles}" if roles else "a reader"
+
+
+def _format_permitted(rule: Rule) -> str:
+    who = [str(role) for role in rule.roles] + (["its registrant"] if rule.who is not None else [])
+    return f"it is for {' or '.join(who)}"
+
+
+@dataclass(slots=True)
+class RegistryState:
+    """Entries by (registry, name) and requests by id. `apply` is the one way to change it."""
+
+    entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
+    requests: dict[str, Request] = field(default_factory=dict)
+
+    def find_subjects(self, event: Event) -> tuple[Request | None, Entry | None]:
+        """The request and the entry that `event` is about."""
+        request = self.requests.get(event.request or "")
+        name = (
+            request.name
+            if request is not None
+            else get_registry(event.registry).normalize_name(event.name or "")
+        )
+        return request, self.entries.get((event.registry, name))
+
+    def apply(self, event: Event, actor: Actor, at: datetime) -> Decision:
+        """Decide, and take the decision in. Raises `RefusalError`; the book is then as it was."""
+        request, entry = self.find_subjects(event)
+        decision = decide(event, actor, at, request=request, entry=entry)
+        if decision.request is not None:
+            self.requests[decision.request.id] = decision.request
+        if decision.removed:
+            assert entry is not None  # noqa: S101
+            del self.entries[entry.registry, entry.name]
+        elif decision.entry is not None:
+            self.entries[decision.entry.registry, decision.entry.name] = decision.entry
+        return decision
+
+
+def replay_log(records: Iterable[LogRecord]) -> RegistryState:
+    """The book that these records make, in their order.
+
+    Raises `StoreError` (registry.replay-failed) where a record was accepted once and is refused, or
+    decided by another rule, now.
+    """
+    book = RegistryState()
+    for record in records:
+        try:
+            decision = book.apply(record.event, record.actor, record.at)
+        except RefusalError as error:
+            raise _make_replay_error(record, f"is refused now: {error.message}") from error
+        if decision.rule != record.rule:
+            raise _make_replay_error(record, f"was decided by {record.rule}, and is by {decision.rule} now")
+    return book
+
+
+def _make_replay_error(record: LogRecord, said: str) -> StoreError:
+    return StoreError(
+        f"record {record.number} of the log {said}",
+        code="registry.replay-failed",
+        hint="the log is of another release, or was changed by hand: onym registry verify",
+    )

@@ -1,34 +1,30 @@
-"""The Designated Expert's and the IESG's decisions: E1 to E6, S1 and S2 by request, and the timer T1."""
+"""Rules for review: decisions of the Designated Expert and the IESG (E1 to E6, S1, S2), and the timer T1."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from onym.registry.engine._case import Case, Rule, clauses, needs_iesg, overtaken, required_text, text
-from onym.registry.engine._effects import (
-    applied,
-    day_of,
-    decided,
-    entry_of,
-    moved,
-    noted,
-    tell,
-    touched,
-    unreviewed,
-    without_pending,
+from onym.registry.engine._rules import (
+    EventContext,
+    Rule,
+    approve_request,
+    build_clauses,
+    build_entry,
+    describe_conflict,
+    get_text,
+    make_decision,
+    make_note,
+    make_notice,
+    mark_unreviewed,
+    move_request,
+    needs_iesg_approval,
+    parse_date,
+    remove_pending,
+    require_text,
+    update_entry,
 )
-from onym.registry.records import (
-    Decision,
-    Entry,
-    EventKind,
-    RequestKind,
-    RequestState,
-    Role,
-    Status,
-)
-
-__all__ = ["RULES"]
+from onym.registry.records import Decision, Entry, EventKind, RequestKind, RequestState, Role, Status
 
 _EXPERT: Final = (Role.EXPERT,)
 _IESG: Final = (Role.IESG,)
@@ -36,163 +32,177 @@ _REVIEWED: Final = (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW)
 _IETF: Final = (RequestState.IETF_REVIEW,)
 _POLICY: Final = "RFC 8126 4.5"
 #: characters of a separate use that the row's note has
-_USE: Final = 4_000
+_MAX_USE: Final = 4_000
 
 
-def _taken(case: Case) -> bool:
+def _is_separate_use(case: EventContext) -> bool:
     """A new name that another entry holds already, so that only a note is left (E6)."""
-    asked = case.asked
+    asked = case.current_request
     if asked.kind is RequestKind.SEPARATE_USE:
         return True
-    own = asked.timed_out and case.entry is not None and asked.id in case.row.pending
+    own = asked.timed_out and case.entry is not None and asked.id in case.current_entry.pending
     return (
         asked.kind is RequestKind.NEW
         and case.entry is not None
-        and case.row.status is not Status.PENDING_REVIEW
+        and case.current_entry.status is not Status.PENDING_REVIEW
         and not own
     )
 
 
-def _still_pending(case: Case) -> bool:
+def _is_name_under_review(case: EventContext) -> bool:
     """A separate use of a name that is itself under review."""
-    separate = case.asked.kind is RequestKind.SEPARATE_USE
-    return separate and case.entry is not None and case.row.status is Status.PENDING_REVIEW
+    separate = case.current_request.kind is RequestKind.SEPARATE_USE
+    return separate and case.entry is not None and case.current_entry.status is Status.PENDING_REVIEW
 
 
-def _overtaken(case: Case) -> bool:
-    return overtaken(case) is not None
+def _has_conflict(case: EventContext) -> bool:
+    return describe_conflict(case) is not None
 
 
-def _lapsed(case: Case) -> bool:
+def _is_expiry_past(case: EventContext) -> bool:
     """Is the last day that was asked for past?"""
-    expires = day_of(case.asked.fields.get("expires"))
+    expires = parse_date(case.current_request.fields.get("expires"))
     return expires is not None and expires < case.at.date()
 
 
-def _permanent_asked(case: Case) -> bool:
-    return case.asked.status is Status.PERMANENT and case.asked.kind in (
+def _is_permanent_requested(case: EventContext) -> bool:
+    return case.current_request.status is Status.PERMANENT and case.current_request.kind in (
         RequestKind.NEW,
         RequestKind.STATUS_CHANGE,
     )
 
 
-def _new_permanent(case: Case) -> bool:
-    return case.asked.kind is RequestKind.NEW and _may_go_to_ietf(case)
+def _is_new_permanent(case: EventContext) -> bool:
+    return case.current_request.kind is RequestKind.NEW and _can_go_to_ietf(case)
 
 
-def _may_go_to_ietf(case: Case) -> bool:
-    return _permanent_asked(case) and not _taken(case) and not _overtaken(case)
+def _can_go_to_ietf(case: EventContext) -> bool:
+    return _is_permanent_requested(case) and not _is_separate_use(case) and not _has_conflict(case)
 
 
-def _reason(case: Case) -> str | None:
-    return text(case, "reason")
+def _get_reason(case: EventContext) -> str | None:
+    return get_text(case, "reason")
 
 
-def _result(case: Case) -> Entry:
+def _build_approved_entry(case: EventContext) -> Entry:
     """The row that an approval makes."""
-    asked = case.asked
+    asked = case.current_request
     keeps = asked.kind is RequestKind.UPDATE and case.entry is not None
-    return entry_of(case, case.row.status if keeps else asked.status)
+    return build_entry(case, case.current_entry.status if keeps else asked.status)
 
 
-def _approve(case: Case, rule: Rule) -> Decision:
-    return applied(case, rule, _result(case), outcome="registered", reason=_reason(case))
+def _approve_as_requested(case: EventContext, rule: Rule) -> Decision:
+    return approve_request(
+        case, rule, _build_approved_entry(case), outcome="registered", reason=_get_reason(case)
+    )
 
 
-def _note_use(case: Case, rule: Rule) -> Decision:
-    asked = case.asked
+def _note_separate_use(case: EventContext, rule: Rule) -> Decision:
+    asked = case.current_request
     use = asked.fields.get("description") or asked.fields.get("applications") or "another use of the name"
     # what the request asks for can be long, and is kept with it
-    note = noted(case, "separate-use", f"{use if len(use) <= _USE else use[:_USE] + ' ...'} ({asked.id})")
-    pending = tuple(each for each in case.row.pending if each != asked.id)
-    row = touched(case, case.row, notes=(*case.row.notes, note), pending=pending)
-    return applied(case, rule, row, outcome="noted", reason=_reason(case))
+    note = make_note(
+        case, "separate-use", f"{use if len(use) <= _MAX_USE else use[:_MAX_USE] + ' ...'} ({asked.id})"
+    )
+    pending = tuple(each for each in case.current_entry.pending if each != asked.id)
+    row = update_entry(case, case.current_entry, notes=(*case.current_entry.notes, note), pending=pending)
+    return approve_request(case, rule, row, outcome="noted", reason=_get_reason(case))
 
 
-def _ask_iesg(case: Case, rule: Rule) -> Decision:
-    request = moved(case, RequestState.IETF_REVIEW, reason=_reason(case))
-    return decided(
+def _request_iesg_approval(case: EventContext, rule: Rule) -> Decision:
+    request = move_request(case, RequestState.IETF_REVIEW, reason=_get_reason(case))
+    return make_decision(
         case,
         rule,
         request=request,
-        notices=(tell(Role.IESG, f"{case.name}: {request.id} waits for the IESG"),),
+        notices=(make_notice(Role.IESG, f"{case.name}: {request.id} waits for the IESG"),),
     )
 
 
-def _provisional(case: Case, rule: Rule) -> Decision:
-    return applied(
-        case, rule, entry_of(case, Status.PROVISIONAL), outcome="provisional", reason=_reason(case)
+def _approve_as_provisional(case: EventContext, rule: Rule) -> Decision:
+    return approve_request(
+        case, rule, build_entry(case, Status.PROVISIONAL), outcome="provisional", reason=_get_reason(case)
     )
 
 
-def _ietf(case: Case, rule: Rule) -> Decision:
-    request = moved(case, RequestState.IETF_REVIEW, reason=_reason(case))
+def _request_ietf_review(case: EventContext, rule: Rule) -> Decision:
+    request = move_request(case, RequestState.IETF_REVIEW, reason=_get_reason(case))
     told = (
-        tell(Role.IESG, f"{case.name}: {request.id} waits for IETF review and IESG approval"),
-        tell(
-            request.registrant, f"{case.name}: provisional while the IETF reviews {request.id}", _reason(case)
+        make_notice(Role.IESG, f"{case.name}: {request.id} waits for IETF review and IESG approval"),
+        make_notice(
+            request.registrant,
+            f"{case.name}: provisional while the IETF reviews {request.id}",
+            _get_reason(case),
         ),
     )
-    if _upgrade(case):
+    if _is_upgrade(case):
         # what it asks for waits for the approval: the row only shows the review
-        pending = tuple(dict.fromkeys((*case.row.pending, request.id)))
-        entry = touched(case, case.row, pending=pending)
+        pending = tuple(dict.fromkeys((*case.current_entry.pending, request.id)))
+        entry = update_entry(case, case.current_entry, pending=pending)
     else:
-        entry = entry_of(case, Status.PROVISIONAL, under_review=True)
-    return decided(case, rule, request=request, notices=told, entry=entry)
+        entry = build_entry(case, Status.PROVISIONAL, under_review=True)
+    return make_decision(case, rule, request=request, notices=told, entry=entry)
 
 
-def _more(case: Case, rule: Rule) -> Decision:
-    reason = required_text(case, "reason", clause=rule.clause(case))
+def _request_more_review(case: EventContext, rule: Rule) -> Decision:
+    reason = require_text(case, "reason", clause=rule.get_clause(case))
     # the date due stays: a wish for more review does not stop the 14 days (docs/decisions/0026)
-    request = moved(case, RequestState.MORE_REVIEW, reason=reason, due=case.asked.due)
-    notice = tell(request.registrant, f"{case.name}: more review of {request.id} is asked for", reason)
-    return decided(case, rule, request=request, notices=(notice,))
+    request = move_request(case, RequestState.MORE_REVIEW, reason=reason, due=case.current_request.due)
+    notice = make_notice(request.registrant, f"{case.name}: more review of {request.id} is asked for", reason)
+    return make_decision(case, rule, request=request, notices=(notice,))
 
 
-def _resume(case: Case, rule: Rule) -> Decision:
-    request = moved(case, RequestState.EXPERT_REVIEW, due=case.asked.due)
-    notice = tell(Role.EXPERT, f"{case.name}: {request.id} is ready for review again")
-    return decided(case, rule, request=request, notices=(notice,))
+def _resume_review(case: EventContext, rule: Rule) -> Decision:
+    request = move_request(case, RequestState.EXPERT_REVIEW, due=case.current_request.due)
+    notice = make_notice(Role.EXPERT, f"{case.name}: {request.id} is ready for review again")
+    return make_decision(case, rule, request=request, notices=(notice,))
 
 
-def _reject(case: Case, rule: Rule) -> Decision:
-    reason = required_text(case, "reason", clause=rule.clause(case))
-    entry, removed = without_pending(case)
-    request = moved(case, RequestState.REJECTED, outcome="declined", reason=reason)
-    notice = tell(request.registrant, f"{case.name}: {request.id} was rejected", reason)
-    return decided(case, rule, request=request, entry=entry, removed=removed, notices=(notice,))
+def _reject_request(case: EventContext, rule: Rule) -> Decision:
+    reason = require_text(case, "reason", clause=rule.get_clause(case))
+    entry, removed = remove_pending(case)
+    request = move_request(case, RequestState.REJECTED, outcome="declined", reason=reason)
+    notice = make_notice(request.registrant, f"{case.name}: {request.id} was rejected", reason)
+    return make_decision(case, rule, request=request, entry=entry, removed=removed, notices=(notice,))
 
 
-def _reassign(case: Case, rule: Rule) -> Decision:
-    asked = case.asked
+def _reassign_entry(case: EventContext, rule: Rule) -> Decision:
+    asked = case.current_request
     controller = asked.fields.get("change_controller")
-    fields = {**case.row.fields, **({"change_controller": controller} if controller else {})}
-    row = touched(case, case.row, registrant=asked.registrant, designees=frozenset(), fields=fields)
-    return applied(case, rule, row, outcome="reassigned", reason=_reason(case))
+    fields = {**case.current_entry.fields, **({"change_controller": controller} if controller else {})}
+    row = update_entry(
+        case, case.current_entry, registrant=asked.registrant, designees=frozenset(), fields=fields
+    )
+    return approve_request(case, rule, row, outcome="reassigned", reason=_get_reason(case))
 
 
-def _upgrade(case: Case) -> bool:
-    return case.asked.kind is RequestKind.STATUS_CHANGE and case.asked.status is Status.PERMANENT
+def _is_upgrade(case: EventContext) -> bool:
+    return (
+        case.current_request.kind is RequestKind.STATUS_CHANGE
+        and case.current_request.status is Status.PERMANENT
+    )
 
 
-def _new_historical(case: Case) -> bool:
-    return case.asked.kind is RequestKind.NEW and case.asked.status is Status.HISTORICAL
+def _is_new_historical(case: EventContext) -> bool:
+    return case.current_request.kind is RequestKind.NEW and case.current_request.status is Status.HISTORICAL
 
 
-def _to_historical(case: Case) -> bool:
-    return case.asked.kind is RequestKind.STATUS_CHANGE and case.asked.status is Status.HISTORICAL
+def _is_change_to_historical(case: EventContext) -> bool:
+    return (
+        case.current_request.kind is RequestKind.STATUS_CHANGE
+        and case.current_request.status is Status.HISTORICAL
+    )
 
 
-def _asks(kind: RequestKind) -> Callable[[Case], bool]:
-    return lambda case: case.asked.kind is kind
+def _request_kind_is(kind: RequestKind) -> Callable[[EventContext], bool]:
+    return lambda case: case.current_request.kind is kind
 
 
 # ---------- the timer of RFC 4395 5.2 step 6
 
 
-def _timer_off(case: Case) -> bool:
-    wait, asked = case.profile.expert_timeout, case.asked
+def _is_timer_due(case: EventContext) -> bool:
+    wait, asked = case.profile.expert_timeout, case.current_request
     return (
         wait is not None
         and asked.expert_asked is not None
@@ -201,164 +211,168 @@ def _timer_off(case: Case) -> bool:
     )
 
 
-def _registers(case: Case) -> bool:
+def _can_register_by_timeout(case: EventContext) -> bool:
     """Does silence register it, and end the request?"""
-    asked = case.asked
+    asked = case.current_request
     provisional = asked.status is Status.PROVISIONAL
     new = asked.kind is RequestKind.NEW and case.entry is None
     update = asked.kind is RequestKind.UPDATE and case.entry is not None
-    quietly = update and case.row.status is Status.PROVISIONAL and not case.row.iesg_approved
-    return _timer_off(case) and provisional and (new or (quietly and not _overtaken(case)))
-
-
-def _registers_meanwhile(case: Case) -> bool:
-    asked = case.asked
-    new = asked.kind is RequestKind.NEW and case.entry is None
-    return _timer_off(case) and new and asked.status is Status.PERMANENT
-
-
-def _time_out(case: Case, rule: Rule) -> Decision:
-    request = moved(case, RequestState.TIMED_OUT, timed_out=True, outcome="provisional")
-    notice = tell(request.registrant, f"{case.name}: provisional, for two weeks brought no rejection")
-    entry = unreviewed(case, entry_of(case, Status.PROVISIONAL))
-    return decided(case, rule, request=request, entry=entry, notices=(notice,))
-
-
-def _time_out_meanwhile(case: Case, rule: Rule) -> Decision:
-    state = case.asked.state
-    request = moved(case, state, timed_out=True, since=case.asked.since)
-    told = (
-        tell(request.registrant, f"{case.name}: provisional; {request.id} stays open for permanent"),
-        tell(Role.EXPERT, f"{case.name}: {request.id} still waits for a decision on permanent"),
+    quietly = (
+        update and case.current_entry.status is Status.PROVISIONAL and not case.current_entry.iesg_approved
     )
-    return decided(
+    return _is_timer_due(case) and provisional and (new or (quietly and not _has_conflict(case)))
+
+
+def _can_register_meanwhile(case: EventContext) -> bool:
+    asked = case.current_request
+    new = asked.kind is RequestKind.NEW and case.entry is None
+    return _is_timer_due(case) and new and asked.status is Status.PERMANENT
+
+
+def _register_by_timeout(case: EventContext, rule: Rule) -> Decision:
+    request = move_request(case, RequestState.TIMED_OUT, timed_out=True, outcome="provisional")
+    notice = make_notice(request.registrant, f"{case.name}: provisional, for two weeks brought no rejection")
+    entry = mark_unreviewed(case, build_entry(case, Status.PROVISIONAL))
+    return make_decision(case, rule, request=request, entry=entry, notices=(notice,))
+
+
+def _register_meanwhile(case: EventContext, rule: Rule) -> Decision:
+    state = case.current_request.state
+    request = move_request(case, state, timed_out=True, since=case.current_request.since)
+    told = (
+        make_notice(request.registrant, f"{case.name}: provisional; {request.id} stays open for permanent"),
+        make_notice(Role.EXPERT, f"{case.name}: {request.id} still waits for a decision on permanent"),
+    )
+    return make_decision(
         case,
         rule,
         request=request,
-        entry=unreviewed(case, entry_of(case, Status.PROVISIONAL, under_review=True)),
+        entry=mark_unreviewed(case, build_entry(case, Status.PROVISIONAL, under_review=True)),
         notices=told,
     )
 
 
-def _escalate(case: Case, rule: Rule) -> Decision:
-    request = moved(case, case.asked.state, timed_out=True, since=case.asked.since)
+def _escalate_timeout(case: EventContext, rule: Rule) -> Decision:
+    request = move_request(case, case.current_request.state, timed_out=True, since=case.current_request.since)
     said = f"{case.name}: two weeks without a decision on {request.id} ({request.kind}, {request.status})"
-    return decided(case, rule, request=request, notices=(tell(Role.EXPERT, said), tell(Role.IESG, said)))
+    return make_decision(
+        case, rule, request=request, notices=(make_notice(Role.EXPERT, said), make_notice(Role.IESG, said))
+    )
 
 
-def _owner(case: Case) -> bool:
-    return case.owns_request
+def _is_request_owner(case: EventContext) -> bool:
+    return case.is_request_owner
 
 
-_SILENCE: Final = clauses("5.2 step 6", None)
+_TIMEOUT_CLAUSES: Final = build_clauses("5.2 step 6", None)
 
-RULES: Final = (
+REVIEW_RULES: Final = (
     Rule(
         id="E1", event=EventKind.ASK_MORE_REVIEW, states=(RequestState.EXPERT_REVIEW,), roles=_EXPERT,
-        clauses=clauses("5.2 step 4", "7.2 step 6", _POLICY), effect=_more,
+        clauses=build_clauses("5.2 step 4", "7.2 step 6", _POLICY), effect=_request_more_review,
         said="more review or discussion is asked for",
     ),
     Rule(
         id="E1", event=EventKind.RESUME_REVIEW, states=(RequestState.MORE_REVIEW,), roles=_EXPERT,
-        who=_owner, clauses=clauses("5.2 step 4", "7.2 step 6", _POLICY), effect=_resume,
+        who=_is_request_owner, clauses=build_clauses("5.2 step 4", "7.2 step 6", _POLICY), effect=_resume_review,
         said="back to the expert",
     ),
     Rule(
-        id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_overtaken,
-        clauses=clauses("5.3", "7.3", _POLICY), said="the entry has changed since it was asked",
+        id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_has_conflict,
+        clauses=build_clauses("5.3", "7.3", _POLICY), said="the entry has changed since it was asked",
         hint="reject it",
     ),
     Rule(
-        id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_lapsed,
+        id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_expiry_past,
         clauses={"expert-review": "docs/decisions/0027"}, said="the last day that it asks for is past",
         hint="ask for more review, so that its registrant can name a later one",
     ),
     Rule(
-        id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_still_pending,
-        clauses=clauses(None, "7.2 step 7"), said="the name is itself under review",
+        id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_name_under_review,
+        clauses=build_clauses(None, "7.2 step 7"), said="the name is itself under review",
         hint="decide the other request first",
     ),
     Rule(
-        id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_taken,
-        clauses=clauses(None, "7.2 step 7"), effect=_note_use, said="the entry notes the separate use",
+        id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_separate_use,
+        clauses=build_clauses(None, "7.2 step 7"), effect=_note_separate_use, said="the entry notes the separate use",
     ),
     Rule(
-        id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_taken,
-        clauses=clauses("5.2 step 2", None, _POLICY), said="the name has been registered meanwhile",
+        id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_separate_use,
+        clauses=build_clauses("5.2 step 2", None, _POLICY), said="the name has been registered meanwhile",
         hint="reject it; a separate use is noted by the IESG (kind note-separate-use)",
     ),
     Rule(
-        id="U2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=needs_iesg,
-        clauses=clauses("5.3", "7.3"), effect=_ask_iesg,
+        id="U2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=needs_iesg_approval,
+        clauses=build_clauses("5.3", "7.3"), effect=_request_iesg_approval,
         said="an IESG-approved document defines it: the IESG must approve too",
     ),
     Rule(
-        id="S1", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_upgrade,
-        clauses=clauses("5.3", "7.3"), effect=_approve, said="provisional to permanent",
+        id="S1", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_upgrade,
+        clauses=build_clauses("5.3", "7.3"), effect=_approve_as_requested, said="provisional to permanent",
     ),
     Rule(
-        id="S4", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_new_historical,
-        clauses=clauses("4, 5.1", "5, 7.1"), effect=_approve, said="registered as historical",
+        id="S4", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_new_historical,
+        clauses=build_clauses("4, 5.1", "5, 7.1"), effect=_approve_as_requested, said="registered as historical",
     ),
     Rule(
         id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT,
-        clauses=clauses("5.2 step 5", "7.2 steps 5 and 8", _POLICY), effect=_approve,
+        clauses=build_clauses("5.2 step 5", "7.2 steps 5 and 8", _POLICY), effect=_approve_as_requested,
         said="recommended by the expert, registered by IANA",
     ),
     Rule(
         id="E3", event=EventKind.APPROVE_AS_PROVISIONAL, states=_REVIEWED, roles=_EXPERT,
-        when=_new_permanent, clauses=clauses("5.1", "7.2 step 6"), effect=_provisional,
+        when=_is_new_permanent, clauses=build_clauses("5.1", "7.2 step 6"), effect=_approve_as_provisional,
         said="provisional instead of permanent",
     ),
     Rule(
         id="E4", event=EventKind.ASK_IETF_REVIEW, states=_REVIEWED, roles=_EXPERT,
-        when=_may_go_to_ietf, clauses=clauses("5.1", "7.2 step 6"),
-        effect=_ietf, said="IETF review and IESG approval asked for; provisional meanwhile",
+        when=_can_go_to_ietf, clauses=build_clauses("5.1", "7.2 step 6"),
+        effect=_request_ietf_review, said="IETF review and IESG approval asked for; provisional meanwhile",
     ),
     Rule(
         id="E5", event=EventKind.REJECT, states=_REVIEWED, roles=_EXPERT,
-        clauses=clauses("5.2 step 6", "7.2 step 8", _POLICY), effect=_reject, said="rejected by the expert",
+        clauses=build_clauses("5.2 step 6", "7.2 step 8", _POLICY), effect=_reject_request, said="rejected by the expert",
     ),
     Rule(
-        id="E4", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_overtaken,
-        clauses=clauses("5.3", "7.3"), said="the entry has changed since it was asked", hint="decline it",
+        id="E4", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_has_conflict,
+        clauses=build_clauses("5.3", "7.3"), said="the entry has changed since it was asked", hint="decline it",
     ),
     Rule(
         id="E6", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG,
-        when=_asks(RequestKind.SEPARATE_USE), clauses=clauses("3", None), effect=_note_use,
+        when=_request_kind_is(RequestKind.SEPARATE_USE), clauses=build_clauses("3", None), effect=_note_separate_use,
         said="the entry notes the separate use",
     ),
     Rule(
-        id="U3", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_asks(RequestKind.REASSIGN),
-        clauses=clauses("5.3", "7.3"), effect=_reassign, said="reassigned to the one who asked",
+        id="U3", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_request_kind_is(RequestKind.REASSIGN),
+        clauses=build_clauses("5.3", "7.3"), effect=_reassign_entry, said="reassigned to the one who asked",
     ),
     Rule(
-        id="U2", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_asks(RequestKind.UPDATE),
-        clauses=clauses("5.3", "7.3"), effect=_approve, said="updated, with the IESG's approval",
+        id="U2", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_request_kind_is(RequestKind.UPDATE),
+        clauses=build_clauses("5.3", "7.3"), effect=_approve_as_requested, said="updated, with the IESG's approval",
     ),
     Rule(
-        id="S2", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_to_historical,
-        clauses=clauses("5.3", "7.3"), effect=_approve, said="permanent to historical",
+        id="S2", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_is_change_to_historical,
+        clauses=build_clauses("5.3", "7.3"), effect=_approve_as_requested, said="permanent to historical",
     ),
     Rule(
-        id="E4", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_permanent_asked,
-        clauses=clauses("5.1", "7.2 step 6"), effect=_approve, said="permanent, approved by the IESG",
+        id="E4", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_is_permanent_requested,
+        clauses=build_clauses("5.1", "7.2 step 6"), effect=_approve_as_requested, said="permanent, approved by the IESG",
     ),
     Rule(
         id="E4", event=EventKind.IESG_DECLINE, states=_IETF, roles=_IESG,
-        clauses=clauses("5.1, 5.3", "7.2 step 6, 7.3"), effect=_reject, said="declined by the IESG",
+        clauses=build_clauses("5.1, 5.3", "7.2 step 6, 7.3"), effect=_reject_request, said="declined by the IESG",
     ),
     Rule(
-        id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, roles=(Role.IANA,), when=_registers,
-        clauses=_SILENCE, effect=_time_out, said="two weeks without rejection: provisional",
+        id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, roles=(Role.IANA,), when=_can_register_by_timeout,
+        clauses=_TIMEOUT_CLAUSES, effect=_register_by_timeout, said="two weeks without rejection: provisional",
     ),
     Rule(
         id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, roles=(Role.IANA,),
-        when=_registers_meanwhile, clauses=_SILENCE, effect=_time_out_meanwhile,
+        when=_can_register_meanwhile, clauses=_TIMEOUT_CLAUSES, effect=_register_meanwhile,
         said="two weeks without rejection: provisional, and the request for permanent stays open",
     ),
     Rule(
-        id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, roles=(Role.IANA,), when=_timer_off,
-        clauses=_SILENCE, effect=_escalate, said="two weeks of silence: the expert and the IESG are told",
+        id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, roles=(Role.IANA,), when=_is_timer_due,
+        clauses=_TIMEOUT_CLAUSES, effect=_escalate_timeout, said="two weeks of silence: the expert and the IESG are told",
     ),
 )  # fmt: skip

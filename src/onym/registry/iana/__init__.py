@@ -1,69 +1,57 @@
-"""IANA's formats: reading published registries of every vintage, writing ours, and what changed between two.
+"""IANA's formats: read published registries of every vintage, write ours, and compare two of them.
 
-    snapshot = builtin("uri-schemes")                       # facts that Onym ships
-    snapshot = read(data, source="uri-schemes-1.csv")       # CSV, XML, JSON or text, found by itself
-    text = write(snapshot.entries, format="xml", registry="uri-schemes", updated=date(2026, 11, 21))
-    changes = differences(before, after)
+    snapshot = load_builtin_snapshot("uri-schemes")              # facts that Onym ships
+    snapshot = read_snapshot(data, source="uri-schemes-1.csv")   # detects CSV, XML, JSON or text
+    text = write_entries(snapshot.entries, format="xml", registry="uri-schemes", updated=date(2026, 11, 21))
+    changes = compare_snapshots(before, after)
 
-Irregular rows are kept and reported (`Snapshot.irregular`); what no row can be made of stops the import.
+Irregular rows are kept and reported (`Snapshot.irregular`). A row that cannot become an entry stops the
+import.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onym._lazy import lazily
+from onym._lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
-    from onym.registry.iana._atom import atom
-    from onym.registry.iana._builtin import builtin
-    from onym.registry.iana._differences import change, differences, logged
-    from onym.registry.iana._facts import RFC, known_rfcs
-    from onym.registry.iana._import import as_imported, filled
-    from onym.registry.iana._join import combine, with_numbers
-    from onym.registry.iana._namespaces import (
+    from onym.registry.iana.changes import (
+        compare_entries,
+        compare_logged_entries,
+        compare_snapshots,
+        format_atom_feed,
+    )
+    from onym.registry.iana.formats import (
+        READ_FORMATS,
+        WRITE_FORMATS,
+        read_snapshot,
+        write_entries,
+        write_table,
+    )
+    from onym.registry.iana.merge import (
+        add_cri_numbers,
+        combine_snapshots,
+        fill_missing_columns,
+        prepare_import,
+    )
+    from onym.registry.iana.namespaces import (
         Namespace,
         NamespaceFile,
         check_namespace_fields,
         read_namespaces,
         write_namespaces,
     )
-    from onym.registry.iana._read import READ_FORMATS, read
-    from onym.registry.iana._tables import write_table
-    from onym.registry.iana._types import MAX_BYTES, Change, ChangeKind, Irregular, Snapshot
-    from onym.registry.iana._write import WRITE_FORMATS, write
-
-# what a caller does not use is not loaded: an entry of the shipped snapshot needs neither CSV nor XML
-_HOME = {
-    "MAX_BYTES": "onym.registry.iana._types",
-    "READ_FORMATS": "onym.registry.iana._read",
-    "RFC": "onym.registry.iana._facts",
-    "WRITE_FORMATS": "onym.registry.iana._write",
-    "Change": "onym.registry.iana._types",
-    "ChangeKind": "onym.registry.iana._types",
-    "Irregular": "onym.registry.iana._types",
-    "Namespace": "onym.registry.iana._namespaces",
-    "NamespaceFile": "onym.registry.iana._namespaces",
-    "Snapshot": "onym.registry.iana._types",
-    "as_imported": "onym.registry.iana._import",
-    "atom": "onym.registry.iana._atom",
-    "builtin": "onym.registry.iana._builtin",
-    "change": "onym.registry.iana._differences",
-    "check_namespace_fields": "onym.registry.iana._namespaces",
-    "combine": "onym.registry.iana._join",
-    "differences": "onym.registry.iana._differences",
-    "filled": "onym.registry.iana._import",
-    "known_rfcs": "onym.registry.iana._facts",
-    "logged": "onym.registry.iana._differences",
-    "read": "onym.registry.iana._read",
-    "read_namespaces": "onym.registry.iana._namespaces",
-    "with_numbers": "onym.registry.iana._join",
-    "write": "onym.registry.iana._write",
-    "write_namespaces": "onym.registry.iana._namespaces",
-    "write_table": "onym.registry.iana._tables",
-}
-
-__getattr__ = lazily(__name__, _HOME)
+    from onym.registry.iana.snapshots import (
+        MAX_BYTES,
+        RFC,
+        Change,
+        ChangeKind,
+        Irregular,
+        Snapshot,
+        load_builtin_snapshot,
+        load_known_rfcs,
+    )
 
 __all__ = [
     "MAX_BYTES",
@@ -76,20 +64,52 @@ __all__ = [
     "Namespace",
     "NamespaceFile",
     "Snapshot",
-    "as_imported",
-    "atom",
-    "builtin",
-    "change",
+    "add_cri_numbers",
     "check_namespace_fields",
-    "combine",
-    "differences",
-    "filled",
-    "known_rfcs",
-    "logged",
-    "read",
+    "combine_snapshots",
+    "compare_entries",
+    "compare_logged_entries",
+    "compare_snapshots",
+    "fill_missing_columns",
+    "format_atom_feed",
+    "load_builtin_snapshot",
+    "load_known_rfcs",
+    "prepare_import",
     "read_namespaces",
-    "with_numbers",
-    "write",
+    "read_snapshot",
+    "write_entries",
     "write_namespaces",
     "write_table",
 ]
+
+# what a caller does not use is not loaded: an entry of the shipped snapshot needs neither CSV nor XML
+_HOME = {
+    "MAX_BYTES": "onym.registry.iana.snapshots",
+    "READ_FORMATS": "onym.registry.iana.formats",
+    "RFC": "onym.registry.iana.snapshots",
+    "WRITE_FORMATS": "onym.registry.iana.formats",
+    "Change": "onym.registry.iana.snapshots",
+    "ChangeKind": "onym.registry.iana.snapshots",
+    "Irregular": "onym.registry.iana.snapshots",
+    "Namespace": "onym.registry.iana.namespaces",
+    "NamespaceFile": "onym.registry.iana.namespaces",
+    "Snapshot": "onym.registry.iana.snapshots",
+    "prepare_import": "onym.registry.iana.merge",
+    "format_atom_feed": "onym.registry.iana.changes",
+    "load_builtin_snapshot": "onym.registry.iana.snapshots",
+    "compare_entries": "onym.registry.iana.changes",
+    "check_namespace_fields": "onym.registry.iana.namespaces",
+    "combine_snapshots": "onym.registry.iana.merge",
+    "compare_snapshots": "onym.registry.iana.changes",
+    "fill_missing_columns": "onym.registry.iana.merge",
+    "load_known_rfcs": "onym.registry.iana.snapshots",
+    "compare_logged_entries": "onym.registry.iana.changes",
+    "read_snapshot": "onym.registry.iana.formats",
+    "read_namespaces": "onym.registry.iana.namespaces",
+    "add_cri_numbers": "onym.registry.iana.merge",
+    "write_entries": "onym.registry.iana.formats",
+    "write_namespaces": "onym.registry.iana.namespaces",
+    "write_table": "onym.registry.iana.formats",
+}
+
+__getattr__ = make_lazy_getattr(__name__, _HOME)

@@ -1,4 +1,4 @@
-"""Where the registry is kept: SQLite by default, PostgreSQL for a team. The one importer of SQLAlchemy.
+"""The registry's database: SQLite by default, PostgreSQL for a team.
 
 async with await Store.open("registry.db", create=True) as store:
     await store.apply(event, actor, at)
@@ -6,11 +6,10 @@ async with await Store.open("registry.db", create=True) as store:
 
 from __future__ import annotations
 
-from onym.registry.store._cursor import MAX_LIMIT
-from onym.registry.store._migrate import REVISION
-from onym.registry.store._outbox import LEASE
 from onym.registry.store._store import Store, restore
-from onym.registry.store._types import (
+from onym.registry.store._writes import LEASE, MAX_EVENT
+from onym.registry.store.rows import (
+    MAX_LIMIT,
     Applied,
     Decide,
     EntryChange,
@@ -21,7 +20,7 @@ from onym.registry.store._types import (
     Page,
     Verified,
 )
-from onym.registry.store._write import MAX_EVENT
+from onym.registry.store.schema import REVISION
 
 __all__ = [
     "LEASE",

@@ -1,4 +1,4 @@
-"""The store: a registry in a database, as the rest of Onym sees it."""
+"""The store: a registry in a database, as the rest of Onym uses it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,37 @@ from types import TracebackType
 from typing import Self
 
 from onym.errors import StoreError, UnknownEntryError
-from onym.registry.chain import GENESIS
 from onym.registry.engine import decide as engine_decide
-from onym.registry.engine import due as engine_due
+from onym.registry.engine import iter_due_events as engine_due
+from onym.registry.hash_chain import GENESIS
 from onym.registry.records import Actor, Entry, Event, LogRecord, Request, RequestState, Role, Status
-from onym.registry.registries import registry as registry_of
-from onym.registry.store import _backup, _read
-from onym.registry.store._access import Audit, Sessions, Tokens
-from onym.registry.store._accounts import Accounts
-from onym.registry.store._changes import changes_of_name, shown_changes
-from onym.registry.store._cursor import checked_limit
-from onym.registry.store._database import Database
-from onym.registry.store._import import import_all
-from onym.registry.store._migrate import check_schema, migrate
-from onym.registry.store._outbox import Outbox
-from onym.registry.store._search import check_search, search_entries
-from onym.registry.store._types import Applied, Decide, EntryChange, Head, ImportReport, Page, Verified
-from onym.registry.store._verify import rebuild_all, verify_all
-from onym.registry.store._write import apply_event, checked_event, head_of, reserve
+from onym.registry.registries import get_registry as registry_of
+from onym.registry.store import _maintenance, queries
+from onym.registry.store._history import select_changes_of_name, select_shown_changes
+from onym.registry.store._maintenance import rebuild_projections, verify_database
+from onym.registry.store._writes import (
+    Outbox,
+    apply_event,
+    import_entries,
+    require_storable_event,
+    reserve_request_id,
+    select_head,
+)
+from onym.registry.store.accounts import Accounts, AuditLog, Sessions, Tokens
+from onym.registry.store.queries import require_search, search_entries
+from onym.registry.store.rows import (
+    Applied,
+    Decide,
+    EntryChange,
+    Head,
+    ImportReport,
+    Page,
+    Verified,
+    require_limit,
+)
+from onym.registry.store.schema import migrate_schema, require_schema
+from onym.store.sql import Database
 from onym.uri.secret import Secret
-
-__all__ = ["Store", "restore"]
 
 
 class Store:
@@ -49,7 +59,7 @@ class Store:
         self.accounts = Accounts(database)
         self.sessions = Sessions(database)
         self.tokens = Tokens(database)
-        self.audit = Audit(database)
+        self.audit = AuditLog(database)
         self.outbox = Outbox(database)
 
     @classmethod
@@ -64,13 +74,15 @@ class Store:
         """
         database = Database(url)
         try:
-            check_search(database)
+            require_search(database)
             if create:
-                await asyncio.to_thread(database.make_file)
-                await migrate(database, then=lambda connection: rebuild_all(connection, decide))
+                await asyncio.to_thread(database.create_file)
+                await migrate_schema(
+                    database, then=lambda connection: rebuild_projections(connection, decide)
+                )
             else:
-                database.check_readable()
-                await check_schema(database)
+                database.require_readable()
+                await require_schema(database)
         except BaseException:
             await database.close()
             raise
@@ -108,14 +120,16 @@ class Store:
         allow it, StaleError with the version in force where another was first, UnknownEntryError for a
         request that is not there.
         """
-        checked_event(event)
-        return await self._database.write(
+        require_storable_event(event)
+        return await self._database.run_transaction(
             lambda connection: apply_event(connection, self._decide, event, actor, at, expected, exact=exact)
         )
 
     async def next_request_id(self, registry: str) -> str:
         """An id like `uri-schemes-17`, which nobody else gets. Left unused it is a gap, no more."""
-        return await self._database.write(lambda connection: reserve(connection, registry))
+        return await self._database.run_transaction(
+            lambda connection: reserve_request_id(connection, registry)
+        )
 
     async def import_entries(
         self,
@@ -135,15 +149,17 @@ class Store:
         RefusalError (registry.wrong-role) for an actor who may not import; nothing is taken in then.
         """
         given = tuple(entries)
-        return await self._database.write(
-            lambda connection: import_all(
+        return await self._database.run_transaction(
+            lambda connection: import_entries(
                 connection, self._decide, registry, given, actor, at, source, progress
             )
         )
 
     async def rebuild(self) -> Verified:
         """Make entries, requests and search index anew from the log. Raises StoreError as `verify` does."""
-        return await self._database.write(lambda connection: rebuild_all(connection, self._decide))
+        return await self._database.run_transaction(
+            lambda connection: rebuild_projections(connection, self._decide)
+        )
 
     # ---------- reading
 
@@ -154,8 +170,8 @@ class Store:
         another chain as a whole: whoever can write the database can do both. Raises StoreError
         (registry.broken-chain).
         """
-        async with self._database.read(snapshot=True) as connection:
-            found = await _read.records_of(connection, number - 1, 1) if number else ()
+        async with self._database.open_reader(snapshot=True) as connection:
+            found = await queries.select_records(connection, number - 1, 1) if number else ()
         if (not number and digest == GENESIS) or (
             found and (found[0].number, found[0].digest) == (number, digest)
         ):
@@ -169,13 +185,13 @@ class Store:
 
     async def head(self) -> Head:
         """The end of the log: whoever keeps its digest can prove later that nothing before it changed."""
-        async with self._database.read() as connection:
-            return await head_of(connection)
+        async with self._database.open_reader() as connection:
+            return await select_head(connection)
 
     async def entry(self, registry: str, name: str) -> Entry | None:
         """The entry of that name, written in any case where the registry folds it."""
-        async with self._database.read() as connection:
-            return await _read.one_entry(connection, registry, name)
+        async with self._database.open_reader() as connection:
+            return await queries.select_entry(connection, registry, name)
 
     async def entries(
         self,
@@ -191,18 +207,18 @@ class Store:
         `after` is the `next` of the page before. Raises RegistryError (registry.bad-cursor,
         registry.bad-limit).
         """
-        async with self._database.read(snapshot=True) as connection:
-            return await _read.entries_page(connection, registry, query, status, after, limit)
+        async with self._database.open_reader(snapshot=True) as connection:
+            return await queries.select_entries(connection, registry, query, status, after, limit)
 
-    async def counts(self, registry: str) -> dict[Status, int]:
+    async def count_by_status(self, registry: str) -> dict[Status, int]:
         """How many entries have each status; statuses that none has are left out."""
-        async with self._database.read() as connection:
-            return await _read.counts_by_status(connection, registry)
+        async with self._database.open_reader() as connection:
+            return await queries.count_by_status(connection, registry)
 
     async def names(self, registry: str) -> tuple[str, ...]:
         """Every name of a registry, in order: all that a look for names that are alike needs of it."""
-        async with self._database.read() as connection:
-            return await _read.names_of(connection, registry)
+        async with self._database.open_reader() as connection:
+            return await queries.select_names(connection, registry)
 
     async def search(self, registry: str | None, text: str, limit: int = 20) -> tuple[Entry, ...]:
         """Entries that contain `text`, the best first: exact name, beginning, part of it, then text.
@@ -211,13 +227,13 @@ class Store:
         """
         if registry is not None:
             registry_of(registry)
-        async with self._database.read(snapshot=True) as connection:
-            return await search_entries(connection, registry, text, checked_limit(limit))
+        async with self._database.open_reader(snapshot=True) as connection:
+            return await search_entries(connection, registry, text, require_limit(limit))
 
     async def request(self, id: str) -> Request | None:  # noqa: A002 - what the caller has
         """The request of that id."""
-        async with self._database.read() as connection:
-            return await _read.one_request(connection, id)
+        async with self._database.open_reader() as connection:
+            return await queries.select_request(connection, id)
 
     async def requests(
         self,
@@ -231,43 +247,43 @@ class Store:
         limit: int = 50,
     ) -> Page[Request]:
         """Requests, the newest first; those that fit all that is given."""
-        conditions = _read.request_conditions(registry, state, holder, registrant, name)
-        async with self._database.read(snapshot=True) as connection:
-            return await _read.requests_page(connection, conditions, after, limit)
+        conditions = queries.build_request_conditions(registry, state, holder, registrant, name)
+        async with self._database.open_reader(snapshot=True) as connection:
+            return await queries.select_requests(connection, conditions, after, limit)
 
     async def log(self, *, after: int = 0, limit: int = 500) -> tuple[LogRecord, ...]:
         """Log records beyond number `after`, the oldest first.
 
         Fewer than `limit`, and at least one, where they are long: whoever wants all asks until none come.
         """
-        async with self._database.read(snapshot=True) as connection:
-            return await _read.records_of(connection, after, limit)
+        async with self._database.open_reader(snapshot=True) as connection:
+            return await queries.select_records(connection, after, limit)
 
     async def history(
         self, registry: str, name: str, *, after: int = 0, limit: int = 1000
     ) -> tuple[LogRecord, ...]:
         """The records about that name, the oldest first, those of its requests among them."""
-        key = registry_of(registry).key(name)
-        async with self._database.read(snapshot=True) as connection:
-            return await _read.records_of(connection, after, limit, registry=registry, name=key)
+        key = registry_of(registry).normalize_name(name)
+        async with self._database.open_reader(snapshot=True) as connection:
+            return await queries.select_records(connection, after, limit, registry=registry, name=key)
 
     async def changes(self, registry: str, *, limit: int = 50) -> tuple[EntryChange, ...]:
         """The last changes of a registry's entries that a public column shows, the newest first.
 
         Fewer than `limit`, and at least one, where they are long.
         """
-        async with self._database.read(snapshot=True) as connection:
-            return await shown_changes(connection, registry, limit)
+        async with self._database.open_reader(snapshot=True) as connection:
+            return await select_shown_changes(connection, registry, limit)
 
-    async def changes_of(
+    async def list_changes_of_name(
         self, registry: str, name: str, *, below: int | None = None, limit: int = 1000
     ) -> tuple[EntryChange, ...]:
         """Every change of the entries of that name, the newest first; those before record `below`.
 
         Fewer than `limit`, and at least one, where they are long: whoever wants all asks until none come.
         """
-        async with self._database.read(snapshot=True) as connection:
-            return await changes_of_name(connection, registry, name, below, limit)
+        async with self._database.open_reader(snapshot=True) as connection:
+            return await select_changes_of_name(connection, registry, name, below, limit)
 
     async def request_history(
         self,
@@ -277,18 +293,18 @@ class Store:
         limit: int = 1000,
     ) -> tuple[LogRecord, ...]:
         """The records about that request, the oldest first. Raises UnknownEntryError where there is none."""
-        async with self._database.read(snapshot=True) as connection:
-            found = await _read.records_of(connection, after, limit, request=id)
+        async with self._database.open_reader(snapshot=True) as connection:
+            found = await queries.select_records(connection, after, limit, request=id)
         if not found and after == 0:
             raise UnknownEntryError(
                 "there is no request of that id", code="registry.unknown-request", field="request"
             )
         return found
 
-    async def due(self, at: datetime) -> tuple[Event, ...]:
+    async def list_due_events(self, at: datetime) -> tuple[Event, ...]:
         """What the clock brings at `at`: events for IANA_CLOCK, to be applied one by one."""
-        async with self._database.read(snapshot=True) as connection:
-            waiting, ripe = await _read.due_values(connection, at.date())
+        async with self._database.open_reader(snapshot=True) as connection:
+            waiting, ripe = await queries.select_timed(connection, at.date())
         return tuple(engine_due(waiting, ripe, at))
 
     # ---------- care
@@ -299,8 +315,8 @@ class Store:
         Raises StoreError at the first fault: registry.broken-chain with the record's number,
         registry.replay-failed, registry.projection-differs, registry.corrupt.
         """
-        async with self._database.read(snapshot=True) as connection:
-            return await verify_all(connection, self._decide)
+        async with self._database.open_reader(snapshot=True) as connection:
+            return await verify_database(connection, self._decide)
 
     async def backup(self, path: str | Path, *, portable: bool = False) -> None:
         """Write a consistent copy, while others read and write; `path` is replaced when it is whole.
@@ -309,11 +325,11 @@ class Store:
         Password hashes are in it: it is for its owner alone to read.
         """
         target = Path(path)
-        _backup.check_target(self._database.path, target)
+        _maintenance.require_other_target(self._database.path, target)
         if self._database.path is None or portable:
-            await _backup.dump(self._database, target)
+            await _maintenance.dump_portable(self._database, target)
         else:
-            await _backup.copy_sqlite(self._database.path, target)
+            await _maintenance.copy_sqlite(self._database.path, target)
 
 
 async def restore(
@@ -325,10 +341,10 @@ async def restore(
     then but the empty tables.
     """
     path = Path(source)
-    if _backup.is_sqlite_file(path):
+    if _maintenance.is_sqlite_file(path):
         return await _restore_file(path, url, decide)
     async with await Store.open(url, create=True, decide=decide) as store:
-        return await _backup.load(store._database, path, decide)
+        return await _maintenance.load_portable(store._database, path, decide)
 
 
 async def _restore_file(source: Path, url: str | Path | Secret, decide: Decide) -> Verified:
@@ -337,9 +353,9 @@ async def _restore_file(source: Path, url: str | Path | Secret, decide: Decide) 
     with tempfile.TemporaryDirectory(prefix="onym-restore-") as folder:
         # a copy: the backup may be of an older schema, and is not changed
         copy = Path(folder) / "copy.db"
-        await _backup.copy_sqlite(source, copy)
-        await _backup.check_registry(copy)
+        await _maintenance.copy_sqlite(source, copy)
+        await _maintenance.require_registry(copy)
         async with await Store.open(copy, create=True, decide=decide) as old:
             await old.backup(Path(folder) / "lines", portable=True)
         async with await Store.open(url, create=True, decide=decide) as store:
-            return await _backup.load(store._database, Path(folder) / "lines", decide)
+            return await _maintenance.load_portable(store._database, Path(folder) / "lines", decide)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from onym.server.gateway.load import load_gateway_settings
-from onym.server.gateway.make import create_gateway
-from onym.server.gateway.settings import GatewaySettings
+from onym.server.gateway.factory import create_gateway
+from onym.server.gateway.settings import GatewaySettings, load_gateway_settings
 
 __all__ = ["GatewaySettings", "create_gateway", "load_gateway_settings"]

@@ -1,38 +1,98 @@
-"""The gateway as an ASGI app: the guard before every route, the headers and the record of every answer."""
+"""The gateway as an ASGI application: routes, request checks, response headers and the audit record."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import uuid4
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse, Response
 
-from onym.ai.gateway.fields import FIXED
-from onym.ai.gateway.guard import Head, check_head, values
-from onym.ai.gateway.witness import check_nonce
+from onym.ai.gateway.access_policy import validate_nonce
+from onym.ai.gateway.forwarding import FIXED_FIELDS
+from onym.ai.problems import CODES
+from onym.ai.request_validation import GatewayRequestHead, get_field_values, validate_gateway_head
 from onym.errors import AIIPError, DeniedError, OnymError
-from onym.net.addresses import parse_network
-from onym.server.gateway.answers import problem
-from onym.server.gateway.record import record
-from onym.server.gateway.visit import Visit
-from onym.server.security.envelope import client_address
-from onym.server.security.rates import address_key
-from onym.server.security.visitor import FormKey
+from onym.net.hosts import parse_network
+from onym.server.gateway.dependencies import RequestContext, read_body, record_exchange
+from onym.server.gateway.responses import make_problem_response
+from onym.server.gateway.views import STATIC_FILES
+from onym.server.security.middleware import get_client_address, make_address_key
+from onym.server.security.visitor import CSRFKey
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
     from starlette.types import Message, Receive, Scope, Send
 
     from onym.ai.telemetry import Telemetry
-    from onym.server.gateway.parts import Parts
-    from onym.server.gateway.routes import Routes
+    from onym.server.gateway.dependencies import Dependencies
+    from onym.server.gateway.handlers import ExchangeHandler, PageHandler
 
-__all__ = ["Gateway"]
+_KEY_SECONDS: Final = 600
+#: where the pages' forms go
+_FORM: Final = b"/invoke"
+
+_Handler: TypeAlias = Callable[[RequestContext], Awaitable[Response]]
+
+
+class GatewayRoutes:
+    """The addresses of one gateway."""
+
+    def __init__(self, parts: Dependencies, site: PageHandler, exchanges: ExchangeHandler) -> None:
+        self._parts = parts
+        self._site = site
+        self._exchanges = exchanges
+        self._prefix = parts.settings.prefix.encode("ascii") + b"/"
+        self._table: dict[tuple[str, bytes], _Handler] = {
+            ("GET", b"/"): self._serve_home,
+            ("POST", _FORM): self._serve_invoke,
+            ("GET", b"/.well-known/aiip.jwks.json"): self._serve_keys,
+        }
+
+    def needs_upstream(self, path: bytes) -> bool:
+        """Is an authority asked for this path?"""
+        return path.startswith(self._prefix) or path == _FORM
+
+    async def dispatch_request(self, visit: RequestContext) -> Response:
+        """The answer to this request. Raises OnymError."""
+        if visit.path.startswith(self._prefix):
+            visit.audited = True
+            return await self._exchanges.handle_request(visit)
+        found = self._table.get((visit.method, visit.path))
+        if found is not None:
+            return await found(visit)
+        return self._serve_small(visit)
+
+    def _serve_small(self, visit: RequestContext) -> Response:
+        """Files, kept results, and what a problem's type means."""
+        words = visit.path.decode("latin-1").split("/")[1:]
+        if visit.method == "GET" and words[0] == "static" and len(words) == 2 and words[1] in STATIC_FILES:
+            file, kind = STATIC_FILES[words[1]]
+            headers = {"cache-control": "public, max-age=31536000, immutable"}
+            return Response(file.read_bytes(), 200, headers, media_type=kind)
+        if visit.method == "GET" and words[0] == "results" and 2 <= len(words) <= 3:
+            return self._site.show_result(visit, words[1], words[2] if len(words) == 3 else "")
+        if visit.method == "GET" and words[0] == "problems" and words[-1] in CODES:
+            row = CODES[words[-1]]
+            return PlainTextResponse(f"{row.title} (code {row.name})\n")
+        raise AIIPError("there is nothing at this address", code="aiip.endpoint-unknown")
+
+    async def _serve_home(self, visit: RequestContext) -> Response:
+        return self._site.show_home(visit)
+
+    async def _serve_keys(self, visit: RequestContext) -> Response:
+        headers = {"cache-control": f"public, max-age={_KEY_SECONDS}"}
+        octets = self._parts.jwks(visit.query == b"history")
+        return Response(octets, 200, headers, media_type="application/jwk-set+json")
+
+    async def _serve_invoke(self, visit: RequestContext) -> Response:
+        visit.audited = True
+        return await self._site.invoke_form(visit, await read_body(self._parts, visit))
+
 
 _LOG: Final = logging.getLogger("onym.server.gateway")
 _COOKIE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -46,8 +106,8 @@ class Gateway:
 
     def __init__(
         self,
-        parts: Parts,
-        routes: Routes,
+        parts: Dependencies,
+        routes: GatewayRoutes,
         closing: tuple[Callable[[], Awaitable[None]], ...] = (),
         telemetry: Telemetry | None = None,
     ) -> None:
@@ -57,20 +117,20 @@ class Gateway:
         self._closing = closing
         settings = parts.settings
         self._hosts = frozenset(settings.allowed_hosts)
-        self._fixed = (*FIXED, _HSTS) if settings.https else FIXED
+        self._fixed = (*FIXED_FIELDS, _HSTS) if settings.is_https else FIXED_FIELDS
         networks = [parse_network(each) for each in settings.trusted_proxies]
         self._proxies = tuple(each for each in networks if each is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the server's start and end."""
         if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+            await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
-            await self._serve(scope, receive, send)
+            await self._serve_request(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
@@ -81,39 +141,39 @@ class Gateway:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         telemetry = self._telemetry
-        if telemetry is None or not self._routes.asks(scope["raw_path"]):
-            await self._visited(scope, receive, send)
+        if telemetry is None or not self._routes.needs_upstream(scope["raw_path"]):
+            await self._handle_request(scope, receive, send)
             return
-        came = values(scope["headers"], b"traceparent")
+        came = get_field_values(scope["headers"], b"traceparent")
         parent = came[0].decode("latin-1") if len(came) == 1 else None
-        with telemetry.serving("gateway", scope["method"], parent) as stage:
-            await self._visited(scope, receive, stage.hearing(send))
+        with telemetry.observe_request("gateway", scope["method"], parent) as stage:
+            await self._handle_request(scope, receive, stage.observe_send(send))
 
-    async def _visited(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = address_key(client_address(scope, self._proxies))
-        cookie = self._cookie(scope)
-        visit = Visit(
+    async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = make_address_key(get_client_address(scope, self._proxies))
+        cookie = self._find_cookie(scope)
+        visit = RequestContext(
             scope=scope,
             receive=receive,
             id=str(uuid4()),
             client=client,
             cookie=cookie,
-            form_key=FormKey(None if cookie is None else Secret(cookie)),
+            form_key=CSRFKey(None if cookie is None else Secret(cookie)),
         )
-        answer = await self._answer(visit)
+        answer = await self._respond_and_record(visit)
         if answer is None:
             return
 
         async def finish(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._envelop(visit, MutableHeaders(scope=message))
+                self._add_headers(visit, MutableHeaders(scope=message))
             await send(message)
 
         await answer(scope, receive, finish)
 
-    def _envelop(self, visit: Visit, headers: MutableHeaders) -> None:
+    def _add_headers(self, visit: RequestContext, headers: MutableHeaders) -> None:
         own = _PUBLIC.get(visit.path.rpartition(b"/")[0], frozenset())
         for name, value in self._fixed:
             if name not in own and not (name == "referrer-policy" and name in headers):
@@ -122,60 +182,62 @@ class Gateway:
         if "content-security-policy" not in headers:
             headers["content-security-policy"] = "default-src 'none'; frame-ancestors 'none'"
         if visit.form_key.made:
-            secure = "; Secure" if self._parts.settings.https else ""
-            value = f"{self._parts.settings.cookie}={visit.form_key.reveal().reveal()}"
+            secure = "; Secure" if self._parts.settings.is_https else ""
+            value = f"{self._parts.settings.cookie_name}={visit.form_key.get_secret().reveal()}"
             headers.append("set-cookie", f"{value}; Path=/; HttpOnly; SameSite=Strict{secure}")
 
-    async def _answer(self, visit: Visit) -> Response | None:
+    async def _respond_and_record(self, visit: RequestContext) -> Response | None:
         """The answer, with its line in the audit log; None where nobody waits for it any more."""
         try:
-            answer = await self._handled(visit)
+            answer = await self._respond_or_refuse(visit)
         except ClientDisconnect:
             return None
         if not visit.streaming:
             try:
-                record(self._parts, visit)
+                record_exchange(self._parts, visit)
             except AIIPError as error:
-                return problem(self._parts, visit, error)
+                return make_problem_response(self._parts, visit, error)
         return answer
 
-    async def _handled(self, visit: Visit) -> Response:
+    async def _respond_or_refuse(self, visit: RequestContext) -> Response:
         try:
-            return await self._checked(visit)
+            return await self._check_and_route(visit)
         except OnymError as error:
-            return self._refused(visit, error)
+            return self._make_error_response(visit, error)
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001
-            return self._refused(visit, OnymError(type(error).__name__), error)
+            return self._make_error_response(visit, OnymError(type(error).__name__), error)
 
-    def _refused(self, visit: Visit, error: OnymError, cause: Exception | None = None) -> Response:
-        answer = problem(self._parts, visit, error)
+    def _make_error_response(
+        self, visit: RequestContext, error: OnymError, cause: Exception | None = None
+    ) -> Response:
+        answer = make_problem_response(self._parts, visit, error)
         if self._telemetry is not None:
-            self._telemetry.refused(error if cause is None else cause)
+            self._telemetry.record_refusal(error if cause is None else cause)
         if answer.status_code >= 500:
             # neither the token nor what was asked stands in these messages; the files of ours do, here alone
             said = error.message if error.hint is None else f"{error.message}; {error.hint}"
             _LOG.warning("request %s: %s (%s)", visit.id, error.code, said, exc_info=cause)
         return answer
 
-    async def _checked(self, visit: Visit) -> Response:
+    async def _check_and_route(self, visit: RequestContext) -> Response:
         settings = self._parts.settings
-        head = Head(path=visit.path, query=visit.query, fields=visit.fields)
-        check_head(head, hosts=self._hosts, name=settings.name)
-        check_nonce(visit.field("aiip-nonce"))
-        wait = self._parts.rates.take("writes" if visit.method == "POST" else "reads", visit.client)
+        head = GatewayRequestHead(path=visit.path, query=visit.query, fields=visit.fields)
+        validate_gateway_head(head, hosts=self._hosts, name=settings.name)
+        validate_nonce(visit.get_field("aiip-nonce"))
+        wait = self._parts.rates.take_token("writes" if visit.method == "POST" else "reads", visit.client)
         if wait:
             raise AIIPError(
                 "too many requests in a short time", code="aiip.too-many-requests", retryable=True
             )
         if visit.method == "POST":
             self._check_source(visit)
-        return await self._routes.answer(visit)
+        return await self._routes.dispatch_request(visit)
 
-    def _check_source(self, visit: Visit) -> None:
+    def _check_source(self, visit: RequestContext) -> None:
         """Refuse what a page of another site has sent (attack 34). Programs send neither field."""
-        site, origin = visit.field("sec-fetch-site"), visit.field("origin")
+        site, origin = visit.get_field("sec-fetch-site"), visit.get_field("origin")
         if site not in {None, "same-origin"} or origin not in {None, self._parts.settings.base_url}:
             raise DeniedError(
                 "this was sent by a page of another site",
@@ -183,10 +245,10 @@ class Gateway:
                 hint="open the resource's page here; a program leaves Origin out",
             )
 
-    def _cookie(self, scope: Scope) -> str | None:
+    def _find_cookie(self, scope: Scope) -> str | None:
         """What this browser's form tokens follow from, where it has been here before."""
-        name = self._parts.settings.cookie.encode("ascii")
-        for value in values(scope["headers"], b"cookie"):
+        name = self._parts.settings.cookie_name.encode("ascii")
+        for value in get_field_values(scope["headers"], b"cookie"):
             for pair in value.split(b";"):
                 key, _, text = pair.strip().partition(b"=")
                 if key == name and _COOKIE.fullmatch(text.decode("latin-1")):

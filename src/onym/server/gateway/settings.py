@@ -1,24 +1,34 @@
-"""The gateway's settings, as values; `load` reads them."""
+"""The gateway's settings: a TOML file, `ONYM_GATEWAY_*` variables and arguments; the later take precedence."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final, Literal
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
-from onym.ai.replay import MOST
+from onym.ai.replay import MAX_REPLAY_IDS
 from onym.errors import ConfigError
-from onym.server import _reading as read
-from onym.server._tables import Rate
+from onym.net.hosts import parse_address
+from onym.server import settings_parser as read
+from onym.server.settings_parser import (
+    RateLimit,
+    SettingParser,
+    load_settings_file,
+    parse_rate_limit,
+    parse_settings_table,
+    require_settings,
+)
 from onym.uri.generic import URI
 from onym.uri.secret import Secret
-
-__all__ = ["Context", "GatewayRates", "GatewaySettings", "Namespaces"]
 
 _MEGABYTE: Final = 1024 * 1024
 #: not addresses that anybody could open
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
-_READS: Final = Rate(burst=300, per_minute=600)
-_WRITES: Final = Rate(burst=60, per_minute=120)
+_READS: Final = RateLimit(burst=300, per_minute=600)
+_WRITES: Final = RateLimit(burst=60, per_minute=120)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +56,8 @@ class Context:
 class GatewayRates:
     """How much one client address may ask for; an IPv6 network counts as one."""
 
-    reads: Rate = _READS
-    writes: Rate = _WRITES
+    reads: RateLimit = _READS
+    writes: RateLimit = _WRITES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +93,7 @@ class GatewaySettings:
     audit_key: Secret | None = None
     pins: str | None = None
     replays: str | None = None
-    replay_limit: int = MOST
+    replay_limit: int = MAX_REPLAY_IDS
     network: Literal["public", "local"] = "public"
     dns: bool = True
     nameservers: tuple[str, ...] = ()
@@ -104,19 +114,19 @@ class GatewaySettings:
 
     def __post_init__(self) -> None:
         if not self.base_url:
-            object.__setattr__(self, "base_url", _listened(self))
+            object.__setattr__(self, "base_url", _build_base_url(self))
         if not self.allowed_hosts:
-            object.__setattr__(self, "allowed_hosts", (read.authority(self.base_url),))
+            object.__setattr__(self, "allowed_hosts", (read.get_host_and_port(self.base_url),))
 
     @property
-    def https(self) -> bool:
+    def is_https(self) -> bool:
         """Is the gateway reached over TLS?"""
         return self.base_url.startswith("https:")
 
     @property
     def name(self) -> str:
         """The gateway's name in Via and Proxy-Status: its host with its port."""
-        return read.authority(self.base_url)
+        return read.get_host_and_port(self.base_url)
 
     @property
     def own_hosts(self) -> frozenset[str]:
@@ -126,12 +136,12 @@ class GatewaySettings:
         return frozenset(each.lower().removeprefix("[").removesuffix("]") for each in names)
 
     @property
-    def cookie(self) -> str:
+    def cookie_name(self) -> str:
         """The name of the cookie that the page's forms follow from."""
-        return "__Host-onym-gateway" if self.https else "onym-gateway"
+        return "__Host-onym-gateway" if self.is_https else "onym-gateway"
 
 
-def _listened(settings: GatewaySettings) -> str:
+def _build_base_url(settings: GatewaySettings) -> str:
     """The origin of the address that is listened on. Raises ConfigError where it is not what people see."""
     everywhere = settings.host in _EVERYWHERE
     # what http shows to others than this machine comes through a proxy, under an address of its own
@@ -146,3 +156,148 @@ def _listened(settings: GatewaySettings) -> str:
     host = "127.0.0.1" if everywhere else settings.host
     port = "" if settings.port == usual else f":{settings.port}"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}{port}"
+
+
+#: what every variable begins with; `ONYM_GATEWAY_CONFIG` names the file
+PREFIX: Final = "ONYM_GATEWAY_"
+_MOST_FILES: Final = 16
+
+
+def _parse_ports(name: str, value: object) -> tuple[int, ...]:
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, list | tuple):
+        raise ConfigError(
+            f"{name} is not as it should be", code="config.bad-setting", hint="give a list of ports"
+        )
+    one = read.build_number_parser(1, 65535)
+    return tuple(one(name, each.strip() if isinstance(each, str) else each) for each in given)
+
+
+def _parse_texts(name: str, value: object) -> tuple[str, ...]:
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, list | tuple):
+        raise ConfigError(
+            f"{name} is not as it should be", code="config.bad-setting", hint="give a list of texts"
+        )
+    return tuple(read.parse_text(name, each.strip() if isinstance(each, str) else each) for each in given)
+
+
+def _parse_addresses(name: str, value: object) -> tuple[str, ...]:
+    found = _parse_texts(name, value)
+    if not all(map(parse_address, found)):
+        raise ConfigError(
+            f"{name} is not as it should be",
+            code="config.bad-setting",
+            hint="give a list of IP addresses, such as 127.0.0.1",
+        )
+    return found
+
+
+#: setting -> how it is read; its variable is PREFIX and the name in capitals
+_TOP: Final[Mapping[str, SettingParser]] = MappingProxyType(
+    {
+        "base_url": read.parse_origin,
+        "host": read.parse_text,
+        "port": read.build_number_parser(0, 65535),
+        "certificate": read.parse_text,
+        "key": read.parse_text,
+        "behind_proxy": read.parse_flag,
+        "allowed_hosts": read.parse_hosts,
+        "trusted_proxies": read.parse_networks,
+        "keys": read.parse_text,
+        "audit": read.parse_text,
+        "audit_key": read.parse_secret,
+        "pins": read.parse_text,
+        "replays": read.parse_text,
+        "replay_limit": read.build_number_parser(1000, 100_000_000),
+        "network": read.build_choice_parser("public", "local"),
+        "dns": read.parse_flag,
+        "nameservers": _parse_addresses,
+        "nameserver_port": read.build_number_parser(1, 65535),
+        "ports": _parse_ports,
+        "networks": read.parse_networks,
+        "ca_files": _parse_texts,
+        "body_limit": read.build_number_parser(1024, 256 * _MEGABYTE),
+        "answer_limit": read.build_number_parser(1024, 256 * _MEGABYTE),
+        "timeout": read.build_number_parser(1, 600),
+        "concurrency": read.build_number_parser(1, 10_000),
+        "client_concurrency": read.build_number_parser(1, 10_000),
+        "authority_concurrency": read.build_number_parser(1, 10_000),
+    }
+)
+_NAMESPACES: Final[Mapping[str, SettingParser]] = MappingProxyType(
+    {"file": read.parse_text, "keys": read.parse_text, "state": read.parse_text}
+)
+_CONTEXT: Final[Mapping[str, SettingParser]] = MappingProxyType(
+    {"path": read.parse_text, "anchor": read.parse_origin, "keys": _parse_texts}
+)
+
+
+def load_gateway_settings(
+    path: str | Path | None = None, *, environ: Mapping[str, str] | None = None, **given: Any
+) -> GatewaySettings:
+    """Settings from the file at `path` (or `ONYM_GATEWAY_CONFIG`), the variables and `given`.
+
+    `given` are fields of `GatewaySettings`; None leaves one as it is. Raises ConfigError that names the
+    file's key, the variable or the argument, and never what a secret holds.
+    """
+    environ = os.environ if environ is None else environ
+    named = path or environ.get(PREFIX + "CONFIG")
+    data = {} if not named else load_settings_file(Path(named))
+    tables = {name: data.pop(name, None) for name in ("rates", "namespaces", "contexts")}
+    values: dict[str, Any] = parse_settings_table("", data, _TOP)
+    for name, reader in _TOP.items():
+        variable = PREFIX + name.upper()
+        if environ.get(variable):
+            values[name] = reader(variable, environ[variable])
+    values |= {
+        "rates": GatewayRates(
+            **parse_settings_table(
+                "rates.", tables["rates"] or {}, {"reads": parse_rate_limit, "writes": parse_rate_limit}
+            )
+        ),
+        "namespaces": tuple(
+            Namespaces(**each)
+            for each in _parse_table_list("namespaces", tables["namespaces"], _NAMESPACES, "keys")
+        ),
+        "contexts": tuple(
+            Context(**each) for each in _parse_table_list("contexts", tables["contexts"], _CONTEXT, "anchor")
+        ),
+    }
+    known = {each.name for each in fields(GatewaySettings) if each.init}
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(f"there is no setting {name!r}", code="config.unknown-setting")
+        if value is not None:
+            values[name] = _TOP[name](name, value) if name in _TOP else value
+    return _require_consistent(GatewaySettings(**values))
+
+
+def _parse_table_list(
+    name: str, data: object, table: Mapping[str, SettingParser], needed: str
+) -> list[dict[str, Any]]:
+    """The rows of a TOML array of tables; the first column of the table and `needed` must be there."""
+    if data is None:
+        return []
+    if not isinstance(data, list) or len(data) > _MOST_FILES:
+        raise ConfigError(f"[[{name}]] stands at most {_MOST_FILES} times", code="config.bad-setting")
+    found = []
+    for index, each in enumerate(data):
+        where = f"{name}[{index}]."
+        values = parse_settings_table(where, each, table)
+        require_settings(where, values, next(iter(table)), needed)
+        found.append(values)
+    return found
+
+
+def _require_consistent(settings: GatewaySettings) -> GatewaySettings:
+    here = all(map(read.is_loopback, settings.own_hosts))
+    if settings.is_https and settings.keys is None and not here:
+        raise ConfigError(
+            "keys is missing: the gateway signs what it hands on",
+            code="config.missing-setting",
+            hint="make a key: onym ai keys new DIR, and set keys = DIR",
+        )
+    if settings.key is not None and settings.certificate is None:
+        raise ConfigError("key is given without certificate", code="config.bad-setting")
+    return settings

@@ -1,43 +1,111 @@
-"""What the pages show: frozen values, made from results; the templates read nothing else."""
+"""The gateway's pages: frozen views, built from results, and the templates that render them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from onym.ai.gateway.doors import is_open
-from onym.ai.gateway.fields import media_type
-from onym.ai.gateway.form import Field, fields_of
-from onym.server.gateway.stream_view import StreamView, stream_view
-from onym.uri.ai_map import to_path
+from onym.ai.gateway.access_policy import find_denial
+from onym.ai.gateway.forms import FormField, build_form_fields
+from onym.ai.gateway.forwarding import parse_media_type
+from onym.errors import NetError
+from onym.net.sse import SSEDecoder, SSEEvent
+from onym.server.services import make_template_environment
+from onym.uri.ai import to_path
 
 if TYPE_CHECKING:
-    from onym.ai.gateway.problems import Refusal
+    from jinja2 import Environment
+
+    from onym.ai.gateway.forwarding import Refusal
     from onym.ai.records import Description, Resolution, Result, Source
     from onym.errors import AIIPError
+    from onym.server.gateway.dependencies import RequestContext
+    from onym.server.gateway.result_store import StoredResult
     from onym.server.gateway.settings import GatewaySettings
-    from onym.server.gateway.shelf import Kept
-    from onym.server.gateway.visit import Visit
     from onym.uri.ai import AIURI
 
-__all__ = [
-    "ControlView",
-    "HomeView",
-    "ProblemView",
-    "ResourceView",
-    "ResultView",
-    "View",
-    "answered_by",
-    "control_views",
-    "gateway_address",
-    "problem_view",
-    "proof_of",
-    "resource_view",
-    "result_view",
-]
+#: events and characters that a page shows; the whole is there to be downloaded
+_MOST_EVENTS: Final = 200
+_MAX_STREAM_TEXT: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamView:
+    """`text` is what the pieces make together, "" where they are no pieces of text.
+
+    `result` is the event of that name; `events` are (type, data) without the receipt, which a page shows
+    elsewhere, and `count` is how many there are.
+    """
+
+    text: str
+    result: str
+    events: tuple[tuple[str, str], ...]
+    count: int
+    cut: bool
+
+
+def build_stream_view(body: bytes) -> StreamView | None:
+    """What a verified body of the type text/event-stream says. None for what is none."""
+    try:
+        events = SSEDecoder().feed(body)
+    except NetError:
+        return None
+    if events and events[-1].event == "receipt":
+        events.pop()
+    text = _join_text(events)
+    shown = _limit_events(events[:_MOST_EVENTS])
+    return StreamView(
+        text=text[:_MAX_STREAM_TEXT],
+        result=next(
+            (format_json(each.data)[:_MAX_STREAM_TEXT] for each in events if each.event == "result"), ""
+        ),
+        events=shown,
+        count=len(events),
+        cut=len(shown) < len(events) or len(text) > _MAX_STREAM_TEXT,
+    )
+
+
+def format_json(text: str) -> str:
+    """JSON on lines; anything else as it is."""
+    try:
+        return msgspec.json.format(text, indent=2)
+    except msgspec.DecodeError:
+        return text
+
+
+def _join_text(events: Sequence[SSEEvent]) -> str:
+    pieces = [_parse_text_piece(each.data) for each in events if each.event == "message"]
+    return "" if None in pieces else "".join(filter(None, pieces))
+
+
+def _parse_text_piece(data: str) -> str | None:
+    """The text that one message brings: a JSON text, or the member `text` of an object. None for others."""
+    try:
+        found: Any = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if isinstance(found, dict):
+        found = found.get("text")
+    return found if isinstance(found, str) else None
+
+
+def _limit_events(events: Sequence[SSEEvent]) -> tuple[tuple[str, str], ...]:
+    """The first events, as long as all of them together are not too long for a page."""
+    shown, left = [], _MAX_STREAM_TEXT
+    for each in events:
+        left -= len(each.data)
+        if left < 0:
+            break
+        shown.append((each.event, each.data))
+    return tuple(shown)
+
 
 #: characters of a result that a page shows; the whole is there to be downloaded
 _LONGEST_SHOWN: Final = 64 * 1024
@@ -119,7 +187,7 @@ class ControlView:
     """A control of the form, with the name that it has in the page and what was typed."""
 
     id: str
-    field: Field
+    field: FormField
     value: str
     ticked: bool = False
 
@@ -193,12 +261,12 @@ class ProblemView:
 View: TypeAlias = HomeView | ResourceView | ResultView | ProblemView
 
 
-def gateway_address(settings: GatewaySettings, uri: AIURI) -> str:
+def build_gateway_url(settings: GatewaySettings, uri: AIURI) -> str:
     """The HTTPS address under which the gateway serves this canonical URI."""
     return settings.base_url + to_path(settings.prefix, uri)
 
 
-def problem_view(settings: GatewaySettings, visit: Visit, refusal: Refusal) -> ProblemView:
+def build_problem_view(settings: GatewaySettings, visit: RequestContext, refusal: Refusal) -> ProblemView:
     """The page of a refusal."""
     canonical = refusal.canonical or ""
     return ProblemView(
@@ -212,25 +280,25 @@ def problem_view(settings: GatewaySettings, visit: Visit, refusal: Refusal) -> P
         clause=refusal.clause or "",
         target=refusal.target or "",
         canonical=canonical,
-        canonical_href=_address_of(settings, canonical),
+        canonical_href=_build_canonical_url(settings, canonical),
     )
 
 
-def _address_of(settings: GatewaySettings, canonical: str) -> str:
+def _build_canonical_url(settings: GatewaySettings, canonical: str) -> str:
     from onym.errors import URIError
     from onym.uri.ai import AIURI
 
     try:
-        return gateway_address(settings, AIURI.parse(canonical)) if canonical else ""
+        return build_gateway_url(settings, AIURI.parse(canonical)) if canonical else ""
     except URIError:
         return ""
 
 
-def _moment(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def proof_of(result: Result) -> ProofView:
+def build_proof_view(result: Result) -> ProofView:
     """The receipt of a verified result."""
     receipt = result.receipt
     bound = (
@@ -242,7 +310,7 @@ def proof_of(result: Result) -> ProofView:
         ("Issued by", receipt.issuer),
         ("For the resource", receipt.subject),
         ("Made out to", receipt.audience),
-        ("Signed at", _moment(receipt.issued)),
+        ("Signed at", _format_time(receipt.issued)),
         ("Status", str(receipt.status)),
         bound,
         ("Request hash", receipt.request),
@@ -256,7 +324,7 @@ def proof_of(result: Result) -> ProofView:
     return ProofView(rows=rows, checks=tuple(known), token=result.token)
 
 
-def answered_by(resolution: Resolution) -> AuthorityView:
+def build_authority_view(resolution: Resolution) -> AuthorityView:
     """Who speaks for the resource, and how that was found out."""
     document = resolution.document
     asks = document.requirements
@@ -272,15 +340,17 @@ def answered_by(resolution: Resolution) -> AuthorityView:
         service=document.service,
         keys=tuple(sorted(resolution.keys.kids)),
         requirements=", ".join(words),
-        sources=tuple(_source(each) for each in resolution.sources),
+        sources=tuple(_format_source(each) for each in resolution.sources),
     )
 
 
-def _source(source: Source) -> tuple[str, str, str, str]:
+def _format_source(source: Source) -> tuple[str, str, str, str]:
     return source.name, str(source.rank), str(source.verdict), source.why
 
 
-def control_views(fields: tuple[Field, ...], typed: dict[str, str] | None = None) -> tuple[ControlView, ...]:
+def build_control_views(
+    fields: tuple[FormField, ...], typed: dict[str, str] | None = None
+) -> tuple[ControlView, ...]:
     """The controls of a form, filled with what was typed before, or with the schema's defaults."""
     return tuple(
         ControlView(
@@ -293,7 +363,7 @@ def control_views(fields: tuple[Field, ...], typed: dict[str, str] | None = None
     )
 
 
-def resource_view(
+def build_resource_view(
     settings: GatewaySettings,
     resolution: Resolution,
     description: Description,
@@ -307,7 +377,7 @@ def resource_view(
 ) -> ResourceView:
     """The page of a resource that was described. `closed` is what stands against invoking it."""
     uri = resolution.uri
-    shut = closed or is_open(uri, description)
+    shut = closed or find_denial(uri, description)
     if shut is None and "POST" not in description.methods:
         words, code = "it cannot be invoked: it only describes itself", ""
     else:
@@ -315,28 +385,30 @@ def resource_view(
     return ResourceView(
         name=settings.name,
         uri=str(uri),
-        address=gateway_address(settings, uri),
+        address=build_gateway_url(settings, uri),
         title=description.title or uri.path.rpartition("/")[2] or resolution.authority,
         effects=str(description.effects),
         methods=", ".join(description.methods),
-        output="" if description.output is None else _pretty(msgspec.json.encode(dict(description.output))),
-        answered=answered_by(resolution),
-        proof=proof_of(result),
+        output=""
+        if description.output is None
+        else _format_json_body(msgspec.json.encode(dict(description.output))),
+        answered=build_authority_view(resolution),
+        proof=build_proof_view(result),
         closed=words,
         closed_code=code,
         csrf=csrf,
         key=key,
-        controls=control_views(fields_of(description.input), typed),
+        controls=build_control_views(build_form_fields(description.input), typed),
         fault="" if fault is None else fault.message,
         hint="" if fault is None else fault.hint or "",
     )
 
 
-def result_view(settings: GatewaySettings, name: str, kept: Kept) -> ResultView:
+def build_result_view(settings: GatewaySettings, name: str, kept: StoredResult) -> ResultView:
     """The page of a result that was asked for with a form."""
     result = kept.result
     uri = result.resolution.uri
-    text = _as_text(result)
+    text = _decode_text(result)
     here = f"/results/{name}"
     links = (
         (f"{here}/body", "The content, octet by octet"),
@@ -346,7 +418,7 @@ def result_view(settings: GatewaySettings, name: str, kept: Kept) -> ResultView:
     return ResultView(
         name=settings.name,
         uri=str(uri),
-        address=gateway_address(settings, uri),
+        address=build_gateway_url(settings, uri),
         status=result.status,
         good=result.status < 400,
         content_type=result.content_type or "",
@@ -356,23 +428,25 @@ def result_view(settings: GatewaySettings, name: str, kept: Kept) -> ResultView:
         shown=text is not None,
         at=kept.at.strftime("%Y-%m-%d %H:%M:%S UTC"),
         anchor=result.resolution.anchor,
-        proof=proof_of(result),
+        proof=build_proof_view(result),
         links=links,
         commands=_VERIFY.format(anchor=result.resolution.anchor, uri=uri.without_query),
-        stream=stream_view(result.body) if media_type(result.content_type) == "text/event-stream" else None,
+        stream=build_stream_view(result.body)
+        if parse_media_type(result.content_type) == "text/event-stream"
+        else None,
     )
 
 
-def _as_text(result: Result) -> str | None:
-    kind = media_type(result.content_type)
+def _decode_text(result: Result) -> str | None:
+    kind = parse_media_type(result.content_type)
     if kind in _TEXTS or kind.endswith("+json"):
-        return _pretty(result.body)
+        return _format_json_body(result.body)
     if kind.startswith("text/"):
         return result.body.decode("utf-8", "replace")
     return None
 
 
-def _pretty(body: bytes) -> str:
+def _format_json_body(body: bytes) -> str:
     """JSON on lines, as long as it is not too long for that; anything else as it is."""
     if len(body) <= _LONGEST_SHOWN:
         try:
@@ -380,3 +454,37 @@ def _pretty(body: bytes) -> str:
         except msgspec.DecodeError:
             pass
     return body.decode("utf-8", "replace")
+
+
+#: what is served under /static/: name -> (file, media type)
+STATIC_FILES: Final = {
+    "onym.css": (Path(__file__).parent.parent / "static" / "onym.css", "text/css"),
+    "icon.svg": (Path(__file__).parent.parent / "static" / "icon.svg", "image/svg+xml"),
+}
+
+
+@cache
+def get_template_environment() -> Environment:
+    """The one Jinja environment of these pages."""
+    found = make_template_environment("onym.server.gateway")
+    found.filters["sentence"] = _format_sentence
+    found.globals["asset"] = build_asset_url
+    return found
+
+
+@cache
+def build_asset_url(name: str) -> str:
+    """The address of a static file; it changes with its content."""
+    return f"/static/{name}?v={hashlib.sha256(STATIC_FILES[name][0].read_bytes()).hexdigest()[:12]}"
+
+
+def _format_sentence(text: str) -> str:
+    """A message, as errors word it, with a capital letter and a full stop."""
+    end = "" if text.endswith((".", "!", "?")) else "."
+    return text[:1].upper() + text[1:] + end if text else ""
+
+
+def render_view(view: View) -> str:
+    """The whole HTML document."""
+    members: dict[str, Any] = {each.name: getattr(view, each.name) for each in fields(view)}
+    return get_template_environment().get_template(view.template).render(members)

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-    from onym.server.pages import Pages
+    from onym.server.services import Pages
 
-__all__ = ["pages", "routes"]
+__all__ = ["list_routes", "make_pages"]
 
 
-def routes() -> list[BaseRoute]:
+def list_routes() -> list[BaseRoute]:
     """Every route of the registry: the API first, since programs ask most often."""
-    from onym.server.registry._routes import all_routes  # late: the pages need templates and the checker
+    from onym.server.registry.routes import build_routes  # late: the pages need templates and the checker
 
-    return all_routes()
+    return build_routes()
 
 
-def pages() -> Pages:
+def make_pages() -> Pages:
     """Whoever draws errors, sign-in and account in the registry's own style."""
-    from onym.server.registry.drawn import RegistryPages  # late, as above
+    from onym.server.registry.responses import RegistryPages  # late, as above
 
     return RegistryPages()

@@ -14,61 +14,65 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.errors import RegistryError
-from onym.registry.checks.known import builtin
-from onym.registry.checks.near import Names
+from onym.registry.checks.reference_data import NameIndex, load_builtin
 from onym.registry.codec import from_data
 from onym.registry.records import Entry
-from onym.registry.registries import registry
-from onym.server.registry.checking import Given, asked_of, examined, read_given
+from onym.registry.registries import get_registry
+from onym.server.registry.checking import (
+    SubmissionInput,
+    build_report,
+    list_requested_names,
+    parse_submission,
+)
 
 if TYPE_CHECKING:
-    from onym.server.registry.checking import Submission
+    from onym.server.registry.checking import ParsedSubmission
 
 __all__ = ["main"]
 
 #: octets of memory
-_MEMORY: Final = 1536 * 1024 * 1024
+_MAX_MEMORY: Final = 1536 * 1024 * 1024
 #: how much more politely than the service it asks for the processor
-_NICE: Final = 10
+_NICENESS: Final = 10
 
 
 def main() -> None:
     """Answer orders until standard input ends: a text to read, then what is known of the names in it."""
-    _confine()
-    work = _Work()
+    _limit_resources()
+    work = _CheckSession()
     for line in sys.stdin.buffer:
-        sys.stdout.write(json.dumps(work.answer(json.loads(line)), separators=(",", ":")) + "\n")
+        sys.stdout.write(json.dumps(work.handle_order(json.loads(line)), separators=(",", ":")) + "\n")
         sys.stdout.flush()
 
 
-class _Work:
+class _CheckSession:
     """One check under way, and the names that were told last."""
 
     def __init__(self) -> None:
-        self._submission: Submission | None = None
-        self._names = Names(())
+        self._submission: ParsedSubmission | None = None
+        self._names = NameIndex(())
 
-    def answer(self, order: dict[str, Any]) -> dict[str, Any]:
+    def handle_order(self, order: dict[str, Any]) -> dict[str, Any]:
         """What an order comes to: names, a report, or why there is none."""
         try:
-            return self._read(order) if "given" in order else self._check(order)
+            return self._parse_order(order) if "given" in order else self._check_order(order)
         except RegistryError as error:
             return {"class": type(error).__name__, "refused": error.as_dict()}
         except Exception as error:  # noqa: BLE001 - its text may quote what was handed in
             return {"failed": type(error).__name__}
 
-    def _read(self, order: dict[str, Any]) -> dict[str, Any]:
-        given = Given(**{**order["given"], "registry": registry(order["registry"])})
-        self._submission = read_given(given)
-        return {"asked": asked_of(self._submission)}
+    def _parse_order(self, order: dict[str, Any]) -> dict[str, Any]:
+        given = SubmissionInput(**{**order["given"], "registry": get_registry(order["registry"])})
+        self._submission = parse_submission(given)
+        return {"asked": list_requested_names(self._submission)}
 
-    def _check(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _check_order(self, order: dict[str, Any]) -> dict[str, Any]:
         if order["names"] is not None:
-            self._names = Names(order["names"])
+            self._names = NameIndex(order["names"])
         assert self._submission is not None  # noqa: S101 - the text comes first
         entries = {key: from_data(Entry, each) for key, each in order["entries"].items()}
-        known = builtin().with_entries(MappingProxyType(entries), self._names)
-        report = examined(self._submission, known)
+        known = load_builtin().with_entries(MappingProxyType(entries), self._names)
+        report = build_report(self._submission, known)
         return {
             "profile": report.profile,
             "scheme": report.scheme,
@@ -77,15 +81,15 @@ class _Work:
         }
 
 
-def _confine() -> None:
+def _limit_resources() -> None:
     with suppress(OSError, AttributeError):
-        os.nice(_NICE)
+        os.nice(_NICENESS)
     try:
         import resource  # Windows has none
     except ImportError:
         return
     with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
 
 
 if __name__ == "__main__":

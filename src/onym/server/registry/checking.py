@@ -1,57 +1,274 @@
-"""What somebody hands in, read and checked: a pasted text, the fields of a form, or both."""
+"""Parsing and checking of submissions: a pasted text, the fields of a form, or both.
+
+Short texts are checked in a thread, long texts in a child process (`_check_child`) with limits on time and
+memory. One visitor may have a few checks in progress at the same time.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from onym.errors import RegistryError
+from onym import errors
+from onym.errors import OnymError, RegistryError
+from onym.registry.checks.context import Finding, Level, Report
+from onym.registry.codec import to_data
 from onym.registry.documents.types import Document, DocumentKind, Template, TemplateValue
-from onym.registry.profiles import PROFILES, Profile
-from onym.registry.profiles import profile as profile_of
 from onym.registry.records import EMPTY, Entry, RequestKind, Status
-from onym.registry.registries import Registry
-from onym.server.registry.desk import store
-from onym.server.registry.workers import workers_of
-from onym.server.security import current
-from onym.server.security.rates import address_key
-from onym.server.services import services
+from onym.registry.registries import PROFILES, Profile, Registry
+from onym.registry.registries import get_profile as profile_of
+from onym.server.registry.dependencies import get_store
+from onym.server.security import get_visitor
+from onym.server.security.middleware import make_address_key
+from onym.server.services import get_services
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
 
-    from onym.registry.checks import Known, Report
-    from onym.registry.checks.near import Names
+    from onym.registry.checks import ReferenceData, Report
+    from onym.registry.checks.reference_data import NameIndex
     from onym.registry.records import Request
 
-__all__ = [
-    "Given",
-    "Submission",
-    "asked_of",
-    "check_given",
-    "check_saved",
-    "examined",
-    "given_status",
-    "read_for",
-    "read_given",
-    "with_row",
-]
+
+class CheckProcess:
+    """A process of `_check_child`. Each answer must come within `seconds`; else the process is ended."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._process: subprocess.Popen[bytes] | None = None
+        #: the names that it was told last
+        self._names: NameIndex | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Can it be asked again?"""
+        return self._process is not None and self._process.poll() is None
+
+    def parse_names(self, given: SubmissionInput) -> tuple[str, ...]:
+        """The names that the text asks for. Raises RegistryError."""
+        plain = {each.name: getattr(given, each.name) for each in fields(given)}
+        plain |= {"fields": dict(given.fields), "row": dict(given.row), "registry": None}
+        return tuple(self._send_order({"registry": given.registry.id, "given": plain})["asked"])
+
+    def check(self, known: ReferenceData) -> Report:
+        """The report over the text that was read last. Raises RegistryError."""
+        told = known.names is self._names
+        answer = self._send_order(
+            {
+                "names": None if told else list(known.names or ()),
+                "entries": {key: to_data(each) for key, each in known.entries.items()},
+            }
+        )
+        self._names = known.names
+        found = (Finding(**{**each, "level": Level(each["level"])}) for each in answer["findings"])
+        return Report(
+            source="submission",
+            profile=answer["profile"],
+            scheme=answer["scheme"],
+            findings=tuple(found),
+            ran=tuple(answer["ran"]),
+        )
+
+    def stop_process(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):
+                assert pipe is not None  # noqa: S101 - a pipe
+                pipe.close()
+        process.wait()
+
+    def _send_order(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        process = self._process = self._process or _start_process()
+        alarm = threading.Timer(self._seconds, process.kill)
+        alarm.daemon = True
+        alarm.start()
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are pipes
+        line = b""
+        try:
+            with suppress(BrokenPipeError):  # it died, which the answer shows
+                process.stdin.write(json.dumps(order).encode() + b"\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+        finally:
+            alarm.cancel()
+        if not line.endswith(b"\n"):
+            self.stop_process()
+            raise RegistryError(
+                "the check took too long, or too much memory",
+                code="registry.check-too-long",
+                field="template",
+                hint="give a shorter text, or check it yourself: onym scheme check FILE",
+            )
+        return _require_success(json.loads(line))
+
+
+def _require_success(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer, unless it tells of an error: then that is raised."""
+    if "failed" in answer:
+        raise OnymError(f"the check failed: {answer['failed']}")
+    if "refused" in answer:
+        kind: type[RegistryError] = getattr(errors, answer["class"])
+        said = answer["refused"]
+        raise kind(
+            said["message"], **{name: said[name] for name in said if name in {"code", "hint", *kind.fields}}
+        )
+    return answer
+
+
+def _start_process() -> subprocess.Popen[bytes]:
+    # its own session: Ctrl-C in the terminal is for us to act on; -P: nothing from the current folder
+    command = [sys.executable, "-P", "-m", "onym.server.registry._check_child"]
+    pipe = subprocess.PIPE
+    # its complaints may quote what was handed in
+    return subprocess.Popen(  # noqa: S603 - our own module
+        command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+RequestedNames: TypeAlias = tuple[str, ...]
+#: checks at once, of short texts and of long ones each
+MAX_CONCURRENT_CHECKS: Final = 2
+#: checks of one visitor under way or waiting
+MAX_CHECKS_PER_VISITOR: Final = 4
+#: characters from which on a text is long; short ones are checked in a second at most
+LONG_TEXT_LENGTH: Final = 32_000
+#: that a check of a long text may take
+MAX_CHECK_SECONDS: Final = 30.0
+
+
+class ConcurrencyLimiter:
+    """Takes turns: so many at once, and no more than a few of one visitor."""
+
+    def __init__(self, at_once: int = MAX_CONCURRENT_CHECKS, each: int = MAX_CHECKS_PER_VISITOR) -> None:
+        self._turn = asyncio.Semaphore(at_once)
+        self._each = each
+        self._held: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def acquire_turn(self, key: str) -> AsyncIterator[None]:
+        """A turn of that visitor. Raises RegistryError (429) where enough of its own wait already."""
+        if self._held[key] >= self._each:
+            raise RegistryError(
+                "too many texts of yours are being checked",
+                code="http.too-many-requests",
+                hint="wait for their reports",
+            )
+        self._held[key] += 1
+        try:
+            async with self._turn:
+                yield
+        finally:
+            self._held[key] -= 1
+            if not self._held[key]:
+                del self._held[key]
+
+
+class CheckWorkers:
+    """Checks texts. `seconds` is what a long one may take."""
+
+    def __init__(
+        self,
+        *,
+        at_once: int = MAX_CONCURRENT_CHECKS,
+        seconds: float = MAX_CHECK_SECONDS,
+        long: int = LONG_TEXT_LENGTH,
+    ) -> None:
+        self._short, self._long = ConcurrencyLimiter(at_once), ConcurrencyLimiter(at_once)
+        # whoever saves a text is not held up, or refused, for the checks that ran while it was typed
+        self._reads = ConcurrencyLimiter(at_once)
+        self._seconds = seconds
+        self._from = long
+        self._idle: list[CheckProcess] = []
+
+    async def check(
+        self,
+        given: SubmissionInput,
+        known_of: Callable[[RequestedNames], Awaitable[ReferenceData]],
+        *,
+        key: str,
+    ) -> Report:
+        """The report. `known_of` tells what is known of the names that a text asks for; `key` is the visitor.
+
+        Raises RegistryError where nothing can be read, and with the codes http.too-many-requests and
+        registry.check-too-long.
+        """
+        size = len(given.text) + sum(map(len, given.fields.values()))
+        if size >= self._from:
+            async with self._long.acquire_turn(key):
+                return await self._check_long(given, known_of)
+        # merged import  # late: it asks for this
+
+        async with self._short.acquire_turn(key):
+            submission = await asyncio.to_thread(parse_submission, given)
+            known = await known_of(list_requested_names(submission))
+            return await asyncio.to_thread(build_report, submission, known)
+
+    async def _check_long(
+        self, given: SubmissionInput, known_of: Callable[[RequestedNames], Awaitable[ReferenceData]]
+    ) -> Report:
+        child = self._idle.pop() if self._idle else CheckProcess(self._seconds)
+        try:
+            asked = await asyncio.to_thread(child.parse_names, given)
+            known = await known_of(asked)
+            report = await asyncio.to_thread(child.check, known)
+        except RegistryError:
+            if child.is_alive:
+                self._idle.append(child)
+            raise
+        except BaseException:
+            child.stop_process()
+            raise
+        self._idle.append(child)
+        return report
+
+    async def parse_text(self, given: SubmissionInput, *, key: str) -> ParsedSubmission:
+        """The text, read and not checked. Raises RegistryError."""
+        # merged import  # late, as above
+
+        async with self._reads.acquire_turn(key):
+            return await asyncio.to_thread(parse_submission, given)
+
+    async def close(self) -> None:
+        """End the processes."""
+        idle, self._idle = self._idle, []
+        for child in idle:
+            child.stop_process()
+
+
+def get_check_workers(app: Any) -> CheckWorkers:
+    """The workers of an application, made at first use; it closes them when it ends."""
+    found = getattr(app.state, "registry_workers", None)
+    if not isinstance(found, CheckWorkers):
+        found = app.state.registry_workers = CheckWorkers()
+        app.state.closing = (*getattr(app.state, "closing", ()), found)
+    return found
+
 
 #: what people put around a name
 _QUOTES: Final = "\"'`\u201c\u201d\u2018\u2019"
 #: the word that the checker reads as the status
 _WORD: Final = re.compile(r"[\W_]*([A-Za-z-]+)")
 #: seconds for which the registry's names may be older than the registry
-_AGE: Final = 5.0
+_NAMES_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class SubmissionInput:
     """What was handed in. `fields` are of the form, by id; `profile` and `status` are "" where left open."""
 
     registry: Registry
@@ -68,16 +285,16 @@ class Given:
     request: str | None = None
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Was nothing said at all?"""
         return not self.text.strip() and not any(value.strip() for value in self.fields.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class ParsedSubmission:
     """The same, read: one document, its profile, and the fields by id."""
 
-    given: Given
+    given: SubmissionInput
     document: Document
     profile: Profile
     fields: Mapping[str, str]
@@ -86,7 +303,7 @@ class Submission:
     def name(self) -> str:
         """The name asked for, as the registry would file it; "" for none."""
         raw = self.fields.get("name", "").strip().strip(_QUOTES).removesuffix(":")
-        return self.given.registry.key(raw)
+        return self.given.registry.normalize_name(raw)
 
     @property
     def draft(self) -> dict[str, str] | None:
@@ -97,7 +314,7 @@ class Submission:
         return {"name": document.name, "expires": document.expires.isoformat()}
 
 
-def read_given(given: Given) -> Submission:
+def parse_submission(given: SubmissionInput) -> ParsedSubmission:
     """Find the template. Raises RegistryError (TemplateError) where a text holds none that can be read."""
     row = given.registry
     chosen = given.profile if given.profile in row.profiles else ""
@@ -110,13 +327,13 @@ def read_given(given: Given) -> Submission:
     else:
         profile = profile_of(chosen or row.default_profile)
         document = Document(kind=DocumentKind.TEMPLATE, registry=row.id, text="")
-    document = _overlaid(document, profile, given)
+    document = _overlay_fields(document, profile, given)
     template = document.templates[0]
     fields = {key: each.text for key, each in template.values.items()}
-    return Submission(given=given, document=document, profile=profile, fields=fields)
+    return ParsedSubmission(given=given, document=document, profile=profile, fields=fields)
 
 
-def _overlaid(document: Document, profile: Profile, given: Given) -> Document:
+def _overlay_fields(document: Document, profile: Profile, given: SubmissionInput) -> Document:
     """The document with the form's fields over its first template, and the entry's beneath."""
     said = {key: value.strip() for key, value in given.fields.items() if value.strip()}
     if given.status:
@@ -125,7 +342,7 @@ def _overlaid(document: Document, profile: Profile, given: Given) -> Document:
     values = dict(base.values)
     row = {key: text for key, text in given.row.items() if key not in values and text.strip()}
     for key, text in {**row, **said}.items():
-        known = profile.field(key)
+        known = profile.find_field(key)
         label = known.label if known is not None else key
         values[key] = TemplateValue(id=key, label=label, text=text, line=base.line_of(key))
     if not values and document.templates == ():
@@ -135,7 +352,7 @@ def _overlaid(document: Document, profile: Profile, given: Given) -> Document:
     )
 
 
-def given_status(submission: Submission) -> str:
+def get_requested_status(submission: ParsedSubmission) -> str:
     """The status asked for: the first word, where that is one, else what was written; "" for nothing."""
     said = submission.fields.get("status", "").strip()
     word = _WORD.match(said)
@@ -143,29 +360,29 @@ def given_status(submission: Submission) -> str:
     return first if first in submission.profile.policies else said
 
 
-async def check_given(request: HTTPRequest, given: Given) -> Report:
+async def check_submission(request: HTTPRequest, given: SubmissionInput) -> Report:
     """Read and check it, off the event loop. Raises RegistryError where nothing can be read."""
 
-    async def known(asked: tuple[str, ...]) -> Known:
-        return await known_of(request, given, asked)
+    async def known(asked: tuple[str, ...]) -> ReferenceData:
+        return await load_known_facts(request, given, asked)
 
-    return await workers_of(request.app).check(given, known, key=_visitor(request))
+    return await get_check_workers(request.app).check(given, known, key=_get_visitor_key(request))
 
 
-async def read_for(request: HTTPRequest, given: Given) -> Submission:
+async def parse_in_worker(request: HTTPRequest, given: SubmissionInput) -> ParsedSubmission:
     """Read it, off the event loop. Raises RegistryError where nothing can be read."""
-    offered = services(request).settings.profiles_in(given.registry)
+    offered = get_services(request).settings.list_profiles(given.registry)
     if not given.profile and len(offered) == 1:
         given = replace(given, profile=offered[0])
-    return await workers_of(request.app).read(given, key=_visitor(request))
+    return await get_check_workers(request.app).parse_text(given, key=_get_visitor_key(request))
 
 
-def _visitor(request: HTTPRequest) -> str:
-    visitor = current(request)
-    return address_key(visitor.address) if visitor.account is None else visitor.account.id
+def _get_visitor_key(request: HTTPRequest) -> str:
+    visitor = get_visitor(request)
+    return make_address_key(visitor.address) if visitor.account is None else visitor.account.id
 
 
-def examined(submission: Submission, known: Known) -> Report:
+def build_report(submission: ParsedSubmission, known: ReferenceData) -> Report:
     """The report over what was handed in."""
     from onym.registry.checks import check  # late, as above
 
@@ -178,29 +395,31 @@ def examined(submission: Submission, known: Known) -> Report:
     )
 
 
-def with_row(given: Given, entry: Entry | None) -> Given:
+def fill_from_entry(given: SubmissionInput, entry: Entry | None) -> SubmissionInput:
     """For the checker, a request about an entry: what it leaves out stays as the entry has it."""
     if entry is None or not given.update:
         return given
-    known = {each for name in given.registry.profiles for each in _ids(PROFILES[name])}
-    kept = {name: text for name, text in _row_fields(entry).items() if name in known}
+    known = {each for name in given.registry.profiles for each in _list_field_ids(PROFILES[name])}
+    kept = {name: text for name, text in _get_entry_fields(entry).items() if name in known}
     return replace(given, row=kept)
 
 
-def _ids(profile: Profile) -> set[str]:
+def _list_field_ids(profile: Profile) -> set[str]:
     return {each.id for each in (*profile.fields, *profile.elsewhere)}
 
 
-def _row_fields(entry: Entry) -> dict[str, str]:
+def _get_entry_fields(entry: Entry) -> dict[str, str]:
     return {"references": entry.fields.get("reference", ""), **entry.fields}
 
 
-async def check_saved(request: HTTPRequest, about: Request, entry: Entry | None) -> tuple[Report | None, str]:
+async def check_saved_request(
+    request: HTTPRequest, about: Request, entry: Entry | None
+) -> tuple[Report | None, str]:
     """The report over a saved request, about `entry` if that exists; or None, and why there is none."""
-    from onym.registry.registries import registry  # late: the name is taken by parameters elsewhere
+    from onym.registry.registries import get_registry  # late: the name is taken by parameters elsewhere
 
-    given = Given(
-        registry=registry(about.registry),
+    given = SubmissionInput(
+        registry=get_registry(about.registry),
         text=about.template,
         fields={**about.fields, "name": about.name},
         profile=about.profile,
@@ -209,52 +428,54 @@ async def check_saved(request: HTTPRequest, about: Request, entry: Entry | None)
         request=about.id,
     )
     try:
-        return await check_given(request, with_row(given, entry)), ""
+        return await check_submission(request, fill_from_entry(given, entry)), ""
     except RegistryError as error:
         return None, str(error)
 
 
-async def known_of(request: HTTPRequest, given: Given, asked: tuple[str, ...]) -> Known:
+async def load_known_facts(
+    request: HTTPRequest, given: SubmissionInput, asked: tuple[str, ...]
+) -> ReferenceData:
     """What checks know: all names of this registry, and those of its entries that are asked for."""
-    from onym.registry.checks.known import builtin  # late, as above
+    from onym.registry.checks.reference_data import load_builtin  # late, as above
 
-    row, names = given.registry, await _names_of(request, given.registry.id)
+    row, names = given.registry, await _load_registry_names(request, given.registry.id)
     entries: dict[str, Entry] = {}
     for name in asked:
-        found = await store(request).entry(row.id, names.spelling(name)) if name in names else None
+        found = await get_store(request).entry(row.id, names.get_spelling(name)) if name in names else None
         # a row that is pending for this very request is no other's
         if found is not None and given.request not in found.pending:
             entries[name] = found
-    base = await asyncio.to_thread(builtin)
+    base = await asyncio.to_thread(load_builtin)
     return base.with_entries(MappingProxyType(entries), names)
 
 
-def asked_of(submission: Submission) -> tuple[str, ...]:
+def list_requested_names(submission: ParsedSubmission) -> tuple[str, ...]:
     """The names that the document's templates ask for, as the registry would file them."""
     from onym.registry.checks import MAX_TEMPLATES, clean_name  # late, as above
 
     templates = submission.document.templates[:MAX_TEMPLATES]
-    key = submission.given.registry.key
+    key = submission.given.registry.normalize_name
     return tuple(dict.fromkeys(key(clean_name(each.text("name"))) for each in templates))
 
 
-async def _names_of(request: HTTPRequest, registry: str) -> Names:
+async def _load_registry_names(request: HTTPRequest, registry: str) -> NameIndex:
     """The registry's names, read anew when it has changed."""
-    from onym.registry.checks.near import Names  # late, as above
+    from onym.registry.checks.reference_data import NameIndex  # late, as above
 
     state = request.app.state
-    kept: dict[str, tuple[int, float, Names]] = getattr(state, "registry_names", None) or {}
+    kept: dict[str, tuple[int, float, NameIndex]] = getattr(state, "registry_names", None) or {}
     state.registry_names = kept
-    head, at = (await store(request).head()).number, time.monotonic()
+    head, at = (await get_store(request).head()).number, time.monotonic()
     found = kept.get(registry)
-    if found is not None and (found[0] == head or at - found[1] < _AGE):
+    if found is not None and (found[0] == head or at - found[1] < _NAMES_SECONDS):
         return found[2]
-    names = await asyncio.to_thread(Names, await store(request).names(registry))
+    names = await asyncio.to_thread(NameIndex, await get_store(request).names(registry))
     kept[registry] = (head, at, names)
     return names
 
 
-def missing_of(about: Request, entry: Entry | None) -> tuple[tuple[str, str], ...]:
+def list_missing_fields(about: Request, entry: Entry | None) -> tuple[tuple[str, str], ...]:
     """(id, label) of the fields that the procedure requires and the request leaves out.
 
     A change leaves out what it leaves as it is, and an upgrade what the entry has (docs/decisions/0026).
@@ -262,7 +483,7 @@ def missing_of(about: Request, entry: Entry | None) -> tuple[tuple[str, str], ..
     given = {**about.fields, "name": about.name, "status": str(about.status)}
     upgrade = about.kind is RequestKind.STATUS_CHANGE and about.status is Status.PERMANENT
     if upgrade and entry is not None:
-        given = {**_row_fields(entry), **given}
-    found = PROFILES[about.profile].missing(about.status, given)
+        given = {**_get_entry_fields(entry), **given}
+    found = PROFILES[about.profile].list_missing_fields(about.status, given)
     whole = upgrade or about.kind is RequestKind.NEW
     return tuple((each.id, each.label) for each in found if whole or each.id in given)

@@ -1,62 +1,63 @@
-"""Every link of the service, from one builder: no template and no handler writes a path of its own."""
+"""Every URL of the registry service, and one route for all methods of a URL.
+
+Templates and handlers do not write paths themselves.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
-from onym.uri._percent import QUERY_NAME, QUERY_VALUE, SEGMENT
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route
 
-__all__ = [
-    "API",
-    "account",
-    "api",
-    "asset",
-    "audit",
-    "change",
-    "compare",
-    "download",
-    "entries",
-    "entry",
-    "entry_events",
-    "export",
-    "feed",
-    "help_page",
-    "history",
-    "home",
-    "login",
-    "logout",
-    "oidc",
-    "path",
-    "queue",
-    "request",
-    "request_edit",
-    "request_events",
-    "requests",
-    "review",
-    "search",
-    "submit",
-    "token_revoke",
-]
+from onym.uri.components import QUERY_NAME, QUERY_VALUE, SEGMENT
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+Handler = Callable[["Request"], Awaitable[Response]]
+
+
+def make_route(path: str, handlers: Mapping[str, Handler], *, name: str | None = None) -> Route:
+    """A route for all methods of one address (RFC 9110 9.3.7, 15.5.6)."""
+    allow = ", ".join(sorted({*handlers, "OPTIONS", *({"HEAD"} if "GET" in handlers else ())}))
+
+    async def serve(request: Request) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        handler = handlers.get(method)
+        if handler is not None:
+            return await handler(request)
+        if method == "OPTIONS":
+            return Response(status_code=204, headers={"allow": allow})
+        raise HTTPException(405, headers={"allow": allow})
+
+    # every method comes here: Starlette's own 405 knows one route alone
+    route = Route(path, serve, name=name or path)
+    route.methods = set()
+    return route
+
 
 #: where the JSON API begins
-API: Final = "/api/v1"
+API_PREFIX: Final = "/api/v1"
 #: segments below a registry that are pages; an entry of such a name is found behind `-`, which begins no name
 _TAKEN: Final = frozenset({"changes.atom", "-"})
 
-home: Final = "/"
-submit: Final = "/submit"
-submit_check: Final = "/submit/check"
-login: Final = "/login"
-logout: Final = "/logout"
-account: Final = "/account"
-tokens: Final = "/account/tokens"
-sign_out_everywhere: Final = "/account/sign-out-everywhere"
-audit: Final = "/audit"
-password: Final = "/account/password"  # noqa: S105 - an address
-openapi: Final = "/openapi.json"
+HOME_URL: Final = "/"
+SUBMIT_URL: Final = "/submit"
+SUBMIT_CHECK_URL: Final = "/submit/check"
+LOGIN_URL: Final = "/login"
+LOGOUT_URL: Final = "/logout"
+ACCOUNT_URL: Final = "/account"
+TOKENS_URL: Final = "/account/tokens"
+SIGN_OUT_EVERYWHERE_URL: Final = "/account/sign-out-everywhere"
+AUDIT_URL: Final = "/audit"
+PASSWORD_URL: Final = "/account/password"  # noqa: S105 - an address
+OPENAPI_URL: Final = "/openapi.json"
 
 
-def path(*segments: str, **query: str | int | None) -> str:
+def build_path(*segments: str, **query: str | int | None) -> str:
     """A path of raw segments, each percent-encoded, and a query of what is not None or empty."""
     text = "/" + "/".join(SEGMENT.quote(each) for each in segments)
     pairs = [
@@ -67,111 +68,113 @@ def path(*segments: str, **query: str | int | None) -> str:
     return f"{text}?{'&'.join(pairs)}" if pairs else text
 
 
-def api(*segments: str, **query: str | int | None) -> str:
+def api_url(*segments: str, **query: str | int | None) -> str:
     """A path of the JSON API."""
-    return API + path(*segments, **query)
+    return API_PREFIX + build_path(*segments, **query)
 
 
-def asset(name: str, version: str) -> str:
+def asset_url(name: str, version: str) -> str:
     """A file of `static/`; `version` makes a changed file another address."""
     return f"/static/{name}?v={version}"
 
 
-def entries(registry: str, **query: str | int | None) -> str:
+def entries_url(registry: str, **query: str | int | None) -> str:
     """The list of a registry."""
-    return path("r", registry, **query)
+    return build_path("r", registry, **query)
 
 
-def entry(registry: str, name: str) -> str:
+def entry_url(registry: str, name: str) -> str:
     """The stable address of an entry."""
-    return path("r", registry, "-", "entry", name) if name in _TAKEN else path("r", registry, name)
+    return (
+        build_path("r", registry, "-", "entry", name) if name in _TAKEN else build_path("r", registry, name)
+    )
 
 
-def history(registry: str, name: str, before: int) -> str:
+def entry_history_url(registry: str, name: str, before: int) -> str:
     """An entry's events before that number, on its page."""
-    return f"{entry(registry, name)}?before={before}#history"
+    return f"{entry_url(registry, name)}?before={before}#history"
 
 
-def request_history(identifier: str, before: int) -> str:
+def request_history_url(identifier: str, before: int) -> str:
     """A request's events before that number, on its page."""
-    return f"{request(identifier)}?before={before}#history"
+    return f"{request_url(identifier)}?before={before}#history"
 
 
-def compare(registry: str, name: str, before: int | None = None, after: int | None = None) -> str:
+def compare_url(registry: str, name: str, before: int | None = None, after: int | None = None) -> str:
     """Two versions of an entry, side by side."""
-    return path("r", registry, name, "compare", before=before, after=after)
+    return build_path("r", registry, name, "compare", before=before, after=after)
 
 
-def change(registry: str, name: str, kind: str | None = None) -> str:
+def change_url(registry: str, name: str, kind: str | None = None) -> str:
     """The forms that change an entry."""
-    return path("r", registry, name, "change", kind=kind)
+    return build_path("r", registry, name, "change", kind=kind)
 
 
-def entry_events(registry: str, name: str) -> str:
+def entry_events_url(registry: str, name: str) -> str:
     """Where a change of an entry is sent."""
-    return path("r", registry, name, "events")
+    return build_path("r", registry, name, "events")
 
 
-def download(registry: str, name: str, form: str) -> str:
+def download_url(registry: str, name: str, form: str) -> str:
     """One entry as a file."""
-    return path("r", registry, name, "download", form)
+    return build_path("r", registry, name, "download", form)
 
 
-def export(registry: str, form: str) -> str:
+def export_url(registry: str, form: str) -> str:
     """A whole registry as a file, from the API."""
-    return api("registries", registry, "export", form)
+    return api_url("registries", registry, "export", form)
 
 
-def feed(registry: str) -> str:
+def feed_url(registry: str) -> str:
     """The Atom feed of a registry's changes."""
-    return path("r", registry, "changes.atom")
+    return build_path("r", registry, "changes.atom")
 
 
-def search(**query: str | int | None) -> str:
+def search_url(**query: str | int | None) -> str:
     """Search across the registries."""
-    return path("search", **query)
+    return build_path("search", **query)
 
 
-def requests(**query: str | int | None) -> str:
+def requests_url(**query: str | int | None) -> str:
     """The list of requests."""
-    return path("requests", **query)
+    return build_path("requests", **query)
 
 
-def request(identifier: str) -> str:
+def request_url(identifier: str) -> str:
     """The public status page of a request."""
-    return path("requests", identifier)
+    return build_path("requests", identifier)
 
 
-def request_edit(identifier: str) -> str:
+def request_edit_url(identifier: str) -> str:
     """The form that revises a request."""
-    return path("requests", identifier, "edit")
+    return build_path("requests", identifier, "edit")
 
 
-def request_events(identifier: str) -> str:
+def request_events_url(identifier: str) -> str:
     """Where a step of a request is sent."""
-    return path("requests", identifier, "events")
+    return build_path("requests", identifier, "events")
 
 
-def review(identifier: str) -> str:
+def review_url(identifier: str) -> str:
     """Template and report side by side, with the decisions that are open."""
-    return path("requests", identifier, "review")
+    return build_path("requests", identifier, "review")
 
 
-def queue(role: str) -> str:
+def queue_url(role: str) -> str:
     """What waits for a role: expert, iana or iesg."""
-    return path("queue", role)
+    return build_path("queue", role)
 
 
-def token_revoke(identifier: str) -> str:
+def token_revoke_url(identifier: str) -> str:
     """Where an API token is revoked."""
-    return path("account", "tokens", identifier, "revoke")
+    return build_path("account", "tokens", identifier, "revoke")
 
 
-def oidc(provider: str) -> str:
+def oidc_url(provider: str) -> str:
     """Where signing in with an OpenID provider begins."""
-    return path("login", "oidc", provider)
+    return build_path("login", "oidc", provider)
 
 
-def help_page(anchor: str | None = None) -> str:
+def help_url(anchor: str | None = None) -> str:
     """The procedure, in plain words and as a picture."""
-    return path("help") + ("" if anchor is None else f"#{anchor}")
+    return build_path("help") + ("" if anchor is None else f"#{anchor}")

@@ -1,32 +1,31 @@
-"""What stands between the network and a handler.
+"""Sign-in, access control and the ASGI middlewares of the web service.
 
-`Visitor`, `current` and `require` say who asks and what they may do; `conditional` holds ETags and cursors;
-`audit_as` names a write for the audit log. The rest are ASGI middlewares that `create_app` puts in order.
+`Visitor`, `get_visitor` and `require_access` tell who sent a request and what they may do.
 """
 
 from __future__ import annotations
 
-from onym.server.security.audit import audit_as
-from onym.server.security.conditional import (
-    check_cursor,
-    check_match,
-    entity_tag,
+from onym.server.security.conditional_requests import (
     is_fresh,
-    page_size,
-    version_tag,
+    make_entity_tag,
+    make_version_tag,
+    parse_cursor,
+    parse_page_size,
+    require_match,
 )
-from onym.server.security.visitor import Visitor, actor, current, require
+from onym.server.security.middleware import set_audit_action
+from onym.server.security.visitor import Visitor, get_visitor, make_actor, require_access
 
 __all__ = [
     "Visitor",
-    "actor",
-    "audit_as",
-    "check_cursor",
-    "check_match",
-    "current",
-    "entity_tag",
+    "get_visitor",
     "is_fresh",
-    "page_size",
-    "require",
-    "version_tag",
+    "make_actor",
+    "make_entity_tag",
+    "make_version_tag",
+    "parse_cursor",
+    "parse_page_size",
+    "require_access",
+    "require_match",
+    "set_audit_action",
 ]

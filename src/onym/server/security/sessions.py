@@ -1,7 +1,7 @@
-"""Who sent a request: a browser's session by its cookie, or a program by its API token.
+"""Authentication of requests: a browser session by its cookie, or a program by its API token.
 
-A session id is made anew at each sign-in, so that one that was planted before is worth nothing. Sessions
-end at a time, after idleness, and all at once where their owner says so.
+Onym creates a new session ID at each sign-in. Sessions end at a fixed time, after idleness, or when their
+owner ends all of them.
 """
 
 from __future__ import annotations
@@ -14,34 +14,24 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 
 from onym.errors import AccessError
-from onym.registry.accounts import (
-    Account,
-    Session,
-    digest_of,
-    is_token,
-    new_session_id,
-)
-from onym.registry.accounts import (
-    Scope as TokenScope,
-)
-from onym.server.security.visitor import FormKey, Visitor, current
-from onym.server.services import Services, services, state
+from onym.registry.accounts import Account, Session, hash_secret, is_api_token, make_session_id
+from onym.registry.accounts import Scope as TokenScope
+from onym.server.security.visitor import CSRFKey, Visitor, get_visitor
+from onym.server.services import Services, get_request_state, get_services
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Authenticate", "end_session", "set_cookie", "start_session"]
-
 _VALUE: Final = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 _BEARER: Final = re.compile(r"Bearer +([!-~]{1,512})\Z", re.IGNORECASE)
-_ALL: Final = frozenset(str(each) for each in TokenScope)
+_ALL_SCOPES: Final = frozenset(str(each) for each in TokenScope)
 #: seconds: how far the last use of a session or token may be behind, so that reads do not write
-_TOUCH: Final = 60
+_TOUCH_SECONDS: Final = 60
 
 
-class Authenticate:
+class AuthenticationMiddleware:
     """Finds the visitor of each request. Wrong credentials are kept as its `failure`, for the guard."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
@@ -54,13 +44,15 @@ class Authenticate:
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
-        visitor = await _find(self._services, request, state(scope).get("address"))
-        state(scope)["visitor"] = visitor
+        visitor = await _find_visitor(self._services, request, get_request_state(scope).get("address"))
+        get_request_state(scope)["visitor"] = visitor
 
         async def finish(message: Message) -> None:
             if message["type"] == "http.response.start" and visitor.via is None and visitor.form_key.made:
                 settings = self._services.settings
-                value = _cookie(settings.form_cookie, visitor.form_key.reveal(), settings.https, None)
+                value = _format_cookie(
+                    settings.form_cookie, visitor.form_key.get_secret(), settings.is_https, None
+                )
                 MutableHeaders(scope=message).append("set-cookie", value)
             await send(message)
 
@@ -74,19 +66,19 @@ async def start_session(
 
     `password` is the hash that let it in: False, and no session, where the account's is another by now.
     """
-    parts = services(request)
-    await _drop(parts, current(request))
+    parts = get_services(request)
+    await _drop_session(parts, get_visitor(request))
     at = parts.clock()
-    secret = new_session_id()
+    secret = make_session_id()
     life = timedelta(seconds=parts.settings.session_seconds)
-    session = Session(digest=digest_of(secret), account=account.id, created=at, expires=at + life, seen=at)
+    session = Session(digest=hash_secret(secret), account=account.id, created=at, expires=at + life, seen=at)
     if not await parts.store.sessions.create(session, password=password):
         return False
     set_cookie(
         response,
         parts.settings.session_cookie,
         secret,
-        parts.settings.https,
+        parts.settings.is_https,
         parts.settings.session_seconds,
     )
     return True
@@ -94,82 +86,82 @@ async def start_session(
 
 async def end_session(request: Request, response: Response, *, everywhere: bool = False) -> None:
     """Sign this browser out, or all of the account's browsers; the cookie goes as well."""
-    parts = services(request)
-    visitor = current(request)
+    parts = get_services(request)
+    visitor = get_visitor(request)
     if everywhere and visitor.account is not None:
         await parts.store.sessions.drop_all(visitor.account.id)
-    await _drop(parts, visitor)
-    set_cookie(response, parts.settings.session_cookie, Secret(""), parts.settings.https, 0)
+    await _drop_session(parts, visitor)
+    set_cookie(response, parts.settings.session_cookie, Secret(""), parts.settings.is_https, 0)
 
 
-async def _drop(parts: Services, visitor: Visitor) -> None:
+async def _drop_session(parts: Services, visitor: Visitor) -> None:
     if visitor.session is not None:
         await parts.store.sessions.drop(visitor.session.digest)
 
 
-async def _find(parts: Services, request: Request, address: str | None) -> Visitor:
+async def _find_visitor(parts: Services, request: Request, address: str | None) -> Visitor:
     given = request.headers.getlist("authorization")
     if given:
-        return await _by_token(parts, given, address)
+        return await _find_by_token(parts, given, address)
     value = request.cookies.get(parts.settings.session_cookie, "")
     if _VALUE.match(value):
-        found = await _by_session(parts, Secret(value), address)
+        found = await _find_by_session(parts, Secret(value), address)
         if found is not None:
             return found
     value = request.cookies.get(parts.settings.form_cookie, "")
-    key = FormKey(Secret(value)) if _VALUE.match(value) else FormKey()
+    key = CSRFKey(Secret(value)) if _VALUE.match(value) else CSRFKey()
     return Visitor(address=address, form_key=key)
 
 
-async def _by_session(parts: Services, secret: Secret, address: str | None) -> Visitor | None:
+async def _find_by_session(parts: Services, secret: Secret, address: str | None) -> Visitor | None:
     at = parts.clock()
-    session = await parts.store.sessions.find(digest_of(secret), at)
+    session = await parts.store.sessions.find(hash_secret(secret), at)
     if session is None:
         return None
     idle = timedelta(seconds=parts.settings.idle_seconds)
-    account = await _account(parts, session.account)
+    account = await _find_active_account(parts, session.account)
     if account is None or session.expires <= at or session.seen + idle <= at:
         await parts.store.sessions.drop(session.digest)
         return None
-    if at - session.seen >= timedelta(seconds=_TOUCH):
+    if at - session.seen >= timedelta(seconds=_TOUCH_SECONDS):
         await parts.store.sessions.touch(session.digest, at)
     return Visitor(
         account=account,
         via="session",
         session=session,
-        scopes=_ALL,
+        scopes=_ALL_SCOPES,
         address=address,
-        form_key=FormKey(secret),
+        form_key=CSRFKey(secret),
     )
 
 
-async def _by_token(parts: Services, given: list[str], address: str | None) -> Visitor:
-    wrong = Visitor(address=address, failure=_bad_token())
+async def _find_by_token(parts: Services, given: list[str], address: str | None) -> Visitor:
+    wrong = Visitor(address=address, failure=_make_token_error())
     match = _BEARER.match(given[0]) if len(given) == 1 else None
-    if match is None or not is_token(match[1]):
+    if match is None or not is_api_token(match[1]):
         return wrong
     at = parts.clock()
-    token = await parts.store.tokens.find(digest_of(Secret(match[1])), at)
-    if token is None or token.revoked is not None or _over(token.expires, at):
+    token = await parts.store.tokens.find(hash_secret(Secret(match[1])), at)
+    if token is None or token.revoked is not None or _is_expired(token.expires, at):
         return wrong
-    account = await _account(parts, token.account)
+    account = await _find_active_account(parts, token.account)
     if account is None:
         return wrong
-    if token.last_used is None or at - token.last_used >= timedelta(seconds=_TOUCH):
+    if token.last_used is None or at - token.last_used >= timedelta(seconds=_TOUCH_SECONDS):
         await parts.store.tokens.touch(token.id, at)
     return Visitor(account=account, via="token", token=token, scopes=token.scopes, address=address)
 
 
-async def _account(parts: Services, identifier: str) -> Account | None:
+async def _find_active_account(parts: Services, identifier: str) -> Account | None:
     account = await parts.store.accounts.get(identifier)
     return None if account is None or account.disabled else account
 
 
-def _over(expires: datetime | None, at: datetime) -> bool:
+def _is_expired(expires: datetime | None, at: datetime) -> bool:
     return expires is not None and expires <= at
 
 
-def _bad_token() -> AccessError:
+def _make_token_error() -> AccessError:
     return AccessError(
         "this API token is unknown, expired or revoked",
         code="registry.bad-token",
@@ -181,10 +173,10 @@ def _bad_token() -> AccessError:
 
 def set_cookie(response: Response, name: str, value: Secret, https: bool, life: int | None) -> None:
     """Set a cookie that scripts cannot read and other sites' forms do not send; `life` in seconds."""
-    response.headers.append("set-cookie", _cookie(name, value, https, life))
+    response.headers.append("set-cookie", _format_cookie(name, value, https, life))
 
 
-def _cookie(name: str, value: Secret, https: bool, life: int | None) -> str:
+def _format_cookie(name: str, value: Secret, https: bool, life: int | None) -> str:
     # without a life it lasts until the browser closes
     parts = [f"{name}={value.reveal()}", "Path=/", "HttpOnly", "SameSite=Lax"]
     if https:

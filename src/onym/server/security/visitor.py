@@ -1,4 +1,4 @@
-"""Who asks, and what they may do."""
+"""The visitor: who sent a request, and what they may do."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from onym.errors import AccessError, OnymError
-from onym.registry.accounts import Account, ApiToken, Scope, Session, new_session_id, roles_under
+from onym.registry.accounts import Account, ApiToken, Scope, Session, limit_roles, make_session_id
 from onym.registry.records import Actor, Role
-from onym.server.services import state
+from onym.server.services import get_request_state
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-__all__ = ["FormKey", "Visitor", "actor", "current", "require"]
-
 _PURPOSE: Final = b"onym form token v1"
 
 
-class FormKey:
+class CSRFKey:
     """The secret that a browser's form tokens come from: its session id, or a cookie of its own.
 
     `made` says that it was made for this request and was used, so that the cookie must be set.
@@ -35,20 +33,20 @@ class FormKey:
         self._secret = secret
         self.made = False
 
-    def reveal(self) -> Secret:
+    def get_secret(self) -> Secret:
         """The secret, made now if there is none."""
         if self._secret is None:
-            self._secret = new_session_id()
+            self._secret = make_session_id()
             self.made = True
         return self._secret
 
     @property
     def token(self) -> str:
         """The token for this browser's forms: it follows from the secret and does not tell it."""
-        mac = hmac.new(self.reveal().reveal().encode(), _PURPOSE, hashlib.sha256)
+        mac = hmac.new(self.get_secret().reveal().encode(), _PURPOSE, hashlib.sha256)
         return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode("ascii")
 
-    def fits(self, given: str) -> bool:
+    def matches_token(self, given: str) -> bool:
         """Is it this browser's token? False where the browser has no secret yet."""
         if self._secret is None:
             return False
@@ -70,35 +68,35 @@ class Visitor:
     scopes: frozenset[str] = frozenset()
     address: str | None = None
     failure: OnymError | None = None
-    form_key: FormKey = field(default_factory=FormKey)
+    form_key: CSRFKey = field(default_factory=CSRFKey)
 
     @property
     def csrf_token(self) -> str:
         """What forms carry in the field `csrf_token`, and scripts in `X-CSRF-Token`."""
         return self.form_key.token
 
-    def roles(self, registry: str) -> frozenset[Role]:
+    def list_roles(self, registry: str) -> frozenset[Role]:
         """The roles held in a registry, as far as the token's scopes let them be used.
 
         Whoever is signed in is a registrant: RFC 7595 7.2 lets anybody ask.
         """
         if self.account is None:
             return frozenset()
-        return roles_under(self.account.roles_in(registry) | {Role.REGISTRANT}, self.scopes)
+        return limit_roles(self.account.get_roles(registry) | {Role.REGISTRANT}, self.scopes)
 
     @property
-    def administrator(self) -> bool:
+    def is_administrator(self) -> bool:
         """May the visitor manage accounts now?"""
-        return self.account is not None and self.account.administrator and Scope.ADMIN in self.scopes
+        return self.account is not None and self.account.is_administrator and Scope.ADMIN in self.scopes
 
 
-def current(request: HTTPConnection) -> Visitor:
+def get_visitor(request: HTTPConnection) -> Visitor:
     """The visitor who sent this request; one without an account where nobody is signed in."""
-    visitor = state(request.scope).get("visitor")
+    visitor = get_request_state(request.scope).get("visitor")
     return visitor if isinstance(visitor, Visitor) else Visitor()
 
 
-def require(
+def require_access(
     visitor: Visitor,
     *,
     registry: str | None = None,
@@ -124,7 +122,7 @@ def require(
             hint="make a token with that scope on the account page",
         )
     wanted = frozenset(roles)
-    if wanted and (registry is None or visitor.roles(registry).isdisjoint(wanted)):
+    if wanted and (registry is None or visitor.list_roles(registry).isdisjoint(wanted)):
         names = " or ".join(sorted(wanted))
         raise AccessError(
             f"this needs the role {names}" + (f" in {registry}" if registry else ""),
@@ -132,12 +130,12 @@ def require(
             field="role",
             hint="roles are given by the operator: onym registry user",
         )
-    if administrator and not visitor.administrator:
+    if administrator and not visitor.is_administrator:
         raise AccessError("this is the administrator's", code="registry.wrong-role", field="role")
     return visitor.account
 
 
-def actor(visitor: Visitor, registry: str) -> Actor:
+def make_actor(visitor: Visitor, registry: str) -> Actor:
     """The visitor as the engine and the log know them. Raises AccessError where nobody is signed in."""
-    account = require(visitor)
-    return Actor(id=account.id, roles=visitor.roles(registry))
+    account = require_access(visitor)
+    return Actor(id=account.id, roles=visitor.list_roles(registry))

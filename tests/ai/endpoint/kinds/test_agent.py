@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kinds_support import EVENTS, call, events, given
-from onym.ai.endpoint.kinds import agent as module
-from onym.ai.endpoint.kinds.agent import Outgoing, Update, agent
+from onym.ai.endpoint import kinds as module
+from onym.ai.endpoint.kinds import Outgoing, Update, agent
 from onym.errors import AIIPError
 
 

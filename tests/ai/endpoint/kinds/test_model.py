@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from kinds_support import EVENTS, call, events, given
-from onym.ai.endpoint.kinds.model import Completed, Options, Turn, model
+from onym.ai.endpoint.kinds import Completed, Options, Turn, model
 from onym.errors import AIIPError, UsageError
 
 

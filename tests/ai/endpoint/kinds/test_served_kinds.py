@@ -15,9 +15,7 @@ from ai_support import authority_ca, key_store, serve_authority
 from kinds_support import run
 from model_support import MODEL, pulled_weights
 from onym.ai.endpoint import Endpoint
-from onym.ai.endpoint.kinds.agent import Outgoing, Update, agent
-from onym.ai.endpoint.kinds.model import model
-from onym.ai.endpoint.kinds.task import Progress, task
+from onym.ai.endpoint.kinds import Outgoing, Progress, Update, agent, model, task
 from onym.bridges.a2a import a2a_app
 from onym.bridges.mcp import mcp_server, mcp_tool
 from onym.errors import InvocationError
@@ -163,7 +161,7 @@ def test_a_task_shows_its_progress_and_ends_with_its_result(factory: Factory) ->
             assert stream.result.receipt.stream is not None
 
 
-@pytest.mark.embedded
+@pytest.mark.is_embedded
 @pytest.mark.xdist_group("embedded")
 def test_the_model_on_this_machine_answers_with_a_signed_completion(factory: Factory) -> None:
     pulled_weights()
@@ -175,5 +173,5 @@ def test_the_model_on_this_machine_answers_with_a_signed_completion(factory: Fac
                 *_, last = list(stream)
                 assert json.loads(last.data)["text"] == result.json()["text"]
     finally:
-        embedded.close()
+        embedded.close_servers()
     assert "Paris" in result.json()["text"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kinds_support import EVENTS, call, events, given, run
-from onym.ai.endpoint.kinds.task import Progress, task
+from onym.ai.endpoint.kinds import Progress, task
 from onym.errors import AIIPError
 
 

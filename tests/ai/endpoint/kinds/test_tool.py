@@ -6,7 +6,7 @@ from typing import Any
 
 from kinds_support import call, given, run
 from onym.ai.endpoint.context import Answer, Call
-from onym.ai.endpoint.kinds.tool import tool
+from onym.ai.endpoint.kinds import tool
 
 INPUT = {"type": "object", "properties": {"a": {"type": "integer"}}}
 

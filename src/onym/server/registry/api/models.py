@@ -1,4 +1,4 @@
-"""What the API takes and gives. Answers are frozen dataclasses, bodies strict msgspec structs."""
+"""Data types of the JSON API: bodies as strict msgspec structs, answers as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -10,35 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from onym.registry.accounts import MAX_LABEL, Scope
-from onym.registry.records import EventKind, RequestKind
-
-__all__ = [
-    "MAX_NAME",
-    "AccountData",
-    "ActionList",
-    "CheckBody",
-    "CheckReport",
-    "EntryData",
-    "EntryList",
-    "EventBody",
-    "FindingData",
-    "Health",
-    "History",
-    "HistoryRecord",
-    "OpenBody",
-    "Problem",
-    "RegistryData",
-    "RegistryList",
-    "RequestData",
-    "RequestList",
-    "SearchHits",
-    "TokenBody",
-    "TokenData",
-    "TokenList",
-    "TokenMade",
-    "VersionData",
-    "VersionList",
-]
+from onym.registry.records import Entry, EventKind, LogRecord, Note, Request, RequestKind
+from onym.registry.registries import Registry
+from onym.server.registry import urls
 
 #: no control characters but tab, line feed, form feed and carriage return
 _CLEAN: Final = r"^[^\u0000-\u0008\u000b\u000e-\u001f\u007f-\u009f]*$"
@@ -359,3 +333,104 @@ class TokenBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     label: Annotated[str, Meta(min_length=1, max_length=MAX_LABEL, pattern=_LINE)]
     scopes: Annotated[list[Scope], Meta(min_length=1)]
     days: Annotated[int, Meta(ge=1)] | None = None
+
+
+def to_registry_data(row: Registry) -> RegistryData:
+    """A registry, as the API gives it."""
+    return RegistryData(
+        id=row.id,
+        title=row.title,
+        noun=row.noun,
+        reference=row.reference,
+        profiles=row.profiles,
+        statuses=tuple(map(str, row.statuses)),
+        columns=tuple(ColumnData(id=each.id, heading=each.heading) for each in row.columns),
+        entries=urls.api_url("registries", row.id, "entries"),
+        page=urls.entries_url(row.id),
+        feed=urls.feed_url(row.id),
+    )
+
+
+def _to_note_data(note: Note) -> NoteData:
+    return NoteData(kind=note.kind, text=note.text, at=note.at, by=note.by)
+
+
+def _to_draft_data(about: Entry | Request) -> DraftData | None:
+    return None if about.draft is None else DraftData(name=about.draft.name, expires=about.draft.expires)
+
+
+def to_entry_data(entry: Entry) -> EntryData:
+    """An entry, as the API gives it."""
+    return EntryData(
+        registry=entry.registry,
+        name=entry.name,
+        spelling=entry.spelling,
+        status=str(entry.status),
+        fields=dict(entry.fields),
+        notes=tuple(map(_to_note_data, entry.notes)),
+        registrant=entry.registrant,
+        designees=tuple(sorted(entry.designees)),
+        iesg_approved=entry.iesg_approved,
+        draft=_to_draft_data(entry),
+        pending=entry.pending,
+        expires=entry.expires,
+        registered=entry.registered,
+        updated=entry.updated,
+        version=entry.version,
+        page=urls.entry_url(entry.registry, entry.name),
+    )
+
+
+def to_request_data(about: Request) -> RequestData:
+    """A request, as the API gives it."""
+    return RequestData(
+        id=about.id,
+        registry=about.registry,
+        profile=about.profile,
+        kind=str(about.kind),
+        name=about.name,
+        status=str(about.status),
+        state=str(about.state),
+        registrant=about.registrant,
+        on_behalf_of=about.on_behalf_of,
+        fields=dict(about.fields),
+        template=about.template,
+        opened=about.opened,
+        since=about.since,
+        holder=None if about.holder is None else str(about.holder),
+        due=about.due,
+        announced=about.announced,
+        archive=about.archive,
+        timed_out=about.timed_out,
+        draft=_to_draft_data(about),
+        outcome=about.outcome,
+        reason=about.reason,
+        version=about.version,
+        page=urls.request_url(about.id),
+    )
+
+
+def to_history_record(record: LogRecord) -> HistoryRecord:
+    """A log record, as the API gives it."""
+    event = record.event
+    return HistoryRecord(
+        number=record.number,
+        at=record.at,
+        actor=record.actor.id,
+        roles=tuple(sorted(map(str, record.actor.roles))),
+        event=str(event.kind),
+        registry=event.registry,
+        request=event.request,
+        name=event.name,
+        data=_to_jsonable(event.data),
+        rule=record.rule,
+        clause=record.clause,
+        previous=record.previous,
+        digest=record.digest,
+    )
+
+
+def _to_jsonable(value: Any) -> Any:
+    if hasattr(value, "items"):
+        return {str(key): _to_jsonable(item) for key, item in value.items()}
+    return [_to_jsonable(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,339 @@
+"""OpenTelemetry spans, metrics and trace context of one stage. Needs opentelemetry-api.
+
+A stage is current only while its code runs: a generator gives the context back with every step, so threads
+and tasks that drive several generators do not mix up spans. Only `traceparent` is sent to other servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+
+from opentelemetry import context, trace
+from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from onym.errors import InvocationError, NetError, OnymError
+from onym.net.messages import Send
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import Meter
+    from opentelemetry.trace import Span, Tracer
+
+    from onym.net.messages import Flow
+
+Value: TypeAlias = "str | bool | int | float"
+Attributes: TypeAlias = "dict[str, Value]"
+
+#: bounds of the histogram: a proof takes less than a thousandth of a second, an invocation up to minutes
+_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+#: each makes metrics of its own, which stay in memory, and anybody may have names that resolve
+_MOST_AUTHORITIES: Final = 500
+
+
+class Instruments:
+    """What stages are measured with. `clock` gives seconds that only grow."""
+
+    __slots__ = ("_authorities", "_duration", "_failures", "_lock", "_refetches", "_replays", "clock")
+
+    def __init__(self, meter: Meter, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self._authorities: set[str] = set()
+        self._lock = threading.Lock()
+        self._duration = meter.create_histogram(
+            "aiip.stage.duration",
+            unit="s",
+            description="How long a stage of AIIP took.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )
+        self._failures = meter.create_counter(
+            "aiip.verify.failures", unit="{failure}", description="Receipts and tokens that did not hold."
+        )
+        self._refetches = meter.create_counter(
+            "aiip.keys.refetches", unit="{fetch}", description="Key sets asked for before their time."
+        )
+        self._replays = meter.create_counter(
+            "aiip.replay.hits", unit="{hit}", description="Receipts and idempotency keys that came again."
+        )
+
+    def record_duration(self, seconds: float, labels: Mapping[str, Value]) -> None:
+        """A stage with these labels is over."""
+        self._duration.record(seconds, self._limit_labels(labels))
+
+    def count_failure(self, labels: Mapping[str, Value], error: BaseException) -> None:
+        """Something did not hold. A refusal that nobody signed is none of that: it claims no proof."""
+        if isinstance(error, Exception) and not isinstance(error, InvocationError):
+            self._failures.add(1, self._limit_labels({n: labels[n] for n in labels if n != "aiip.stage"}))
+
+    def count_key_refetch(self, authority: str) -> None:
+        """An authority's keys were asked for once more."""
+        self._refetches.add(1, self._limit_labels({"aiip.authority": authority}))
+
+    def count_replay(self, authority: str, kind: str) -> None:
+        """Something of this kind was seen before."""
+        self._replays.add(1, self._limit_labels({"aiip.authority": authority, "aiip.replay.kind": kind}))
+
+    def _limit_labels(self, labels: Mapping[str, Value]) -> Attributes:
+        """The labels, without the authority where there have been too many already."""
+        authority = labels.get("aiip.authority")
+        with self._lock:
+            if isinstance(authority, str) and len(self._authorities) < _MOST_AUTHORITIES:
+                self._authorities.add(authority)
+            known = authority in self._authorities
+        return {name: value for name, value in labels.items() if known or name != "aiip.authority"}
+
+
+def get_error_type(error: BaseException) -> str:
+    """A name for what went wrong, of few possible ones: our own code, else the class."""
+    if isinstance(error, OnymError):
+        return error.code
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+_HEADER: Final = "traceparent"
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+
+
+def extract_parent(traceparent: str | None) -> Context:
+    """What a server's span is begun in: a span that is there already, else the one that the caller names."""
+    here = context.get_current()
+    if traceparent is None or trace.get_current_span(here).get_span_context().is_valid:
+        return here
+    return _PROPAGATOR.extract({_HEADER: traceparent}, here)
+
+
+def inject_traceparent(send: Send) -> Send:
+    """The request with the current span's `traceparent`; as it is where there is no span."""
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier)
+    if _HEADER not in carrier:
+        return send
+    others = tuple(each for each in send.request.headers if each[0].lower() != _HEADER)
+    headers = (*others, (_HEADER, carrier[_HEADER]))
+    return replace(send, request=replace(send.request, headers=headers))
+
+
+T = TypeVar("T")
+
+_KEY: Final = context.create_key("onym-aiip-stage")
+#: what every metric says of a stage
+_LABELS: Final = frozenset({"aiip.authority", "error.type"})
+#: how a stage ends that nobody waits for any more: that is no failure
+_LEFT: Final = (GeneratorExit, asyncio.CancelledError)
+
+
+def current_stage() -> Stage | None:
+    """The innermost stage that this code runs in."""
+    found = context.get_value(_KEY)
+    return found if isinstance(found, Stage) else None
+
+
+def begin_stage(
+    tracer: Tracer,
+    instruments: Instruments,
+    name: str,
+    kind: str,
+    said: Attributes,
+    where: Context | None = None,
+) -> Stage:
+    """A stage that has begun, in the context `where`; else in whatever is current."""
+    where = context.get_current() if where is None else where
+    # what samplers decide by has to be there from the start
+    span = tracer.start_span(f"aiip.{name}", where, kind=SpanKind[kind.upper()], attributes=said)
+    return Stage(name, span, where, instruments, said)
+
+
+class Stage:
+    """A stage that has begun; the first `end` ends it. Used in a `with` block, it is current there."""
+
+    __slots__ = (
+        "_done",
+        "_heard",
+        "_instruments",
+        "_labels",
+        "_outer",
+        "_span",
+        "_start",
+        "_token",
+        "asked",
+        "context",
+    )
+
+    def __init__(
+        self, name: str, span: Span, where: Context, instruments: Instruments, said: Attributes
+    ) -> None:
+        #: steps of a watched flow that went to the network, or waited
+        self.asked = 0
+        self.context: Context = context.set_value(_KEY, self, set_span_in_context(span, where))
+        self._outer = context.get_value(_KEY, where)
+        self._span = span
+        self._instruments = instruments
+        self._labels: Attributes = {"aiip.stage": name, "aiip.role": said["aiip.role"]}
+        self._labels |= {key: value for key, value in said.items() if key in _LABELS}
+        self._start = instruments.clock()
+        self._done = False
+        #: has a server answered? None for what is no server
+        self._heard: bool | None = None
+        self._token: Any = None
+
+    def set_attributes(self, said: dict[str, Any]) -> None:
+        """What has become known."""
+        if not self._done:
+            self._span.set_attributes(said)
+            self._labels |= {key: value for key, value in said.items() if key in _LABELS}
+
+    def add_event(self, name: str, said: dict[str, Value]) -> None:
+        """Something happened meanwhile."""
+        self._span.add_event(name, said)
+
+    def set_resource(self, said: dict[str, Any]) -> None:
+        """Whose name it is: for this stage, and for what it is a part of.
+
+        An endpoint's is not told: the names that its functions ask for are others than its own.
+        """
+        self.set_attributes(said)
+        outer = self._outer
+        if isinstance(outer, Stage) and outer._labels["aiip.role"] != "endpoint":
+            outer.set_attributes(said)
+
+    def set_status(self, status: int) -> None:
+        """The status that came. One that refuses makes a client's exchange a failure."""
+        self.set_attributes({"aiip.status": status})
+        if status >= 400:
+            self._mark_failed(str(status))
+
+    def record_refusal(self, error: BaseException, *, failed: bool = False) -> None:
+        """It is answered with this error; `failed` says that this is a failure of the stage, too."""
+        kind, outer = get_error_type(error), self._outer
+        if isinstance(outer, Stage) and outer._labels["aiip.role"] == self._labels["aiip.role"] == "endpoint":
+            outer.record_refusal(error)  # the function failed, and the request is answered with it
+            failed = True
+        if failed:
+            self._mark_failed(kind)
+        else:
+            self.set_attributes({"error.type": kind})
+
+    def end(self, error: BaseException | None = None) -> None:
+        """It is over. The error's message stays out: it may quote what was asked, or answered."""
+        if self._done:
+            return
+        if isinstance(error, _LEFT) or (error is None and self._heard is False):
+            self.abandon()
+            return
+        if error is not None:
+            self._mark_failed(get_error_type(error))
+            if self._labels["aiip.stage"] == "verify":
+                self._instruments.count_failure(self._labels, error)
+        self._end_span()
+
+    def abandon(self) -> None:
+        """Nobody waits for the rest."""
+        if not self._done:
+            self.set_attributes({"aiip.abandoned": True})
+            self._end_span()
+
+    def _mark_failed(self, kind: str) -> None:
+        if not self._done:
+            self.set_attributes({"error.type": kind})
+            self._span.set_status(StatusCode.ERROR, kind)
+
+    def _end_span(self) -> None:
+        self._done = True
+        self._instruments.record_duration(self._instruments.clock() - self._start, self._labels)
+        self._span.end()
+
+    def __enter__(self) -> Self:
+        self._token = context.attach(self.context)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        context.detach(self._token)
+        self.end(error)
+
+    @contextmanager
+    def activate(self) -> Iterator[Self]:
+        """Current in the block, and not over at its end unless it failed: the rest is a stream's."""
+        token = context.attach(self.context)
+        try:
+            yield self
+        except BaseException as error:
+            self.end(error)
+            raise
+        finally:
+            context.detach(token)
+
+    def watch(
+        self,
+        flow: Flow[T],
+        then: Callable[[T], None] | None = None,
+        change: Callable[[Send], Send] | None = None,
+    ) -> Flow[T]:
+        """The same flow in this stage, which ends with it. `then` sees its outcome, `change` its requests."""
+        try:
+            result = yield from self._drive_flow(flow, then, change or _keep_request)
+        except BaseException as error:
+            self.end(error)
+            raise
+        self.end()
+        return result
+
+    def _drive_flow(
+        self, flow: Flow[T], then: Callable[[T], None] | None, change: Callable[[Send], Send]
+    ) -> Flow[T]:
+        act: Callable[[Any], Any] = flow.send
+        value: Any = None
+        try:
+            while True:
+                token = context.attach(self.context)
+                try:
+                    step = act(value)
+                    if isinstance(step, Send):
+                        step = change(step)
+                except StopIteration as stop:
+                    if then is not None:
+                        then(stop.value)
+                    return stop.value  # type: ignore[no-any-return]
+                finally:
+                    context.detach(token)
+                self.asked += 1
+                try:
+                    value = yield step
+                except NetError as error:
+                    self.add_event("aiip.attempt.failed", {"error.type": get_error_type(error)})
+                    act, value = flow.throw, error
+                else:
+                    act = flow.send
+        finally:
+            flow.close()
+
+    def observe_send(self, send: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+        """An ASGI `send` whose answer this stage is told of; without one, it was abandoned."""
+        self._heard = False
+
+        async def heard(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                self._record_status(message["status"])
+            await send(message)
+
+        return heard
+
+    def _record_status(self, status: int) -> None:
+        """What a server answers. Only what is its own fault is a failure of its."""
+        self._heard = True
+        self.set_attributes({"aiip.status": status})
+        if status >= 500:
+            self._span.set_status(StatusCode.ERROR, str(self._labels.get("error.type", status)))
+
+
+def _keep_request(send: Send) -> Send:
+    return send

@@ -1,0 +1,317 @@
+"""One request to a resource, from its head to the signed answer: the order of checks (3.6 to 3.13).
+
+A handler runs only after all checks have passed: caller, body, digest, signing key, idempotency key and
+policy. A refusal is unsigned until the caller is known; every later answer is signed.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from onym.ai.endpoint._runner import HandlerRunner, get_caller_key
+from onym.ai.endpoint.context import ANONYMOUS, JSON, Answer, Call, Caller
+from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX as ANONYMOUS_CLIENT
+from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
+from onym.ai.endpoint.resources import DESCRIPTION, PREFIX
+from onym.ai.endpoint.responses import (
+    ALLOWED,
+    Receive,
+    Send,
+    StreamingAnswer,
+    encode_problem,
+    get_sent_body,
+    read_body,
+    send_answer,
+)
+from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner
+from onym.ai.request_validation import bad_request, validate_json_depth, verify_content_digest
+from onym.ai.telemetry import NULL_STAGE
+from onym.common.strict_json import parse_json_value
+from onym.errors import AIIPError, OnymError, SignatureError
+from onym.uri.ai import from_target
+
+if TYPE_CHECKING:
+    from onym.ai.endpoint.context import Authorization, Limits
+    from onym.ai.endpoint.policy import Policies
+    from onym.ai.endpoint.resources import Resource, Site
+    from onym.ai.request_validation import RequestHead
+    from onym.ai.telemetry import Telemetry
+    from onym.uri.ai import AIURI
+
+_LOG: Final = logging.getLogger("onym.ai.endpoint")
+#: the field of an answer that was given before
+_REPLAYED: Final = ("Idempotency-Replayed", "?1")
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class RequestPipeline:
+    """Serves the requests to the resources of one site."""
+
+    def __init__(
+        self,
+        *,
+        site: Site,
+        signing: ReceiptSigner,
+        authorization: Authorization | None,
+        policies: Policies,
+        limits: Limits,
+        clock: Callable[[], float],
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.signing = signing
+        self._telemetry = telemetry
+        self._site = site
+        self._authorization = authorization
+        self._policies = policies
+        self._limits = limits
+        self._clock = clock
+        self._runner = HandlerRunner(signing, limits, clock, self.make_problem)
+        self.store: IdempotencyStore | None = None
+
+    def sign_with(self, signing: ReceiptSigner) -> None:
+        """Sign with other keys from now on."""
+        self.signing = signing
+        self._runner.signing = signing
+
+    def close(self) -> None:
+        """Let go of the store."""
+        store, self.store = self.store, None
+        if store is not None:
+            store.close()
+        self._runner.close()
+
+    async def serve(self, head: RequestHead, receive: Receive, send: Send, peer: Any = None) -> None:
+        """Answer one request whose head was let through; `peer` is `client` of its ASGI scope."""
+        telemetry = self._telemetry
+        if telemetry is None:
+            await self._serve_request(head, receive, send, peer)
+            return
+        came = head.headers.get("traceparent")
+        with telemetry.observe_request(
+            "endpoint", head.method, came, authority=self._site.authority
+        ) as stage:
+            await self._serve_request(head, receive, stage.observe_send(send), peer)
+
+    async def _serve_request(self, head: RequestHead, receive: Receive, send: Send, peer: Any) -> None:
+        try:
+            uri = self._parse_uri(head)
+            if self._telemetry is not None:
+                self._telemetry.set_resource(uri)
+            resource = self._site.resources.get(str(uri.without_query))
+            caller = await self._authenticate(head, resource)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            await self._send_refusal(head, error, send)
+            return
+        await self._serve_caller(head, uri, resource, caller, receive, send, peer)
+
+    async def _send_refusal(self, head: RequestHead, error: Exception, send: Send) -> None:
+        """A refusal of somebody unknown, or of somebody known whose token does not reach so far."""
+        caller = getattr(error, "caller", None)
+        answer = self.make_problem(error, getattr(error, "target", None), head.trace_id)
+        if isinstance(caller, Caller):
+            await self._send_signed(
+                head, self._build_receipt_request(head, self._parse_uri(head), caller), answer, send
+            )
+        else:
+            await send_answer(send, answer, head=head.method == "HEAD")
+
+    async def _serve_caller(
+        self,
+        head: RequestHead,
+        uri: AIURI,
+        resource: Resource | None,
+        caller: Caller,
+        receive: Receive,
+        send: Send,
+        peer: Any,
+    ) -> None:
+        asked = self._build_receipt_request(head, uri, caller)
+        found: Answer | StreamingAnswer
+        try:
+            if resource is None:
+                raise AIIPError("the authority has no such resource", code="aiip.endpoint-unknown")
+            if head.method == "POST":
+                body = await read_body(receive, head.length, self._limits.body)
+                if body is None:
+                    return  # nobody is there to be answered
+                found = await self._invoke_resource(
+                    head, asked, uri, resource, body, get_caller_key(caller, peer)
+                )
+            else:
+                found = self._make_description(head, asked, resource)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            found = self.make_problem(error, asked.subject, head.trace_id)
+        if isinstance(found, StreamingAnswer):
+            await self._runner.send_stream(found, asked, receive, send)
+        else:
+            await self._send_signed(head, asked, found, send)
+
+    async def _send_signed(
+        self, head: RequestHead, asked: ReceiptRequest, answer: Answer, send: Send
+    ) -> None:
+        """Send it signed, or a refusal: never a result that nobody vouches for."""
+        no_body = head.method == "HEAD"
+        try:
+            receipt = self.signing.sign_answer(asked, answer, get_sent_body(answer, head=no_body))
+        except OnymError as error:
+            await send_answer(send, self.make_problem(error, asked.subject, head.trace_id), head=no_body)
+            return
+        await send_answer(send, answer, receipt=receipt, head=no_body)
+
+    def _parse_uri(self, head: RequestHead) -> AIURI:
+        uri = from_target(PREFIX, head.raw_path, head.query)
+        if uri.authority != self._site.authority:
+            raise AIIPError("another authority answers for this", code="aiip.unknown-authority")
+        return uri
+
+    async def _authenticate(self, head: RequestHead, resource: Resource | None) -> Caller:
+        """Who asks. A description is for everybody; who shows a token there is known by it all the same."""
+        safe = head.method in _SAFE
+        if self._authorization is None or (safe and "authorization" not in head.headers):
+            return ANONYMOUS if head.origin is None else Caller(audience=head.origin)
+        scopes = frozenset() if safe or resource is None else frozenset(resource.scopes)
+        if "authorization" not in head.headers:
+            return await self._authorization.authorize(head.headers, scopes)
+        with self._observe_step("verify"):
+            return await self._authorization.authorize(head.headers, scopes)
+
+    def _observe_step(self, stage: Literal["invoke", "verify"]) -> AbstractContextManager[object]:
+        """What observes a step of this request."""
+        telemetry = self._telemetry
+        return NULL_STAGE if telemetry is None else telemetry.observe_step(stage, self._site.authority)
+
+    def _build_receipt_request(self, head: RequestHead, uri: AIURI, caller: Caller) -> ReceiptRequest:
+        asked = ReceiptRequest(
+            method=head.method,
+            target=str(uri),
+            subject=str(uri.without_query),
+            caller=caller,
+            nonce=head.nonce,
+            content_type=head.content_type,
+            idempotency_key=head.idempotency_key,
+        )
+        asked.set_claimed_digest(head.digest)
+        return asked
+
+    def _make_description(self, head: RequestHead, asked: ReceiptRequest, resource: Resource) -> Answer:
+        if head.method not in _SAFE:
+            # its body is left unread, and the receipt is tied to what the head says of it
+            answer = self.make_problem(
+                AIIPError("this method is not for resources", code="aiip.method-not-allowed"), resource.uri
+            )
+            return replace(answer, headers=(("Allow", ALLOWED),))
+        if head.length or "transfer-encoding" in head.headers:
+            raise bad_request(f"{head.method} has no body here")
+        if head.digest is not None:
+            verify_content_digest(head.digest, b"")
+        asked.set_body(b"")
+        if head.method == "OPTIONS":
+            headers = (("Allow", ALLOWED), ("Accept-Post", resource.accepts))
+            return Answer(status=204, content_type=None, headers=headers)
+        # a receipt is for one caller and one moment; the description alone may be kept
+        keep = "private, no-store" if head.nonce else "private, max-age=60"
+        headers = (("Cache-Control", keep), ("Vary", "AIIP-Nonce, Authorization, Origin"))
+        return Answer(content_type=DESCRIPTION, body=resource.encode_description(), headers=headers)
+
+    async def _invoke_resource(
+        self, head: RequestHead, asked: ReceiptRequest, uri: AIURI, resource: Resource, body: bytes, who: str
+    ) -> Answer | StreamingAnswer:
+        data = self._parse_body(head, asked, body)
+        call = Call(
+            uri=uri,
+            caller=asked.caller,
+            parameters=uri.parameters,
+            body=body,
+            content_type=head.content_type,
+            accept=head.headers.get("accept"),
+            headers=head.headers,
+            nonce=head.nonce,
+            idempotency_key=head.idempotency_key,
+            request_hash=asked.request_hash,
+        )
+        self.signing.require_signable(asked)  # who could not sign the answer does nothing
+        if resource.idempotency and head.idempotency_key is None:
+            raise AIIPError(
+                f"{resource.effects.value} effects need an idempotency key",
+                code="aiip.idempotency-required",
+                clause="AIIP/HTTPS v1 3.11",
+                hint='Idempotency-Key: "8e03978e-40d5", another one for each request',
+            )
+        judged = _get_policy_input(resource.handler, call, data) if self._policies.needs_input else None
+        self._policies.require_permission(call, resource.effects, judged)
+        if not resource.idempotency or self.store is None:
+            with self._observe_step("invoke"):
+                return await self._runner.run(resource, call, who)
+        check = getattr(resource.handler, "check", None)
+        if check is not None:
+            check(call)
+        scope = _make_key_scope(asked, str(head.idempotency_key))
+        with self._observe_step("invoke"):
+            found = await self._runner.run_once(resource, call, self.store, scope, who)
+        if self._telemetry is not None and _REPLAYED in found.headers:
+            self._telemetry.count_replay(self._site.authority, "idempotency")
+        return found
+
+    def _parse_body(self, head: RequestHead, asked: ReceiptRequest, body: bytes) -> Any:
+        """The body as JSON where it says to be, each member once, within its depth; None for others.
+
+        Its digest is checked whatever it is.
+        """
+        if head.digest is not None:
+            verify_content_digest(head.digest, body)
+        asked.set_body(body)
+        kind = (head.content_type or "").partition(";")[0].strip().lower()
+        if not body or not (kind == JSON or kind.endswith("+json")):
+            return None
+        validate_json_depth(body, self._limits.depth)
+        try:
+            # policy, function and whoever looks on must see one and the same value
+            return parse_json_value(body, "body")
+        except SignatureError as error:
+            raise AIIPError(
+                error.message, code="aiip.invalid-input", clause="RFC 8259 4", hint="name each member once"
+            ) from None
+
+    def make_problem(
+        self, error: BaseException, target: str | None, trace: str | None = None, *, final: bool = False
+    ) -> Answer:
+        """The answer that tells of an error; what is our fault goes to the log with the answer's instance.
+
+        With `final`, nobody is asked to try again.
+        """
+        instance = str(uuid.uuid4())
+        if self._telemetry is not None:
+            self._telemetry.record_refusal(error)
+        answer = encode_problem(
+            error, anchor=self._site.anchor, target=target, instance=instance, trace=trace, final=final
+        )
+        if answer.status >= 500:
+            _LOG.error("request %s failed: %s", instance, type(error).__name__, exc_info=error)
+        return answer
+
+
+def _get_policy_input(handler: Any, call: Call, data: Any) -> Any:
+    """What policies judge as input: what the handler will be given, of body and query and by default.
+
+    A handler that does not say what it reads is given both as they came.
+    """
+    typed = getattr(handler, "typed", None)
+    if typed is not None:
+        return typed(call)
+    if not call.parameters:
+        return data
+    given = dict(call.parameters)
+    return {**given, **data} if isinstance(data, dict) else given
+
+
+def _make_key_scope(asked: ReceiptRequest, key: str) -> KeyScope:
+    """Whose key it is. What a caller says of itself never meets what a token says."""
+    caller = asked.caller
+    known = caller.client_id is not None
+    client = f"client {caller.client_id}" if known else ANONYMOUS_CLIENT + caller.audience
+    return KeyScope(client=client, principal=caller.subject or "", target=asked.subject, key=key)

@@ -1,0 +1,600 @@
+"""Resource handlers besides Python functions: models, tools, agents and tasks.
+
+    from onym.ai.endpoint.kinds import model
+    app.add("/model/helper", model(served_by("llm://openai/gpt-5-mini")), title="A helper")
+
+`model`, `tool`, `agent` and `task` each return a handler for `Endpoint.add`. The service behind a resource
+is a Protocol, so this module opens no connections. `onym.server.models.served_by` makes a model of an
+`llm://` URI, `onym.bridges.a2a.a2a_agent` an agent of an A2A agent, and `onym.bridges.mcp.mcp_tool` a tool
+of an MCP server.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from onym.ai.endpoint.context import JSON, Answer, Call, StreamEvent
+from onym.ai.endpoint.schemas import build_schema
+from onym.common.strict_json import parse_json_object
+from onym.errors import AIIPError, SignatureError, UsageError
+
+T = TypeVar("T")
+
+#: media type of a streaming result
+EVENTS: Final = "text/event-stream"
+_JSON: Final = re.compile(r"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)\s*(?:;|\Z)", re.IGNORECASE)
+_WEIGHT: Final = re.compile(r"\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*\Z", re.IGNORECASE)
+#: how JSON escapes a half of a character beyond U+FFFF, which may come without the other
+_SURROGATE: Final = b"\\ud"
+#: media ranges of one Accept field that are read
+_MOST_RANGES: Final = 32
+
+
+def parse_arguments(call: Call) -> dict[str, Any]:
+    """The members of a JSON body, and the parameters of the query as texts, each name once.
+
+    Raises AIIPError `aiip.unsupported-media-type` for another body, `aiip.invalid-input` for one that is no
+    object or repeats a name.
+    """
+    found = _parse_body(call) if call.body else {}
+    for name, value in call.parameters:
+        if name in found:
+            raise make_input_error(f"{name} is given twice: in the URI and in the body")
+        found[name] = value
+    return found
+
+
+def convert_arguments(found: Mapping[str, Any], kind: type[T], *, texts: bool = False) -> T:
+    """The arguments as a value of this type; with `texts`, numbers may be spelled as texts, as in a query.
+
+    Raises AIIPError `aiip.invalid-input`, which names the member and never its value.
+    """
+    try:
+        return msgspec.convert(found, kind, strict=not texts)
+    except msgspec.ValidationError as error:
+        raise make_input_error(str(error)) from None
+
+
+def parse_input(call: Call, kind: type[T]) -> T:
+    """The input as `kind` reads it, defaults filled in, for policies. Raises as `parse_arguments` and `convert_arguments`."""
+    return convert_arguments(parse_arguments(call), kind, texts=not call.body)
+
+
+def prefers_events(call: Call) -> bool:
+    """Whether the caller prefers events to JSON (RFC 9110 12.5.1); the one named first wins a tie."""
+    best, events = 0.0, False
+    for each in (call.accept or "").split(",")[:_MOST_RANGES]:
+        name, _, rest = each.partition(";")
+        kind = name.strip().lower()
+        if kind in {EVENTS, JSON} and _parse_weight(rest) > best:
+            best, events = _parse_weight(rest), kind == EVENTS
+    return events
+
+
+def make_answer(value: Any) -> Answer:
+    """A whole result, as JSON."""
+    return Answer(body=msgspec.json.encode(value))
+
+
+def make_event(name: str, value: Any) -> StreamEvent:
+    """One event of a streaming result; its data is JSON on one line."""
+    return StreamEvent(event=name, data=msgspec.json.encode(value).decode())
+
+
+def make_input_error(why: str, code: str = "aiip.invalid-input", hint: str | None = None) -> AIIPError:
+    """The error of an input that cannot be used."""
+    return AIIPError(
+        why, code=code, clause="AIIP/HTTPS v1 3.6", hint=hint or "GET the resource for its input schema"
+    )
+
+
+def _parse_body(call: Call) -> dict[str, Any]:
+    if _JSON.match(call.content_type or "") is None:
+        raise make_input_error(
+            "the body is read as JSON alone", "aiip.unsupported-media-type", f"Content-Type: {JSON}"
+        )
+    try:
+        found = parse_json_object(call.body, "body")
+        if _SURROGATE in call.body.lower():
+            msgspec.json.encode(found)
+    except SignatureError as error:
+        raise make_input_error(error.message) from None
+    except UnicodeEncodeError:
+        raise make_input_error("the body has half a character, which no text can have") from None
+    return found
+
+
+def _parse_weight(parameters: str) -> float:
+    for each in parameters.split(";"):
+        found = _WEIGHT.match(each)
+        if found is not None:
+            return float(found[1])
+    return 1.0
+
+
+#: what does the work: arguments and the call in, an Answer or a value that is JSON out
+ToolFunction: TypeAlias = Callable[[dict[str, Any], Call], Awaitable[Any]]
+
+
+class ToolHandler:
+    """The handler of `tool`."""
+
+    def __init__(self, run: ToolFunction, known: Mapping[str, Any]) -> None:
+        self._run = run
+        self._known = dict(known)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Title and schemas, as they were given."""
+        return self._known
+
+    async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
+        """What the tool gives, as JSON."""
+        found = await self._run(parse_arguments(call), call)
+        return found if isinstance(found, Answer) else make_answer(found)
+
+
+def tool(
+    run: ToolFunction,
+    *,
+    input: Mapping[str, Any],  # noqa: A002 - the description's own word
+    output: Mapping[str, Any] | None = None,
+    title: str | None = None,
+) -> ToolHandler:
+    """A resource handler for `run`, described by these JSON Schemas.
+
+    `run` tests its arguments itself and raises AIIPError `aiip.invalid-input` for what it does not take.
+    """
+    given = {"title": title, "input": dict(input), "output": None if output is None else dict(output)}
+    return ToolHandler(run, {name: value for name, value in given.items() if value is not None})
+
+
+_NONE: Final = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the work is: `done` of `total` steps, where the total is known, and a note for people."""
+
+    done: float
+    total: float | None = None
+    note: str = ""
+
+
+class TaskHandler:
+    """The handler of `task`."""
+
+    def __init__(
+        self, work: Callable[[Any], AsyncIterator[Any]], kind: type, output: type | None, title: str | None
+    ) -> None:
+        self._work = work
+        self._kind = kind
+        self._output = output
+        self._title = title
+
+    def describe(self) -> Mapping[str, Any]:
+        """Title and schemas."""
+        title = {} if self._title is None else {"title": self._title}
+        output = {} if self._output is None else {"output": build_schema(self._output)}
+        return {**title, "input": build_schema(self._kind), **output}
+
+    def typed(self, call: Call) -> Any:
+        """The input as it is read, defaults filled in, for policies. Raises as `invoke`."""
+        return parse_input(call, self._kind)
+
+    async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
+        """The result as JSON; where Accept prefers events, `progress` events and then one `result`."""
+        given: Any = parse_input(call, self._kind)
+        if prefers_events(call):
+            return self._iter_events(given)
+        async with aclosing(self._iter_steps(given)) as steps:
+            return make_answer([each async for each in steps][-1])
+
+    async def _iter_events(self, given: Any) -> AsyncIterator[StreamEvent]:
+        async with aclosing(self._iter_steps(given)) as steps:
+            async for each in steps:
+                yield make_event("progress" if isinstance(each, Progress) else "result", each)
+
+    async def _iter_steps(self, given: Any) -> AsyncGenerator[Any, None]:
+        """Progress, and then one result."""
+        found: Any = _NONE
+        async with aclosing(cast("AsyncGenerator[Any, None]", self._work(given))) as steps:
+            async for each in steps:
+                if found is not _NONE:
+                    raise _make_task_error("goes on behind its result")
+                if isinstance(each, Progress):
+                    yield each
+                else:
+                    found = each
+        if found is _NONE:
+            raise _make_task_error("ended without a result")
+        yield found
+
+
+def task(
+    work: Callable[[T], AsyncIterator[Any]],
+    *,
+    input: type[T],  # noqa: A002 - the description's own word
+    output: type | None = None,
+    title: str | None = None,
+) -> TaskHandler:
+    """A resource handler for `work`: an async generator function that yields `Progress`, and last its result.
+
+    `input` is the type that arguments are read as, `output` that of the result; both are types that msgspec
+    knows (dataclasses, msgspec.Struct, TypedDict) and give the description its schemas.
+    """
+    return TaskHandler(work, input, output, title)
+
+
+def _make_task_error(how: str) -> AIIPError:
+    return AIIPError(f"the task {how}", code="aiip.internal")
+
+
+State: TypeAlias = Literal[
+    "submitted",
+    "working",
+    "input-required",
+    "auth-required",
+    "completed",
+    "failed",
+    "canceled",
+    "rejected",
+]
+
+_LONGEST: Final = 256 * 1024
+#: characters and updates of one answer: an agent that goes on for ever is stopped
+MAX_ANSWER: Final = 4 * 1024 * 1024
+MAX_UPDATES: Final = 10_000
+
+_Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message to the agent. `id` is the caller's idempotency key, where it gave one.
+
+    `context` and `task` name a conversation and a task of it to go on with, as the agent called them.
+    """
+
+    id: str
+    text: str = field(default="", repr=False)
+    data: Any = field(default=None, repr=False)
+    context: str | None = None
+    task: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What an agent says. `joined` text goes on where the last ended; a `note` is no part of the answer.
+
+    `data` are JSON values. A `state` that is None leaves the state as it was.
+    """
+
+    text: str = field(default="", repr=False)
+    joined: bool = False
+    note: str = field(default="", repr=False)
+    data: tuple[Any, ...] = field(default=(), repr=False)
+    state: State | None = None
+    context: str | None = None
+    task: str | None = None
+
+
+class Responder(Protocol):
+    """An agent. What it raises for a caller to see is an AIIPError; anything else is told as `internal`."""
+
+    def send(self, message: Outgoing) -> AsyncIterator[Update]:
+        """What the agent says to a message; an end without a state means completed."""
+        ...
+
+
+class AgentInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The input: `message`, `data` or both; `context` and `task` go on with a conversation."""
+
+    message: Annotated[str, msgspec.Meta(max_length=_LONGEST)] = ""
+    data: Any = None
+    context: _Name | None = None
+    task: _Name | None = None
+
+
+class AgentOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The output. `state` is completed, or says what the work waits for or came to."""
+
+    text: str
+    state: State
+    data: tuple[Any, ...] = ()
+    context: str | None = None
+    task: str | None = None
+
+
+class AgentHandler:
+    """The handler of `agent`."""
+
+    def __init__(self, responder: Responder, title: str | None) -> None:
+        self._responder = responder
+        self._title = title
+
+    def describe(self) -> Mapping[str, Any]:
+        """Title and schemas. What is behind the resource is not told."""
+        title = {} if self._title is None else {"title": self._title}
+        return {**title, "input": build_schema(AgentInput), "output": build_schema(AgentOutput)}
+
+    async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
+        """The answer as JSON; where Accept prefers events, `update` events and then one `result`."""
+        message = _parse_message(call)
+        if prefers_events(call):
+            return self._iter_events(message)
+        *_, last = [each async for each in self._iter_updates(message)]
+        return make_answer(last)
+
+    async def _iter_events(self, message: Outgoing) -> AsyncIterator[StreamEvent]:
+        async with aclosing(self._iter_updates(message)) as updates:
+            async for each in updates:
+                yield (
+                    make_event("result", each)
+                    if isinstance(each, AgentOutput)
+                    else make_event("update", _get_members(each))
+                )
+
+    async def _iter_updates(self, message: Outgoing) -> AsyncGenerator[Update | AgentOutput, None]:
+        """Each update, and then the whole."""
+        said = _AnswerBuilder()
+        async with aclosing(cast("AsyncGenerator[Update, None]", self._responder.send(message))) as updates:
+            async for each in updates:
+                said.add(each)
+                yield each
+        yield said.build()
+
+
+class _AnswerBuilder:
+    """An answer that is being put together."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._data: list[Any] = []
+        self._last = Update(state="completed")
+        self._size = 0
+        self._count = 0
+
+    def add(self, update: Update) -> None:
+        """Take one update. Raises AIIPError `aiip.internal` for an answer without end."""
+        self._count += 1
+        self._size += (
+            len(update.text) + len(update.note) + sum(len(msgspec.json.encode(each)) for each in update.data)
+        )
+        if self._count > MAX_UPDATES or self._size > MAX_ANSWER:
+            raise AIIPError("the agent's answer is too large", code="aiip.internal")
+        if update.text:
+            self._text += ["" if update.joined or not self._text else "\n", update.text]
+        self._data += update.data
+        self._last = Update(
+            state=update.state or self._last.state,
+            context=update.context or self._last.context,
+            task=update.task or self._last.task,
+        )
+
+    def build(self) -> AgentOutput:
+        """The answer."""
+        last = self._last
+        return AgentOutput(
+            text="".join(self._text),
+            state=last.state or "completed",
+            data=tuple(self._data),
+            context=last.context,
+            task=last.task,
+        )
+
+
+def agent(responder: Responder, *, title: str | None = None) -> AgentHandler:
+    """A resource handler for this agent."""
+    return AgentHandler(responder, title)
+
+
+def _get_members(update: Update) -> dict[str, Any]:
+    """The members of an update that say something."""
+    known = ("text", "joined", "note", "data", "state")
+    return {name: getattr(update, name) for name in known if getattr(update, name)}
+
+
+def _parse_message(call: Call) -> Outgoing:
+    given = convert_arguments(parse_arguments(call), AgentInput)
+    if not given.message and given.data is None:
+        raise make_input_error("the input has a message or data")
+    return Outgoing(
+        # the same key again is the same message to the agent (aiip 3.17)
+        id=call.idempotency_key or secrets.token_urlsafe(16),
+        text=given.message,
+        data=given.data,
+        context=given.context,
+        task=given.task,
+    )
+
+
+Role: TypeAlias = Literal["system", "user", "assistant"]
+
+_MOST_MESSAGES: Final = 256
+
+_MOST_TOKENS: Final = 1_000_000
+
+_Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One message of a conversation."""
+
+    role: Role
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to complete; None leaves it to the model. `max_tokens` counts tokens, `temperature` is 0 to 2."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """A completion that has ended. Token counts are None where the model does not say."""
+
+    text: str = field(repr=False)
+    model: str
+    finish: str = "stop"
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class Completer(Protocol):
+    """A model. What it raises for a caller to see is an AIIPError; anything else is told as `internal`."""
+
+    async def complete(self, turns: Sequence[Turn], options: Options) -> Completed:
+        """The completion of a conversation."""
+        ...
+
+    def stream(self, turns: Sequence[Turn], options: Options) -> AsyncIterator[str | Completed]:
+        """Its text piece by piece, and at the end the whole."""
+        ...
+
+
+class ModelMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One message of the input."""
+
+    role: Role
+    content: _Text
+
+
+class ModelInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The input: `prompt` or `messages`, one of them."""
+
+    prompt: _Text | msgspec.UnsetType = msgspec.UNSET
+    messages: (
+        Annotated[tuple[ModelMessage, ...], msgspec.Meta(min_length=1, max_length=_MOST_MESSAGES)]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=_MOST_TOKENS)] | msgspec.UnsetType = msgspec.UNSET
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | msgspec.UnsetType = msgspec.UNSET
+    stream: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class ModelUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens as the model counted them; null where it does not say."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+class ModelOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """The output. `finish` says why the text ends: stop, length, content_filter, other."""
+
+    text: str
+    model: str
+    finish: str
+    usage: ModelUsage
+
+
+class ModelHandler:
+    """The handler of `model`. `name` stands for the model in every answer, where it is given."""
+
+    def __init__(
+        self,
+        completer: Completer,
+        *,
+        title: str | None,
+        name: str | None,
+        system: str | None,
+        max_tokens: int,
+    ) -> None:
+        self._completer = completer
+        self._title = title
+        self._name = name
+        self._system = system
+        self._max_tokens = max_tokens
+
+    def describe(self) -> Mapping[str, Any]:
+        """Title and schemas. What is behind the resource is not told."""
+        one_of = [{"required": ["prompt"]}, {"required": ["messages"]}]
+        title = {} if self._title is None else {"title": self._title}
+        return {
+            **title,
+            "input": {**build_schema(ModelInput), "oneOf": one_of},
+            "output": build_schema(ModelOutput),
+        }
+
+    def typed(self, call: Call) -> ModelInput:
+        """The input as it is read, defaults filled in, for policies. Raises as `invoke`."""
+        return parse_input(call, ModelInput)
+
+    async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
+        """The completion as JSON; as events where the input says `stream`, or Accept prefers them.
+
+        A stream has `message` events, each with a piece of the text, and then one `result` with the whole.
+        """
+        given = parse_input(call, ModelInput)
+        turns, options = self._build_turns(given), self._build_options(given)
+        streams = prefers_events(call) if given.stream is msgspec.UNSET else given.stream
+        if streams:
+            return self._iter_events(turns, options)
+        return make_answer(self._build_output(await self._completer.complete(turns, options)))
+
+    async def close(self) -> None:
+        """Close the completer, where it can be closed."""
+        end: Any = getattr(self._completer, "close", None)
+        if end is not None:
+            await end()
+
+    async def _iter_events(self, turns: Sequence[Turn], options: Options) -> AsyncIterator[StreamEvent]:
+        async for each in self._completer.stream(turns, options):
+            if isinstance(each, Completed):
+                yield make_event("result", self._build_output(each))
+            elif each:
+                yield make_event("message", {"text": each})
+
+    def _build_turns(self, given: ModelInput) -> tuple[Turn, ...]:
+        if (given.prompt is msgspec.UNSET) is (given.messages is msgspec.UNSET):
+            raise make_input_error("the input has prompt or messages, one of them")
+        messages = given.messages or (ModelMessage(role="user", content=given.prompt or ""),)
+        if self._system is not None and any(each.role == "system" for each in messages):
+            raise make_input_error("this model has a system message of its own")
+        own = () if self._system is None else (Turn(role="system", text=self._system),)
+        return (*own, *(Turn(role=each.role, text=each.content) for each in messages))
+
+    def _build_options(self, given: ModelInput) -> Options:
+        wanted = given.max_tokens or self._max_tokens
+        return Options(
+            max_tokens=min(wanted, self._max_tokens),
+            temperature=None if given.temperature is msgspec.UNSET else given.temperature,
+        )
+
+    def _build_output(self, found: Completed) -> ModelOutput:
+        return ModelOutput(
+            text=found.text,
+            model=self._name or found.model,
+            finish=found.finish,
+            usage=ModelUsage(input_tokens=found.input_tokens, output_tokens=found.output_tokens),
+        )
+
+
+def model(
+    completer: Completer,
+    *,
+    title: str | None = None,
+    name: str | None = None,
+    system: str | None = None,
+    max_tokens: int = 4096,
+) -> ModelHandler:
+    """A resource handler for this model.
+
+    `name` is what answers call the model, instead of what it calls itself. `system` is a system message that
+    callers cannot see or change; without one they may send their own. `max_tokens` is the most that one call
+    may ask for, and what a call gets that does not say. Raises UsageError for a limit below 1.
+    """
+    if not 1 <= max_tokens <= _MOST_TOKENS:
+        raise UsageError(f"max_tokens is 1 to {_MOST_TOKENS}", code="usage.bad-argument")
+    return ModelHandler(completer, title=title, name=name, system=system, max_tokens=max_tokens)

@@ -1,0 +1,320 @@
+"""JSON Schemas and decoders for the types of a Python function, with msgspec or pydantic.
+
+pydantic is never imported here. Its types are used only if the application has imported it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from onym.ai.endpoint.context import Answer, Call
+from onym.ai.json_encoding import require_finite_numbers
+from onym.errors import URIError, UsageError
+from onym.uri.components import decode_component
+
+_OWN: Final = ("__pydantic_core_schema__", "__get_pydantic_core_schema__")
+#: where marks in `Annotated` come from that pydantic knows, and msgspec would pass over
+_MARKS: Final = frozenset({"annotated_types", "pydantic"})
+#: what pydantic writes for numbers that JSON does not have, as a model is set up
+_ODD: Final = (b"null", b"NaN", b"Infinity")
+
+
+class PydanticModel:
+    """A type that pydantic reads and writes."""
+
+    def __init__(self, adapter: Any) -> None:
+        self._adapter = adapter
+
+    def build_schema(self, *, output: bool = False, prefix: str = "") -> dict[str, Any]:
+        """Its JSON Schema, which has its definitions in `$defs`, their names after `prefix`."""
+        found: dict[str, Any] = self._adapter.json_schema(
+            mode="serialization" if output else "validation", ref_template=f"#/$defs/{prefix}{{model}}"
+        )
+        named = found.pop("$defs", {})
+        return found | ({"$defs": {prefix + name: each for name, each in named.items()}} if named else {})
+
+    def decode(self, value: Any, place: str) -> Any:
+        """The value of decoded JSON as this type. Raises msgspec.ValidationError, which says where."""
+        try:
+            return self._adapter.validate_json(msgspec.json.encode(value))
+        except ValueError as error:
+            raise msgspec.ValidationError(_format_error(error, place)) from None
+
+    def encode(self, value: Any) -> bytes:
+        """A result of this type as JSON. Raises ValueError for one that is not, without its content."""
+        try:
+            made = self._adapter.validate_python(value)
+            body: bytes = self._adapter.dump_json(made, by_alias=True, warnings="error")
+            if any(each in body for each in _ODD):
+                require_finite_numbers(self._adapter.dump_python(made, mode="json"))
+        except ValueError as error:
+            raise ValueError(f"pydantic refuses it ({type(error).__name__})") from None
+        return body
+
+
+def find_model(kind: Any) -> PydanticModel | None:
+    """What reads and writes a type that has something of pydantic's in it; None for every other type.
+
+    Raises TypeError for one that pydantic cannot read.
+    """
+    if not _uses_pydantic(kind):
+        return None
+    loaded: Any = sys.modules.get("pydantic")
+    if loaded is None:
+        raise TypeError("the marks of annotated_types count where pydantic is imported")
+    try:
+        model = PydanticModel(loaded.TypeAdapter(kind))
+        model.build_schema()
+    except (loaded.errors.PydanticUserError, NameError) as error:
+        raise TypeError(str(error).partition("\n")[0]) from None
+    return model
+
+
+def to_plain_value(value: Any) -> Any:
+    """What models hold, under the names that JSON has for it, for policies.
+
+    Not as they are dumped: a model may leave out, or change, what the function is given.
+    """
+    fields = getattr(type(value), "__pydantic_fields__", None)
+    if fields is not None:
+        if getattr(type(value), "__pydantic_root_model__", False):
+            return to_plain_value(value.root)
+        more = getattr(value, "__pydantic_extra__", None) or {}
+        own = {_get_json_name(name, field): getattr(value, name) for name, field in fields.items()}
+        return {name: to_plain_value(each) for name, each in (own | more).items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_plain_value(each) for each in value]
+    return (
+        {name: to_plain_value(each) for name, each in value.items()} if isinstance(value, Mapping) else value
+    )
+
+
+def _get_json_name(name: str, field: Any) -> str:
+    said = field.validation_alias
+    return said if isinstance(said, str) else field.alias or name
+
+
+def is_pydantic_field(default: Any) -> bool:
+    """Is this what `pydantic.Field(...)` gives? As a default the function itself would be given it."""
+    loaded: Any = sys.modules.get("pydantic")
+    return loaded is not None and isinstance(default, loaded.fields.FieldInfo)
+
+
+def _uses_pydantic(kind: Any) -> bool:
+    marks = getattr(kind, "__metadata__", ())
+    return (
+        any(hasattr(kind, name) for name in _OWN)
+        or any(type(mark).__module__.partition(".")[0] in _MARKS for mark in marks)
+        or any(_uses_pydantic(each) for each in typing.get_args(kind))
+    )
+
+
+def _format_error(error: Any, place: str) -> str:
+    """The first fault and its place; neither the input nor pydantic's advice."""
+    found: list[Mapping[str, Any]] = error.errors(
+        include_url=False, include_input=False, include_context=False
+    )
+    where = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in found[0]["loc"])
+    return f"{found[0]['msg']} - at `$.{place}{where}`"
+
+
+_STREAMS: Final = frozenset({AsyncGenerator, AsyncIterator, Generator, Iterator})
+#: references of a root that lead to references
+_MOST_REFERENCES: Final = 8
+#: types whose schema says nothing, or whose results are no JSON
+_NO_SCHEMA_TYPES: Final = (Any, bytes, str, None, type(None), Answer)
+_MUTABLE: Final = (list, dict, set, bytearray)
+_PLAIN: Final = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What a function takes and gives.
+
+    `input` is a Struct with a field for each parameter, `members` the type of each; `call` names the
+    parameter that takes the `Call` itself. `models` reads the parameters that are pydantic's, which `input`
+    takes as they come, or leaves UNSET where one of `defaults` is meant. `output` is the type of the result,
+    or of one event of a stream.
+    """
+
+    input: type[msgspec.Struct]
+    members: Mapping[str, Any] = field(default_factory=dict)
+    models: Mapping[str, PydanticModel] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    call: str | None = None
+    output: Any = Any
+    streams: bool = False
+    asynchronous: bool = False
+
+
+def parse_signature(function: Callable[..., Any]) -> Signature:
+    """Raises UsageError for a function whose parameters cannot be given by name, or have no type hints.
+
+    So it does for a type without a JSON form: nobody could ever call that function.
+    """
+    name = getattr(function, "__name__", "function")
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+        parameters = inspect.signature(function).parameters
+    except (NameError, TypeError, ValueError) as error:
+        raise make_signature_error(name, "its type hints", error) from None
+    members: dict[str, Any] = {}
+    models: dict[str, PydanticModel] = {}
+    defaults: dict[str, Any] = {}
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    call = None
+    for each in parameters.values():
+        if each.kind not in _PLAIN or each.name not in hints:
+            why = "it needs a type hint, and to be given by name"
+            raise make_signature_error(name, f"the parameter {each.name}", why)
+        kind = members[each.name] = Any if hints[each.name] is object else hints[each.name]
+        if kind is Call:
+            call = each.name
+            del members[each.name]
+            continue
+        model = _find_parameter_model(name, each, kind)
+        if model is not None:
+            models[each.name] = model
+            defaults[each.name] = each.default
+            kind, each = Any, each if each.default is each.empty else each.replace(default=msgspec.UNSET)
+        fields.append(_make_field(each, kind))
+    output, streams = _get_result_type(function, hints.get("return", Any))
+    try:
+        made = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+        msgspec.json.Decoder(made)
+    except (TypeError, ValueError) as error:
+        raise make_signature_error(name, "its input", error) from None
+    return Signature(
+        input=made,
+        members=members,
+        models=models,
+        defaults=defaults,
+        call=call,
+        output=output,
+        streams=streams,
+        asynchronous=inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function),
+    )
+
+
+def find_schema(kind: Any) -> dict[str, Any] | None:
+    """The JSON Schema of a type; None where it says nothing, or has none."""
+    if any(kind is each for each in _NO_SCHEMA_TYPES):
+        return {"type": "string"} if kind is str else None
+    try:
+        return build_schema(kind)
+    except (TypeError, ValueError):
+        return None
+
+
+def build_schema(kind: Any) -> dict[str, Any]:
+    """The JSON Schema of a type; what an object has is said at its root, where all readers look.
+
+    Definitions stay where something else refers to them. Raises TypeError or ValueError for a type that has
+    no JSON form.
+    """
+    found = msgspec.json.schema(kind)
+    root = inline_root_reference(found)
+    named = root.pop("$defs", {})
+    own = found.get("$ref", "")
+    if own and msgspec.json.encode(own) not in msgspec.json.encode([root, named]):
+        named = {name: each for name, each in named.items() if f"#/$defs/{name}" != own}
+    return {**root, **({"$defs": named} if named else {})}
+
+
+def build_input_schema(signature: Signature) -> dict[str, Any] | None:
+    """The JSON Schema of what a function takes; pydantic says it of its own types."""
+    found = find_schema(signature.input)
+    if found is None or not signature.models:
+        return found
+    members, named = dict(found.get("properties", {})), dict(found.get("$defs", {}))
+    for name, model in signature.models.items():
+        members[name] = model.build_schema(prefix=f"{name}.")
+        named |= members[name].pop("$defs", {})
+    return {**found, "properties": members, **({"$defs": named} if named else {})}
+
+
+def inline_root_reference(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema whose root has what its `$ref` leads to within it, and what stands beside that.
+
+    A reference to elsewhere, or to nothing, stays as it is; so does one that never ends.
+    """
+    found = dict(given)
+    for _ in range(_MOST_REFERENCES):
+        target = _resolve_pointer(given, found.get("$ref"))
+        if target is None:
+            return found
+        found = {**target, **{name: each for name, each in found.items() if name != "$ref"}}
+    return dict(given)
+
+
+def _resolve_pointer(schema: Mapping[str, Any], reference: Any) -> Mapping[str, Any] | None:
+    """What a local reference (RFC 6901 6) points at, if that is a schema without an identity of its own."""
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    try:
+        parts = decode_component(reference[2:], component="reference").split("/")
+    except URIError:
+        return None
+    found: Any = schema
+    for part in parts:
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(part.replace("~1", "/").replace("~0", "~"))
+    return found if isinstance(found, Mapping) and "$id" not in found else None
+
+
+def _find_parameter_model(name: str, each: inspect.Parameter, kind: Any) -> PydanticModel | None:
+    """What reads a parameter that is pydantic's. Raises UsageError for one that nothing reads."""
+    if is_pydantic_field(each.default):
+        why = f"write {each.name}: Annotated[..., Field(...)], with the default after that"
+        raise make_signature_error(name, f"the parameter {each.name}", why)
+    try:
+        model = find_model(kind)
+        if model is None:
+            msgspec.json.schema(kind)
+            msgspec.json.Decoder(kind)
+        return model
+    except (NameError, TypeError, ValueError) as error:
+        raise make_signature_error(name, f"the parameter {each.name}", error) from None
+
+
+def copy_default(default: Any) -> Any:
+    """A default for one call: one value for all calls would be shared between strangers."""
+    kind: Any = type(default)
+    return kind(default) if isinstance(default, _MUTABLE) else default
+
+
+def _make_field(each: inspect.Parameter, kind: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+    if each.default is inspect.Parameter.empty:
+        return each.name, kind
+    if isinstance(each.default, _MUTABLE):
+        return each.name, kind, msgspec.field(default_factory=partial(copy_default, each.default))
+    return each.name, kind, each.default
+
+
+def _get_result_type(function: Callable[..., Any], kind: Any) -> tuple[Any, bool]:
+    """The type of the result, or of an event, and whether there are events."""
+    generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    streams = generator or typing.get_origin(kind) in _STREAMS
+    if not streams:
+        return kind, False
+    arguments = typing.get_args(kind)
+    return (arguments[0] if arguments else Any), True
+
+
+def make_signature_error(name: str, part: str, why: object) -> UsageError:
+    """The error of a function of which this part cannot be given, or told, as JSON."""
+    reason = str(why).rpartition("\n")[2]  # msgspec's advice comes first
+    return UsageError(
+        f"the function {name} cannot be a resource: {part}: {reason}",
+        hint="what msgspec knows: str, int, list[str], dataclass, TypedDict, msgspec.Struct, ...; a pydantic "
+        "model; Any for whatever JSON says",
+    )

@@ -1,0 +1,280 @@
+"""Clients and call arguments for frameworks on an `llm://` URI, and LiteLLM's keyword arguments.
+
+LiteLLM itself is not imported.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from onym.errors import CredentialError, OnymWarning, SecretError, UsageError
+from onym.llm.client import AsyncClient, Client, aconnect, build_setup, connect, resolve_uri, wrap_secret
+from onym.llm.config import Config
+from onym.llm.convert import to_litellm
+from onym.llm.types import Carried
+from onym.net.policy import evaluate_policy
+from onym.uri.llm import LLMURI
+from onym.uri.parameters import PROVIDER_NAMES, WELL_KNOWN
+
+if TYPE_CHECKING:
+    from onym.llm.endpoint import Endpoint
+    from onym.llm.providers import ProviderTable
+    from onym.net.policy import Policy
+    from onym.uri.secret import Secret
+
+_MILLISECONDS: Final = frozenset({"timeout_ms", "timeoutMs"})
+_OURS: Final = frozenset({*WELL_KNOWN, "tools", "tool_choice", "schema"})
+#: what libraries call a choice that this project calls required
+_CHOICES: Final = {"any": "required", True: "required", False: "none"}
+
+
+def to_overrides(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What `Client.chat` takes: well-known names, tools, schema, and everything else in `extra`.
+
+    Other libraries' names are understood (`temperature`, `max_completion_tokens`, `response_format`, `stop`);
+    a `timeout` is in seconds, as they have it. None stands for what the URI says.
+    """
+    found: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for name, value in given.items():
+        known = PROVIDER_NAMES.get(name, name)
+        if value is None:
+            continue
+        if known == "format":
+            found.update(_convert_format(value))
+        elif known in _OURS:
+            found[known] = _convert_value(known, name, value)
+        elif name == "extra_body" and isinstance(value, Mapping):
+            extra.update(value)
+        else:
+            extra[name] = value
+    if not found.get("tools"):
+        found.pop("tools", None)
+        found.pop("tool_choice", None)
+    if extra:
+        found["extra"] = extra
+    return found
+
+
+def _convert_value(known: str, name: str, value: Any) -> Any:
+    if known == "timeout" and name not in _MILLISECONDS and isinstance(value, int | float):
+        return max(1, round(value * 1000))
+    if known == "tool_choice" and isinstance(value, str | bool):
+        return _CHOICES.get(value, value)
+    if known == "tools":
+        return list(value)
+    return value
+
+
+def _convert_format(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {"format": value}
+    kind = value.get("type")
+    if kind == "json_object":
+        return {"format": "json"}
+    described = value.get("json_schema")
+    if kind == "json_schema" and isinstance(described, Mapping):
+        return {"schema": described.get("schema", {})}
+    if kind == "text":
+        return {"format": "text"}
+    raise UsageError("a response_format is text, json_object or json_schema")
+
+
+def parse_arguments(text: str) -> dict[str, Any] | None:
+    """A tool call's arguments as the object that frameworks want, None where the model wrote none."""
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def encode_carried(carried: Carried | None) -> dict[str, Any] | None:
+    """What the provider wants back with the turn, as plain data that a framework's message keeps."""
+    return (
+        None if carried is None else {"dialect": carried.dialect, "parts": [dict(p) for p in carried.parts]}
+    )
+
+
+def decode_carried(data: Any) -> Carried | None:
+    """The same, read back; None for what is nothing of the kind."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("dialect"), str):
+        return None
+    return Carried(dialect=data["dialect"], parts=tuple(data.get("parts") or ()))
+
+
+class EndpointClient:
+    """One endpoint, and the arguments of `connect` for it. Threads may share it.
+
+    Printed, it shows no key. It is copied as itself, and pickled without its clients: never with a key, with
+    `environ` or a configuration, any of which may hold one.
+    """
+
+    __slots__ = ("__weakref__", "_async", "_lock", "_options", "_source", "_sync")
+
+    def __init__(self, uri: str | Secret | LLMURI, **options: Any) -> None:
+        uri = wrap_secret(uri)
+        self._source: str | LLMURI = uri if isinstance(uri, LLMURI) else _parse_source(uri)
+        self._options = {name: value for name, value in options.items() if value is not None}
+        if "key" in self._options:
+            self._options["key"] = wrap_secret(self._options["key"])
+        self._lock = threading.Lock()
+        self._async: AsyncClient | None = None
+        # made now: what is wrong with the URI is said where it was given
+        self._sync: Client | None = connect(self._source, **self._options)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Who is on the other side."""
+        return self.get_sync_client().explain("…").endpoint
+
+    @property
+    def uri_text(self) -> str:
+        """The URI without its key, or the name of the endpoint in the configuration."""
+        return self._source if isinstance(self._source, str) else self._source.without_key().render()
+
+    def get_sync_client(self) -> Client:
+        """The client."""
+        with self._lock:
+            if self._sync is None:
+                self._sync = connect(self._source, **self._options)
+            return self._sync
+
+    def get_async_client(self) -> AsyncClient:
+        """The client for coroutines."""
+        with self._lock:
+            if self._async is None:
+                self._async = aconnect(self._source, **self._options)
+            return self._async
+
+    def close(self) -> None:
+        """Close the connections; the next call makes new ones."""
+        with self._lock:
+            client, self._sync = self._sync, None
+        if client is not None:
+            client.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of coroutines too."""
+        self.close()
+        with self._lock:
+            client, self._async = self._async, None
+        if client is not None:
+            await client.close()
+
+    def __del__(self) -> None:
+        client = getattr(self, "_sync", None)
+        if client is not None:
+            client.close()
+
+    def __repr__(self) -> str:
+        # a debugger may look at one whose URI was refused
+        return f"Link({self.uri_text!r})" if hasattr(self, "_source") else "Link()"
+
+    def __copy__(self) -> EndpointClient:
+        return self
+
+    def __deepcopy__(self, memo: object) -> EndpointClient:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._options.keys() & {"key", "environ", "config"}:
+            _reject_pickling()
+        options = {name: value for name, value in self._options.items() if name != "transport"}
+        return _restore_client, (self._source, options)
+
+
+class EndpointClientMixin:
+    """What the classes of frameworks that hold a link have in common."""
+
+    _link: EndpointClient
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._link.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of coroutines too."""
+        await self._link.aclose()
+
+
+def _parse_source(given: Secret) -> str | LLMURI:
+    """The URI, or the name of an endpoint in the configuration, which has no colon."""
+    return LLMURI.parse(given.reveal()) if ":" in given.reveal() else given.reveal()
+
+
+def _restore_client(source: str | LLMURI, options: dict[str, Any]) -> EndpointClient:
+    return EndpointClient(source, **options)
+
+
+def _reject_pickling() -> NoReturn:
+    raise SecretError(
+        "an object that was given a key, an environment or a configuration is not pickled",
+        code="secret.pickled",
+        hint="point to the key with ?auth=env:NAME, and give nothing but the URI",
+    )
+
+
+#: what a server that wants no key is sent
+_NO_KEY = "none"
+
+
+def litellm_kwargs(
+    uri: str | Secret | LLMURI,
+    *,
+    key: Secret | str | None = None,
+    policy: Policy | None = None,
+    config: Config | None = None,
+    providers: ProviderTable | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """`litellm.completion(**litellm_kwargs(uri), messages=…)`: model, api_base, api_key, parameters.
+
+    The key is in the result as plain text, so the result is not to be printed; where none is wanted, "none"
+    keeps LiteLLM from sending one that its own variables hold. What LiteLLM has no argument for earns an
+    OnymWarning. The policy is checked for host, port and scheme; addresses are LiteLLM's to
+    find.
+
+    Raises what `onym.connect` raises, CredentialError for a missing key, UnsupportedError for a provider that
+    LiteLLM has no word for.
+    """
+    uri, key = wrap_secret(uri), wrap_secret(key)
+    config = Config.load(environ=environ) if config is None else config
+    providers = config.providers if providers is None else providers
+    planner, allowed = build_setup(
+        uri,
+        policy=policy,
+        config=config,
+        key=key,
+        providers=providers,
+        environ=environ,
+        on_unsupported="error",
+        system_filter=None,
+    )
+    endpoint = planner.endpoint
+    if endpoint.unkeyed is not None:
+        raise CredentialError(
+            endpoint.unkeyed.message, code=endpoint.unkeyed.code, hint=endpoint.unkeyed.hint
+        )
+    origin = endpoint.origin
+    if origin is not None:
+        verdict = evaluate_policy(allowed, origin.host, origin.port, scheme=origin.scheme)
+        if not verdict.allowed and verdict.reason != "no-address":
+            raise verdict.to_error(endpoint.text)
+    written = to_litellm(resolve_uri(uri, config).without_key().without_params("auth"), providers=providers)
+    for note in written.notes:
+        if note.where == "api_key":
+            continue  # there is one, below
+        warnings.warn(f"not carried to LiteLLM: {note}", OnymWarning, stacklevel=2)
+    found = dict(written.value)
+    credential = endpoint.credential
+    if credential is None:
+        # without one, LiteLLM would send OPENAI_API_KEY or another variable of its own to this host
+        found["api_key"] = _NO_KEY
+    elif credential.access_id is None:  # what signs requests is for LiteLLM to find by itself
+        found["api_key"] = credential.secret.reveal()
+    return found

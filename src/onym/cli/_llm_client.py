@@ -1,0 +1,177 @@
+"""Resolve the options of a command to an `llm://` client: URI, policy, key and parameters."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from onym.cli._input import (
+    key_stdin_option,
+    param_option,
+    parse_params,
+    policy_option,
+    read_key,
+    resolve_subject,
+)
+from onym.cli._output import Session, Subject
+from onym.errors import OnymWarning, UsageError
+from onym.uri.llm import LLMURI
+
+if TYPE_CHECKING:
+    from onym.llm.client import Client
+    from onym.llm.config import Config
+    from onym.llm.plan import OnUnsupported
+    from onym.net.policy import Policy
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOptions:
+    """The options that every command with an endpoint has."""
+
+    uri: str
+    policy: str | None = None
+    key_stdin: bool = False
+    params: Sequence[str] = ()
+    on_unsupported: OnUnsupported = "error"
+    gguf: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedCall:
+    """What a client is made of, as the command line says it."""
+
+    uri: LLMURI
+    key: Any
+    policy: Policy
+    config: Config
+    overrides: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedCall:
+    """A client, the URI behind it, and what `-p` says, as arguments of its calls."""
+
+    client: Client
+    uri: LLMURI
+    policy: Policy
+    overrides: dict[str, Any]
+
+
+def call_options(function: _F) -> _F:
+    """`--policy`, `--key-stdin`, `-p`, `--gguf` and `--on-unsupported`."""
+    unsupported = click.option(
+        "--on-unsupported",
+        type=click.Choice(["error", "warn", "drop"]),
+        default="error",
+        help="What becomes of a parameter that the model does not take (default: error).",
+    )
+    gguf = click.option(
+        "--gguf",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Let the embedded model be this GGUF file: llm://embedded/NAME, NAME as you like.",
+    )
+    return policy_option(key_stdin_option(param_option(gguf(unsupported(function)))))
+
+
+@contextmanager
+def open_client(session: Session, call: CallOptions) -> Iterator[ConnectedCall]:
+    """A client for this call; closed at the end. Warnings become notes, logs are masked."""
+    from onym.llm.client import connect
+
+    found = resolve_call(session, call)
+    with (
+        show_warnings_as_notes(session),
+        connect(
+            found.uri,
+            key=found.key,
+            policy=found.policy,
+            config=found.config,
+            on_unsupported=call.on_unsupported,
+        ) as client,
+    ):
+        yield ConnectedCall(client=client, uri=found.uri, policy=found.policy, overrides=found.overrides)
+
+
+def resolve_call(session: Session, call: CallOptions) -> ResolvedCall:
+    """The URI, key, policy and parameters of this call. From here on logs are masked."""
+    from onym.llm.config import Config
+    from onym.uri.redact import install_logging_filter
+
+    install_logging_filter()
+    config = Config.load()
+    subject = resolve_subject(session, call.uri, config)
+    uri = LLMURI.parse(subject.text)
+    if uri.key is not None:
+        session.secrets.append(uri.key)
+    uri, overrides = _apply_params(uri, call.params)
+    if call.gguf is not None:
+        _register_gguf(uri, call.gguf)
+    key = _read_call_key(session, call)
+    policy = _choose_policy(call, subject, config)
+    return ResolvedCall(uri=uri, key=key, policy=policy, config=config, overrides=overrides)
+
+
+def _read_call_key(session: Session, call: CallOptions) -> Any:
+    if not call.key_stdin:
+        return None
+    if call.uri == "-":
+        raise UsageError("standard input gives the URI or the key, not both", code="usage.key-stdin")
+    return read_key(session)
+
+
+def _register_gguf(uri: LLMURI, gguf: str) -> None:
+    from onym.llm import embedded
+
+    if uri.host != "embedded":
+        raise UsageError("--gguf goes with llm://embedded/NAME", code="usage.command-line")
+    embedded.register_model(uri.model, gguf)
+
+
+def _apply_params(uri: LLMURI, pairs: Sequence[str]) -> tuple[LLMURI, dict[str, Any]]:
+    """`-p` values as arguments of the call: stronger than the URI's own. `auth` belongs to the URI."""
+    from onym.uri.parameters import WELL_KNOWN
+
+    params = dict(parse_params(pairs))
+    if "auth" in params:
+        uri = uri.with_params(auth=params.pop("auth"))
+    overrides: dict[str, Any] = {name: params.pop(name) for name in WELL_KNOWN if name in params}
+    if params:
+        # nested as the query of a URI would be
+        overrides["extra"] = parse_params(p for p in pairs if p.partition("=")[0] in params).nested()
+    return uri, overrides
+
+
+def _choose_policy(call: CallOptions, subject: Subject, config: Config) -> Policy:
+    """`--policy` decides; else the configuration's policy, which lets a typed URI lead to this machine."""
+    from onym.net.policy import Policy
+
+    if call.policy is not None:
+        return Policy.preset(call.policy)
+    policy = config.policy or Policy.trusted()
+    local = subject.typed or os.environ.get("ONYM_ALLOW_LOOPBACK") == "1"
+    # a preset chosen in the configuration stays as it is
+    if local and policy.name == "trusted":
+        return policy.replace(name="local", allow_loopback=True)
+    return policy
+
+
+@contextmanager
+def show_warnings_as_notes(session: Session) -> Iterator[None]:
+    """Warnings of Onym's as notes on standard error."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        session.print_note(str(message), kind="warning")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", OnymWarning)
+        warnings.showwarning = show
+        yield

@@ -1,0 +1,367 @@
+"""`onym ai serve`, `onym gateway` and `onym ai audit`: serve `ai://` resources, and check a gateway's audit log.
+
+`ai serve` serves an `Endpoint` of Python functions; `gateway` serves `ai:` names to web users over HTTPS.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from onym.cli import exit_codes
+from onym.cli._input import json_option
+from onym.cli._output import Session, escape_unprintable
+from onym.errors import OnymError, UsageError
+from onym.uri.generic import URI
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from onym.ai.endpoint import Endpoint
+    from onym.ai.gateway.audit import AuditReport
+
+_PORT: Final = 8443
+_FORM: Final = "module:name, where the module is in this folder or installed: factory:app"
+
+
+@click.command("serve", short_help="Serve Python functions as ai:// resources.")
+@click.argument("app", metavar="MODULE:APP")
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True, help="The port; 0: a free one."
+)
+@click.option(
+    "--tls-cert", metavar="FILE", type=click.Path(path_type=Path), help="The certificate chain (PEM)."
+)
+@click.option(
+    "--tls-key",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Its key, where it is not in the same file.",
+)
+@click.option(
+    "--keys",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Sign with the keys of this folder (onym ai keys new). Default: those of the app.",
+)
+@json_option
+@click.pass_obj
+def serve_command(
+    session: Session,
+    /,
+    app: str,
+    host: str,
+    port: int,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    keys: Path | None,
+) -> None:
+    """Serve an Endpoint until Ctrl-C. MODULE:APP names it: factory:app is `app` in factory.py.
+
+    TLS 1.3 is spoken, with --tls-cert. Plain HTTP is for this machine alone: without a certificate nothing
+    but a loopback address is listened on.
+
+    \b
+    Examples:
+      onym ai serve factory:app --tls-cert cert.pem --tls-key key.pem --host 0.0.0.0 --port 443
+      onym ai serve factory:app --keys keys/
+    """
+    session.command = "ai serve"
+    from onym.server.http_server import run_app  # late: the web server is needed nowhere else
+
+    if tls_key is not None and tls_cert is None:
+        raise UsageError("--tls-key needs --tls-cert")
+    endpoint = _load_endpoint(app)
+    if keys is not None:
+        endpoint.sign_with(keys)
+    endpoint.check()
+    scheme = "http" if tls_cert is None else "https"
+
+    def ready(found: int) -> None:
+        for note in _iter_notes(endpoint, found, tls=tls_cert is not None):
+            session.print_note(note)
+        _print_serving(session, endpoint, f"{scheme}://{f'[{host}]' if ':' in host else host}:{found}")
+
+    run_app(endpoint, host=host, port=port, certificate=tls_cert, key=tls_key, ready=ready)
+
+
+def _iter_notes(endpoint: Endpoint, port: int, *, tls: bool) -> Iterator[str]:
+    """What would surprise whoever comes."""
+    named = int(URI.parse(endpoint.anchor).port or 443)
+    if not tls:
+        yield "plain HTTP: clients speak HTTPS alone; put a proxy in front, or give --tls-cert"
+    elif named != port:
+        yield (
+            f"clients come to port {named}, as {endpoint.anchor} says, and this is port {port}: "
+            f"--port {named}, or the port in Endpoint(...), or something that leads from there to here"
+        )
+    if not endpoint.resources:
+        yield 'the app has no resources: @app.resource("/path") makes a function one'
+
+
+def _load_endpoint(name: str) -> Endpoint:
+    """The endpoint of that name. An error of Onym that its module raises comes out as it is."""
+    from onym.ai.endpoint import Endpoint
+
+    module, colon, attribute = name.partition(":")
+    if not (colon and attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        raise UsageError(f"{name} does not name an app", hint=_FORM)
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute, None)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            raise UsageError(f"there is no module {module}", hint=_FORM) from None
+        raise UsageError(f"{module} needs the module {error.name}, which is not installed") from None
+    except OnymError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{module} cannot be imported: {type(error).__name__}{_locate_failure(error)}",
+            hint=f"python -c 'import {module}' shows all of it",
+        ) from error
+    if not isinstance(found, Endpoint):
+        raise UsageError(f"{attribute} of {module} is no Endpoint", hint=_FORM)
+    return found
+
+
+def _locate_failure(error: Exception) -> str:
+    """Where an import failed: the line that cannot be read, else the innermost one that ran."""
+    if isinstance(error, SyntaxError):
+        return f" at line {error.lineno} of {error.filename}"
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f" at line {trace.tb_lineno} of {trace.tb_frame.f_code.co_filename}"
+
+
+def _print_serving(session: Session, endpoint: Endpoint, address: str) -> None:
+    """Say what is served, and where."""
+    rows = [
+        {"uri": each.uri, "effects": each.effects.value, "scopes": list(each.scopes), "title": each.title}
+        for each in endpoint.resources
+    ]
+    if session.as_json:
+        session.print_json_line(
+            {
+                "address": address,
+                "authority": endpoint.authority,
+                "anchor": endpoint.anchor,
+                "resources": rows,
+            }
+        )
+        return
+    session.print_error(f"{session.paint('serving', 'good', sys.stderr)}: {address} (Ctrl-C ends it)")
+    session.print_error(f"anchor: {endpoint.anchor}/.well-known/aiip")
+    for row in rows:
+        scopes = f", scopes {' '.join(row['scopes'])}" if row["scopes"] else ""
+        session.print_error(f"  {row['uri']}  {row['effects']}{scopes}")
+
+
+@click.group("audit")
+def audit_command() -> None:
+    """The audit log of a gateway: JSON lines, each tied to the one before by a hash. Each takes --json.
+
+    \b
+    Examples:
+      onym ai audit verify audit.jsonl
+      onym ai audit rotate audit.jsonl --keep-days 90
+    """
+
+
+@audit_command.command("verify", short_help="Say whether a log holds, line by line.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--from", "begins", metavar="HASH", help="What the first line must continue.")
+@click.option(
+    "--expect", metavar="HASH", help="What the last line's hash must be: a cut-off end shows by it alone."
+)
+@json_option
+@click.pass_obj
+def verify_audit_command(
+    session: Session, /, files: tuple[str, ...], begins: str | None, expect: str | None
+) -> None:
+    """Follow the chain of one log, or of its files, the oldest first. Exits with 1 where it breaks.
+
+    \b
+    Examples:
+      onym ai audit verify audit.jsonl
+      onym ai audit verify audit.jsonl.2026*Z audit.jsonl
+    """
+    session.command = "ai audit verify"
+    from onym.ai.gateway.audit_file import verify_log  # late: each command imports what it needs
+
+    previous, good = begins, True
+    begun: frozenset[str] = frozenset()
+    for file in files:
+        verdict = verify_log(file, previous=previous, begun=begun)
+        _print_verdict(session, file, verdict)
+        previous, begun, good = verdict.ends, verdict.begun, good and verdict.is_valid
+    if begun:
+        session.print_line(
+            f"{_format_streams(len(begun))} no end here: cut off when a gateway was killed, or still under way"
+        )
+    if expect is not None and previous != expect.lower():
+        good = False
+        session.print_line(
+            f"the last hash is {previous}, and another was expected: lines were cut off, or added"
+        )
+    if not good:
+        sys.exit(exit_codes.CHECK_FAILED)
+
+
+def _print_verdict(session: Session, file: str, verdict: AuditReport) -> None:
+    session.print_record(
+        {
+            "file": file,
+            "holds": verdict.is_valid,
+            "lines": verdict.lines,
+            "begins": verdict.begins,
+            "ends": verdict.ends,
+            "first": verdict.first,
+            "last": verdict.last,
+            "torn": verdict.torn,
+            "begun": sorted(verdict.begun),
+            "faults": [{"line": each.line, "message": each.message} for each in verdict.faults],
+        }
+    )
+    # the times are a file's, which says what it likes
+    span = escape_unprintable(f", {verdict.first} to {verdict.last}") if verdict.first else ""
+    word = (
+        session.paint("holds", "good", sys.stdout)
+        if verdict.is_valid
+        else session.paint("broken", "bad", sys.stdout)
+    )
+    session.print_line(f"{file}: {word}: {_format_lines(verdict.lines)}{span}")
+    for each in verdict.faults:
+        session.print_line(f"  line {each.line}: {each.message}")
+    if verdict.torn:
+        session.print_line(f"  the last line has no end ({verdict.torn} octets); onym ai audit mend {file}")
+    if verdict.is_valid:
+        session.print_line(f"  last hash: {verdict.ends}")
+
+
+@audit_command.command("mend", short_help="Take out a last line that was not written whole.")
+@click.argument("file")
+@json_option
+@click.pass_obj
+def repair_audit_command(session: Session, /, file: str) -> None:
+    """Take out a last line without an end, as a killed process leaves it, and say so in the log itself.
+
+    \b
+    Examples:
+      onym ai audit mend audit.jsonl
+    """
+    session.command = "ai audit mend"
+    from onym.ai.gateway.audit_file import repair_log as mended
+
+    octets = mended(file, at=_utc_now())
+    session.print_record({"file": file, "octets": octets})
+    session.print_line(f"{file}: {f'{octets} octets taken out' if octets else 'nothing to mend'}")
+
+
+@audit_command.command("rotate", short_help="Begin a new file; let go of files that are old enough.")
+@click.argument("file")
+@click.option(
+    "--keep-days", type=click.FloatRange(0), metavar="DAYS", help="Remove rotated files older than that."
+)
+@json_option
+@click.pass_obj
+def rotate_audit_command(session: Session, /, file: str, keep_days: float | None) -> None:
+    """Give the log another name and begin a new file that continues its chain; a running gateway follows.
+
+    \b
+    Examples:
+      onym ai audit rotate audit.jsonl
+      onym ai audit rotate audit.jsonl --keep-days 90
+    """
+    session.command = "ai audit rotate"
+    from onym.ai.gateway.audit_file import remove_old_logs
+    from onym.ai.gateway.audit_file import rotate_log as rotated
+
+    at = _utc_now()
+    kept = rotated(file, at=at)
+    gone = () if keep_days is None else remove_old_logs(file, days=keep_days, at=at)
+    session.print_record({"file": file, "kept": str(kept), "removed": [str(each) for each in gone]})
+    session.print_line(f"{file}: what was in it is in {kept} now")
+    for each in gone:
+        session.print_line(f"removed {each}")
+
+
+def _format_streams(count: int) -> str:
+    return "1 stream has" if count == 1 else f"{count} streams have"
+
+
+def _format_lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"
+
+
+def _utc_now() -> datetime:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC)
+
+
+@click.command("gateway", short_help="Serve ai: names over HTTPS: map, resolve, verify, hand on.")
+@click.option("--config", metavar="FILE", help="Settings (TOML). Default: ONYM_GATEWAY_CONFIG.")
+@click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, or the settings'.")
+@click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8480, or the settings'.")
+@click.option("--base-url", metavar="URL", help="The origin that people see, such as https://gw.example.")
+@click.option("--tls-cert", "certificate", metavar="FILE", help="The certificate chain (PEM).")
+@click.option("--tls-key", "key", metavar="FILE", help="Its private key (PEM).")
+@click.option("--keys", metavar="DIR", help="The folder of the keys that sign: onym ai keys new.")
+@click.option("--audit", metavar="FILE", help="The audit log. Default: none.")
+@click.option(
+    "--ca-file", "ca_files", multiple=True, metavar="FILE", help="Trust these authorities too (PEM)."
+)
+@click.option("--local", is_flag=True, help="Reach authorities on this machine too, for trials.")
+@json_option
+@click.pass_obj
+def gateway_command(session: Session, /, config: str | None, local: bool, **given: Any) -> None:
+    """Serve an HTTPS gateway to ai: names until Ctrl-C: pages for people, verified results for programs.
+
+    `https://GATEWAY/gateway/AUTHORITY/PATH` is `ai://AUTHORITY/PATH`. Only resources that read and ask nobody
+    to sign in are reached. Settings come from --config, ONYM_GATEWAY_* variables and these options, the later
+    the stronger.
+
+    \b
+    Examples:
+      onym gateway
+      onym gateway --base-url https://gw.example --tls-cert gw.pem --keys keys --audit audit.jsonl
+    """
+    session.command = "gateway"
+    from onym.server.gateway import create_gateway, load_gateway_settings  # late: the web server is heavy
+    from onym.server.http_server import run_app
+
+    given["ca_files"] = given["ca_files"] or None
+    settings = load_gateway_settings(config, network="local" if local else None, **given)
+    app = create_gateway(settings)
+
+    def ready(port: int) -> None:
+        url = f"{settings.base_url}/"
+        if session.as_json:
+            session.print_json_line({"url": url, "port": port})
+            return
+        session.print_error(f"{session.paint('serving', 'good', sys.stderr)}: {url} (Ctrl-C ends it)")
+        if settings.keys is None:
+            session.print_note(
+                "receipts of this gateway are signed with a key that ends with it; --keys keeps one"
+            )
+        if settings.audit is None:
+            session.print_note("no audit log is kept; --audit FILE keeps one")
+
+    run_app(
+        app,
+        host=settings.host,
+        port=settings.port,
+        certificate=settings.certificate,
+        key=settings.key,
+        plain=settings.behind_proxy,
+        ready=ready,
+    )

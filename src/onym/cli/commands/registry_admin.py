@@ -1,0 +1,346 @@
+"""`onym registry init`, `verify`, `backup`, `restore` and `serve`: operate your own registry."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from onym._lazy import require_extra
+from onym.cli._input import json_option
+from onym.cli._output import Session
+from onym.cli.commands._registry_common import (
+    DEFAULT_DATABASE,
+    db_option,
+    find_database,
+    format_minute,
+    list_entries,
+    open_store,
+    require_database,
+    run_async,
+    show_counter,
+    show_status,
+    utc_now,
+)
+from onym.errors import UsageError
+from onym.net.hosts import is_loopback
+from onym.registry.records import Actor, Role
+from onym.registry.registries import REGISTRIES
+
+if TYPE_CHECKING:
+    from onym.registry.accounts import Account
+    from onym.registry.store import Store
+    from onym.registry.store.rows import Verified
+    from onym.server.settings import Settings
+
+#: the actor of what `init_command` brings in
+_SEED: Final = Actor(id="iana-seed", roles=frozenset({Role.IANA}))
+
+
+@click.command("init", short_help="Make a registry: database, the three registries, a first account.")
+@click.option("--login", metavar="LOGIN", help="The first account.  [default: admin]")
+@click.option("--email", metavar="ADDRESS", help="Its address, for notices.")
+@click.option("--password-stdin", is_flag=True, help="Read its password from standard input.")
+@click.option("--empty", is_flag=True, help="Without the facts that Onym ships.")
+@db_option
+@json_option
+@click.pass_obj
+def init_command(
+    session: Session,
+    /,
+    login: str | None,
+    email: str | None,
+    password_stdin: bool,
+    empty: bool,
+    db: str | None,
+) -> None:
+    """Make a new registry: its tables, the shipped facts of all three registries, and a first account.
+
+    That account holds every role in every registry and manages the others. Run again, it brings an older
+    database to the present schema, and leaves registries that have entries as they are.
+
+    \b
+    Examples:
+      onym registry init --db registry.db
+      pass show registry | onym registry init --db registry.db --login ann --password-stdin
+    """
+    session.command = "registry init"
+    from onym.cli.commands.registry_user import ask_password, make_account
+
+    place = find_database(session, db)
+    if place is None:
+        place = DEFAULT_DATABASE
+        session.print_note(f"no database was named; this one is {place}")
+
+    named = login or "admin"
+
+    def first() -> Account:
+        password = ask_password(session, named, from_stdin=password_stdin)
+        roles = {"*": frozenset({Role.IANA, Role.EXPERT, Role.IESG, Role.REGISTRANT})}
+        return make_account(named, name=named, email=email, password=password, roles=roles)
+
+    # asked before anything is made: a password that is refused leaves no half of a registry
+    made = None if "://" in place or Path(place).exists() else first()
+
+    async def work() -> dict[str, Any]:
+        async with open_store(session, place, create=True) as store:
+            there = bool(await store.accounts.list())
+            if there and (login is not None or email is not None or password_stdin):
+                raise _make_accounts_error()
+            account = None if there else made or first()
+            if account is not None:
+                await store.accounts.add(account)
+            seeded = {} if empty else await _seed_registries(session, store)
+        return {"account": None if account is None else account.login, "registries": seeded}
+
+    record = run_async(work())
+    session.print_record(record)
+    rows = [
+        (name, f"{each['added']} added, {each['same']} there already")
+        for name, each in record["registries"].items()
+    ]
+    if record["account"] is not None:
+        rows.append(("account", f"{record['account']} (every role)"))
+    session.print_table(rows, styles=("dim",))
+    if not session.as_json:
+        option = f" --db {db}" if db is not None else ""
+        if record["account"] is not None and email is None:
+            call = f"onym registry user email {record['account']} ADDRESS{option}"
+            session.print_note(f"no notice reaches {record['account']}: {call}")
+        session.print_note(f"next: onym registry serve{option}; onym registry user add LOGIN{option}")
+
+
+def _make_accounts_error() -> UsageError:
+    return UsageError(
+        "this registry has accounts already; init makes the first one alone",
+        code="usage.command-line",
+        hint="onym registry user add LOGIN, email LOGIN ADDRESS, password LOGIN; init without these options "
+        "brings the database up to date",
+    )
+
+
+async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str, int]]:
+    """The shipped facts, into registries that have no entry yet: those in use know better."""
+    from onym.registry.iana import load_builtin_snapshot
+
+    found = {}
+    for name in REGISTRIES:
+        there = await list_entries(store, name)
+        if there:
+            found[name] = {"added": 0, "same": len(there)}
+            continue
+        facts = load_builtin_snapshot(name)
+        source = f"{facts.source} {facts.vintage or ''}".strip()
+        with show_counter(session, name, len(facts.entries)) as tell:
+            report = await store.import_entries(
+                name, facts.entries, _SEED, utc_now(), source=source, progress=tell
+            )
+        found[name] = {"added": report.added, "same": report.same}
+    return found
+
+
+@click.command("verify", short_help="Check the log's hash chain, and that the registry is what it says.")
+@click.option(
+    "--rebuild", is_flag=True, help="Make entries, requests and the search index anew from the log."
+)
+@click.option(
+    "--head",
+    metavar="NUMBER:DIGEST",
+    help="A head that was written down earlier: is the log still the same up to there?",
+)
+@db_option
+@json_option
+@click.pass_obj
+def verify_command(session: Session, /, rebuild: bool, head: str | None, db: str | None) -> None:
+    """Check that no record of the log was changed, and that entries and requests are what the log makes.
+
+    With --rebuild, what follows from the log is made anew where it differs. The log itself is never
+    changed: where its own chain is broken, only a backup helps.
+
+    The chain alone does not show that records are missing at its end, or that it was replaced as a whole.
+    Keep the head that this prints (or the service's /api/v1/health) elsewhere, and give it with --head.
+
+    \b
+    Examples:
+      onym registry verify --db registry.db
+      onym registry verify --rebuild
+      onym registry verify --head 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+    """
+    session.command = "registry verify"
+    anchor = None if head is None else _parse_anchor(head)
+
+    async def work() -> Verified:
+        async with open_store(session, db) as store:
+            with show_status(session, "reading the log"):
+                if rebuild:
+                    await store.rebuild()
+                if anchor is not None:
+                    await store.check_anchor(*anchor)
+                return await store.verify()
+
+    _print_verified(session, run_async(work()), "rebuilt" if rebuild else "ok")
+
+
+def _parse_anchor(text: str) -> tuple[int, str]:
+    number, _, digest = text.partition(":")
+    if not re.fullmatch("[0-9]{1,15}", number) or not re.fullmatch("[0-9a-f]{64}", digest):
+        raise UsageError(
+            "--head is written NUMBER:DIGEST", code="usage.head", hint="as `verify_command` prints the head"
+        )
+    return int(number), digest
+
+
+def _print_verified(session: Session, found: Verified, word: str) -> None:
+    session.print_record(
+        {
+            "ok": True,
+            "done": word,
+            "records": found.records,
+            "entries": found.entries,
+            "requests": found.requests,
+            "head": {
+                "number": found.head.number,
+                "digest": found.head.digest,
+                "at": _format_time(found.head.at),
+            },
+        }
+    )
+    session.print_line(
+        f"{session.paint(word, 'good')}  no errors: the log holds, and the registry is what it makes"
+    )
+    session.print_table(
+        [
+            ("records", str(found.records)),
+            ("entries", str(found.entries)),
+            ("requests", str(found.requests)),
+            ("head", f"{found.head.number} {found.head.digest}"),
+            ("last", "-" if found.head.at is None else format_minute(found.head.at)),
+        ],
+        indent="  ",
+        styles=("dim",),
+    )
+
+
+def _format_time(at: datetime | None) -> str | None:
+    return None if at is None else at.astimezone(UTC).isoformat()
+
+
+@click.command("backup", short_help="Copy the database into a file, while it is in use.")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--portable", is_flag=True, help="JSON Lines, which any database takes back.")
+@db_option
+@json_option
+@click.pass_obj
+def backup_command(session: Session, /, file: str, portable: bool, db: str | None) -> None:
+    """Copy the database into FILE, which is replaced once the copy is whole. Work goes on meanwhile.
+
+    SQLite gives a database that can be used as it is, PostgreSQL gives JSON Lines. Password hashes are in
+    it: keep it as you keep the database.
+
+    \b
+    Examples:
+      onym registry backup registry-2026-11-21.db
+      onym registry backup --portable registry-2026-11-21.jsonl
+    """
+    session.command = "registry backup"
+
+    async def work() -> None:
+        async with open_store(session, db) as store:
+            with show_status(session, f"copying into {file}"):
+                await store.backup(Path(file), portable=portable)
+
+    run_async(work())
+    session.print_record({"file": file, "octets": Path(file).stat().st_size})
+    session.print_line(f"wrote {file}")
+
+
+@click.command("restore", short_help="Read a backup into an empty database.")
+@click.argument("file", type=click.Path(dir_okay=False, exists=True))
+@db_option
+@json_option
+@click.pass_obj
+def restore_command(session: Session, /, file: str, db: str | None) -> None:
+    """Read the backup FILE, of either form, into the database of --db, which is made where there is none.
+
+    The log's chain is followed while it is read. A database that holds a registry already is refused, and
+    stays as it is.
+
+    \b
+    Examples:
+      onym registry restore registry-2026-11-21.db --db new.db
+      onym registry restore registry-2026-11-21.jsonl --db postgresql://registry@/registry
+    """
+    session.command = "registry restore"
+    place = require_database(session, db)
+    from onym.registry.store import restore as restored  # late: SQLAlchemy takes longer than all the rest
+
+    async def work() -> Verified:
+        with show_status(session, f"reading {file}"):
+            return await restored(Path(file), place)
+
+    _print_verified(session, run_async(work()), "restored")
+
+
+@click.command("serve", short_help="Serve the registry: pages for people, JSON for programs.")
+@click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, or the settings'.")
+@click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8000, or the settings'.")
+@click.option(
+    "--base-url",
+    metavar="ORIGIN",
+    help="What people see: https://registry.example. Needed where not only this machine is to reach it.",
+)
+@click.option("--config", metavar="FILE", help="Settings (TOML). Default: ONYM_REGISTRY_CONFIG.")
+@db_option
+@json_option
+@click.pass_obj
+def serve_command(session: Session, /, db: str | None, config: str | None, **given: Any) -> None:
+    """Serve the registry until Ctrl-C: pages for people, JSON for programs at the same addresses.
+
+    Settings come from --config, ONYM_REGISTRY_* variables and these options, the later the stronger: mail,
+    OpenID Connect, the public address. Plain HTTP is spoken: TLS is for a proxy in front to speak.
+
+    \b
+    Examples:
+      onym registry serve --db registry.db
+      onym registry serve --config /etc/onym/registry.toml
+    """
+    session.command = "registry serve"
+    require_extra("starlette", "registry")
+    from onym.server.app import run_registry  # late: the web server is needed nowhere else
+    from onym.server.settings import load_settings
+
+    settings = _resolve_base_url(load_settings(config, database=find_database(session, db, config), **given))
+
+    def ready(_: int) -> None:
+        url = f"{settings.base_url}/"
+        if session.as_json:
+            session.print_json_line({"url": url})
+        else:
+            session.print_error(f"{session.paint('serving', 'good', sys.stderr)}: {url} (Ctrl-C ends it)")
+
+    run_registry(settings, ready=ready)
+
+
+def _resolve_base_url(settings: Settings) -> Settings:
+    """Where nobody said what address people see, it is the one that is listened on.
+
+    That would be plain HTTP, which is for this machine alone. Raises UsageError for another address.
+    """
+    from onym.server.settings import Settings
+
+    if settings.base_url != Settings().base_url:
+        return settings
+    if not is_loopback(settings.host):
+        raise UsageError(
+            f"nobody said at what address people see what listens on {settings.host}",
+            code="usage.base-url",
+            hint="--base-url https://registry.example, or base_url in the settings: the address of the "
+            "proxy that speaks TLS; without one, --host 127.0.0.1",
+        )
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return replace(settings, base_url=f"http://{host}:{settings.port}", allowed_hosts=())

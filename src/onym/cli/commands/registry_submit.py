@@ -1,0 +1,572 @@
+"""`onym registry template` and `submit`: an empty template, and a request from a filled one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from onym.cli import exit_codes
+from onym.cli._input import json_option, read_stdin
+from onym.cli._output import Session
+from onym.cli.commands._registry_common import (
+    account_options,
+    at_option,
+    build_record,
+    db_option,
+    find_database,
+    get_request,
+    is_request_id,
+    list_entries,
+    open_store,
+    parse_time,
+    print_report,
+    print_request,
+    registry_option,
+    resolve_actor,
+    run_async,
+)
+from onym.errors import RefusalError, TemplateError, URIError, UsageError
+from onym.registry.records import Actor, Entry, Event, EventKind, Request, RequestKind, RequestState, Status
+from onym.registry.registries import DRAFT_LIFETIME, PROFILES, REGISTRIES, Profile
+from onym.registry.registries import get_registry as registry_row
+
+if TYPE_CHECKING:
+    from onym.registry.checks import Report
+    from onym.registry.documents import Document
+    from onym.registry.documents.types import Template
+    from onym.registry.store import Applied, Store
+
+#: octets of a file that is read; RFC 3986 has 140,000
+MAX_FILE: Final = 4 * 1024 * 1024
+_DAY: Final = timedelta(days=1)
+
+#: what belongs in a field, in one line
+GUIDANCE: Final = {
+    "status": "one of the words above",
+    "syntax": "the grammar (ABNF), or the section that has it",
+    "semantics": "what such a URI names, and the operations on it",
+    "encoding": "which characters, in which charset (UTF-8 unless there is a reason)",
+    "applications": "who makes and reads such URIs",
+    "interoperability": "what implementations may do differently, or: none known",
+    "security": "what can go wrong: secrets, malicious URIs, privacy",
+    "contact": "a person or role, with an address that is read",
+    "change_controller": "who may change the registration, with an address",
+    "references": "the documents that define it, with stable addresses",
+    "reference": "the document that defines it",
+    "type": "what a value is: int, float, bool, string",
+    "description": "one sentence",
+    "anchor": "the https origin that answers for the namespace",
+    "keys": "thumbprints (RFC 7638) of its keys, one a line",
+    "expires": "the last day it holds, as 2027-01-31",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What a file asks for: its template's fields, as the profile reads them, and the checker's report."""
+
+    source: str
+    text: str
+    profile: Profile
+    fields: dict[str, str]
+    report: Report
+    document: Document
+
+    @property
+    def name(self) -> str:
+        """The name to register."""
+        return self.fields.get("name", "").strip()
+
+    def build_event_data(
+        self, registry: str, *, kind: str, status: str | None, on_behalf_of: str | None
+    ) -> dict[str, Any]:
+        """The members of the event that opens the request."""
+        wanted = status or _parse_status(self.fields.get("status", ""), self.profile)
+        found: dict[str, Any] = {
+            "kind": kind,
+            "profile": self.profile.id,
+            "fields": {name: text for name, text in self.fields.items() if name not in ("name", "status")},
+            "template": self.text,
+            "status": wanted,
+            "on_behalf_of": on_behalf_of,
+            "draft": self._internet_draft(),
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _internet_draft(self) -> dict[str, str] | None:
+        """The Internet-Draft that holds the template, and when it expires (RFC 7595 7.4 References)."""
+        document = self.document
+        if document.name is None or not document.name.startswith("draft-"):
+            return None
+        expires = document.expires or (None if document.dated is None else document.dated + DRAFT_LIFETIME)
+        return None if expires is None else {"name": document.name, "expires": expires.isoformat()}
+
+
+def _parse_status(text: str, profile: Profile) -> str | None:
+    """The status that the template asks for, where its first word is one."""
+    words = text.strip().strip(".").split()
+    known = {word.lower(): word.lower() for word in profile.status_words}
+    return known.get(words[0].strip(".,;").lower()) if words else None
+
+
+def read_draft_text(file: str) -> str:
+    """The text of a file, or of standard input for `-`. Raises UsageError."""
+    if file == "-":
+        return read_stdin()
+    path = Path(file)
+    try:
+        with path.open("rb") as stream:
+            octets = stream.read(MAX_FILE + 1)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {file or 'a file without a name'}: {error.strerror}", code="usage.input-file"
+        ) from None
+    if len(octets) > MAX_FILE:
+        raise UsageError(f"{file} is longer than {MAX_FILE} octets", code="usage.input-file")
+    try:
+        return octets.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is not UTF-8 (octet {error.start})", code="usage.input-file") from None
+
+
+def read_draft(
+    file: str,
+    registry: str,
+    *,
+    profile: str | None,
+    name: str | None,
+    kind: str = "new",
+    entries: Mapping[str, Entry] | None = None,
+) -> Draft:
+    """Read a template or the document around one, and check it.
+
+    `name` chooses among several templates, `entries` are those of a registry of one's own, by name. Raises
+    TemplateError where there is no template, or more than one.
+    """
+    from onym.registry.checks import check  # late: grammars take a while to load
+    from onym.registry.checks.reference_data import load_builtin
+    from onym.registry.documents import profile_of_template, read_document
+
+    text = read_draft_text(file)
+    source = "standard input" if file == "-" else file
+    document = read_document(text, source=source, registry=registry)
+    template = _choose_template(document, name)
+    known = load_builtin(registry) if entries is None else load_builtin(registry).with_entries(entries)
+    report = check(
+        replace(document, templates=(template,)),
+        profile=profile or profile_of_template(template, registry),
+        known=known,
+        source=source,
+        update=kind != "new",
+    )
+    used = PROFILES[report.profile]
+    if used.id not in registry_row(registry).profiles:
+        raise UsageError(
+            f"{registry} has no procedure {used.id}",
+            code="usage.profile",
+            hint=f"--profile {' or '.join(registry_row(registry).profiles)}",
+        )
+    fields = {identifier: value.text for identifier, value in template.values.items()}
+    return Draft(source=source, text=text, profile=used, fields=fields, report=report, document=document)
+
+
+def _choose_template(document: Document, name: str | None) -> Template:
+    named = [(each.text("name").strip().strip('"').lower(), each) for each in document.templates]
+    fits = [each for key, each in named if name is None or key == name.strip().lower()]
+    if len(fits) == 1:
+        return fits[0]
+    if not fits:
+        raise TemplateError(
+            "no template of that name",
+            code="registry.no-template",
+            hint=f"there are: {', '.join(key or '(no name)' for key, _ in named)}",
+        )
+    names = ", ".join(sorted({key or "(no name)" for key, _ in named}))
+    raise TemplateError(
+        f"there are {len(fits)} templates in that text: {names}",
+        code="registry.several-templates",
+        line=fits[1].line,
+        hint="choose one with --name, or put each in a file of its own",
+    )
+
+
+def render_blank_template(profile: Profile) -> str:
+    """The empty template of a profile: its labels in order, room between them."""
+    lines = []
+    for each in profile.fields:
+        label = each.label[:1].upper() + each.label[1:]
+        value = (
+            f" {profile.status_words[0]}" if each.id == "status" and len(profile.status_words) == 1 else ""
+        )
+        lines.append(f"{label}:{value}\n")
+    return "\n".join(lines)
+
+
+@click.command("template", short_help="Print an empty template to fill in.")
+@registry_option
+@click.option(
+    "--profile", type=click.Choice(list(PROFILES)), help="The procedure. Default: the registry's own."
+)
+@json_option
+@click.pass_obj
+def template_command(session: Session, /, registry: str, profile: str | None) -> None:
+    """Print the empty template of a procedure; what belongs in each field is said on standard error.
+
+    \b
+    Examples:
+      onym registry template > myscheme.txt
+      onym registry template --profile rfc4395
+      onym registry template -r llm-parameters
+    """
+    session.command = "registry template"
+
+    row = registry_row(registry)
+    chosen = PROFILES[profile or row.default_profile]
+    if chosen.id not in row.profiles:
+        row = next(each for each in REGISTRIES.values() if chosen.id in each.profiles)
+    guidance = {each.id: GUIDANCE.get(each.id, row.name_rule) for each in chosen.fields}
+    session.print_line(render_blank_template(chosen).rstrip())
+    session.print_record(
+        {
+            "profile": chosen.id,
+            "template": render_blank_template(chosen),
+            "fields": [
+                {
+                    "id": each.id,
+                    "label": each.label,
+                    "required": each.required,
+                    "clause": each.clause,
+                    "guideline": each.guideline,
+                    "guidance": guidance[each.id],
+                }
+                for each in chosen.fields
+            ],
+        }
+    )
+    if session.as_json:
+        return
+    statuses = f". Status: {', '.join(chosen.status_words)}" if chosen.find_field("status") else ""
+    session.print_error(f"\n{chosen.title}{statuses}")
+    for each in chosen.fields:
+        optional = "" if each.required else " (may be left out)"
+        session.print_error(f"  {each.label}: {guidance[each.id]}{optional} [{each.guideline}]")
+    session.print_error(
+        f"\nfill it in, then: onym registry submit --dry-run{_format_registry_option(row.id)} FILE"
+    )
+
+
+def _format_registry_option(registry: str) -> str:
+    """The option for a registry that is not the first."""
+    return "" if registry == next(iter(REGISTRIES)) else f" -r {registry}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SubmitOptions:
+    """The options of `submit_command`."""
+
+    registry: str
+    profile: str | None
+    status: str | None
+    kind: str
+    name: str | None
+    on_behalf_of: str | None
+    archive: str | None
+    revises: str | None
+    anyway: bool
+    keep_draft: bool
+    at: datetime
+    #: did somebody name that time?
+    exact: bool
+
+
+@click.command("submit", short_help="Check a template or draft, and ask for registration.")
+@click.argument("file", metavar="FILE|REQUEST")
+@registry_option
+@click.option(
+    "--profile", type=click.Choice(list(PROFILES)), help="The procedure. Default: the one the template fits."
+)
+@click.option("--status", metavar="STATUS", help="The status asked for. Default: the template's.")
+@click.option(
+    "--kind",
+    type=click.Choice([str(each) for each in RequestKind]),
+    default=str(RequestKind.NEW),
+    show_default=True,
+    help="What is asked for.",
+)
+@click.option("--name", help="Which template, where the file has several.")
+@click.option("--on-behalf-of", metavar="WHO", help="Who invented it, where that is not you.")
+@click.option("--archive", metavar="URL", help="Where its list review can be read; begins that review.")
+@click.option("--request", "revises", metavar="ID", help="Correct this request instead of opening another.")
+@click.option("--anyway", is_flag=True, help="Submit although the checker found errors.")
+@click.option(
+    "--draft", "keep_draft", is_flag=True, help="Open it and stop: a draft that can still be revised."
+)
+@click.option("--dry-run", is_flag=True, help="Check alone; needs no database.")
+@account_options
+@at_option
+@db_option
+@json_option
+@click.pass_context
+def submit_command(
+    ctx: click.Context,
+    /,
+    file: str,
+    dry_run: bool,
+    account: str | None,
+    role: str | None,
+    at: str | None,
+    db: str | None,
+    **options: Any,
+) -> None:
+    """Check FILE (a template, or a draft with one in it; - reads standard input), then ask for registration.
+
+    With the id of a draft in place of FILE, that draft is submitted. Exit code 1 when the checker found
+    errors, and nothing was submitted.
+
+    \b
+    Examples:
+      onym registry template > myscheme.txt     (fill it in)
+      onym registry submit --dry-run myscheme.txt
+      onym registry submit --db registry.db --account ann myscheme.txt
+      onym registry submit --archive https://mailarchive.ietf.org/arch/msg/uri-review/x uri-schemes-17
+    """
+    session = ctx.find_object(Session)
+    assert session is not None  # noqa: S101 - the group always makes one
+    session.command = "registry submit"
+    asked = _SubmitOptions(at=parse_time(at), exact=at is not None, **options)
+    _require_archive_url(asked.archive)
+    who = {"account": account, "role": role}
+    if is_request_id(file):
+        run_async(_submit_draft(session, db, file, asked, who))
+        return
+
+    draft = read_draft(
+        file,
+        asked.registry,
+        profile=asked.profile,
+        name=asked.name,
+        kind="update" if asked.revises else asked.kind,
+        entries=None
+        if find_database(session, db) is None
+        else run_async(_load_entries(session, db, asked.registry)),
+    )
+    if not session.as_json:
+        print_report(session, draft.report)
+    if dry_run or not (draft.report.ok or asked.anyway):
+        session.print_record({"report": _build_report_record(draft), "request": None})
+        if not draft.report.ok and not dry_run:
+            session.print_note("nothing was submitted: mend the errors, or add --anyway")
+        elif draft.report.ok and not session.as_json:
+            _print_next_steps(session, draft, asked)
+        ctx.exit(exit_codes.OK if draft.report.ok else exit_codes.CHECK_FAILED)
+    run_async(_submit_file(session, db, draft, asked, who))
+
+
+def _print_next_steps(session: Session, draft: Draft, asked: _SubmitOptions) -> None:
+    """Where a template that was only checked goes now."""
+    wanted = Status(draft.build_event_data(asked.registry, kind=asked.kind, status=asked.status, on_behalf_of=None).get(
+        "status", registry_row(asked.registry).default_status
+    ).lower())  # fmt: skip
+    review = draft.profile.list_review.get(wanted)
+    if review is not None:
+        must = "needs" if review.required else "should have"
+        session.print_note(
+            f"{wanted} {must} list review first [{review.clause}]: post it to uri-review@ietf.org; "
+            f"{review.reasonable.days} days are reasonable"
+        )
+    iana = "to IANA: a mail to iana@iana.org; " if asked.registry == "uri-schemes" else ""
+    session.print_note(
+        f"to hand it in: {iana}to a registry of your own: onym registry submit{_format_registry_option(asked.registry)} "
+        f"{draft.source} --db DATABASE"
+    )
+
+
+async def _load_entries(session: Session, db: str | None, registry: str) -> dict[str, Entry]:
+    """The entries of one's own registry, for the checks of names."""
+    async with open_store(session, db) as store:
+        return {entry.name: entry for entry in await list_entries(store, registry)}
+
+
+def _build_report_record(draft: Draft) -> dict[str, Any]:
+    report = draft.report
+    return {
+        "source": report.source,
+        "profile": report.profile,
+        "scheme": report.scheme,
+        "ok": report.ok,
+        "findings": [each.as_dict() for each in report.findings],
+    }
+
+
+async def _submit_file(
+    session: Session, db: str | None, draft: Draft, asked: _SubmitOptions, who: dict[str, Any]
+) -> None:
+    async with open_store(session, db) as store:
+        actor = await resolve_actor(store, asked.registry, **who)
+        if asked.revises is None:
+            request = await _open_request(store, actor, draft, asked)
+        else:
+            request = await _correct_request(store, actor, draft, asked)
+        request = await _submit_request(store, actor, request, asked)
+    _print_submission(session, request, asked.at, report=_build_report_record(draft))
+
+
+async def _submit_draft(
+    session: Session, db: str | None, identifier: str, asked: _SubmitOptions, who: dict[str, Any]
+) -> None:
+    async with open_store(session, db) as store:
+        request = await get_request(store, identifier)
+        actor = await resolve_actor(store, request.registry, **who)
+        _require_submittable(request, actor, asked)
+        request = await _submit_request(store, actor, request, asked)
+    _print_submission(session, request, asked.at)
+
+
+def _require_archive_url(url: str | None) -> None:
+    """Raises UsageError for what is no https address."""
+    if url is None:
+        return
+    from onym.uri import URI
+
+    try:
+        uri = URI.parse(url)
+        good = uri.scheme == "https" and bool(uri.host)
+    except URIError:
+        good = False
+    if not good:
+        raise UsageError(
+            "--archive is no https address",
+            code="usage.archive",
+            hint="where the message can be read: https://mailarchive.ietf.org/arch/msg/uri-review/...",
+        )
+
+
+def _require_submittable(request: Request, actor: Actor, asked: _SubmitOptions) -> None:
+    """Would what is asked happen? Whose request it is, the engine says. Raises RefusalError."""
+    if asked.archive is not None and asked.archive != request.archive:
+        if request.state is not RequestState.DRAFT:
+            raise _make_announced_error(request)
+    elif not asked.keep_draft and request.registrant == actor.id and _needs_list_review(request):
+        review = PROFILES[request.profile].list_review[request.status]
+        raise RefusalError(
+            f"nothing was handed in: {request.status} needs list review first",
+            code="registry.not-allowed",
+            clause=review.clause,
+            hint="post it to uri-review@ietf.org, then onym registry submit "
+            f"{request.id} --archive URL --draft; four weeks later, without --archive",
+        )
+
+
+def _make_announced_error(request: Request) -> RefusalError:
+    waits = request.state is RequestState.LIST_REVIEW
+    again = f"onym registry decide {request.id} revise, then the same again" if waits else None
+    return RefusalError(
+        f"--archive begins list review, and {request.id} is in {request.state} already",
+        code="registry.not-allowed",
+        hint=again and f"to correct the address: {again}",
+    )
+
+
+async def _open_request(store: Store, actor: Actor, draft: Draft, asked: _SubmitOptions) -> Request:
+    event = Event(
+        kind=EventKind.OPEN,
+        registry=asked.registry,
+        request=await store.next_request_id(asked.registry),
+        name=draft.name,
+        data=draft.build_event_data(
+            asked.registry, kind=asked.kind, status=asked.status, on_behalf_of=asked.on_behalf_of
+        ),
+    )
+    return _get_applied_request(await store.apply(event, actor, asked.at, exact=asked.exact))
+
+
+async def _correct_request(store: Store, actor: Actor, draft: Draft, asked: _SubmitOptions) -> Request:
+    """A rejected request is handed in again, any other open one revised."""
+    request = await get_request(store, asked.revises or "")
+    if asked.archive is not None and request.state not in _WAITING:
+        raise _make_announced_error(request)
+    rejected = request.state is RequestState.REJECTED
+    data = draft.build_event_data(
+        request.registry, kind=str(request.kind), status=asked.status, on_behalf_of=None
+    )
+    return await _apply_step(
+        store,
+        actor,
+        request,
+        EventKind.RESUBMIT if rejected else EventKind.REVISE,
+        asked,
+        {name: data[name] for name in ("fields", "template", "status", "draft") if name in data},
+    )
+
+
+async def _submit_request(store: Store, actor: Actor, request: Request, asked: _SubmitOptions) -> Request:
+    """List review where it is named, then submission, unless the draft is to be kept."""
+    if request.state not in _WAITING and asked.revises is not None:
+        return request
+    if asked.archive is not None and request.state is RequestState.DRAFT:
+        request = await _apply_step(
+            store, actor, request, EventKind.ANNOUNCE, asked, {"archive": asked.archive}
+        )
+    unreviewed = _needs_list_review(request) and request.registrant == actor.id
+    if asked.keep_draft or unreviewed:
+        return request
+    return await _apply_step(store, actor, request, EventKind.SUBMIT, asked, {})
+
+
+#: before it is handed in
+_WAITING: Final = (RequestState.DRAFT, RequestState.LIST_REVIEW)
+
+
+def _needs_list_review(request: Request) -> bool:
+    review = PROFILES[request.profile].list_review.get(request.status)
+    return review is not None and review.required and request.announced is None
+
+
+async def _apply_step(
+    store: Store, actor: Actor, request: Request, kind: EventKind, asked: _SubmitOptions, data: dict[str, Any]
+) -> Request:
+    event = Event(kind=kind, registry=request.registry, request=request.id, name=request.name, data=data)
+    return _get_applied_request(
+        await store.apply(event, actor, asked.at, expected=request.version, exact=asked.exact)
+    )
+
+
+def _get_applied_request(applied: Applied) -> Request:
+    request = applied.decision.request
+    assert request is not None  # noqa: S101 - every event about a request gives one
+    return request
+
+
+def _print_submission(
+    session: Session, request: Request, at: datetime, *, report: dict[str, Any] | None = None
+) -> None:
+    session.print_record({"request": build_record(request), **({} if report is None else {"report": report})})
+    if session.as_json:
+        return
+    print_request(session, request, at)
+    if request.state is RequestState.DRAFT and _needs_list_review(request):
+        review = PROFILES[request.profile].list_review[request.status]
+        session.print_note(
+            f"{request.status} needs list review [{review.clause}]: post it to uri-review@ietf.org, then "
+            f"onym registry submit {request.id} --archive URL"
+        )
+    elif request.state in (RequestState.DRAFT, RequestState.LIST_REVIEW):
+        session.print_note(f"not handed in yet: onym registry submit {request.id}")
+    else:
+        _print_review_time(session, request, at)
+        session.print_note(f"handed in; onym registry status {request.id} says who has the next move")
+
+
+def _print_review_time(session: Session, request: Request, at: datetime) -> None:
+    review = PROFILES[request.profile].list_review.get(request.status)
+    if review is None or request.announced is None or at - request.announced >= review.reasonable:
+        return
+    days = (at - request.announced).days
+    session.print_note(
+        f"list review ran {days} of {review.reasonable.days} days [{review.clause}]; the expert is told"
+    )

@@ -1,0 +1,471 @@
+"""`onym registry import` and `export`: read a registry from files, and write it in each format."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from onym.cli import exit_codes
+from onym.cli._atomic_file import AtomicFile
+from onym.cli._input import json_option, translate_key_errors
+from onym.cli._output import Session, escape_controls, is_terminal
+from onym.cli.commands._registry_common import (
+    account_options,
+    at_option,
+    db_option,
+    find_database,
+    list_entries,
+    open_store,
+    parse_time,
+    registry_option,
+    resolve_actor,
+    run_async,
+    show_counter,
+)
+from onym.errors import RefusalError, SignatureError, StoreError, UsageError
+from onym.registry.records import IANA_CLOCK, Actor, Entry, Event, EventKind, Status
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.registry.iana import Snapshot
+    from onym.registry.store import EntryChange, ImportReport, Store
+    from onym.sign.keys import SigningKey
+
+#: changes that a feed holds at most
+FEED_LIMIT: Final = 200
+#: how long a namespaces file holds
+_NAMESPACES_HOLD: Final = timedelta(days=30)
+#: octets of a key file
+_MAX_KEY: Final = 64 * 1024
+#: taggingEntity of feeds (RFC 4151) where nobody said whose they are: a name that nobody owns
+DEFAULT_AUTHORITY: Final = "registry.invalid,2026"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """What to write: `at` is the time that the file is of, `key` a file with the key that signs it."""
+
+    registry: str
+    format: str
+    at: datetime
+    key: str | None = None
+    entries: tuple[Entry, ...]
+    #: the last changes, the newest first, for a feed
+    changes: Sequence[EntryChange] = ()
+    #: the day that the file says it is of, where that is not `at`'s
+    dated: date | None = None
+    #: the part for csv-2015
+    status: Status | None = None
+    #: who mints the ids of a feed, and the service's origin that its links lead to
+    authority: str = DEFAULT_AUTHORITY
+    origin: str | None = None
+
+
+def render_export(what: ExportRequest) -> str:
+    """The registry as text. Raises UsageError for a format that is not of this registry."""
+    return FORMATS.get(what.format, _render_published)(what)
+
+
+def _render_published(what: ExportRequest) -> str:
+    """IANA's formats, and JSON."""
+    from onym.registry.iana import write_entries
+
+    return write_entries(
+        what.entries,
+        format=what.format,
+        registry=what.registry,
+        updated=what.dated or what.at.date(),
+        status=what.status,
+    )
+
+
+def _render_atom(what: ExportRequest) -> str:
+    from onym.registry.iana import compare_logged_entries, format_atom_feed
+
+    home = f"tag:{what.authority}:{what.registry}"
+    link, feed = (lambda name: f"{home}:{name}"), None
+    if what.origin is not None:
+        from onym.server.registry import urls  # late: the service's addresses, for its feed alone
+
+        origin, row = what.origin, what.registry
+        home, feed = origin + urls.entries_url(row), origin + urls.feed_url(row)
+        link = lambda name: origin + urls.entry_url(row, name)  # noqa: E731 - of the same shape as above
+    return format_atom_feed(
+        filter(None, (compare_logged_entries(each.before, each.after, at=each.at) for each in what.changes)),
+        registry=what.registry,
+        updated=what.at,
+        tagger=what.authority,
+        link=link,
+        home=home,
+        feed=feed,
+    )
+
+
+def _render_namespaces(what: ExportRequest) -> str:
+    from onym.registry.iana import write_namespaces
+
+    if what.registry != "ai-namespaces":
+        raise UsageError(
+            "--format namespaces is for ai-namespaces", code="usage.bad-format", hint="add -r ai-namespaces"
+        )
+    payload = write_namespaces(what.entries, issued=what.at, expires=what.at + _NAMESPACES_HOLD)
+    if what.key is None:
+        return payload.decode("utf-8") + "\n"
+    from onym.sign.jws import sign_compact  # late: the JOSE library
+
+    return sign_compact(payload, _load_signing_key(what.key), header={"typ": "onym-ai-namespaces+jws"}) + "\n"
+
+
+def _load_signing_key(file: str) -> SigningKey:
+    """The private key of a file, for the algorithm that it names, else the one of its kind."""
+    from onym.sign.keys import ALGORITHMS, SigningKey
+
+    try:
+        text = Path(file).read_bytes()[:_MAX_KEY].decode("utf-8")
+        jwk = json.loads(text)
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}", code="usage.input-file") from None
+    except (ValueError, RecursionError):
+        jwk = None
+    with translate_key_errors(file, "sign.bad-key", "sign.malformed"):
+        if not isinstance(jwk, dict):
+            raise SignatureError("no key", code="sign.bad-key", hint="a private key as JWK (RFC 7517)")
+        kind = (jwk.get("kty"), jwk.get("crv"))
+        own = next((name for name, each in ALGORITHMS.items() if each == kind), "Ed25519")
+        return SigningKey.from_jwk(Secret(text), algorithm=str(jwk.get("alg") or own))
+
+
+def _render_tables(what: ExportRequest) -> str:
+    from onym.registry.iana import write_table
+
+    return write_table(what.entries, registry=what.registry)
+
+
+#: formats that need more than the entries
+FORMATS: Final[dict[str, Callable[[ExportRequest], str]]] = {
+    "atom": _render_atom,
+    "namespaces": _render_namespaces,
+    "tables": _render_tables,
+}
+
+
+_FORMATS: Final = ("xml", "csv", "csv-2015", "csv-2022", "text", "json", "atom", "namespaces", "tables")
+#: rows of irregularities that are shown without --json
+_SHOWN: Final = 20
+
+
+@click.command("import", short_help="Take in a published registry: CSV, XML, JSON, text.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--format", "format_", help="How to read it. Default: as the file itself shows.")
+@click.option(
+    "--contacts",
+    type=click.Path(dir_okay=False),
+    help="A file of contacts: [[id, name, organisation, URI, date], ...]",
+)
+@click.option("--dry-run", is_flag=True, help="Read and report; change nothing.")
+@registry_option
+@account_options
+@at_option
+@db_option
+@json_option
+@click.pass_context
+def import_command(
+    ctx: click.Context,
+    /,
+    files: Sequence[str],
+    format_: str | None,
+    contacts: str | None,
+    dry_run: bool,
+    registry: str,
+    account: str | None,
+    role: str | None,
+    at: str | None,
+    db: str | None,
+) -> None:
+    """Take the entries of FILE... into a registry.
+
+    A file is taken in whole, but for rows that the registry refuses: with one of those the exit code is 11.
+    A file that cannot be read to its end changes nothing. Irregular rows are kept and reported. What the
+    registry has and a file lacks stays as it is, and so does who has a say in an entry that is there: of a
+    JSON export, only new names bring their registrants. With --dry-run and without a database, the file is
+    compared with the facts that Onym ships.
+
+    \b
+    Examples:
+      onym registry import --dry-run uri-schemes-1.csv
+      onym registry import --account ann uri-schemes.xml
+    """
+    session = ctx.find_object(Session)
+    assert session is not None  # noqa: S101 - the group always makes one
+    session.command = "registry import"
+    when = parse_time(at)
+    snapshots = [_read_snapshot(file, format_, registry, contacts) for file in files]
+
+    async def work() -> list[dict[str, Any]]:
+        if find_database(session, db) is None and dry_run:
+            return [_compare_snapshot(each, _list_shipped_entries(registry), when) for each in snapshots]
+        async with open_store(session, db) as store:
+            if dry_run:
+                there = await list_entries(store, registry)
+                return [_compare_snapshot(each, there, when) for each in snapshots]
+            actor = await resolve_actor(store, registry, account=account, role=role)
+            return [await _import_snapshot(session, store, each, actor, when) for each in snapshots]
+
+    found = run_async(work())
+    session.print_record({"registry": registry, "dry_run": dry_run, "files": found})
+    for record in found:
+        _print_import(session, record, dry_run=dry_run)
+    if any(record["refused"] for record in found):
+        ctx.exit(exit_codes.REGISTRY)
+
+
+def _read_snapshot(file: str, format_: str | None, registry: str, contacts: str | None) -> Snapshot:
+    from onym.registry.iana import read_snapshot
+
+    people = None if contacts is None else _read_bytes(contacts)
+    return read_snapshot(
+        _read_bytes(file), format=format_, registry=registry, contacts=people, source=Path(file).name
+    )
+
+
+def _read_bytes(file: str) -> bytes:
+    """The octets of a file, one more than may be imported at most. Raises UsageError."""
+    from onym.registry.iana.snapshots import MAX_BYTES
+
+    try:
+        if file == "-":
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
+        with Path(file).open("rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}", code="usage.input-file") from None
+
+
+def _list_shipped_entries(registry: str) -> tuple[Entry, ...]:
+    from onym.registry.iana import load_builtin_snapshot
+
+    return load_builtin_snapshot(registry).entries
+
+
+def _compare_snapshot(snapshot: Snapshot, there: Sequence[Entry], at: datetime) -> dict[str, Any]:
+    """What an import would change: each row goes to the engine, as it would then."""
+    from onym.registry.iana import fill_missing_columns, prepare_import
+
+    before = {entry.name: entry for entry in there}
+    record = _build_import_record(snapshot)
+    names: dict[str, list[str]] = {"added": [], "changed": [], "same": []}
+    for row in fill_missing_columns(snapshot, there):
+        entry, left_out = prepare_import(row, before.get(row.name))
+        if left_out is not None:
+            record["irregular"].append(_build_refusal(entry.name, left_out))
+        try:
+            names[_compare_entry(entry, before.get(entry.name), at)].append(entry.name)
+        except (RefusalError, StoreError) as error:
+            record["refused"] += 1
+            record["irregular"].append(_build_refusal(entry.name, str(error)))
+    record |= {fate: len(each) for fate, each in names.items()}
+    return record | {"names": {fate: names[fate] for fate in ("added", "changed")}}
+
+
+def _compare_entry(entry: Entry, old: Entry | None, at: datetime) -> str:
+    """Would the row be added, be changed or stay the same? Raises RefusalError and StoreError."""
+    from onym.registry.codec import to_data
+    from onym.registry.engine import decide
+
+    event = Event(
+        kind=EventKind.IMPORT, registry=entry.registry, name=entry.name, data={"entry": to_data(entry)}
+    )
+    new = decide(event, IANA_CLOCK, at, request=None, entry=old).entry
+    if old is None or new is None:
+        return "added"
+    return "same" if replace(new, version=old.version, updated=old.updated) == old else "changed"
+
+
+def _build_refusal(name: str, reason: str) -> dict[str, Any]:
+    return {"name": name, "code": "refused", "reason": reason, "line": None}
+
+
+def _build_import_record(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "source": snapshot.source,
+        "vintage": snapshot.vintage,
+        "entries": len(snapshot.entries),
+        "refused": 0,
+        "irregular": [
+            {"name": each.name, "code": each.code, "reason": each.reason, "line": each.line}
+            for each in snapshot.irregular
+        ],
+    }
+
+
+async def _import_snapshot(
+    session: Session, store: Store, snapshot: Snapshot, actor: Actor, at: datetime
+) -> dict[str, Any]:
+    from onym.registry.iana import fill_missing_columns
+
+    rows = fill_missing_columns(snapshot, await list_entries(store, snapshot.registry))
+    with show_counter(session, snapshot.source, len(rows)) as tell:
+        report: ImportReport = await store.import_entries(
+            snapshot.registry, rows, actor, at, source=snapshot.source, progress=tell
+        )
+    record = _build_import_record(snapshot)
+    record["irregular"] += [_build_refusal(each.name, each.reason) for each in report.irregular]
+    record["refused"] = sum(not each.taken for each in report.irregular)
+    record |= {"added": report.added, "changed": report.changed, "same": report.same}
+    return record | {"absent": list(report.absent)}
+
+
+def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) -> None:
+    if session.as_json:
+        return
+    would = "would be " if dry_run else ""
+    absent = record.get("absent") or ()
+    counts = (
+        f"{record['added']} {would}added, {record['changed']} {would}changed, {record['same']} as they were"
+    )
+    session.print_line(f"{session.paint(record['source'], 'name')}  {record['entries']} entries: {counts}")
+    if absent:
+        session.print_note(f"{len(absent)} entries here are not in {record['source']}: they stay as they are")
+    if record["refused"]:
+        rows_were = "1 row was" if record["refused"] == 1 else f"{record['refused']} rows were"
+        session.print_note(f"{rows_were} refused, and not taken in: the reasons stand below")
+    irregular = record["irregular"]
+    if irregular:
+        session.print_line(f"\n{len(irregular)} irregular rows")
+        rows = [(str(each["line"] or ""), each["name"], each["reason"]) for each in irregular[:_SHOWN]]
+        session.print_table(rows, indent="  ", styles=("dim", "name"))
+        if len(irregular) > _SHOWN:
+            session.print_note(f"{len(irregular) - _SHOWN} more; --json has all of them")
+
+
+@click.command("export", short_help="Write a registry: XML, CSV, text, JSON, Atom, namespaces.")
+@click.option("--format", "format_", type=click.Choice(_FORMATS), default="xml", show_default=True,
+              help="How to write it.")  # fmt: skip
+@click.option("--status", type=click.Choice([str(each) for each in Status]), help="The part, for csv-2015.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False),
+              help="The file; it is there whole or not at all.")  # fmt: skip
+@click.option("--sign-key", metavar="FILE", help="A private key (JWK) that signs the namespaces file.")
+@click.option("--authority", metavar="DOMAIN,YEAR",
+              help="Who mints a feed's ids (RFC 4151). Default: the settings' base_url.")  # fmt: skip
+@click.option(
+    "--config", metavar="FILE", help="The service's settings, for atom. Default: ONYM_REGISTRY_CONFIG."
+)
+@registry_option
+@at_option
+@db_option
+@json_option
+@click.pass_obj
+def export_command(
+    session: Session,
+    /,
+    format_: str,
+    output: str | None,
+    sign_key: str | None,
+    authority: str | None,
+    config: str | None,
+    **given: Any,
+) -> None:
+    """Write a registry in a format of IANA's, as JSON, as an Atom feed of its changes, or for a resolver.
+
+    Without a database the shipped facts are written, with their own date. With --json and -o, what was
+    written is said as JSON.
+
+    \b
+    Examples:
+      onym registry export --format csv -o uri-schemes.csv
+      onym registry export -r ai-namespaces --format namespaces --sign-key root.jwk -o namespaces.jws
+      onym registry export --db registry.db --format atom --authority registry.example,2026
+    """
+    session.command = "registry export"
+    if sign_key is not None and format_ != "namespaces":
+        raise UsageError("--sign-key goes with --format namespaces", code="usage.command-line")
+    if session.as_json and output is None:
+        raise UsageError(
+            "--json needs -o: the registry itself goes to standard output", code="usage.command-line"
+        )
+    if given["status"] is not None and format_ != "csv-2015":
+        raise UsageError(
+            "--status goes with --format csv-2015, which has a file for each", code="usage.command-line"
+        )
+    if format_ != "atom" and (authority or config):
+        raise UsageError("--authority and --config go with --format atom", code="usage.command-line")
+    feed = _build_feed_options(session, authority, config) if format_ == "atom" else {}
+    text = run_async(_export_registry(session, format_, sign_key, feed, **given))
+    if output is None:
+        # what registrants wrote may hold a terminal's own commands
+        sys.stdout.write(escape_controls(text) if is_terminal(sys.stdout) else text)
+        return
+    with AtomicFile(Path(output)) as file:
+        file.write(text)
+    session.print_record(
+        {"file": output, "format": format_, "registry": given["registry"], "characters": len(text)}
+    )
+    session.print_line(f"wrote {output}")
+
+
+def _build_feed_options(session: Session, authority: str | None, config: str | None) -> dict[str, Any]:
+    """Who mints a feed's ids and where its links lead: the option, then the service's settings."""
+    from urllib.parse import urlsplit
+
+    from onym.server.settings import Settings, load_settings  # late: the service's, for its feed alone
+
+    url = load_settings(config).base_url
+    if url == Settings().base_url:
+        if authority is None:
+            session.print_note("the feed's ids are nobody's: --authority YOUR-DOMAIN,YEAR makes them yours")
+        return {} if authority is None else {"authority": authority}
+    # as in the service's own feed
+    return {"origin": url, "authority": authority or f"{urlsplit(url).hostname or 'localhost'},2026"}
+
+
+async def _export_registry(
+    session: Session,
+    format_: str,
+    key: str | None,
+    feed: dict[str, Any],
+    *,
+    registry: str,
+    status: str | None,
+    at: str | None,
+    db: str | None,
+) -> str:
+
+    what = ExportRequest(
+        registry=registry,
+        format=format_,
+        at=parse_time(at),
+        key=key,
+        entries=(),
+        status=None if status is None else Status(status),
+        **feed,
+    )
+    if find_database(session, db) is None:
+        facts = _load_facts(registry)
+        return render_export(
+            replace(what, entries=facts.entries, dated=None if at else _parse_vintage(facts.vintage))
+        )
+    async with open_store(session, db) as store:
+        entries = await list_entries(store, registry)
+        changes = await store.changes(registry, limit=FEED_LIMIT) if format_ == "atom" else ()
+    return render_export(replace(what, entries=entries, changes=changes))
+
+
+def _parse_vintage(vintage: str | None) -> date | None:
+    """The day of a vintage; those that name only a month or a year have none."""
+    try:
+        return None if vintage is None else date.fromisoformat(vintage)
+    except ValueError:
+        return None
+
+
+def _load_facts(registry: str) -> Snapshot:
+    from onym.registry.iana import load_builtin_snapshot
+
+    return load_builtin_snapshot(registry)

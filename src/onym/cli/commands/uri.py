@@ -1,0 +1,479 @@
+"""`onym parse`, `normalize`, `build`, `convert` and `redact`: the commands that work on the text of a URI.
+
+None of them opens a connection. Imports beyond `onym.uri` are late: these commands are measured at start-up.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from codecs import getincrementaldecoder
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from onym.cli._input import (
+    URI_TYPE,
+    iter_subjects,
+    json_option,
+    key_stdin_option,
+    load_providers,
+    param_option,
+    parse_params,
+    parse_subject,
+    read_key,
+    read_stdin,
+    resolve_subject,
+    uri_argument,
+)
+from onym.cli._output import Session, Subject, encode_json, escape_unprintable, to_plain_data
+from onym.errors import UsageError
+from onym.uri.llm import LLMURI
+from onym.uri.redact import redact, redact_stream
+from onym.uri.secret import MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from io import BufferedReader
+
+    from onym.llm.convert import Conversion, Note, Written
+    from onym.uri.generic import URI
+
+_NAMES = ("scheme", "authority", "userinfo", "host", "host_type", "port", "path", "query", "fragment")
+
+
+def mask_parts(uri: URI) -> dict[str, str | None]:
+    """The components as written, but for what follows the userinfo's first colon, and named keys."""
+    return {name: _mask_part(name, getattr(uri, name)) for name in _NAMES}
+
+
+def mask_uri(uri: URI) -> str:
+    """The whole text, put together from the masked parts (RFC 3986 5.3)."""
+    parts = mask_parts(uri)
+    marks = (("scheme", "", ":"), ("authority", "//", ""), ("path", "", ""), ("query", "?", ""))
+    return "".join(
+        f"{before}{parts[name]}{after}"
+        for name, before, after in (*marks, ("fragment", "#", ""))
+        if parts[name] is not None
+    )
+
+
+def _mask_part(name: str, value: str | None) -> str | None:
+    if value is None:
+        return None
+    if name == "authority":
+        user, at, host = value.rpartition("@")
+        return _mask_userinfo(user) + at + host
+    if name == "userinfo":
+        return _mask_userinfo(value)
+    if name in ("query", "fragment"):
+        # a name=value pair is known by what stands before it
+        return redact(f"?{value}")[1:]
+    return redact(value)
+
+
+def _mask_userinfo(userinfo: str) -> str:
+    user, colon, _ = userinfo.partition(":")
+    return f"{user}:{MARK}" if colon else userinfo
+
+
+Parts = dict[str, Any]
+
+
+@click.command("parse")
+@uri_argument
+@click.option("--strict", is_flag=True, help="Refuse what the draft forbids, not only what RFC 3986 does.")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(["llm", "ai", "uri"]),
+    help="Read it as an llm or ai URI, or as any URI reference of RFC 3986. Default: by its scheme.",
+)
+@json_option
+@click.pass_obj
+def parse_command(session: Session, uri: str, strict: bool, kind: str | None) -> None:
+    """Take URI apart: host, port, model, label, parameters with their types. The key is shown as ***.
+
+    \b
+    Examples:
+      onym parse 'llm://api.openai.com/gpt-5?temp=0.7&max_tokens=1500'
+      onym parse --json fast                        (a name from your configuration)
+      onym parse --as uri 'https://example.org/a?b'
+    """
+    subject = resolve_subject(session, uri)
+    reader = {"llm": _parse_llm, "ai": _parse_ai, "uri": _parse_generic}[kind or _detect_kind(subject.text)]
+    parts = reader(subject, strict)
+    session.print_record(parts)
+    _print_parts(session, parts)
+
+
+def _detect_kind(text: str) -> str:
+    return "ai" if text[:3].lower() == "ai:" else "llm"
+
+
+def _parse_llm(subject: Subject, strict: bool) -> Parts:
+    uri = parse_subject(subject, strict=strict)
+    return {
+        "uri": str(uri),
+        "scheme": "llm",
+        "label": uri.label,
+        "key": None if uri.key is None else str(uri.key),
+        "host": uri.host,
+        "host_type": uri.host_type,
+        "port": uri.port,
+        "effective_port": uri.effective_port,
+        "model": uri.model,
+        "params": to_plain_data(uri.params),
+        "fragment": uri.fragment,
+    }
+
+
+def _parse_ai(subject: Subject, strict: bool) -> Parts:
+    from onym.uri.ai import AIURI
+
+    uri = AIURI.parse(subject.text)
+    names = ("authority", "host", "port", "path", "query", "fragment")
+    return {"uri": str(uri), "scheme": "ai", **{name: getattr(uri, name) for name in names}}
+
+
+def _parse_generic(subject: Subject, strict: bool) -> Parts:
+    from onym.uri.generic import URI
+
+    uri = URI.parse(subject.text)
+    return {"uri": mask_uri(uri), **mask_parts(uri)}
+
+
+def _print_parts(session: Session, parts: Parts) -> None:
+    rows: list[tuple[str, str]] = []
+    for name, value in parts.items():
+        if name == "params":
+            rows.extend((f"  {key}", _format_typed(item)) for key, item in value.items())
+        elif value is not None:
+            rows.append((name.replace("_", " "), str(value)))
+    session.print_table(rows, styles=("dim",))
+
+
+def _format_typed(value: object) -> str:
+    kind = {bool: "boolean", int: "integer", float: "number", str: "text"}.get(type(value), "JSON")
+    return f"{value if isinstance(value, str) else encode_json(value)}  ({kind})"
+
+
+@click.command("normalize")
+@click.argument("uris", nargs=-1, required=True, type=URI_TYPE, metavar="URI...")
+@click.option("--generic", is_flag=True, help="By RFC 3986 alone, for a URI of any scheme.")
+@click.option("--reveal", is_flag=True, help="Write the key instead of ***.")
+@json_option
+@click.pass_obj
+def normalize_command(session: Session, uris: tuple[str, ...], generic: bool, reveal: bool) -> None:
+    """Write each URI in its one canonical spelling: equal endpoints become equal texts.
+
+    Aliases become real hosts (openai, api.openai.com), case and percent-encoding are settled, default
+    ports go. - stands for the lines of standard input. With --json, one object a line.
+
+    \b
+    Examples:
+      onym normalize 'LLM://OpenAI/gpt%2d5?temp=0.70'
+      onym normalize ai://Factory.example:443/agent/x
+      onym normalize --generic 'HTTP://Example.ORG/%7ea/./b'
+    """
+    for subject in iter_subjects(session, uris):
+        if generic:
+            text = _normalize_generic(subject.text, reveal)
+        elif subject.text[:3].lower() == "ai:":
+            text = _normalize_ai(subject.text)
+        else:
+            text = _normalize_llm(parse_subject(subject), reveal)
+        if session.as_json:
+            session.print_json_line({"uri": text})
+        else:
+            session.print_line(escape_unprintable(text))
+
+
+def _normalize_llm(uri: LLMURI, reveal: bool) -> str:
+    from onym.llm.providers import normalize
+
+    return normalize(uri).render(reveal=reveal)
+
+
+def _normalize_ai(text: str) -> str:
+    from onym.uri.ai import AIURI
+
+    return str(AIURI.parse(text).target)
+
+
+def _normalize_generic(text: str, reveal: bool) -> str:
+    from onym.uri import generic
+
+    uri = generic.URI.parse(text).normalize()
+    return str(uri) if reveal else mask_uri(uri)
+
+
+@click.command("build")
+@click.option("--host", metavar="HOST", help="The server: a name or an address.")
+@click.option(
+    "--provider", metavar="WORD", help="In the place of --host: openai, anthropic, ollama, embedded, ..."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Where the server's own default is not right.",
+)
+@click.option("--model", required=True, metavar="NAME", help="The model; each / separates segments.")
+@click.option("--label", metavar="TEXT", help="The app label: your application, project or organisation.")
+@key_stdin_option
+@click.option("--key-env", metavar="NAME", help="Refer to the variable that holds the key: auth=env:NAME.")
+@param_option
+@click.option("--profile", metavar="NAME", help="A profile of the configuration file (the fragment).")
+@click.option("--reveal", is_flag=True, help="Write the key instead of ***.")
+@json_option
+@click.pass_obj
+def build_command(session: Session, /, **given: Any) -> None:
+    """Make a URI from raw parts. Whatever they hold is encoded, so the result is always a correct URI.
+
+    \b
+    Examples:
+      onym build --provider openai --model gpt-5 -p temp=0.2 --key-env OPENAI_API_KEY
+      onym build --host localhost --port 8080 --model qwen/qwen3:8b
+      pass show openai | onym build --provider openai --model gpt-5 --key-stdin --reveal
+    """
+    uri = _build_uri(session, given)
+    text = uri.render(reveal=given["reveal"])
+    session.print_line(text)
+    session.print_record({"uri": text})
+    if uri.key is not None and not given["reveal"]:
+        session.print_note("the key is shown as ***; --reveal writes it")
+
+
+def _build_uri(session: Session, given: dict[str, Any]) -> LLMURI:
+    if (given["host"] is None) is (given["provider"] is None):
+        raise UsageError("give one of --host and --provider", code="usage.command-line")
+    if given["key_stdin"] and given["key_env"]:
+        raise UsageError("give one of --key-stdin and --key-env", code="usage.command-line")
+    params = dict(parse_params(given["params"]))
+    if given["key_env"]:
+        params["auth"] = f"env:{given['key_env']}"
+    return LLMURI.build(
+        _get_host(given),
+        model=given["model"],
+        label=given["label"],
+        key=read_key(session) if given["key_stdin"] else None,
+        port=given["port"],
+        params=params,
+        fragment=given["profile"],
+    )
+
+
+def _get_host(given: dict[str, Any]) -> str:
+    if given["host"] is not None:
+        return str(given["host"])
+    from onym.llm.providers import ProviderTable, format_suggestion
+
+    table = ProviderTable.builtin()
+    row = table.find_alias(given["provider"])
+    if row is None or row.host is None:
+        raise UsageError(
+            "no provider has that name",
+            code="usage.provider",
+            hint=format_suggestion(given["provider"], table.aliases()) or "give its host with --host",
+        )
+    return row.host
+
+
+_SOURCES = ("env", "litellm", "langchain", "ai-sdk", "llm-strings")
+_TARGETS = ("env", "litellm", "langchain", "ai-sdk")
+
+
+@click.command("convert")
+@click.option("--from", "source", type=click.Choice(_SOURCES), help="What TEXT is; the result is a URI.")
+@click.option("--to", "target", type=click.Choice(_TARGETS), help="What to write the URI as.")
+@click.argument("text", required=False, metavar="[TEXT]")
+@click.option("--model", metavar="NAME", help="With --from env: the model, where no variable names one.")
+@click.option("--with-key", is_flag=True, help="Copy a key that stands in the source, instead of a note.")
+@json_option
+@click.pass_obj
+def convert_command(session: Session, /, **given: Any) -> None:
+    """Convert between llm:// URIs and the names that other tools have for the same model.
+
+    With --from, TEXT is a file of LiteLLM (a configuration or model_list, YAML or JSON; - is standard
+    input), a LangChain name (openai:gpt-5), an id of the Vercel AI SDK (anthropic/claude-sonnet-4.5 or
+    openai:gpt-5) or a URI written for npm's llm-strings. --from env reads the environment. With --to, TEXT
+    is an llm:// URI.
+
+    What has no place in the other form is said in a note. A key is pointed at (auth=env:NAME), never copied,
+    unless --with-key says so.
+
+    \b
+    Examples:
+      onym convert --from env
+      onym convert --from litellm config.yaml
+      onym convert --from langchain anthropic:claude-sonnet-4-5
+      onym convert --to litellm 'llm://openai/gpt-5?max_tokens=500'
+      onym convert --to env llm://localhost:8000/Qwen/Qwen3-8B
+    """
+    if (given["source"] is None) is (given["target"] is None):
+        raise UsageError(
+            "give one of --from and --to", code="usage.command-line", hint=_suggest_direction(given)
+        )
+    if given["target"] is not None:
+        _convert_to(session, given)
+    else:
+        _convert_from(session, given)
+
+
+def _suggest_direction(given: dict[str, Any]) -> str:
+    """What was probably meant, by the look of the text."""
+    text = given["text"] or ""
+    if text.startswith("llm://"):
+        return f"--to writes a URI as something else: {', '.join(_TARGETS)}"
+    return f"--from makes a URI of something else: {', '.join(_SOURCES)}"
+
+
+def _convert_from(session: Session, given: dict[str, Any]) -> None:
+    found = _convert_text(given)
+    _print_notes(session, found.notes)
+    reveal = given["with_key"]
+    session.print_record(
+        {
+            "uris": [{"name": name, "uri": uri.render(reveal=reveal)} for name, uri in found.found],
+            "notes": _build_note_records(found.notes),
+        }
+    )
+    if any(name for name, _ in found.found):
+        session.print_table(
+            [(name or "", uri.render(reveal=reveal)) for name, uri in found.found], styles=("name",)
+        )
+    else:
+        for uri in found.uris:
+            session.print_line(escape_unprintable(uri.render(reveal=reveal)))
+    if not found.found and not session.as_json:
+        session.print_note("nothing here names a model")
+
+
+def _convert_text(given: dict[str, Any]) -> Conversion:
+    from onym.llm import convert
+
+    source, text, with_key = given["source"], given["text"], given["with_key"]
+    if source == "env":
+        if text is not None:
+            raise UsageError("--from env reads the environment, and takes no text", code="usage.command-line")
+        return convert.from_env(
+            os.environ, model=given["model"], with_key=with_key, providers=load_providers()
+        )
+    if text is None:
+        raise UsageError(f"--from {source} needs a text", code="usage.command-line")
+    if text.startswith("llm://") and source != "llm-strings":
+        raise UsageError(
+            "that is an llm URI already",
+            code="usage.command-line",
+            hint="--to writes it as something else; --from llm-strings is for those of npm's llm-strings",
+        )
+    if source == "litellm":
+        return convert.from_litellm(
+            convert.load_models(_read_file(text)), with_key=with_key, providers=load_providers()
+        )
+    if source == "langchain":
+        return convert.from_langchain(text)
+    if source == "ai-sdk":
+        return convert.from_ai_sdk(text)
+    return convert.from_llm_strings(text, environ=os.environ, with_key=with_key)
+
+
+def _read_file(name: str) -> str:
+    if name == "-":
+        return read_stdin()
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}", code="usage.file") from None
+    except ValueError:
+        raise UsageError(f"cannot read {name}: it is not UTF-8 text", code="usage.file") from None
+
+
+def _convert_to(session: Session, given: dict[str, Any]) -> None:
+    if given["text"] is None:
+        raise UsageError("--to needs a URI", code="usage.command-line")
+    written = _convert_uri(
+        given["target"], parse_subject(resolve_subject(session, given["text"])), given["with_key"]
+    )
+    _print_notes(session, written.notes)
+    session.print_record({"value": written.value, "notes": _build_note_records(written.notes)})
+    if given["target"] == "env":
+        for name, value in written.value.items():
+            session.print_line(f"{name}={_quote_value(str(value))}")
+    else:
+        session.print_line(encode_json(written.value, indent=2))
+
+
+def _convert_uri(target: str, uri: Any, with_key: bool) -> Written:
+    from onym.llm import convert
+
+    if target == "ai-sdk":
+        return convert.to_ai_sdk(uri, providers=load_providers())
+    write = {"env": convert.to_env, "litellm": convert.to_litellm, "langchain": convert.to_langchain}[target]
+    return write(uri, with_key=with_key, providers=load_providers())
+
+
+def _quote_value(value: str) -> str:
+    """The value as a shell and most readers of .env files take it."""
+    from shlex import quote
+
+    return quote(value)
+
+
+def _print_notes(session: Session, notes: Iterable[Note]) -> None:
+    sys.stdout.flush()
+    for note in notes:
+        session.print_note(str(note))
+
+
+def _build_note_records(notes: Iterable[Note]) -> list[dict[str, str]]:
+    return [note._asdict() for note in notes]
+
+
+_CHUNK = 1 << 16
+
+
+@click.command("redact")
+@click.argument("files", nargs=-1, type=click.Path(allow_dash=True), metavar="[FILE]...")
+@json_option
+@click.pass_obj
+def redact_command(session: Session, files: tuple[str, ...]) -> None:
+    """Take credentials out of text: standard input, or FILEs one after another, to standard output.
+
+    Keys in llm:// URIs and keys of the providers' known shapes become ***; every other octet stays as
+    it is, line ends and broken UTF-8 included. Works as a filter: lines leave as they come, in bounded
+    memory. With --json the text is read whole and comes as {"text": ...}.
+
+    \b
+    Examples:
+      my-server 2>&1 | onym redact
+      onym redact server.log > clean.log
+    """
+    for name in files or ("-",):
+        pieces = redact_stream(_iter_text(name))
+        if session.as_json:
+            session.print_record({"text": "".join(pieces)})
+        else:
+            _write_pieces(pieces)
+
+
+def _iter_text(name: str) -> Iterator[str]:
+    """The text of a file as it comes; octets that are not UTF-8 travel as lone surrogates, and back."""
+    decoder = getincrementaldecoder("utf-8")("surrogateescape")
+    with click.open_file(name, "rb") as opened:
+        source = cast("BufferedReader", opened)
+        # what is there, without waiting for a whole block: a pipe flows
+        while data := source.read1(_CHUNK):
+            yield decoder.decode(data)
+        yield decoder.decode(b"", final=True)
+
+
+def _write_pieces(pieces: Iterator[str]) -> None:
+    out = sys.stdout.buffer
+    for piece in pieces:
+        if piece:
+            out.write(piece.encode("utf-8", "surrogateescape"))
+            out.flush()

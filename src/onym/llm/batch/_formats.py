@@ -1,0 +1,253 @@
+"""Input and output files: JSON Lines, standard input and Parquet.
+
+Input is read lazily, in order and as often as needed. The output is written in the order of the input and replaces
+the file only when it is complete. Parquet needs pyarrow (the extra `parquet`); nested columns may be structs and
+lists, or strings that contain JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b, file_digest
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, Final, Protocol
+
+import msgspec
+
+from onym.errors import UsageError
+from onym.llm.batch._rows import parse_index
+from onym.llm.batch._storage import create_file, read_lines, sort_lines, sync_folder
+
+#: octets of one row
+_MAX_ROW_SIZE: Final = 64 * 1024 * 1024
+#: octets that are copied at a time
+_COPY_SIZE: Final = 1024 * 1024
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class Source(Protocol):
+    """An input: `rows()` gives each row's place (0 is the first) and its JSON, anew at each call."""
+
+    fingerprint: str
+
+    def iter_rows(self) -> Iterator[tuple[int, bytes]]:
+        """Every row in order. Raises UsageError or OSError for what cannot be read."""
+        ...
+
+
+class JSONLinesSource:
+    """JSON Lines in a file that can be read again. Blank lines are no rows."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.fingerprint = compute_fingerprint(stream)
+
+    def iter_rows(self) -> Iterator[tuple[int, bytes]]:
+        """Every line that is not blank."""
+        stream, index = self._stream, 0
+        stream.seek(0)
+        if stream.read(len(_BOM)) != _BOM:
+            stream.seek(0)
+        while line := stream.readline(_MAX_ROW_SIZE + 1):
+            if len(line) > _MAX_ROW_SIZE:
+                raise UsageError(
+                    f"row {index} is longer than {_MAX_ROW_SIZE // 1024**2} MiB", code="usage.bad-input"
+                )
+            line = line.strip()
+            if line:
+                yield index, line
+                index += 1
+
+
+def compute_fingerprint(stream: IO[bytes]) -> str:
+    """A digest of every octet: about a second for a gigabyte, little beside what it takes to answer it."""
+    stream.seek(0)
+    return file_digest(stream, lambda: blake2b(digest_size=16)).hexdigest()  # type: ignore[arg-type,unused-ignore]
+
+
+@contextmanager
+def open_source(given: Path | IO[bytes], folder: Path) -> Iterator[Source]:
+    """The source behind a path (Parquet by its name, else JSON Lines) or a stream.
+
+    A stream is first copied to a temporary file in `folder`, so that it can be counted, checked and bound as
+    a file is. Raises UsageError where the file cannot be read.
+    """
+    if not isinstance(given, Path):
+        with TemporaryFile(dir=folder) as copy:
+            shutil.copyfileobj(given, copy, _COPY_SIZE)
+            copy.flush()
+            yield JSONLinesSource(copy)
+        return
+    try:
+        stream = given.open("rb")
+    except OSError as error:
+        raise UsageError(f"cannot read {given}: {error.strerror}", code="usage.input-file") from error
+    with stream:
+        if given.suffix.lower() == ".parquet":
+            # merged import  # pyarrow is an extra, and large
+
+            yield ParquetSource(stream)
+        else:
+            yield JSONLinesSource(stream)
+
+
+_TEXT_COLUMNS: Final = ("id", "custom_id", "prompt", "method", "url")
+_NESTED_COLUMNS: Final = ("messages", "params", "tools", "tool_choice", "schema", "body")
+#: rows that are in memory at a time
+_ROWS_PER_BATCH: Final = 512
+_USAGE_COLUMNS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+_JSON_COLUMNS: Final = ("tool_calls", "error")
+#: what a column of whole numbers holds
+_INT64_LIMIT: Final = 2**63
+#: columns of an output, and their types
+_OUTPUT_COLUMNS: Final = {
+    "index": "int64",
+    "id": "string",
+    "status": "string",
+    "text": "string",
+    "finish_reason": "string",
+    "tool_calls": "string",
+    **dict.fromkeys(_USAGE_COLUMNS, "int64"),
+    "model": "string",
+    "reasoning": "string",
+    "request_id": "string",
+    "error": "string",
+    "attempts": "int64",
+}
+
+
+def require_pyarrow() -> Any:
+    """The module pyarrow.parquet. Raises UsageError where it is not installed."""
+    try:
+        from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
+    except ImportError:
+        raise UsageError(
+            "Parquet needs the extra `parquet`",
+            code="usage.missing-extra",
+            hint="pip install 'onym[parquet]'",
+        ) from None
+    return parquet
+
+
+class ParquetSource:
+    """Rows of a Parquet file."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.fingerprint = compute_fingerprint(stream)
+        self._stream = stream
+        self._parquet = require_pyarrow()
+
+    def iter_rows(self) -> Iterator[tuple[int, bytes]]:
+        """Every row, as JSON. Raises UsageError for what is no Parquet file of requests."""
+        for index, record in enumerate(
+            _iter_records(self._parquet, self._stream, (*_TEXT_COLUMNS, *_NESTED_COLUMNS))
+        ):
+            row = {name: _decode_column(name, value) for name, value in record.items() if value is not None}
+            yield index, msgspec.json.encode(row, enc_hook=str)
+
+
+def _iter_records(parquet: Any, stream: Any, names: Iterable[str]) -> Iterator[dict[str, Any]]:
+    from pyarrow import ArrowException
+
+    try:
+        file = parquet.ParquetFile(stream)
+        columns = [name for name in names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=columns):
+            yield from batch.to_pylist()
+    except (ArrowException, OSError) as error:
+        raise UsageError("the Parquet file cannot be read", code="usage.bad-input") from error
+
+
+def _decode_column(name: str, value: Any) -> Any:
+    if name in _NESTED_COLUMNS and isinstance(value, str):
+        return msgspec.Raw(value.encode("utf-8", "replace"))
+    return _drop_nulls(value)
+
+
+def _drop_nulls(value: Any) -> Any:
+    """Arrow's structs have every member in every row, null where a row has none."""
+    if isinstance(value, dict):
+        return {name: _drop_nulls(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_drop_nulls(item) for item in value]
+    return value
+
+
+def write_parquet(lines: Iterable[bytes], out: IO[bytes]) -> None:
+    """The lines of a journal as a Parquet file."""
+    import pyarrow as pa
+
+    schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _OUTPUT_COLUMNS.items()])
+    left = iter(lines)
+    with require_pyarrow().ParquetWriter(out, schema) as writer:
+        while records := [_flatten_result(line) for line in islice(left, _ROWS_PER_BATCH)]:
+            writer.write_batch(pa.RecordBatch.from_pylist(records, schema=schema))
+
+
+def _flatten_result(line: bytes) -> dict[str, Any]:
+    record = msgspec.json.decode(line)
+    usage = record.pop("usage", {})
+    record.update(
+        {
+            name: count if -_INT64_LIMIT <= (count or 0) < _INT64_LIMIT else None
+            for name, count in usage.items()
+        }
+    )
+    for name in _JSON_COLUMNS:
+        if name in record:
+            record[name] = msgspec.json.encode(record[name]).decode()
+    return dict(record)
+
+
+def restore_journal(output: Path, journal: Path) -> None:
+    """The journal that this output was made of, there whole or not at all."""
+    part = journal.with_name(journal.name + ".part")
+    with output.open("rb") as stream, create_file(part) as out:
+        for record in _iter_records(require_pyarrow(), stream, _OUTPUT_COLUMNS):
+            out.write(msgspec.json.encode(_unflatten_result(record)) + b"\n")
+        out.flush()
+        os.fsync(out.fileno())
+    part.replace(journal)
+    sync_folder(journal.parent)
+
+
+def _unflatten_result(record: dict[str, Any]) -> dict[str, Any]:
+    usage = {name: record.pop(name, None) for name in _USAGE_COLUMNS}
+    failed = record.get("status") == "error"
+    for name in _JSON_COLUMNS:
+        if record.get(name) is not None:
+            record[name] = msgspec.Raw(record[name].encode())
+    if failed:
+        return {name: record.get(name) for name in ("index", "id", "status", "error", "attempts")}
+    record.pop("error", None)
+    return {**record, "usage": usage}
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file of this name is Parquet."""
+    return path.suffix.lower() == ".parquet"
+
+
+def write_output(journal: Path, output: Path, *, ordered: bool) -> None:
+    """Make the output of a sound journal, and drop the journal once the output is durable. Raises OSError."""
+    lines: Iterable[bytes] = read_lines(journal)
+    if ordered:
+        lines = sort_lines(lines, output.parent, key=parse_index)
+    part = output.with_name(output.name + ".part")
+    with create_file(part) as out:
+        if is_parquet(output):
+            # merged import  # pyarrow is an extra, and large
+
+            write_parquet(lines, out)
+        else:
+            out.writelines(lines)
+        out.flush()
+        os.fsync(out.fileno())
+    part.replace(output)
+    sync_folder(output.parent)
+    journal.unlink(missing_ok=True)

@@ -1,0 +1,715 @@
+"""The state of a batch on disk: binding, journal, submission log, labels, and sorting in bounded memory.
+
+`OUTPUT.batch` is locked during a run and records the input, endpoint and parameters of the results.
+`OUTPUT.journal` holds the results until they are sorted. `OUTPUT.provider` records the rows that are in batches at
+the provider. Each step is durable before Onym acts on it, so a run can continue after a crash.
+
+A journal line that is cut, is not a result, or repeats a row is dropped, and the row is sent again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from heapq import merge
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from onym.errors import UsageError
+from onym.llm.batch._rows import decode_head, get_label
+
+#: how a file beside an output is opened. Its name can be foreseen: where others may write to the folder, a
+#: link in its place would lead to another file. Windows leaves the line ends alone
+OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+#: how a journal is: every write goes to its end
+APPEND_FLAGS: Final = OPEN_FLAGS | os.O_APPEND
+
+
+def create_file(path: Path) -> IO[bytes]:
+    """A new file to write, in the place of what has that name, which is not followed; raises OSError."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, OPEN_FLAGS | os.O_EXCL, 0o666), "wb")
+
+
+def touch_file(path: Path) -> None:
+    """Make an empty file where there is none; raises OSError."""
+    os.close(os.open(path, APPEND_FLAGS, 0o666))
+
+
+def _sync_file_macos(descriptor: int) -> None:
+    import fcntl
+
+    try:
+        # fsync of macOS stops at the drive's own cache
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined,unused-ignore]
+    except OSError:
+        os.fsync(descriptor)
+
+
+def sync_file(descriptor: int) -> None:
+    """Return once the octets of the file are on the disk; raises OSError."""
+    if sys.platform == "darwin":
+        _sync_file_macos(descriptor)
+    else:
+        getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Return once the names in the folder are on the disk. Windows has no such thing, and needs none."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every octet; raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+#: octets of lines that are held before they are written out
+_SORT_MEMORY: Final = 16 * 1024 * 1024
+#: what Python adds to the octets of a line
+_LINE_OVERHEAD: Final = 64
+#: octets that are read ahead of each run
+_READ_AHEAD: Final = 32 * 1024
+
+
+def sort_lines(
+    lines: Iterable[bytes],
+    folder: Path,
+    *,
+    key: Callable[[bytes], Any] | None = None,
+    room: int = _SORT_MEMORY,
+) -> Iterator[bytes]:
+    """The lines (each with its line end) in the order of `key`, the line itself by default.
+
+    At most about `room` octets are held at a time. The temporary file lies in `folder`, has no name where the
+    system allows that, and goes with the iterator.
+    """
+    runs: list[tuple[int, int]] = []
+    held: list[bytes] = []
+    size = 0
+    with TemporaryFile(dir=folder) as spill:
+        for line in lines:
+            held.append(line)
+            size += len(line) + _LINE_OVERHEAD
+            if size > room:
+                held.sort(key=key)
+                start = spill.tell()
+                spill.writelines(held)
+                runs.append((start, spill.tell()))
+                held, size = [], 0
+        held.sort(key=key)
+        if not runs:
+            yield from held
+            return
+        spill.flush()
+        yield from merge(*[_read_run(spill, start, end) for start, end in runs], held, key=key)
+
+
+def _read_run(spill: IO[bytes], at: int, end: int) -> Iterator[bytes]:
+    """The lines between two places of the file."""
+    rest = b""
+    while at < end:
+        spill.seek(at)
+        block = spill.read(min(_READ_AHEAD, end - at))
+        at += len(block)
+        *whole, rest = (rest + block).split(b"\n")
+        for line in whole:
+            yield line + b"\n"
+
+
+def count_rows(rows: Iterable[tuple[int, bytes]], folder: Path) -> int:
+    """How many rows there are. Raises UsageError where two have the same label, and says which two."""
+    counted = _LabelDigests(rows)
+    before = b""
+    for entry in sort_lines(counted, folder):
+        if entry[:32] == before[:32]:
+            first, second = sorted((int(before[32:], 16), int(entry[32:], 16)))
+            raise UsageError(
+                f"the rows {first} and {second} have the same id (rows are counted from 0)",
+                code="usage.same-id",
+                hint="make the ids differ, or leave them out",
+            )
+        before = entry
+    return counted.count
+
+
+class _LabelDigests:
+    """An entry for each row: a digest of its label, then its place, both in hexadecimal digits."""
+
+    def __init__(self, rows: Iterable[tuple[int, bytes]]) -> None:
+        self._rows = rows
+        self.count = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for index, line in self._rows:
+            self.count += 1
+            # equal digests of 128 bits are equal labels for all that is known
+            digest = blake2b(
+                get_label(index, line).encode("utf-8", "surrogatepass"), digest_size=16
+            ).hexdigest()
+            yield b"%s%x\n" % (digest.encode(), index)
+
+
+class RowBitmap:
+    """A set of places below `total`; takes one bit for each place up to the highest."""
+
+    __slots__ = ("_bits", "count", "total")
+
+    def __init__(self, total: int) -> None:
+        self._bits = bytearray()
+        self.total = total
+        self.count = 0
+
+    def __contains__(self, index: int) -> bool:
+        at = index >> 3
+        return 0 <= at < len(self._bits) and bool(self._bits[at] >> (index & 7) & 1)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def add(self, index: int) -> bool:
+        """Put it in; False where it is in already, or is no place of this input."""
+        if not 0 <= index < self.total:
+            return False
+        at, bit = index >> 3, 1 << (index & 7)
+        if at >= len(self._bits):
+            # half as much again, so that a million rows need few copies
+            room = min(max(at + 1, len(self._bits) * 3 // 2), (self.total + 7) >> 3)
+            self._bits.extend(bytes(room - len(self._bits)))
+        if self._bits[at] & bit:
+            return False
+        self._bits[at] |= bit
+        self.count += 1
+        return True
+
+
+_BINDING_VERSION: Final = 1
+#: where Windows locks one octet, far behind the text
+_LOCK_OFFSET: Final = 1 << 30
+#: a member of the binding, and how a run that differs in it is told
+_MISMATCH_MESSAGES: Final = {
+    "version": "the results were begun by another version of onym",
+    "endpoint": "the results are of another endpoint or model",
+    "settings": "the results were asked for with other parameters",
+    "input": "the results are of another input",
+    "order": "the results were begun in another order",
+}
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """What results belong to: all of it the same, or they are other results.
+
+    `input` and `settings` are digests, `endpoint` is the endpoint without its key, `rows` how many rows the
+    input has (-1 before they were counted).
+    """
+
+    endpoint: str
+    settings: str
+    input: str
+    order: str
+    rows: int = -1
+    version: int = _BINDING_VERSION
+
+
+class BindingFile:
+    """The file beside an output, open and locked. Raises UsageError where another run holds it."""
+
+    def __init__(self, output: Path) -> None:
+        self.path = output.with_name(output.name + ".batch")
+        try:
+            self._descriptor = os.open(self.path, OPEN_FLAGS, 0o666)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {self.path}: {error.strerror}", code="usage.output-file"
+            ) from error
+        try:
+            _lock_file(self._descriptor)
+        except OSError:
+            os.close(self._descriptor)
+            raise UsageError(
+                f"another run is writing {output}", code="usage.batch-locked", hint="wait for it, or stop it"
+            ) from None
+
+    def load(self) -> Binding | None:
+        """What stands in it; None where that is nothing whole."""
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        try:
+            return msgspec.json.decode(os.read(self._descriptor, 1 << 20), type=Binding)
+        except msgspec.MsgspecError:
+            # it was cut while it was written, so nothing had been sent
+            return None
+
+    def save(self, binding: Binding) -> None:
+        """Put this in its place, durably."""
+        os.ftruncate(self._descriptor, 0)
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        write_all(self._descriptor, msgspec.json.encode(binding) + b"\n")
+        os.fsync(self._descriptor)
+        sync_folder(self.path.parent)
+
+    def close(self) -> None:
+        """Let others have it."""
+        os.close(self._descriptor)
+
+
+def require_same_run(found: Binding, wanted: Binding) -> None:
+    """Raise UsageError where these are not results of the same run, and say in what they differ."""
+    for member, text in _MISMATCH_MESSAGES.items():
+        if getattr(found, member) != getattr(wanted, member):
+            if member == "endpoint":
+                text += f": {found.endpoint}"
+            raise UsageError(
+                text,
+                code=f"usage.batch-{member}",
+                hint="choose another output, or --restart (restart=True) to throw these results away",
+            )
+
+
+def compute_digest(value: Any) -> str:
+    """A short name for any plain data."""
+    return blake2b(msgspec.json.encode(value, order="sorted", enc_hook=str), digest_size=16).hexdigest()
+
+
+def _lock_file(descriptor: int) -> None:
+    """Lock the file for as long as it is open; raises OSError where it is locked."""
+    if os.name == "nt":
+        import msvcrt
+
+        os.lseek(descriptor, _LOCK_OFFSET, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        return
+    import fcntl
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+#: seconds for which results are gathered before they are synced, unless so many octets come together
+_GROUP_DELAY: Final = 0.01
+_GROUP_SIZE: Final = 1024 * 1024
+
+
+class JournalCounts(NamedTuple):
+    """What stood in a journal: rows with an answer, rows that failed for good, lines that were dropped."""
+
+    ok: int = 0
+    failed: int = 0
+    dropped: int = 0
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a journal with their ends; nothing where there is no such file."""
+    try:
+        with path.open("rb") as journal:
+            yield from journal
+    except FileNotFoundError:
+        return
+
+
+def repair_journal(
+    path: Path, done: RowBitmap, *, into: Path | None = None, drop_failed: bool = False
+) -> JournalCounts:
+    """Put the rows that have a sound line into `done`, and make the journal hold just these lines.
+
+    With `into` they go there and `path` stays as it is. With `drop_failed` the lines of failed rows are
+    dropped too, so that these are asked again. What is counted is durable. Raises OSError.
+    """
+    sound, counts = _JournalReader(path, done, drop_failed=drop_failed), [0, 0]
+    for status in sound:
+        counts[status] += 1
+    if into is not None or (sound.dropped and not sound.only_tail):
+        again = RowBitmap(done.total)
+        _rewrite_journal(path, into or path, again, drop_failed=drop_failed)
+    elif path.exists():
+        descriptor = os.open(path, APPEND_FLAGS)
+        try:
+            os.ftruncate(descriptor, sound.end)
+            if sound.unended:
+                write_all(descriptor, b"\n")
+            sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+    return JournalCounts(counts[1], counts[0], sound.dropped)
+
+
+class _JournalReader:
+    """Reads a journal: a status (1 for ok, 0 for failed) for each line that is kept."""
+
+    def __init__(self, path: Path, done: RowBitmap, *, drop_failed: bool) -> None:
+        self._path = path
+        self._done = done
+        self._drop_failed = drop_failed
+        #: where the last line that is kept ends
+        self.end = 0
+        #: whether that line lacks its line end
+        self.unended = False
+        self.dropped = 0
+        #: whether all that was dropped stands after all that is kept
+        self.only_tail = True
+
+    def __iter__(self) -> Iterator[int]:
+        for line, ok in self.iter_lines():
+            self.end += len(line)
+            self.only_tail = self.dropped == 0
+            self.unended = not line.endswith(b"\n")
+            yield int(ok)
+
+    def iter_lines(self) -> Iterator[tuple[bytes, bool]]:
+        """The lines that are kept, and whether each is an answer."""
+        for line in read_lines(self._path):
+            head = decode_head(line)
+            if (
+                head is None
+                or (self._drop_failed and head.status == "error")
+                or not self._done.add(head.index)
+            ):
+                self.dropped += 1
+            else:
+                yield line, head.status == "ok"
+
+
+def _rewrite_journal(path: Path, target: Path, done: RowBitmap, *, drop_failed: bool) -> None:
+    """A file of the sound lines in the place of `target`, whole or not at all."""
+    part = target.with_name(target.name + ".part")
+    with create_file(part) as out:
+        for line, _ in _JournalReader(path, done, drop_failed=drop_failed).iter_lines():
+            out.write(line if line.endswith(b"\n") else line + b"\n")
+        out.flush()
+        os.fsync(out.fileno())
+    part.replace(target)
+    sync_folder(target.parent)
+
+
+class JournalWriter:
+    """Appends lines to a journal and tells when they are durable.
+
+    `told(count, error)` is called from the writing thread: `count` more lines are on the disk, in the order
+    in which they were put; or there was an OSError, and nothing is written any more. What was not synced is
+    cut off again then, as far as the disk lets it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        told: Callable[[int, OSError | None], None],
+        *,
+        gather: float = _GROUP_DELAY,
+        synced: Callable[[int], None] = sync_file,
+    ) -> None:
+        self._descriptor = os.open(path, APPEND_FLAGS, 0o666)
+        sync_folder(path.parent)
+        self._durable = os.fstat(self._descriptor).st_size
+        self._told = told
+        self._gather = gather
+        self._sync = synced
+        self._wake = threading.Condition()
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._ending = False
+        self._thread = threading.Thread(target=self._write_groups, name="onym-batch-journal", daemon=True)
+        self._thread.start()
+
+    def append(self, line: bytes) -> None:
+        """Take a line to be written soon. Never waits."""
+        with self._wake:
+            self._lines.append(line)
+            self._size += len(line)
+            if len(self._lines) == 1 or self._size > _GROUP_SIZE:
+                self._wake.notify()
+
+    def close(self) -> None:
+        """Write and sync what was put, then close the file. May be called again."""
+        with self._wake:
+            self._ending = True
+            self._wake.notify()
+        self._thread.join()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write_groups(self) -> None:
+        try:
+            while lines := self._next_group():
+                data = b"".join(lines)
+                write_all(self._descriptor, data)
+                self._sync(self._descriptor)
+                self._durable += len(data)
+                self._told(len(lines), None)
+        except OSError as error:
+            self._truncate_undurable()
+            self._told(0, error)
+
+    def _next_group(self) -> list[bytes]:
+        """The lines of the next group; none at the end."""
+        with self._wake:
+            while not self._lines and not self._ending:
+                self._wake.wait()
+            self._wake.wait_for(lambda: self._ending or self._size > _GROUP_SIZE, self._gather)
+            lines, self._lines, self._size = self._lines, [], 0
+            return lines
+
+    def _truncate_undurable(self) -> None:
+        # after a failed sync the system may show octets that are not on the disk: they must not count later
+        try:
+            os.ftruncate(self._descriptor, self._durable)
+            os.fsync(self._descriptor)
+        except OSError:
+            return
+
+
+#: octets of requests in one batch. The APIs take 200 MB and more, but they are in memory several times over
+MAX_BATCH_SIZE: Final = 32 * 1024 * 1024
+#: between the token of a batch and the place of a row
+NAME_SEPARATOR: Final = "-"
+
+
+class LabelStore:
+    """The labels of rows, in a temporary file: a million of them take 8 MB of memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `close`
+        self._places = array("q")
+        self._end = 0
+
+    def __contains__(self, index: int) -> bool:
+        return index < len(self._places) and self._places[index] >= 0
+
+    def put(self, index: int, label: str) -> None:
+        """Take the label of a row. Rows come in rising order."""
+        self._places.extend([-1] * (index - len(self._places)))
+        self._places.append(self._end)
+        data = label.encode("utf-8", "surrogatepass")
+        self._file.write(len(data).to_bytes(4, "big") + data)
+        self._end += 4 + len(data)
+
+    def get(self, index: int) -> str:
+        """The label of a row that was put."""
+        self._file.seek(self._places[index])
+        size = int.from_bytes(self._file.read(4), "big")
+        label = self._file.read(size).decode("utf-8", "surrogatepass")
+        self._file.seek(self._end)
+        return label
+
+    def close(self) -> None:
+        """Drop them."""
+        self._file.close()
+
+
+class BatchBuilder:
+    """The rows of the next batch: at most `most` requests and `room` octets. `token` will name it."""
+
+    def __init__(self, token: str, most: int, room: int) -> None:
+        self.token = token
+        self.rows: list[int] = []
+        self.lines: list[bytes] = []
+        self._most = most
+        self._room = room
+        self._size = 0
+
+    def make_request_name(self, index: int) -> str:
+        """What a row is called at the provider."""
+        return f"{self.token}{NAME_SEPARATOR}{index}"
+
+    def has_room(self, line: bytes) -> bool:
+        """Whether there is room for one more. There always is for the first."""
+        return not self.rows or (len(self.rows) < self._most and self._size + len(line) <= self._room)
+
+    def add(self, index: int, line: bytes) -> None:
+        """Take it."""
+        self.rows.append(index)
+        self.lines.append(line)
+        self._size += len(line)
+
+
+class RowRanges:
+    """Rows as rising ranges, both ends included."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        self._ranges = ranges
+
+    def __contains__(self, index: int) -> bool:
+        at = bisect_right(self._ranges, (index, index))
+        # the range that begins at this row, or the one before it
+        return any(first <= index <= last for first, last in self._ranges[max(0, at - 1) : at + 1])
+
+
+@dataclass(slots=True)
+class Submission:
+    """The rows of one batch. `token` names them at the provider, `rows` are ranges, both ends included.
+
+    `batch` is the batch's identifier, None before it is known; `maybe` are batches of which one may be it.
+    `at` is when it was about to be created, in seconds since the epoch.
+    """
+
+    token: str
+    rows: tuple[tuple[int, int], ...]
+    at: float
+    batch: str | None = None
+    maybe: tuple[str, ...] = ()
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.count = sum(last - first + 1 for first, last in self.rows)
+
+    def __contains__(self, index: int) -> bool:
+        return index in RowRanges(self.rows)
+
+    def iter_indexes(self) -> Iterator[int]:
+        """The rows in order."""
+        for first, last in self.rows:
+            yield from range(first, last + 1)
+
+    def make_request_name(self, index: int) -> str:
+        """What the row is called at the provider."""
+        return f"{self.token}{NAME_SEPARATOR}{index}"
+
+    def parse_request_name(self, name: str) -> int | None:
+        """The row that is called so, None for a name that was not given."""
+        token, _, digits = name.partition(NAME_SEPARATOR)
+        if token != self.token or not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
+            return None
+        index = int(digits)
+        return index if index in self and self.make_request_name(index) == name else None
+
+
+class _SubmissionEntry(msgspec.Struct, omit_defaults=True):
+    chunk: str
+    rows: tuple[tuple[int, int], ...] | None = None
+    at: float | None = None
+    batch: str | None = None
+    maybe: tuple[str, ...] | None = None
+    end: Literal["done", "dropped"] | None = None
+
+
+_ENTRY_DECODER: Final = msgspec.json.Decoder(_SubmissionEntry)
+
+
+class SubmissionLog:
+    """The file, open for a run. `chunks` are those whose results are not all there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.chunks: dict[str, Submission] = {}
+        whole = 0
+        for line, entry in _iter_entries(path):
+            whole += len(line)
+            _apply_entry(self.chunks, entry)
+        self._descriptor = os.open(path, APPEND_FLAGS, 0o666)
+        # the end of a line that was cut: it had not been acted on
+        os.ftruncate(self._descriptor, whole)
+        sync_folder(path.parent)
+
+    def get_rows(self) -> RowRanges:
+        """The rows of all of them."""
+        return RowRanges(sorted(each for chunk in self.chunks.values() for each in chunk.rows))
+
+    def record_plan(self, token: str, rows: Iterable[int], at: float) -> Submission:
+        """A batch is about to be created."""
+        entry = _SubmissionEntry(chunk=token, rows=tuple(to_ranges(rows)), at=at)
+        self._append_entry(entry)
+        return self.chunks[token]
+
+    def record_created(self, chunk: Submission, batch: str) -> None:
+        """It was."""
+        self._append_entry(_SubmissionEntry(chunk=chunk.token, batch=batch))
+
+    def record_candidates(self, chunk: Submission, batches: tuple[str, ...]) -> None:
+        """It may have been: it is one of these, or none."""
+        self._append_entry(_SubmissionEntry(chunk=chunk.token, maybe=batches))
+
+    def record_end(self, chunk: Submission, how: Literal["done", "dropped"]) -> None:
+        """All results are durable, or there is no such batch."""
+        self._append_entry(_SubmissionEntry(chunk=chunk.token, end=how))
+
+    def close(self) -> None:
+        """Close the file, and drop it where nothing is open any more."""
+        os.close(self._descriptor)
+        if not self.chunks:
+            self.path.unlink(missing_ok=True)
+
+    def _append_entry(self, entry: _SubmissionEntry) -> None:
+        write_all(self._descriptor, msgspec.json.encode(entry) + b"\n")
+        sync_file(self._descriptor)
+        _apply_entry(self.chunks, entry)
+
+
+def get_submission_log_path(output: Path) -> Path:
+    """Where the ledger of an output is."""
+    return output.with_name(output.name + ".provider")
+
+
+def require_no_open_batches(output: Path) -> None:
+    """Raise UsageError where batches of this output are at the provider: their rows would be paid twice."""
+    chunks: dict[str, Submission] = {}
+    for _, entry in _iter_entries(get_submission_log_path(output)):
+        _apply_entry(chunks, entry)
+    if chunks:
+        raise UsageError(
+            f"{sum(chunk.count for chunk in chunks.values())} rows of this output are in batches at the "
+            "provider, which answers them and has to be paid",
+            code="usage.batch-at-provider",
+            hint="go on with --provider-batch, or end them with --provider-batch --cancel first",
+        )
+
+
+def to_ranges(indexes: Iterable[int]) -> list[tuple[int, int]]:
+    """Rising numbers as ranges, both ends included."""
+    found: list[tuple[int, int]] = []
+    for index in indexes:
+        if found and found[-1][1] == index - 1:
+            found[-1] = (found[-1][0], index)
+        else:
+            found.append((index, index))
+    return found
+
+
+def _iter_entries(path: Path) -> Iterator[tuple[bytes, _SubmissionEntry]]:
+    """The whole lines. Raises UsageError where one before the last cannot be read."""
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return
+    for line in lines:
+        if not line.endswith(b"\n"):
+            return
+        try:
+            yield line, _ENTRY_DECODER.decode(line)
+        except msgspec.MsgspecError:
+            raise UsageError(
+                f"{path} is damaged: it says which rows the provider has to be paid for",
+                code="usage.batch-ledger",
+                hint="mend it, or remove it once no batch of this output is left at the provider",
+            ) from None
+
+
+def _apply_entry(chunks: dict[str, Submission], entry: _SubmissionEntry) -> None:
+    if entry.rows is not None:
+        chunks[entry.chunk] = Submission(entry.chunk, entry.rows, entry.at or 0.0)
+        return
+    chunk = chunks.get(entry.chunk)
+    if chunk is None:
+        return
+    if entry.end is not None:
+        del chunks[entry.chunk]
+    elif entry.batch is not None:
+        chunk.batch, chunk.maybe = entry.batch, ()
+    elif entry.maybe is not None:
+        chunk.maybe = entry.maybe

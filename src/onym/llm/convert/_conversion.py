@@ -1,0 +1,419 @@
+"""Conversions between `llm://` URIs and other tools' settings: results, notes, hosts and parameters.
+
+The importers and exporters share the code here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from onym.errors import ParameterError, URIError, UsageError
+from onym.llm.parameters import validate_parameter
+from onym.llm.providers import ProviderTable, is_loopback
+from onym.uri.generic import URI
+from onym.uri.llm import LLMURI
+from onym.uri.parameters import PROVIDER_NAMES, WELL_KNOWN, is_redirecting, is_secret_parameter
+from onym.uri.redact import redact
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.llm.providers import Provider
+
+
+class Note(NamedTuple):
+    """What was not carried, or means something else now. `where` is its name in the source, or ""."""
+
+    where: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}" if self.where else self.text
+
+
+class Named(NamedTuple):
+    """One URI, and the name that the source has for it, None where it has none."""
+
+    name: str | None
+    uri: LLMURI
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """URIs out of another form, in the order of the source. Printed, it shows no key."""
+
+    found: tuple[Named, ...]
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def uris(self) -> tuple[LLMURI, ...]:
+        """The URIs alone."""
+        return tuple(each.uri for each in self.found)
+
+    @property
+    def uri(self) -> LLMURI:
+        """The one URI that there is. Raises UsageError where there is none, or more than one."""
+        if len(self.found) != 1:
+            raise UsageError(f"the source gives {len(self.found) or 'no'} URIs, not one")
+        return self.found[0].uri
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A URI in another form: plain data, ready for JSON. `repr` leaves `value` out: it may hold a key."""
+
+    value: Mapping[str, Any] = field(repr=False)
+    notes: tuple[Note, ...] = ()
+
+
+class NoteCollector:
+    """Notes while they are collected; `below` writes under a longer name into the same list."""
+
+    __slots__ = ("_list", "_prefix")
+
+    def __init__(self, prefix: str = "", listed: list[Note] | None = None) -> None:
+        self._prefix = prefix
+        self._list: list[Note] = [] if listed is None else listed
+
+    def child(self, name: str) -> NoteCollector:
+        """The same collection, for what stands below `name`."""
+        return NoteCollector(self._join_path(name), self._list)
+
+    def add(self, name: str, text: str) -> None:
+        """Remember one, without any credential; the same is not said twice."""
+        note = Note(redact(self._join_path(name)), redact(text))
+        if note not in self._list:
+            self._list.append(note)
+
+    def all(self) -> tuple[Note, ...]:
+        """What was collected."""
+        return tuple(self._list)
+
+    def _join_path(self, name: str) -> str:
+        return ".".join(part for part in (self._prefix, name) if part)
+
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_OLLAMA_PORT: Final = 11434
+_REGION_NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+class KeySource(NamedTuple):
+    """Where the key is: a variable's name, or the key itself, from the source's member `where`."""
+
+    where: str
+    variable: str | None = None
+    secret: Secret | None = None
+
+
+class BaseURL(NamedTuple):
+    """A base URL in its parts; `port` is always a number, `path` has no slash at its end."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    extra: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceModel:
+    """What a source says of one model. `rooted`: its base URLs stop before the path of the API."""
+
+    model: str
+    row: Provider | None = None
+    base: str | None = field(default=None, repr=False)
+    base_name: str = "base_url"
+    rooted: bool = False
+    key: KeySource | None = None
+    label: str | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    fragment: str | None = None
+    #: (name in the source, parameter, value) of what becomes part of a path or a query, where a row says so
+    spent: tuple[tuple[str, str, object], ...] = ()
+
+
+def require_region(text: str) -> str:
+    """The name of a region, which becomes part of a host; raises UsageError for what would be another."""
+    if _REGION_NAME.fullmatch(text) is None:
+        raise UsageError("it names no region", code="convert.bad-region")
+    return text
+
+
+def split_words(text: str) -> frozenset[str]:
+    """The words of a text, as a set."""
+    return frozenset(text.split())
+
+
+def find_provider(word: str, renamed: Mapping[str, str], table: ProviderTable) -> Provider | None:
+    """The row that a source's word for a provider means; `renamed` are those that differ from ours."""
+    word = word.lower()
+    name = renamed.get(word, word.replace("_", "-"))
+    return table.find_own(name) or table.find_alias(name)
+
+
+def find_uri_provider(uri: LLMURI, table: ProviderTable) -> Provider:
+    """The row behind a URI, its host being an alias or not."""
+    aliased = table.find_alias(uri.host) if uri.port is None else None
+    return aliased or table.find(uri.host, uri.port)
+
+
+def build_uri(found: SourceModel, table: ProviderTable, notes: NoteCollector, *, with_key: bool) -> LLMURI:
+    """The URI. Raises UsageError for a host or model that is missing, URIError for parts that make no URI."""
+    host, port = _find_host(found, table, notes)
+    return build_uri_at(found, host, port, table, notes, with_key=with_key)
+
+
+def build_uri_at(
+    found: SourceModel,
+    host: str,
+    port: int | None,
+    table: ProviderTable,
+    notes: NoteCollector,
+    *,
+    with_key: bool,
+) -> LLMURI:
+    """The URI at this host and port, whatever base URL was found."""
+    if not found.model:
+        raise UsageError("it names no model", code="convert.no-model")
+    params = {**_convert_path_parameters(found, host, port, table, notes), **found.params}
+    key = None
+    if found.key is not None and found.key.variable is not None:
+        params["auth"] = f"env:{found.key.variable}"
+    elif found.key is not None and with_key:
+        key = found.key.secret
+    elif found.key is not None:
+        notes.add(found.key.where, "the key was not copied: point at it with ?auth=env:NAME, or ask for it")
+    return LLMURI.build(
+        host,
+        model=found.model,
+        label=found.label,
+        key=key,
+        port=port,
+        params=params,
+        fragment=found.fragment,
+    )
+
+
+def list_path_parameters(row: Provider) -> frozenset[str]:
+    """The parameters that this provider's URIs may bring for a path or a query."""
+    names = {value.parameter for value in row.path_values.values()} | set(row.query)
+    return frozenset(names.union(*(api.query for api in row.apis.values())))
+
+
+def _convert_path_parameters(
+    found: SourceModel, host: str, port: int | None, table: ProviderTable, notes: NoteCollector
+) -> dict[str, object]:
+    names = list_path_parameters(table.find(host, port))
+    params: dict[str, object] = {}
+    for where, name, value in found.spent:
+        if name in names and isinstance(value, str) and "/" not in value:
+            params[name] = value
+        else:
+            notes.add(where, "the URI of this host has no place for it")
+    return params
+
+
+def _find_host(found: SourceModel, table: ProviderTable, notes: NoteCollector) -> tuple[str, int | None]:
+    if found.base is None:
+        if found.row is None or found.row.host is None:
+            raise UsageError("it does not say which host is meant", code="convert.no-host")
+        # a word of another tool's means the host that it means there, whatever a configuration makes of it
+        known = ProviderTable.builtin().find_own(found.row.name)
+        return (known and known.host) or found.row.host, None
+    base = parse_base_url(found.base)
+    if base is None:
+        raise UsageError(f"{found.base_name} is no http or https URL", code="convert.bad-url")
+    row = table.find(base.host, base.port)
+    here = is_loopback(base.host)
+    default = _OLLAMA_PORT if here else row.default_port
+    _note_base_url(found, base, row, notes, here=here)
+    return base.host, None if base.port == default else base.port
+
+
+def _note_base_url(
+    found: SourceModel, base: BaseURL, row: Provider, notes: NoteCollector, *, here: bool
+) -> None:
+    meant = "http" if here else "https"
+    if base.scheme != meant:
+        why = (
+            "plain HTTP goes to this machine alone"
+            if base.scheme == "http"
+            else "this machine is asked by HTTP"
+        )
+        notes.add(found.base_name, f"the URI means {meant}: {why}")
+    if base.extra:
+        notes.add(found.base_name, "its userinfo, query or fragment is not carried")
+    if base.path != row.base_path and "{" not in row.base_path and not (found.rooted and not base.path):
+        notes.add(
+            found.base_name,
+            f"the path {base.path or '/'} is not carried, {row.base_path or '/'} is used for this host: "
+            "a row of your own ([providers.NAME] with base_path) says otherwise",
+        )
+
+
+def parse_base_url(text: str) -> BaseURL | None:
+    """A base URL in its parts, None for what is none. A text without `://` is a host."""
+    text = text.strip()
+    try:
+        url = URI.parse(text if "://" in text else f"http://{text}", rule="URI").normalize()
+        port = int(url.port or _DEFAULT_PORTS.get(url.scheme or "", 0))
+    except (URIError, ValueError):
+        return None
+    if url.scheme not in _DEFAULT_PORTS or not url.host or not 0 < port < 65536:
+        return None
+    extra = any(part is not None for part in (url.userinfo, url.query, url.fragment))
+    return BaseURL(url.scheme, url.host.strip("[]"), port, url.path.rstrip("/"), extra)
+
+
+#: how LiteLLM's configuration points at a variable
+ENVIRON_PREFIX: Final = "os.environ/"
+
+#: names that say their unit: everywhere else a timeout is in seconds
+_MILLISECOND_NAMES: Final = frozenset({"timeout_ms", "timeoutMs"})
+
+
+def import_params(given: Mapping[str, Any], notes: NoteCollector) -> dict[str, Any]:
+    """The parameters of a URI for keyword arguments of an SDK; what they cannot be gets a note.
+
+    A name that this project does not know passes through; one that would redirect a request, or holds a
+    credential, does not.
+    """
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        known = name if name in WELL_KNOWN else PROVIDER_NAMES.get(name)
+        if known is not None:
+            _import_known(found, known, name, value, notes)
+        elif is_secret_parameter(name):
+            notes.add(name, "it holds a credential, and was not copied")
+        elif is_redirecting(name):
+            notes.add(name, "a URI has no place for what redirects or replaces a request")
+        elif not _is_json_value(value):
+            notes.add(name, "the value is none that a URI can hold")
+        else:
+            found[name] = value
+    return found
+
+
+def _import_known(found: dict[str, Any], known: str, name: str, value: Any, notes: NoteCollector) -> None:
+    if known in found:
+        notes.add(name, f"{known} is set already, and it is the same parameter")
+        return
+    read = _VALUE_IMPORTERS.get(known)
+    value = value if read is None else read(name, value, notes)
+    if value is None:
+        return
+    try:
+        found[known] = validate_parameter(known, value)
+    except ParameterError as error:
+        notes.add(name, f"not carried: {error.message}")
+
+
+def _import_timeout(name: str, value: Any, notes: NoteCollector) -> Any:
+    if name in _MILLISECOND_NAMES or isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return max(1, round(value * 1000))
+
+
+def _import_format(name: str, value: Any, notes: NoteCollector) -> Any:
+    kind = value.get("type") if isinstance(value, Mapping) else value
+    if kind == "json_schema":
+        notes.add(name, "the schema is not carried: pass schema= at the call, or keep it in a profile")
+    if kind in ("json_object", "application/json"):
+        return "json"
+    return "text" if kind == "text/plain" else kind
+
+
+def _import_cache(name: str, value: Any, notes: NoteCollector) -> Any:
+    if isinstance(value, bool):
+        return value
+    notes.add(name, "only cache=true and cache=false are carried")
+    return None
+
+
+_VALUE_IMPORTERS: Final[Mapping[str, Callable[[str, Any, Any], Any]]] = {
+    "timeout": _import_timeout,
+    "format": _import_format,
+    "cache": _import_cache,
+}
+
+
+def _is_json_value(value: Any) -> bool:
+    """Whether JSON has such a value, and it points at no variable."""
+    if isinstance(value, str):
+        return not value.startswith(ENVIRON_PREFIX)
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_json_value(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(_is_json_value(item) for item in value)
+    return isinstance(value, bool | int | float)
+
+
+def _export_seconds(value: Any) -> Any:
+    seconds = value / 1000
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+def _export_format(value: Any) -> Any:
+    return {"type": "json_object"} if value == "json" else None
+
+
+#: well-known name -> (name there, how the value is written there)
+_ParamNames = Mapping[str, tuple[str, Callable[[Any], Any]]]
+
+
+def _export_unchanged(value: Any) -> Any:
+    return value
+
+
+#: as Python's libraries call them
+_SAMPLING_PARAMS: Final[_ParamNames] = {
+    "temp": ("temperature", _export_unchanged),
+    "max_tokens": ("max_tokens", _export_unchanged),
+    "top_p": ("top_p", _export_unchanged),
+    "top_k": ("top_k", _export_unchanged),
+    "stop": ("stop", list),
+    "seed": ("seed", _export_unchanged),
+    "timeout": ("timeout", _export_seconds),
+}
+LITELLM_PARAMS: Final[_ParamNames] = {
+    **_SAMPLING_PARAMS,
+    "stream": ("stream", _export_unchanged),
+    "retries": ("num_retries", _export_unchanged),
+    "format": ("response_format", _export_format),
+}
+LANGCHAIN_PARAMS: Final[_ParamNames] = {
+    **_SAMPLING_PARAMS,
+    "stream": ("streaming", _export_unchanged),
+    "retries": ("max_retries", _export_unchanged),
+}
+AI_SDK_PARAMS: Final[_ParamNames] = {
+    "temp": ("temperature", _export_unchanged),
+    "max_tokens": ("maxOutputTokens", _export_unchanged),
+    "top_p": ("topP", _export_unchanged),
+    "top_k": ("topK", _export_unchanged),
+    "stop": ("stopSequences", list),
+    "seed": ("seed", _export_unchanged),
+    "timeout": ("timeout", _export_unchanged),
+    "retries": ("maxRetries", _export_unchanged),
+    "system": ("system", _export_unchanged),
+}
+
+
+def export_params(given: Mapping[str, Any], target: _ParamNames, notes: NoteCollector) -> dict[str, Any]:
+    """The well-known parameters among `given` as `target` has them; what it lacks gets a note."""
+    found: dict[str, Any] = {}
+    for name in WELL_KNOWN:
+        if name not in given:
+            continue
+        there, write = target.get(name, ("", _export_unchanged))
+        value = write(given[name])
+        if there and value is not None:
+            found[there] = value
+        elif not (name == "format" and given[name] == "text"):
+            notes.add(name, "it has no place there: say it at the call")
+    return found

@@ -1,0 +1,315 @@
+"""`llm://` URIs to environment variables and to the settings of LiteLLM, LangChain and the AI SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from onym.errors import UnsupportedError
+from onym.llm.convert._conversion import (
+    AI_SDK_PARAMS,
+    ENVIRON_PREFIX,
+    LANGCHAIN_PARAMS,
+    LITELLM_PARAMS,
+    NoteCollector,
+    Written,
+    export_params,
+    find_uri_provider,
+    list_path_parameters,
+    split_words,
+)
+from onym.llm.convert._importers import AI_GATEWAY, AI_SDK_PROVIDERS, LANGCHAIN_PROVIDERS, find_env_source
+from onym.llm.convert._importers import LITELLM_PROVIDERS as LITELLM_WORDS
+from onym.llm.providers import ProviderTable, is_loopback
+from onym.uri.llm import LLMURI
+from onym.uri.parameters import WELL_KNOWN
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.llm.providers import Provider
+
+#: rows that a tool knows under the row's own name (with _ for -)
+_LITELLM_OWN: Final = split_words(
+    "openai anthropic gemini bedrock huggingface groq deepseek xai perplexity mistral cohere openrouter "
+    "deepinfra sambanova nebius moonshot zai dashscope minimax baseten novita volcengine wandb "
+    "cerebras"
+)
+_LANGCHAIN_OWN: Final = split_words(
+    "openai anthropic cohere deepseek fireworks groq huggingface ollama openrouter perplexity together xai"
+)
+_AI_SDK_OWN: Final = split_words(
+    "openai anthropic groq xai mistral cohere deepseek perplexity fireworks cerebras deepinfra baseten "
+    "huggingface"
+)
+#: where several of a tool's words mean one row, the one to write
+_LITELLM_WORD: Final = {
+    "azure-openai": "azure",
+    "ollama": "ollama_chat",
+    "cohere": "cohere_chat",
+    "openai": "openai",
+    "mistral": "mistral",
+    "gemini": "gemini",
+}
+_LANGCHAIN_WORD: Final = {"bedrock": "bedrock_converse", "vertex": "google_vertexai"}
+_AI_SDK_WORD: Final = {
+    "gemini": "google",
+    "vertex": "vertex",
+    "bedrock": "bedrock",
+    "together": "togetherai",
+    "moonshot": "moonshotai",
+    "dashscope": "alibaba",
+}
+#: what each target calls a part of a path or a query
+_SPENT_LITELLM: Final = {
+    "api-version": "api_version",
+    "project": "vertex_project",
+    "location": "vertex_location",
+}
+_SPENT_LANGCHAIN: Final = {"api-version": "api_version", "project": "project", "location": "location"}
+_SPENT_ENV: Final = {
+    "api-version": "OPENAI_API_VERSION",
+    "project": "GOOGLE_CLOUD_PROJECT",
+    "location": "GOOGLE_CLOUD_LOCATION",
+}
+#: these take a base URL without the path of the API
+_ROOTED_PROVIDERS: Final = split_words("anthropic azure-openai cohere gemini ollama vertex bedrock")
+
+#: how the labels begin that the first variables of a source are for
+_LABEL_PREFIXES: Final = ("proj_", "org-")
+
+
+def to_litellm(
+    uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTable | None = None
+) -> Written:
+    """The `litellm_params` of a model list for this URI: `model`, `api_base`, `api_key`, parameters.
+
+    A key that the URI points at becomes `os.environ/NAME`; one that it holds is written only with `with_key`.
+    Raises UnsupportedError where LiteLLM has no word for the provider.
+    """
+    out = _ExportContext(uri, providers)
+    word = _find_provider_name(out.row, LITELLM_WORDS, _LITELLM_OWN, _LITELLM_WORD, "_")
+    route = "responses/" if out.params.pop("api", None) == "responses" else ""
+    if word is None:
+        if out.row.dialect != "openai_chat":
+            raise _make_unsupported_error("LiteLLM", out.row)
+        word = "openai"
+    value: dict[str, Any] = {"model": f"{word}/{route}{out.uri.model}"}
+    if not out.is_default_host or word == "openai" != out.row.name:
+        value["api_base"] = out.build_base_url()
+    key = out.find_key("api_key", with_key=with_key)
+    if isinstance(key, Secret):
+        value["api_key"] = key.reveal()
+    elif key is not None:
+        value["api_key"] = ENVIRON_PREFIX + key
+    else:
+        out.note_ambient_key("api_key")
+    if out.uri.label and out.row.name == "openai" and out.uri.label.startswith("org-"):
+        value["organization"] = out.uri.label
+    else:
+        out.note_label()
+    value.update(out.rename_path_parameters(_SPENT_LITELLM))
+    value.update(export_params(out.params, LITELLM_PARAMS, out.notes))
+    value.update(out.extra)
+    return Written(value=value, notes=out.notes.all())
+
+
+def to_langchain(
+    uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTable | None = None
+) -> Written:
+    """The keyword arguments of LangChain's `init_chat_model` for this URI.
+
+    Parameters of the provider go to `model_kwargs`. Raises UnsupportedError where LangChain has no word for
+    the provider.
+    """
+    out = _ExportContext(uri, providers)
+    word = _find_provider_name(out.row, LANGCHAIN_PROVIDERS, _LANGCHAIN_OWN, _LANGCHAIN_WORD, "_")
+    usual = out.is_default_host
+    if word is None:
+        if out.row.dialect != "openai_chat":
+            raise _make_unsupported_error("LangChain", out.row)
+        word, usual = "openai", False
+    value: dict[str, Any] = {"model": f"{word}:{out.uri.model}"}
+    if not usual:
+        value["azure_endpoint" if out.row.name == "azure-openai" else "base_url"] = out.build_base_url()
+    _add_key(out, value, with_key=with_key)
+    out.note_label()
+    value.update(out.rename_path_parameters(_SPENT_LANGCHAIN))
+    value.update(export_params(out.params, LANGCHAIN_PARAMS, out.notes))
+    if out.extra:
+        value["model_kwargs"] = out.extra
+    return Written(value=value, notes=out.notes.all())
+
+
+def to_ai_sdk(uri: str | LLMURI, *, providers: ProviderTable | None = None) -> Written:
+    """The id and call settings of the Vercel AI SDK for this URI: `model`, `maxOutputTokens`, ….
+
+    An endpoint at the Vercel AI Gateway gives `creator/model`, any other `provider:model`. Raises
+    UnsupportedError where the AI SDK has no word for the provider.
+    """
+    out = _ExportContext(uri, providers)
+    if out.row.name == AI_GATEWAY:
+        name = out.uri.model
+    else:
+        word = _find_provider_name(out.row, AI_SDK_PROVIDERS, _AI_SDK_OWN, _AI_SDK_WORD, "-")
+        if word is None:
+            raise _make_unsupported_error("the AI SDK", out.row)
+        name = f"{word}:{out.uri.model}"
+    value: dict[str, Any] = {"model": name}
+    if not out.is_default_host:
+        out.notes.add("host", "an id has no place for it: create the provider with baseURL")
+    _add_key(out, {}, with_key=False)
+    out.note_label()
+    out.rename_path_parameters({})
+    value.update(export_params(out.params, AI_SDK_PARAMS, out.notes))
+    for each in out.extra:
+        out.notes.add(each, "parameters of the provider go to providerOptions")
+    return Written(value=value, notes=out.notes.all())
+
+
+def to_env(uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTable | None = None) -> Written:
+    """The variables that vendor SDKs read for this URI: key, base URL, model.
+
+    Without `with_key`, a key that the URI holds is left out with a note.
+    """
+    out = _ExportContext(uri, providers)
+    row = out.row
+    if row.dialect == "openai_chat" and (is_loopback(out.uri.host) or not row.key_variables):
+        # what speaks OpenAI's format is reached by the variables of OpenAI's SDK
+        row = out.table.get("openai")
+    source = find_env_source(row)
+    value = {source.models[0]: out.uri.model, **out.rename_path_parameters(_SPENT_ENV)}
+    if source.bases and (not out.is_default_host or row is not out.row):
+        value[source.bases[0]] = out.build_base_url()
+    key = out.find_key("key", with_key=with_key)
+    if isinstance(key, Secret) and source.keys:
+        value[source.keys[0]] = key.reveal()
+    elif isinstance(key, str) and key not in source.keys:
+        wanted = source.keys[0] if source.keys else "a variable"
+        out.notes.add("auth", f"the key is in {key}, and {wanted} is looked for: set it from there")
+    elif key is None:
+        out.note_ambient_key(source.keys[0] if source.keys else "key")
+    label = out.uri.label or ""
+    at = next(
+        (at for at, start in enumerate(_LABEL_PREFIXES) if source.labels and label.startswith(start)), None
+    )
+    if at is None:
+        out.note_label()
+    else:
+        value[source.labels[at]] = label
+    for name in (*(name for name in WELL_KNOWN if name in out.params), *out.extra):
+        out.notes.add(name, "no variable carries a parameter")
+    return Written(value=_drop_unprintable(value, out.notes), notes=out.notes.all())
+
+
+def _drop_unprintable(value: Mapping[str, Any], notes: NoteCollector) -> dict[str, str]:
+    """The values that are one line: many readers of such files take each line for a variable."""
+    found: dict[str, str] = {}
+    for name, given in value.items():
+        text = str(given)
+        if text.isprintable():
+            found[name] = text
+        else:
+            notes.add(name, "left out: it holds a line end, or another character that does not print")
+    return found
+
+
+class _ExportContext:
+    """What every target asks of a URI."""
+
+    def __init__(self, uri: str | LLMURI, providers: ProviderTable | None) -> None:
+        self.table = ProviderTable.builtin() if providers is None else providers
+        self.uri = LLMURI.parse(uri).normalize(aliases=self.table.aliases())
+        self.row = find_uri_provider(self.uri, self.table)
+        #: the row as the tools know it, whatever a configuration has put in its place
+        self._known = ProviderTable.builtin().find_own(self.row.name)
+        self.notes = NoteCollector()
+        self.params: dict[str, Any] = dict(self.uri.params)
+        self.extra: dict[str, Any] = self.uri.extra
+        self.extra.pop("api", None)
+        names = list_path_parameters(self.row)
+        #: what stands in a path or a query, by the URI's names
+        self.spent: dict[str, Any] = {name: self.params[name] for name in names if name in self.params}
+        for name in self.spent:
+            self.extra.pop(name, None)
+        for name in self.uri.withheld:
+            if name in self.spent:
+                continue
+            self.notes.add(name, "it would redirect the request, or holds a credential: never carried")
+        if self.uri.fragment is not None:
+            self.notes.add("fragment", "a profile of the configuration file: its values are not carried")
+
+    @property
+    def is_default_host(self) -> bool:
+        """Whether the place is the provider's own first one, which every tool knows."""
+        row, known = self.row, self._known
+        if known is None or self.uri.port is not None or self.uri.host != known.host:
+            return False
+        return (row.base_path, row.default_port) == (known.base_path, known.default_port)
+
+    def build_base_url(self) -> str:
+        """The base URL, with the path of the API where such tools want it."""
+        uri = self.uri
+        host = is_loopback(uri.host)
+        port = uri.port or self.row.default_port
+        path = self.row.base_path
+        if self._known is not None and self.row.name in _ROOTED_PROVIDERS:
+            path = path.removesuffix(self._known.base_path)
+        place = uri.host_text if port == 443 and not host else f"{uri.host_text}:{port}"
+        return f"{'http' if host else 'https'}://{place}{path}"
+
+    def find_key(self, name: str, *, with_key: bool) -> Secret | str | None:
+        """The key, or the name of the variable that `auth=` points at; a note where neither can be said."""
+        if self.uri.key is not None:
+            if with_key:
+                return self.uri.key
+            self.notes.add(name, "the key was not copied: set it there, or ask for it")
+            return None
+        auth = self.uri.auth
+        if auth is None:
+            return None
+        kind, _, rest = auth.partition(":")
+        if kind == "env":
+            return rest
+        self.notes.add("auth", f"{kind}: is a store that the other side cannot read")
+        return None
+
+    def note_ambient_key(self, name: str) -> None:
+        """No key is written, at a host that is not the one of the tool's own variables."""
+        if is_loopback(self.uri.host) or not (self.row.hosts or self.row.host_suffixes):
+            self.notes.add(name, "none is written: the other side may send a key of its own variables there")
+
+    def rename_path_parameters(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """What stands in a path or a query, by a target's names; a note for what it lacks."""
+        for name in self.spent.keys() - names.keys():
+            self.notes.add(name, "it has no place there")
+        return {names[name]: value for name, value in self.spent.items() if name in names}
+
+    def note_label(self) -> None:
+        """A label has no place in most tools."""
+        if self.uri.label:
+            self.notes.add("label", "it has no place there")
+
+
+def _find_provider_name(
+    row: Provider, words: Mapping[str, str], own: frozenset[str], first: Mapping[str, str], joint: str
+) -> str | None:
+    """A tool's word for a row, None where it has none."""
+    if row.name in first:
+        return first[row.name]
+    if row.name in own:
+        return row.name.replace("-", joint)
+    return next((word for word, name in words.items() if name == row.name), None)
+
+
+def _add_key(out: _ExportContext, value: dict[str, Any], *, with_key: bool) -> None:
+    key = out.find_key("api_key", with_key=with_key)
+    if isinstance(key, Secret):
+        value["api_key"] = key.reveal()
+    elif key is not None and key not in out.row.key_variables:
+        out.notes.add("auth", f"the key is in the variable {key}: pass it as the api key")
+    elif key is None:
+        out.note_ambient_key("api_key")
+
+
+def _make_unsupported_error(tool: str, row: Provider) -> UnsupportedError:
+    return UnsupportedError(f"{tool} has no word for {row.title}", code="convert.no-word")

@@ -1,0 +1,700 @@
+"""Settings of LangChain, the AI SDK, LiteLLM and environment variables to `llm://` URIs.
+
+`load_models` reads a file of models: JSON always, YAML if PyYAML is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from onym.errors import MissingExtraError, OnymError, UsageError
+from onym.llm.convert._conversion import (
+    ENVIRON_PREFIX,
+    Conversion,
+    KeySource,
+    Named,
+    NoteCollector,
+    SourceModel,
+    build_uri,
+    find_provider,
+    import_params,
+    require_region,
+    split_words,
+)
+from onym.llm.providers import ProviderTable
+from onym.uri.llm import LLMURI
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.llm.providers import Provider
+
+#: LangChain's word for a provider, where it is not the row's name
+LANGCHAIN_PROVIDERS: Final[Mapping[str, str]] = {
+    "anthropic_bedrock": "bedrock",
+    "azure_ai": "azure-inference",
+    "azure_openai": "azure-openai",
+    "bedrock_converse": "bedrock",
+    "google_anthropic_vertex": "vertex",
+    "google_genai": "gemini",
+    "google_vertexai": "vertex",
+    "mistralai": "mistral",
+    "nvidia": "nvidia-nim",
+}
+#: what LangChain infers from a model's name alone
+_LANGCHAIN_INFERRED: Final = (
+    (("gpt-", "o1", "o3", "o4", "chatgpt"), "openai"),
+    (("claude",), "anthropic"),
+    (("amazon.", "anthropic.", "meta."), "bedrock"),
+    (("gemini",), "google_vertexai"),
+    (("command",), "cohere"),
+    (("accounts/fireworks",), "fireworks"),
+    (("mistral", "mixtral"), "mistralai"),
+    (("deepseek",), "deepseek"),
+    (("grok",), "xai"),
+    (("sonar",), "perplexity"),
+)
+#: the AI SDK's word for a provider, where it is not the row's name or alias
+AI_SDK_PROVIDERS: Final[Mapping[str, str]] = {
+    "amazon-bedrock": "bedrock",
+    "amazonbedrock": "bedrock",
+    "azure": "azure-openai",
+    "gateway": "vercel-ai-gateway",
+    "googlevertex": "vertex",
+}
+AI_GATEWAY: Final = "vercel-ai-gateway"
+#: constructor arguments that hold a base URL, or a key
+_LANGCHAIN_BASE_URLS: Final = ("base_url", "azure_endpoint", "openai_api_base", "endpoint_url")
+_LANGCHAIN_KEYS: Final = ("api_key", "openai_api_key", "anthropic_api_key", "google_api_key")
+#: what becomes part of a path or a query
+_LANGCHAIN_PATH_NAMES: Final[Mapping[str, str]] = {
+    "api_version": "api-version",
+    "openai_api_version": "api-version",
+    "project": "project",
+    "location": "location",
+}
+_LANGCHAIN_KNOWN: Final = frozenset(
+    (
+        *_LANGCHAIN_BASE_URLS,
+        *_LANGCHAIN_KEYS,
+        *_LANGCHAIN_PATH_NAMES,
+        "model",
+        "model_provider",
+        "model_kwargs",
+    )
+)
+
+
+def from_langchain(
+    text: str,
+    *,
+    with_key: bool = False,
+    providers: ProviderTable | None = None,
+    **settings: Any,
+) -> Conversion:
+    """The URI for the arguments of `init_chat_model`: "openai:gpt-5", or a model that tells its provider.
+
+    `settings` are its further keyword arguments (`temperature`, `timeout` in seconds, `base_url`, …). Raises
+    UsageError for a provider that no row names, and for a model that does not tell its own.
+    """
+    table = ProviderTable.builtin() if providers is None else providers
+    notes = NoteCollector()
+    word, model = _split_langchain_name(text, settings.get("model_provider"), table)
+    extra = settings.get("model_kwargs")
+    given = {name: value for name, value in settings.items() if name not in _LANGCHAIN_KNOWN}
+    if isinstance(extra, Mapping):
+        given.update({str(name): value for name, value in extra.items()})
+    base = next((name for name in _LANGCHAIN_BASE_URLS if isinstance(settings.get(name), str)), None)
+    found = SourceModel(
+        model=model,
+        row=find_provider(word, LANGCHAIN_PROVIDERS, table),
+        base=None if base is None else settings[base],
+        base_name=base or "",
+        rooted=base == "azure_endpoint" or word in ("anthropic", "ollama"),
+        key=_find_langchain_key(settings),
+        params=import_params(given, notes),
+        spent=tuple(
+            (name, to, settings[name]) for name, to in _LANGCHAIN_PATH_NAMES.items() if settings.get(name)
+        ),
+    )
+    if found.row is None and found.base is None:
+        raise _make_unknown_provider_error(word)
+    return _build_conversion(found, table, notes, with_key=with_key)
+
+
+def from_ai_sdk(text: str, *, separator: str = ":", providers: ProviderTable | None = None) -> Conversion:
+    """The URI for a model's id in the AI SDK.
+
+    `creator/model` is an id of the Vercel AI Gateway, and goes there; `provider:model` is one of a provider
+    registry, whose `separator` may differ, and goes to the provider. Raises UsageError for neither.
+    """
+    table = ProviderTable.builtin() if providers is None else providers
+    word, mark, model = text.partition(separator)
+    slash = word.find("/")
+    if not mark or slash >= 0:
+        if slash < 1:
+            raise UsageError("an id of the AI SDK is creator/model or provider:model", code="convert.bad-id")
+        return _build_conversion(
+            SourceModel(model=text, row=table.find_own(AI_GATEWAY)), table, NoteCollector(), with_key=False
+        )
+    row = find_provider(word, AI_SDK_PROVIDERS, table)
+    if row is None:
+        raise _make_unknown_provider_error(word)
+    return _build_conversion(SourceModel(model=model, row=row), table, NoteCollector(), with_key=False)
+
+
+def _build_conversion(
+    found: SourceModel, table: ProviderTable, notes: NoteCollector, *, with_key: bool
+) -> Conversion:
+    uri = build_uri(found, table, notes, with_key=with_key)
+    return Conversion(found=(Named(None, uri),), notes=notes.all())
+
+
+def _split_langchain_name(text: str, provider: Any, table: ProviderTable) -> tuple[str, str]:
+    if isinstance(provider, str):
+        return provider, text.removeprefix(f"{provider}:")
+    word, colon, model = text.partition(":")
+    if colon and find_provider(word, LANGCHAIN_PROVIDERS, table) is not None:
+        return word, model
+    lower = text.lower()
+    for prefixes, inferred in _LANGCHAIN_INFERRED:
+        if lower.startswith(prefixes):
+            return inferred, text
+    if colon:
+        raise _make_unknown_provider_error(word)
+    raise UsageError(
+        "the model does not tell its provider", code="convert.no-provider", hint="write provider:model"
+    )
+
+
+def _find_langchain_key(settings: Mapping[str, Any]) -> KeySource | None:
+    for name in _LANGCHAIN_KEYS:
+        value = settings.get(name)
+        reveal = getattr(value, "get_secret_value", None)
+        value = reveal() if callable(reveal) else value
+        if isinstance(value, str) and value:
+            return KeySource(name, secret=Secret(value))
+    return None
+
+
+def _make_unknown_provider_error(word: str) -> UsageError:
+    from onym.llm.providers import format_suggestion  # an error alone needs it
+
+    return UsageError(
+        "no provider row has that name",
+        code="convert.no-provider",
+        hint=format_suggestion(word, ProviderTable.builtin().names())
+        or "onym build --host HOST writes a URI for any host",
+    )
+
+
+#: LiteLLM's word for a provider, where it is not the row's name
+LITELLM_PROVIDERS: Final[Mapping[str, str]] = {
+    "azure": "azure-openai",
+    "azure_ai": "azure-inference",
+    "azure_text": "azure-openai",
+    "chatgpt": "openai",
+    "codestral": "mistral",
+    "cohere_chat": "cohere",
+    "fireworks_ai": "fireworks",
+    "github": "github-models",
+    "google": "gemini",
+    "meta_llama": "meta",
+    "nvidia_nim": "nvidia-nim",
+    "ollama_chat": "ollama",
+    "text-completion-openai": "openai",
+    "together_ai": "together",
+    "vercel_ai_gateway": "vercel-ai-gateway",
+    "vertex_ai": "vertex",
+}
+#: words for any server of the OpenAI shape: `api_base` says which
+_LITELLM_GENERIC: Final = split_words(
+    "custom custom_openai hosted_vllm vllm lm_studio llamafile litellm_proxy openai_like xinference "
+    "docker_model_runner aiohttp_openai"
+)
+#: base URLs of these stop before the path of the API
+_LITELLM_ROOTED: Final = split_words("anthropic azure-openai bedrock cohere gemini ollama vertex")
+#: a model without a provider's word
+_LITELLM_INFERRED: Final = (
+    (re.compile(r"(gpt-|chatgpt-|o[1-9](-|$)|text-embedding-3|ft:gpt)"), "openai"),
+    (re.compile(r"claude-"), "anthropic"),
+    (re.compile(r"gemini-"), "gemini"),
+    (re.compile(r"command-"), "cohere"),
+)
+#: ways into one provider that stand between its word and the model
+_LITELLM_ROUTES: Final = {
+    "bedrock": ("converse", "invoke", "converse_like"),
+    "azure-openai": ("o_series", "gpt5_series"),
+}
+_LITELLM_ROUTING: Final = split_words(
+    "rpm tpm weight order tags max_parallel_requests mock_response drop_params additional_drop_params "
+    "input_cost_per_token output_cost_per_token input_cost_per_second output_cost_per_second "
+    "stream_timeout allowed_openai_params fallbacks metadata cooldown_time model_info use_in_pass_through "
+    "merge_reasoning_content_in_choices max_budget budget_duration"
+)
+_LITELLM_PLACED: Final = split_words(
+    "model api_base base_url api_key organization custom_llm_provider aws_region_name region_name "
+    "vertex_location vertex_ai_location extra_body"
+)
+#: what becomes part of a path or a query
+_LITELLM_PATH_NAMES: Final[Mapping[str, str]] = {
+    "api_version": "api-version",
+    "vertex_project": "project",
+    "vertex_ai_project": "project",
+}
+
+
+def from_litellm(
+    source: Any, *, with_key: bool = False, providers: ProviderTable | None = None
+) -> Conversion:
+    """URIs for a LiteLLM configuration, its `model_list`, or the keyword arguments of one call.
+
+    `source` is plain data: a dict with `model_list`, a list of entries, or a dict with `model`. An entry that
+    makes no URI is left out with a note. `api_key: os.environ/NAME` becomes `?auth=env:NAME`; a key that
+    stands there is copied only with `with_key`. Raises UsageError for data of another shape.
+    """
+    table = ProviderTable.builtin() if providers is None else providers
+    notes, found = NoteCollector(), []
+    for name, params, where in _iter_litellm_entries(source, notes):
+        try:
+            uri = _build_litellm_uri(params, table, where, with_key=with_key)
+        except OnymError as error:
+            where.add("", f"left out: {error.message}")
+            continue
+        found.append(Named(name, uri))
+    return Conversion(found=tuple(found), notes=notes.all())
+
+
+def _iter_litellm_entries(
+    source: Any, notes: NoteCollector
+) -> Iterator[tuple[str | None, Mapping[str, Any], NoteCollector]]:
+    if isinstance(source, Mapping) and "model_list" in source:
+        for name in source:
+            if name != "model_list":
+                notes.add(str(name), "settings of LiteLLM itself are not carried")
+        source = source["model_list"]
+    elif isinstance(source, Mapping) and "model" in source:
+        yield None, source, notes
+        return
+    if not isinstance(source, Sequence) or isinstance(source, str | bytes):
+        raise UsageError(
+            "a LiteLLM source is a dict with model_list, a list of its entries, or a dict with model",
+            code="convert.bad-litellm",
+        )
+    for index, entry in enumerate(source):
+        below = notes.child(f"model_list[{index}]")
+        params = entry.get("litellm_params") if isinstance(entry, Mapping) else None
+        if not isinstance(params, Mapping):
+            below.add("", "left out: an entry is a dict with litellm_params")
+            continue
+        if entry.get("model_info"):
+            below.add("model_info", "what LiteLLM knows of the model is not carried")
+        name = entry.get("model_name")
+        yield name if isinstance(name, str) else None, params, below
+
+
+def _build_litellm_uri(
+    given: Mapping[str, Any], table: ProviderTable, notes: NoteCollector, *, with_key: bool
+) -> LLMURI:
+    found = _parse_litellm_model(given, table)
+    rest: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in _LITELLM_ROUTING:
+            notes.add(str(name), "LiteLLM's own routing and prices are not carried")
+        elif name not in _LITELLM_PLACED and name not in _LITELLM_PATH_NAMES:
+            rest[str(name)] = value
+    body = given.get("extra_body")
+    if isinstance(body, Mapping):
+        rest.update({str(name): value for name, value in body.items()})
+    params = {**found.params, **import_params(rest, notes)}
+    spent = tuple(
+        (name, to, given[name]) for name, to in _LITELLM_PATH_NAMES.items() if given.get(name) is not None
+    )
+    return build_uri(
+        replace(
+            found,
+            params=params,
+            spent=spent,
+            key=_read_litellm_key(given),
+            label=_read_litellm_label(given, notes),
+        ),
+        table,
+        notes,
+        with_key=with_key,
+    )
+
+
+def _parse_litellm_model(given: Mapping[str, Any], table: ProviderTable) -> SourceModel:
+    word, model = _split_litellm_name(given, table)
+    base = given.get("api_base") or given.get("base_url")
+    if base is not None and (not isinstance(base, str) or base.startswith(ENVIRON_PREFIX)):
+        raise UsageError("api_base is not a URL that stands there", code="convert.no-host")
+    row = None if word is None or word in _LITELLM_GENERIC else find_provider(word, LITELLM_PROVIDERS, table)
+    if row is None and base is None:
+        raise UsageError("it does not say which host is meant", code="convert.no-host")
+    name = "" if row is None else row.name
+    model, params = _strip_litellm_route(name, model)
+    if base is None and row is not None:
+        base = _find_litellm_region_url(row, given)
+    return SourceModel(
+        model=model, row=row, base=base, base_name="api_base", rooted=name in _LITELLM_ROOTED, params=params
+    )
+
+
+def _split_litellm_name(given: Mapping[str, Any], table: ProviderTable) -> tuple[str | None, str]:
+    """LiteLLM's word for the provider, None where it has none, and the rest of the model's name."""
+    model = given.get("model")
+    if not isinstance(model, str) or not model:
+        raise UsageError("it names no model", code="convert.no-model")
+    own = given.get("custom_llm_provider")
+    if isinstance(own, str):
+        return own, model.removeprefix(f"{own}/")
+    word, slash, rest = model.partition("/")
+    if (
+        slash
+        and rest
+        and (word in _LITELLM_GENERIC or find_provider(word, LITELLM_PROVIDERS, table) is not None)
+    ):
+        return word, rest
+    return next((name for pattern, name in _LITELLM_INFERRED if pattern.match(model)), None), model
+
+
+def _strip_litellm_route(row: str, model: str) -> tuple[str, dict[str, Any]]:
+    """The model's own name, and what a way into the provider means as a parameter."""
+    first, slash, rest = model.partition("/")
+    if slash and first in _LITELLM_ROUTES.get(row, ()):
+        return rest, {}
+    if slash and first == "responses":
+        return rest, {"api": "responses"}
+    if row == "huggingface" and model.count("/") == 2:
+        # LiteLLM writes the inference provider first, the router behind the model
+        return f"{rest}:{first}", {}
+    return model, {}
+
+
+def _find_litellm_region_url(row: Provider, given: Mapping[str, Any]) -> str | None:
+    name = given.get("aws_region_name") or given.get("region_name")
+    if row.name == "bedrock" and isinstance(name, str) and not name.startswith(ENVIRON_PREFIX):
+        return f"https://bedrock-runtime.{require_region(name)}.amazonaws.com"
+    location = given.get("vertex_location") or given.get("vertex_ai_location")
+    if row.name == "vertex" and isinstance(location, str) and location != "global":
+        return f"https://{require_region(location)}-aiplatform.googleapis.com"
+    return None
+
+
+def _read_litellm_key(given: Mapping[str, Any]) -> KeySource | None:
+    key = given.get("api_key")
+    if not isinstance(key, str) or not key:
+        return None
+    if key.startswith(ENVIRON_PREFIX):
+        return KeySource("api_key", variable=key.removeprefix(ENVIRON_PREFIX))
+    return KeySource("api_key", secret=Secret(key))
+
+
+def _read_litellm_label(given: Mapping[str, Any], notes: NoteCollector) -> str | None:
+    label = given.get("organization")
+    if not isinstance(label, str):
+        return None
+    if label.startswith(ENVIRON_PREFIX):
+        notes.add("organization", "it refers to a variable; a label stands in the URI itself")
+        return None
+    return label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvSource:
+    """The variables of one provider, each tuple in the order in which they are looked for."""
+
+    row: str
+    keys: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    #: base URLs of these variables stop before the path of the API
+    rooted: bool = False
+    #: variables that fill a host's place: ("AWS_REGION", ...), with the host's form
+    regions: tuple[str, ...] = ()
+    region_host: str = ""
+    #: (variable, parameter of the URI) of what becomes part of a path or a query
+    spent: tuple[tuple[str, str], ...] = ()
+
+
+#: the providers whose variables do not simply follow from their key's name
+ENV_SOURCES: Final = (
+    EnvSource(
+        row="openai",
+        keys=("OPENAI_API_KEY",),
+        bases=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+        models=("OPENAI_MODEL", "OPENAI_MODEL_NAME", "OPENAI_CHAT_MODEL"),
+        labels=("OPENAI_PROJECT_ID", "OPENAI_ORG_ID", "OPENAI_ORGANIZATION"),
+    ),
+    EnvSource(
+        row="azure-openai",
+        keys=("AZURE_OPENAI_API_KEY", "AZURE_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
+        bases=("AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE"),
+        models=(
+            "AZURE_OPENAI_DEPLOYMENT",
+            "AZURE_OPENAI_DEPLOYMENT_NAME",
+            "AZURE_OPENAI_CHAT_DEPLOYMENT_NAME",
+            "AZURE_OPENAI_MODEL",
+        ),
+        rooted=True,
+        spent=(("OPENAI_API_VERSION", "api-version"), ("AZURE_API_VERSION", "api-version")),
+    ),
+    EnvSource(
+        row="anthropic",
+        keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        bases=("ANTHROPIC_BASE_URL",),
+        models=("ANTHROPIC_MODEL",),
+        rooted=True,
+    ),
+    EnvSource(
+        row="gemini",
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        bases=("GOOGLE_GEMINI_BASE_URL",),
+        models=("GEMINI_MODEL", "GOOGLE_MODEL", "GOOGLE_GENAI_MODEL"),
+        rooted=True,
+    ),
+    EnvSource(
+        row="vertex",
+        models=("VERTEX_MODEL", "VERTEXAI_MODEL"),
+        regions=("GOOGLE_CLOUD_LOCATION", "VERTEXAI_LOCATION"),
+        region_host="{}-aiplatform.googleapis.com",
+        spent=(("GOOGLE_CLOUD_PROJECT", "project"),),
+    ),
+    EnvSource(
+        row="bedrock",
+        keys=("AWS_BEARER_TOKEN_BEDROCK",),
+        models=("BEDROCK_MODEL_ID", "BEDROCK_MODEL", "AWS_BEDROCK_MODEL_ID"),
+        regions=("AWS_REGION", "AWS_DEFAULT_REGION"),
+        region_host="bedrock-runtime.{}.amazonaws.com",
+    ),
+    EnvSource(
+        row="ollama",
+        keys=("OLLAMA_API_KEY",),
+        bases=("OLLAMA_HOST",),
+        models=("OLLAMA_MODEL",),
+        rooted=True,
+    ),
+    EnvSource(
+        row="huggingface",
+        keys=("HF_TOKEN", "HUGGINGFACE_API_KEY", "HUGGINGFACEHUB_API_TOKEN"),
+        models=("HF_MODEL", "HUGGINGFACE_MODEL"),
+    ),
+    EnvSource(
+        row="databricks",
+        keys=("DATABRICKS_TOKEN",),
+        bases=("DATABRICKS_HOST",),
+        models=("DATABRICKS_MODEL",),
+        rooted=True,
+    ),
+)
+
+#: hosts that a server listens at, and nobody can be reached by
+_WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 - recognised, never bound
+
+
+def from_env(
+    environ: Mapping[str, str],
+    *,
+    model: str | None = None,
+    with_key: bool = False,
+    providers: ProviderTable | None = None,
+) -> Conversion:
+    """A URI for each provider that variables such as OPENAI_API_KEY, _BASE_URL and _MODEL describe.
+
+    A URI names a model: where no variable does, `model` is taken, and without that the provider is left out
+    with a note. A key becomes `?auth=env:NAME`; `with_key` copies it into the URI instead.
+    """
+    table = ProviderTable.builtin() if providers is None else providers
+    notes, found = NoteCollector(), []
+    for source in _iter_env_sources(table):
+        try:
+            read = _read_env_source(source, environ, model, table, notes, with_key=with_key)
+            if read is None:
+                continue
+            uri = build_uri(read, table, notes, with_key=with_key)
+        except OnymError as error:
+            notes.add(source.row, f"left out: {error.message}")
+            continue
+        found.append(Named(source.row, uri))
+    return Conversion(found=tuple(found), notes=notes.all())
+
+
+def find_env_source(row: Provider) -> EnvSource:
+    """The variables of a provider: those of the table, else those that its key's name suggests."""
+    for source in ENV_SOURCES:
+        if source.row == row.name:
+            return source
+    prefix = row.name.upper().replace("-", "_")
+    for name in row.key_variables[:1]:
+        prefix = name.removesuffix("_API_KEY").removesuffix("_TOKEN")
+    return EnvSource(
+        row=row.name,
+        keys=row.key_variables,
+        bases=(f"{prefix}_BASE_URL", f"{prefix}_API_BASE"),
+        models=(f"{prefix}_MODEL",),
+    )
+
+
+def _iter_env_sources(table: ProviderTable) -> Iterator[EnvSource]:
+    """The sources of every row; a key's variable describes the first row that has it."""
+    taken: set[str] = set()
+    for source in (*ENV_SOURCES, *(find_env_source(row) for row in table if row.key_variables)):
+        if not taken.intersection((source.row, *source.keys)):
+            taken.update((source.row, *source.keys))
+            yield source
+
+
+def _read_env_source(
+    source: EnvSource,
+    environ: Mapping[str, str],
+    model: str | None,
+    table: ProviderTable,
+    notes: NoteCollector,
+    *,
+    with_key: bool,
+) -> SourceModel | None:
+    key, base, named = (
+        _find_variable(environ, names) for names in (source.keys, source.bases, source.models)
+    )
+    if key is None and base is None and named is None:
+        return None
+    chosen = model if named is None else environ[named].strip()
+    if chosen is None:
+        notes.add(
+            key or base or source.row, f"no model is named: set {source.models[0]}, or say which is meant"
+        )
+        return None
+    label = _read_env_label(source, environ, notes)
+    return SourceModel(
+        model=chosen,
+        row=table.find_own(source.row),
+        base=_find_env_base_url(source, environ, base, notes),
+        base_name=base or "the host",
+        rooted=source.rooted,
+        key=None if key is None else _read_env_key(key, environ, with_key=with_key),
+        label=label,
+        spent=tuple((name, to, environ[name].strip()) for name, to in source.spent if environ.get(name)),
+    )
+
+
+def _find_variable(environ: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    return next((name for name in names if environ.get(name, "").strip()), None)
+
+
+def _read_env_key(name: str, environ: Mapping[str, str], *, with_key: bool) -> KeySource:
+    if with_key:
+        return KeySource(name, secret=Secret(environ[name].strip()))
+    return KeySource(name, variable=name)
+
+
+def _read_env_label(source: EnvSource, environ: Mapping[str, str], notes: NoteCollector) -> str | None:
+    given = [name for name in source.labels if environ.get(name, "").strip()]
+    for name in given[1:]:
+        notes.add(name, f"a URI has one label, and {given[0]} is it")
+    return environ[given[0]].strip() if given else None
+
+
+def _find_env_base_url(
+    source: EnvSource, environ: Mapping[str, str], name: str | None, notes: NoteCollector
+) -> str | None:
+    if name is None:
+        where = _find_variable(environ, source.regions)
+        if where is None or environ[where].strip() == "global":
+            return None
+        return f"https://{source.region_host.format(require_region(environ[where].strip()))}"
+    text = environ[name].strip()
+    if source.row != "ollama":
+        return text
+    return _normalize_ollama_host(text, name, notes)
+
+
+def _normalize_ollama_host(text: str, name: str, notes: NoteCollector) -> str:
+    """OLLAMA_HOST, which may lack scheme, port or host, or hold the address that a server listens at."""
+    scheme, mark, rest = text.rpartition("://")
+    host, slash, path = rest.partition("/")
+    server, colon, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
+    if not colon:
+        server, port = host, ""
+    if server in _WILDCARD_HOSTS or not server:
+        notes.add(name, "an address to listen at: localhost is asked instead")
+        server = "localhost"
+    default = "11434" if not mark else {"http": "80", "https": "443"}.get(scheme, "")
+    return f"{scheme or 'http'}://{server}:{port or default}{slash}{path}"
+
+
+_MAX_TEXT = 4 * 1024 * 1024
+#: values of a YAML text, aliases expanded
+_MAX_VALUES = 200_000
+#: characters of a number: to read a longer one takes more than its length in time
+_MAX_NUMBER = 1000
+
+
+def load_models(text: str) -> Any:
+    """The data that JSON or YAML text holds.
+
+    Raises UsageError for text that is neither, MissingExtraError for YAML where PyYAML is missing. No message
+    quotes the text, which may hold keys.
+    """
+    if len(text) > _MAX_TEXT:
+        raise UsageError("a list of models is at most 4 MiB long", code="convert.too-long")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return _parse_yaml(text)
+
+
+def _parse_yaml(text: str) -> Any:
+    try:
+        yaml = import_module("yaml")  # late: JSON needs none
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            "reading YAML needs PyYAML, which is not installed; JSON is read without it",
+            code="convert.needs-yaml",
+            command="pip install pyyaml",
+            hint="run: pip install pyyaml",
+        ) from None
+    try:
+        # aliases make a small text a huge value: counted before anything is built
+        if _count_values(yaml.parse(text, Loader=yaml.SafeLoader)) > _MAX_VALUES:
+            raise UsageError("this YAML holds too much", code="convert.too-long")
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f" (line {mark.line + 1})"
+        raise UsageError(f"this is neither JSON nor YAML{where}", code="convert.bad-yaml") from None
+
+
+def _count_values(events: Iterable[Any]) -> int:
+    """How many values these events stand for, aliases counted as what they repeat."""
+    sizes: dict[str, int] = {}
+    open_: list[tuple[str | None, int]] = [(None, 0)]
+    for event in events:
+        anchor, kind = getattr(event, "anchor", None), type(event).__name__
+        if kind in ("SequenceStartEvent", "MappingStartEvent"):
+            open_.append((anchor, 1))
+            continue
+        if kind in ("SequenceEndEvent", "MappingEndEvent"):
+            anchor, size = open_.pop()
+        elif kind == "AliasEvent":
+            # one that stands inside what it repeats has no end
+            anchor, size = None, sizes.get(str(anchor), _MAX_VALUES + 1)
+        else:
+            size = _MAX_VALUES + 1 if _is_long_number(event) else 1
+        if anchor is not None:
+            sizes[anchor] = size
+        open_[-1] = (open_[-1][0], open_[-1][1] + size)
+    return open_[0][1]
+
+
+def _is_long_number(event: Any) -> bool:
+    text = getattr(event, "value", "")
+    if len(text) <= _MAX_NUMBER or text[0] not in "+-.0123456789":
+        return False
+    # a text in quotes is a number where a tag says so
+    return event.style is None or event.tag is not None

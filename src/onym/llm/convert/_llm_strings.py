@@ -1,0 +1,228 @@
+"""`llm://` URIs of npm's `llm-strings` 1.8 to URIs with the same meaning in Onym.
+
+Both projects write `llm://host/model?parameters`. llm-strings has its own table of hosts, its own parameter
+aliases and form-encoded queries. It does not decode the path and ignores the fragment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from onym.errors import URIError, UsageError
+from onym.llm.convert._conversion import (
+    Conversion,
+    KeySource,
+    Named,
+    NoteCollector,
+    SourceModel,
+    build_uri_at,
+    find_uri_provider,
+    parse_base_url,
+)
+from onym.llm.parameters import validate_parameter
+from onym.llm.providers import ProviderTable
+from onym.uri.components import QUERY_NAME, QUERY_VALUE, decode_component
+from onym.uri.generic import URI
+from onym.uri.llm import LLMURI
+from onym.uri.llm_syntax import parse_query
+from onym.uri.parameters import WELL_KNOWN, is_redirecting, is_secret_parameter
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.llm.providers import Provider
+
+#: hosts of its table that are not where the provider's chat is served, and the row that is meant
+_MOVED_HOSTS: Final[Mapping[str, tuple[str, str]]] = {
+    "gateway.ai.vercel.app": ("vercel-ai-gateway", "that host is not the gateway's"),
+    "gateway.ai.vercel.sh": ("vercel-ai-gateway", "that host is not the gateway's"),
+    "api-inference.huggingface.co": ("huggingface", "that host has the older API of tasks"),
+    "api.baseten.co": ("baseten", "that host manages deployments, chat is served elsewhere"),
+}
+#: its words whose host in its table is one of those
+_MOVED_ALIASES: Final[Mapping[str, str]] = {
+    "vercel": "gateway.ai.vercel.app",
+    "huggingface": "api-inference.huggingface.co",
+    "baseten": "api.baseten.co",
+}
+#: its names of parameters -> the name here (well-known, or the provider's usual one)
+_PARAMETER_NAMES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("temp", "temperature"), "temp"),
+    **dict.fromkeys(
+        (
+            "max", "max_out", "max_output", "max_output_tokens", "maxOutputTokens", "maxTokens", "max_tokens",
+            "max_completion_tokens",
+        ),
+        "max_tokens",
+    ),
+    **dict.fromkeys(("topp", "topP", "nucleus", "top_p"), "top_p"),
+    **dict.fromkeys(("topk", "topK", "top_k"), "top_k"),
+    **dict.fromkeys(("freq", "freq_penalty", "frequencyPenalty", "repetition_penalty"), "frequency_penalty"),
+    **dict.fromkeys(("pres", "pres_penalty", "presencePenalty"), "presence_penalty"),
+    **dict.fromkeys(("stop", "stop_sequences", "stopSequences", "stop_sequence"), "stop"),
+    **dict.fromkeys(("seed", "random_seed", "randomSeed"), "seed"),
+    **dict.fromkeys(("candidateCount", "candidate_count", "num_completions"), "n"),
+    **dict.fromkeys(
+        (
+            "effort", "reasoning", "reasoning_effort", "reasoningEffort", "thinking_effort", "thinkingEffort",
+        ),
+        "effort",
+    ),
+    **dict.fromkeys(("cache", "cache_control", "cacheControl", "cachePoint", "cache_point"), "cache"),
+    "minP": "min_p",
+    "repetitionPenalty": "repetition_penalty",
+    "responseFormat": "response_format",
+    "toolChoice": "tool_choice",
+    "parallelToolCalls": "parallel_tool_calls",
+    "topLogprobs": "top_logprobs",
+    "includeReasoning": "include_reasoning",
+    "stream": "stream",
+}  # fmt: skip
+#: what `effort` is called on the wire, by dialect
+_EFFORT_NAMES: Final[Mapping[str, str]] = {
+    "anthropic_messages": "output_config.effort",
+    "gemini": "generationConfig.thinkingConfig.thinkingLevel",
+    "gemini_vertex": "generationConfig.thinkingConfig.thinkingLevel",
+}
+_TTL: Final = re.compile(r"[0-9]+[mh]").fullmatch
+_TRUE: Final = frozenset({"true", "1", "yes"})
+_FALSE: Final = frozenset({"false", "0", "no"})
+
+
+def from_llm_strings(
+    text: str,
+    *,
+    environ: Mapping[str, str] | None = None,
+    with_key: bool = False,
+    providers: ProviderTable | None = None,
+) -> Conversion:
+    """The canonical URI for one that was written for npm's `llm-strings`, with a note for each difference.
+
+    `environ` is where its overrides of hosts (`LLM_STRINGS_OPENAI_HOST`) are looked for; none by default. The
+    key of the userinfo is copied only with `with_key`. Raises URISyntaxError for text that is no URI,
+    UsageError for one of another scheme.
+    """
+    table = ProviderTable.builtin() if providers is None else providers
+    notes = NoteCollector()
+    uri = URI.parse(text, rule="URI")
+    if uri.scheme is None or uri.scheme.lower() != "llm" or not uri.host:
+        raise UsageError("it does not begin with llm://HOST", code="convert.bad-id")
+    host, port = _find_host(uri.host, uri.port, environ or {}, table, notes)
+    row = find_uri_provider(LLMURI.build(host, model="any", port=port), table)
+    label, colon, key = (uri.userinfo or "").partition(":")
+    if uri.fragment is not None:
+        notes.add("fragment", "llm-strings ignores it, here it would name a profile: left out")
+    found = SourceModel(
+        model=_decode_model(uri.path, notes),
+        label=decode_component(label, component="userinfo") or None,
+        key=KeySource("key", secret=Secret(decode_component(key, component="userinfo")))
+        if colon and key
+        else None,
+        params=_convert_params(uri.query or "", row, notes),
+    )
+    return Conversion(
+        found=(Named(None, build_uri_at(found, host, port, table, notes, with_key=with_key)),),
+        notes=notes.all(),
+    )
+
+
+def _find_host(
+    host: str, port: str | None, environ: Mapping[str, str], table: ProviderTable, notes: NoteCollector
+) -> tuple[str, int | None]:
+    """The host that is meant here. A word with a port is no alias, there as here."""
+    word = host.lower()
+    if port is not None:
+        return word.strip("[]"), int(port)
+    own = _find_host_override(word, environ)
+    if own is not None:
+        notes.add("host", "taken from the variable that llm-strings reads for it")
+        base = parse_base_url(own)
+        if base is None:
+            raise UsageError("the variable that overrides the host holds no host", code="convert.bad-url")
+        return base.host, base.port if ":" in own.rpartition("://")[2] else None
+    moved = _MOVED_HOSTS.get(_MOVED_ALIASES.get(word, word))
+    if moved is not None:
+        row = table.find_own(moved[0])
+        if row is not None and row.host is not None:
+            notes.add("host", f"{_MOVED_ALIASES.get(word, word)} in llm-strings, {row.host} here: {moved[1]}")
+            return row.host, None
+    row = table.find_alias(word)
+    return (word if row is None or row.host is None else row.host).strip("[]"), None
+
+
+def _find_host_override(word: str, environ: Mapping[str, str]) -> str | None:
+    name = word.upper()
+    text = environ.get(f"LLM_STRINGS_{name}_HOST") or environ.get(f"LLM_STRINGS_HOST_{name}")
+    return text.strip() if text and text.strip() else None
+
+
+def _decode_model(path: str, notes: NoteCollector) -> str:
+    raw = path.removeprefix("/")
+    model = decode_component(raw, component="path")
+    if model != raw:
+        notes.add("model", "decoded: llm-strings sends the encoded text as it stands")
+    return model
+
+
+def _convert_params(query: str, row: Provider, notes: NoteCollector) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in _parse_form_pairs(query):
+        known = _PARAMETER_NAMES.get(name, name)
+        if is_secret_parameter(name) or is_redirecting(name):
+            notes.add(name, "a URI has no place for credentials, and for what redirects a request")
+            continue
+        if name == "repetition_penalty":
+            notes.add(name, "llm-strings sends it as frequency_penalty, and so does this URI")
+        if known == "effort":
+            known = _EFFORT_NAMES.get(row.dialect, "reasoning_effort")
+        if known in found:
+            notes.add(name, f"{known} is there twice: the last one counts, as in llm-strings")
+        special = _VALUE_PARSERS.get(known)
+        typed = _parse_value(known, value, notes) if special is None else special(known, value, notes)
+        if typed is not None:
+            found[known] = typed
+    return found
+
+
+def _parse_form_pairs(query: str) -> Iterator[tuple[str, str]]:
+    """Names and values as a form has them: a plus sign is a space."""
+    for pair in query.split("&"):
+        if pair:
+            name, _, value = pair.partition("=")
+            yield (
+                decode_component(name.replace("+", " "), component="query"),
+                decode_component(value.replace("+", " "), component="query"),
+            )
+
+
+def _parse_value(name: str, value: str, notes: NoteCollector) -> Any:
+    try:
+        typed = parse_query(f"{QUERY_NAME.quote(name)}={QUERY_VALUE.quote(value)}")[name]
+        return validate_parameter(name, typed) if name in WELL_KNOWN else typed
+    except URIError as error:
+        notes.add(name, f"not carried: {error.message}")
+        return None
+
+
+def _parse_stream(name: str, value: str, notes: NoteCollector) -> Any:
+    if value in _TRUE or value in _FALSE:
+        return value in _TRUE
+    return _parse_value(name, value, notes)
+
+
+def _parse_cache(name: str, value: str, notes: NoteCollector) -> Any:
+    if value in _FALSE:
+        return False
+    if value not in _TRUE and not _TTL(value):
+        notes.add(name, "not carried: here it is true or false")
+        return None
+    if value not in _TRUE:
+        notes.add(name, "how long the provider keeps the prompt is not carried, only that it may")
+    return True
+
+
+_VALUE_PARSERS: Final[Mapping[str, Callable[[str, str, Any], Any]]] = {
+    "stream": _parse_stream,
+    "cache": _parse_cache,
+}

@@ -1,0 +1,208 @@
+"""Anthropic's Message Batches API: requests in one body, results as JSON Lines.
+
+The API has no field for a client's marker. The request names contain the marker, and the results repeat the
+names. Onym does not follow `results_url`: the results are at a known path of the same host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from onym.errors import MalformedResponseError, OnymError, ProviderError
+from onym.llm.dialects import Exchange, HeaderMap
+from onym.llm.dialects.anthropic_messages import ERRORS
+from onym.llm.dialects.batch_api import (
+    Batch,
+    BatchAnswer,
+    BatchPage,
+    BatchRequest,
+    DecodeChat,
+    make_unanswered_error,
+    parse_request_count,
+    require_identifier,
+)
+from onym.llm.dialects.codec import get_text, make_malformed_error
+from onym.net.messages import Headers
+from onym.uri.components import QUERY_VALUE, SEGMENT
+
+_JSON: Final = "application/json"
+_BASE_PATH: Final = "/v1/messages/batches"
+_PAGE_SIZE: Final = 1000
+_COUNT_NAMES: Final = ("processing", "succeeded", "errored", "canceled", "expired")
+_UNANSWERED: Final = {"canceled": "cancelled", "expired": "expired"}
+#: the statuses with which the API answers such errors elsewhere
+_STATUSES: Final[Mapping[str, int]] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+class _RequestName(msgspec.Struct):
+    custom_id: str
+
+
+class _LineResult(msgspec.Struct):
+    type: str
+    message: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+
+
+class _ResultLine(msgspec.Struct):
+    result: _LineResult
+
+
+_NAME_DECODER: Final = msgspec.json.Decoder(_RequestName)
+_LINE_DECODER: Final = msgspec.json.Decoder(_ResultLine)
+
+
+@dataclass(frozen=True, slots=True)
+class AnthropicBatches:
+    """Batches of messages."""
+
+    most: int = 100_000
+    marks: bool = False
+
+    def encode_line(self, name: str, body: bytes) -> bytes:
+        """One of `requests`."""
+        return b'{"custom_id":"%s","params":%s}' % (name.encode(), body)
+
+    def upload(self, marker: str, lines: Sequence[bytes]) -> None:
+        """There is nothing to upload."""
+        return
+
+    def decode_upload(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> str:
+        """Never called: there is nothing to upload."""
+        raise ERRORS.make_malformed_error("nothing was uploaded", status, headers, exchange)
+
+    def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> BatchRequest:
+        """POST /v1/messages/batches."""
+        body = b'{"requests":[%s]}' % b",".join(lines)
+        return BatchRequest(method="POST", path=_BASE_PATH, body=body, content_type=_JSON)
+
+    def retrieve(self, batch: str) -> BatchRequest:
+        """GET /v1/messages/batches/{id}."""
+        return BatchRequest(method="GET", path=f"{_BASE_PATH}/{SEGMENT.quote(batch)}")
+
+    def cancel(self, batch: str) -> BatchRequest:
+        """POST /v1/messages/batches/{id}/cancel."""
+        return BatchRequest(
+            method="POST", path=f"{_BASE_PATH}/{SEGMENT.quote(batch)}/cancel", content_type=_JSON
+        )
+
+    def list(self, after: str | None) -> BatchRequest:
+        """GET /v1/messages/batches."""
+        more = f"&after_id={QUERY_VALUE.quote(after)}" if after else ""
+        return BatchRequest(method="GET", path=f"{_BASE_PATH}?limit={_PAGE_SIZE}{more}")
+
+    def download(self, batch: Batch) -> tuple[BatchRequest, ...]:
+        """GET /v1/messages/batches/{id}/results."""
+        path = f"{_BASE_PATH}/{SEGMENT.quote(batch.id)}/results"
+        return (BatchRequest(method="GET", path=path, accept="application/binary"),)
+
+    def decode_batch(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Batch:
+        """A message batch."""
+        data = ERRORS.decode_object(status, headers, body, exchange)
+        try:
+            return _decode_batch(data)
+        except MalformedResponseError as error:
+            reason = error.message
+        raise ERRORS.make_malformed_error(reason, status, headers, exchange)
+
+    def decode_list(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> BatchPage:
+        """A list of message batches. One that cannot be read makes the list unreadable: it may be the one."""
+        data = ERRORS.decode_object(status, headers, body, exchange)
+        try:
+            records = data.get("data")
+            if not isinstance(records, list):
+                raise make_malformed_error("it holds no list of batches")
+            batches = tuple(_decode_batch(each) for each in records)
+        except MalformedResponseError as error:
+            reason = error.message
+        else:
+            return BatchPage(batches, get_text(data, "last_id") if data.get("has_more") is True else None)
+        raise ERRORS.make_malformed_error(reason, status, headers, exchange)
+
+    def decode_error(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ProviderError:
+        """As for every other call."""
+        return ERRORS.decode_error(status, headers, body, exchange)
+
+    def decode_line(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> BatchAnswer | None:
+        """A line of the results."""
+        try:
+            line.decode()
+            name = _NAME_DECODER.decode(line).custom_id
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        return BatchAnswer(name, _decode_outcome(line, decode, exchange))
+
+
+def _decode_outcome(line: bytes, decode: DecodeChat, exchange: Exchange) -> Any:
+    try:
+        result = _LINE_DECODER.decode(line).result
+        if result.type == "succeeded":
+            return decode(200, Headers(), bytes(result.message), exchange)
+        if result.type in _UNANSWERED:
+            return make_unanswered_error(_UNANSWERED[result.type], exchange)
+        if result.type == "errored":
+            return _decode_row_error(bytes(result.error), exchange)
+    except OnymError as error:
+        return error.with_traceback(None)
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    return ERRORS.make_malformed_error("a line of the results has another shape", None, None, exchange)
+
+
+def _decode_row_error(body: bytes, exchange: Exchange) -> ProviderError:
+    """The error that the same request would have met outside of a batch."""
+    data = msgspec.json.decode(body)
+    error = data.get("error") if isinstance(data, dict) else None
+    kind = error.get("type") if isinstance(error, dict) else None
+    name = get_text(data, "request_id") if isinstance(data, dict) else None
+    headers = Headers([("request-id", name)] if name else [])
+    status = _STATUSES.get(kind, 500) if isinstance(kind, str) else 500
+    return ERRORS.decode_error(status, headers, body, exchange)
+
+
+def _decode_batch(data: Any) -> Batch:
+    if not isinstance(data, dict):
+        raise make_malformed_error("a batch is not an object")
+    given = data.get("request_counts")
+    counts = (
+        [parse_request_count(given.get(name)) for name in _COUNT_NAMES] if isinstance(given, dict) else []
+    )
+    known = [each for each in counts if each is not None]
+    total = sum(known) if known else None
+    ended = data.get("processing_status") == "ended"
+    stopped = data.get("cancel_initiated_at") is not None
+    return Batch(
+        id=require_identifier(data.get("id")),
+        ending=("cancelled" if stopped else "completed") if ended else None,
+        total=total,
+        finished=None if total is None else total - (counts[0] or 0),
+        created=_parse_time(data.get("created_at")),
+    )
+
+
+def _parse_time(value: Any) -> float | None:
+    """An RFC 3339 time as seconds since 1970."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+        return None if moment is None or moment.tzinfo is None else moment.timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+MESSAGES: Final = AnthropicBatches()

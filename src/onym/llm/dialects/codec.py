@@ -1,0 +1,201 @@
+"""Helpers to encode request bodies and decode responses, shared by all API formats.
+
+Responses may lack members or have members of the wrong type. Bodies need nested names, pass-through
+parameters and data URLs.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from sys import byteorder
+from typing import Any
+
+import msgspec
+
+from onym.errors import MalformedResponseError, UnsupportedError, UsageError
+from onym.llm.dialects import WireSpec
+from onym.llm.types import DocumentPart, ImagePart, Request, ToolCall, Usage
+
+NO_USAGE = Usage()
+
+#: no answer has so many tokens; what is beyond it fits no column, no metric and no float
+_MAX_COUNT = 2**53
+
+
+def make_malformed_error(text: str) -> MalformedResponseError:
+    """A member that is not what the dialect promises; whoever knows the exchange says where."""
+    return MalformedResponseError(text)
+
+
+def parse_json_object(text: str | bytes) -> dict[str, Any] | None:
+    """The object that this JSON is, None where it is none."""
+    try:
+        found = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def encode_arguments(value: Any) -> str:
+    """A tool call's arguments as JSON text: some servers send the object itself."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def parse_count(value: Any) -> int | None:
+    """A count of tokens, None for what is absent or no count."""
+    return value if type(value) is int and 0 <= value < _MAX_COUNT else None
+
+
+def get_text(record: Mapping[str, Any], name: str) -> str | None:
+    """A member that is text and not empty, else None."""
+    value = record.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def decode_tool_calls(calls: Any, first: int = 0) -> Iterator[ToolCall]:
+    """Calls of functions as OpenAI writes them, whose places begin at `first`; some servers give no ids."""
+    if calls is None:
+        return
+    if not isinstance(calls, list):
+        raise make_malformed_error("the tool calls are not a list")
+    for index, call in enumerate(calls, first):
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            raise make_malformed_error("a tool call holds no function")
+        name = get_text(function, "name")
+        if name is None:
+            raise make_malformed_error("a tool call names no function")
+        yield ToolCall(
+            id=get_text(call, "id") or f"call_{index}",
+            name=name,
+            arguments=encode_arguments(function.get("arguments")),
+        )
+
+
+def require_model_records(records: Any) -> list[dict[str, Any]]:
+    """The records of a list of models, without what is no record."""
+    if not isinstance(records, list):
+        raise make_malformed_error("it holds no list of models")
+    return [each for each in records if isinstance(each, dict)]
+
+
+def require_vector_list(found: Any, count: int) -> list[Any]:
+    """A list of as many vectors, or their records, as there were texts."""
+    if not isinstance(found, list) or len(found) != count:
+        raise make_malformed_error("it does not hold one vector for each text")
+    return found
+
+
+def decode_vector(value: Any) -> Sequence[float]:
+    """A list of numbers as floats; MalformedResponseError where it is none."""
+    if not isinstance(value, list) or not value or not all(type(each) in (float, int) for each in value):
+        raise make_malformed_error("a vector is not a list of numbers")
+    try:
+        return tuple(map(float, value))
+    except OverflowError:
+        raise make_malformed_error("a vector holds a number that is too large") from None
+
+
+def decode_vector_or_base64(value: Any) -> Sequence[float]:
+    """A list of numbers, or base64 of little-endian 32-bit floats; MalformedResponseError for neither."""
+    return _decode_base64_vector(value) if isinstance(value, str) else decode_vector(value)
+
+
+def _decode_base64_vector(coded: str) -> Sequence[float]:
+    try:
+        data = b64decode(coded, validate=True)
+    except ValueError:
+        data = b""
+    if not data or len(data) % 4:
+        raise make_malformed_error("a vector is not base64 of 32-bit floats")
+    numbers = array("f", data)
+    if byteorder == "big":  # pragma: no cover - the machines of this project are little-endian
+        numbers.byteswap()
+    return tuple(numbers)
+
+
+_SCHEMA_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+
+#: what switches a provider's own prompt cache on, by the wire name of the switch
+_CACHE_VALUES: Mapping[str, Any] = {
+    "cache_control": {"type": "ephemeral"},
+    "providerOptions.gateway.caching": "auto",
+}
+
+
+def set_member(body: dict[str, Any], name: str, value: Any) -> None:
+    """Set a member by its wire name; dots nest: `generationConfig.topK`."""
+    *path, last = name.split(".")
+    for step in path:
+        body = body.setdefault(step, {})
+    body[last] = _CACHE_VALUES.get(name, value) if value is True else value
+
+
+def encode_params(
+    body: dict[str, Any],
+    request: Request,
+    spec: WireSpec,
+    names: Mapping[str, str | None],
+    write_format: Callable[[str, Mapping[str, Any] | None], Any],
+) -> None:
+    """The well-known parameters of a request under their wire names, which `spec` may change."""
+    for name, value in request.params.items():
+        wire = spec.names.get(name) or names[name] or name
+        if name == "format":
+            value = write_format(value, request.schema)
+        elif name == "stop":
+            value = list(value)
+        set_member(body, wire, value)
+
+
+def merge_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> None:
+    """Add pass-through parameters, objects into objects; what is already there is never replaced."""
+    for name, value in extra.items():
+        here = body.setdefault(name, value)
+        if here is not value and isinstance(here, dict) and isinstance(value, Mapping):
+            merge_extra(here, value)
+        elif here is value and isinstance(value, Mapping):
+            body[name] = dict(value)
+
+
+def parse_arguments(call: ToolCall) -> dict[str, Any]:
+    """The arguments as the object that some APIs want; no text at all is an empty one.
+
+    Raises UsageError where they are no object.
+    """
+    found = parse_json_object(call.arguments) if call.arguments.strip() else {}
+    if found is None:
+        raise UsageError(
+            f"the arguments of the tool call {call.name} are no JSON object, and this API takes nothing else",
+            code="usage.bad-message",
+        )
+    return found
+
+
+def encode_base64(part: ImagePart | DocumentPart) -> str:
+    """The octets of a part as base64 text."""
+    return b64encode(part.data or b"").decode("ascii")
+
+
+def encode_data_url(part: ImagePart | DocumentPart) -> str:
+    """The octets of a part as a data: URL."""
+    return f"data:{part.media_type};base64,{encode_base64(part)}"
+
+
+def make_schema_name(schema: Mapping[str, Any]) -> str:
+    """A name for a schema that APIs accept, from its title."""
+    title = schema.get("title")
+    name = _SCHEMA_NAME.sub("_", title)[:64].strip("_") if isinstance(title, str) else ""
+    return name or "answer"
+
+
+def make_part_error(what: str, dialect: str, *, hint: str | None = None) -> UnsupportedError:
+    """The refusal of a part that a dialect has no place for."""
+    return UnsupportedError(
+        f"the {dialect} API takes no {what}", code="llm.no-part", parameter="messages", hint=hint
+    )

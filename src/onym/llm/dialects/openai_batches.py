@@ -1,0 +1,244 @@
+"""OpenAI's Batch API: upload a file of requests, create a batch, download the files of results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from onym.errors import BadRequestError, MalformedResponseError, OnymError, ProviderError
+from onym.llm.dialects import Exchange, HeaderMap
+from onym.llm.dialects.batch_api import (
+    Batch,
+    BatchAnswer,
+    BatchFault,
+    BatchPage,
+    BatchRequest,
+    DecodeChat,
+    Ending,
+    decode_error_message,
+    make_unanswered_error,
+    parse_request_count,
+    require_identifier,
+)
+from onym.llm.dialects.codec import make_malformed_error
+from onym.llm.dialects.openai_chat import ERROR_CODES, ERRORS
+from onym.net.messages import Headers
+from onym.uri.components import SEGMENT
+
+_JSON: Final = "application/json"
+#: the member of `metadata` that holds the client's marker
+_MARKER_NAME: Final = "onym"
+_PAGE_SIZE: Final = 100
+_ENDINGS: Final[Mapping[str, Ending]] = {
+    "completed": "completed",
+    "failed": "failed",
+    "expired": "expired",
+    "cancelled": "cancelled",
+}
+#: of a request that was not asked
+_UNANSWERED: Final = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
+
+
+class _LineResponse(msgspec.Struct):
+    status_code: int
+    body: msgspec.Raw
+    request_id: str | None = None
+
+
+class _ResultLine(msgspec.Struct):
+    response: _LineResponse | None = None
+    error: dict[str, Any] | None = None
+
+
+class _RequestName(msgspec.Struct):
+    custom_id: str
+
+
+_NAME_DECODER: Final = msgspec.json.Decoder(_RequestName)
+_LINE_DECODER: Final = msgspec.json.Decoder(_ResultLine)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIBatches:
+    """Batches of one operation; `endpoint` is its path, as the API spells it."""
+
+    endpoint: str
+    most: int = 50_000
+    marks: bool = True
+
+    def encode_line(self, name: str, body: bytes) -> bytes:
+        """A line of the file that is uploaded."""
+        return b'{"custom_id":"%s","method":"POST","url":"%s","body":%s}\n' % (
+            name.encode(),
+            self.endpoint.encode(),
+            body,
+        )
+
+    def upload(self, marker: str, lines: Sequence[bytes]) -> BatchRequest:
+        """POST /files. A line that begins with `{` cannot be taken for the boundary."""
+        boundary = f"onym-{marker}"
+        disposition = "Content-Disposition: form-data; name="
+        head = (
+            f'--{boundary}\r\n{disposition}"purpose"\r\n\r\nbatch\r\n'
+            f'--{boundary}\r\n{disposition}"file"; filename="onym-{marker}.jsonl"\r\n'
+            "Content-Type: application/octet-stream\r\n\r\n"
+        )
+        return BatchRequest(
+            method="POST",
+            path="/files",
+            body=b"".join((head.encode(), *lines, f"\r\n--{boundary}--\r\n".encode())),
+            content_type=f"multipart/form-data; boundary={boundary}",
+        )
+
+    def decode_upload(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> str:
+        """The file's identifier."""
+        data = ERRORS.decode_object(status, headers, body, exchange)
+        try:
+            return require_identifier(data.get("id"))
+        except MalformedResponseError as error:
+            reason = error.message
+        raise ERRORS.make_malformed_error(reason, status, headers, exchange)
+
+    def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> BatchRequest:
+        """POST /batches."""
+        body = {
+            "completion_window": "24h",
+            "endpoint": self.endpoint,
+            "input_file_id": uploaded,
+            "metadata": {_MARKER_NAME: marker},
+        }
+        return BatchRequest(
+            method="POST", path="/batches", body=msgspec.json.encode(body), content_type=_JSON
+        )
+
+    def retrieve(self, batch: str) -> BatchRequest:
+        """GET /batches/{id}."""
+        return BatchRequest(method="GET", path=f"/batches/{SEGMENT.quote(batch)}")
+
+    def cancel(self, batch: str) -> BatchRequest:
+        """POST /batches/{id}/cancel."""
+        return BatchRequest(method="POST", path=f"/batches/{SEGMENT.quote(batch)}/cancel", content_type=_JSON)
+
+    def list(self, after: str | None) -> BatchRequest:
+        """GET /batches."""
+        return BatchRequest(
+            method="GET", path=f"/batches?limit={_PAGE_SIZE}" + (f"&after={after}" if after else "")
+        )
+
+    def download(self, batch: Batch) -> tuple[BatchRequest, ...]:
+        """GET /files/{id}/content, for what was answered and for what failed."""
+        return tuple(
+            BatchRequest(
+                method="GET", path=f"/files/{SEGMENT.quote(each)}/content", accept="application/binary"
+            )
+            for each in batch.files
+        )
+
+    def decode_batch(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Batch:
+        """A batch object."""
+        data = ERRORS.decode_object(status, headers, body, exchange)
+        try:
+            return _decode_batch(data, exchange)
+        except MalformedResponseError as error:
+            reason = error.message
+        raise ERRORS.make_malformed_error(reason, status, headers, exchange)
+
+    def decode_list(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> BatchPage:
+        """A list of batch objects. One that cannot be read makes the list unreadable: it may be the one."""
+        data = ERRORS.decode_object(status, headers, body, exchange)
+        try:
+            records = data.get("data")
+            if not isinstance(records, list):
+                raise make_malformed_error("it holds no list of batches")
+            batches = tuple(_decode_batch(each, exchange) for each in records)
+        except MalformedResponseError as error:
+            reason = error.message
+        else:
+            more = data.get("has_more") is True and batches
+            return BatchPage(batches, batches[-1].id if more else None)
+        raise ERRORS.make_malformed_error(reason, status, headers, exchange)
+
+    def decode_error(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ProviderError:
+        """As for every other call."""
+        return ERRORS.decode_error(status, headers, body, exchange)
+
+    def decode_line(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> BatchAnswer | None:
+        """A line of an output or error file."""
+        try:
+            line.decode()
+            name = _NAME_DECODER.decode(line).custom_id
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        return BatchAnswer(name, _decode_outcome(line, decode, exchange))
+
+
+def _decode_outcome(line: bytes, decode: DecodeChat, exchange: Exchange) -> Any:
+    try:
+        found = _LINE_DECODER.decode(line)
+        response = found.response
+        if response is None:
+            return _decode_unanswered(found.error or {}, exchange)
+        name = response.request_id
+        headers = Headers([("x-request-id", name)] if name else [])
+        body = bytes(response.body)
+        if 200 <= response.status_code < 300:
+            return decode(response.status_code, headers, body, exchange)
+        return ERRORS.decode_error(response.status_code, headers, body, exchange)
+    except OnymError as error:
+        return error.with_traceback(None)
+    except (msgspec.MsgspecError, RecursionError):
+        return ERRORS.make_malformed_error("a line of the results has another shape", None, None, exchange)
+
+
+def _decode_unanswered(error: Mapping[str, Any], exchange: Exchange) -> ProviderError:
+    """The error of a request that has no response."""
+    text, code = decode_error_message(error, exchange)
+    if code in _UNANSWERED:
+        return make_unanswered_error(_UNANSWERED[code], exchange)
+    kind = ERROR_CODES.get((code or "").lower(), ProviderError)
+    return kind(f"the provider did not answer this row{text}", endpoint=exchange.endpoint, provider_code=code)
+
+
+def _decode_batch(data: Any, exchange: Exchange) -> Batch:
+    if not isinstance(data, dict):
+        raise make_malformed_error("a batch is not an object")
+    counts, metadata = data.get("request_counts"), data.get("metadata")
+    counts = counts if isinstance(counts, dict) else {}
+    done = [parse_request_count(counts.get(name)) for name in ("completed", "failed")]
+    created = parse_request_count(data.get("created_at"))
+    ending = data.get("status")
+    marker = metadata.get(_MARKER_NAME) if isinstance(metadata, dict) else None
+    return Batch(
+        id=require_identifier(data.get("id")),
+        ending=_ENDINGS.get(ending) if isinstance(ending, str) else None,
+        total=parse_request_count(counts.get("total")),
+        finished=sum(each or 0 for each in done),
+        marker=marker if isinstance(marker, str) else None,
+        created=None if created is None else float(created),
+        files=tuple(
+            require_identifier(data[name]) for name in ("output_file_id", "error_file_id") if data.get(name)
+        ),
+        faults=tuple(_decode_faults(data.get("errors"), exchange)),
+    )
+
+
+def _decode_faults(errors: Any, exchange: Exchange) -> list[BatchFault]:
+    records = errors.get("data") if isinstance(errors, dict) else None
+    found = []
+    for each in records if isinstance(records, list) else ():
+        if isinstance(each, dict):
+            text, code = decode_error_message(each, exchange)
+            kind = ERROR_CODES.get((code or "").lower(), BadRequestError)
+            line = each.get("line")
+            error = kind(
+                f"the provider refused the batch{text}", endpoint=exchange.endpoint, provider_code=code
+            )
+            found.append(BatchFault(line if type(line) is int and line > 0 else None, error))
+    return found
+
+
+CHAT: Final = OpenAIBatches("/v1/chat/completions")
+RESPONSES: Final = OpenAIBatches("/v1/responses")

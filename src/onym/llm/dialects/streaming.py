@@ -1,0 +1,436 @@
+"""Push decoders for streamed responses, and the framing of their bytes.
+
+Frames are server-sent events, lines of JSON or messages of `application/vnd.amazon.eventstream`. The same bytes
+give the same events, however the network splits them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
+from zlib import crc32
+
+from onym.errors import MalformedResponseError, NetError, ProtocolError, ProviderError, ResponseTooLarge
+from onym.llm.dialects import Exchange, HeaderMap
+from onym.llm.dialects.codec import NO_USAGE
+from onym.llm.dialects.errors import ErrorDecoder
+from onym.llm.types import (
+    Carried,
+    Completion,
+    Event,
+    Finish,
+    FinishReason,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
+from onym.net.sse import SSEDecoder, SSEEvent
+
+F = TypeVar("F")
+F_co = TypeVar("F_co", covariant=True)
+
+#: a dialect's `decode_chat`
+DecodeChat: TypeAlias = Callable[[int, HeaderMap, bytes, Exchange], Completion]
+
+_MAX_BODY = 32 * 1024 * 1024
+_MAX_EVENT = 8 * 1024 * 1024
+_SLICE_SIZE = 1024 * 1024
+_WHOLE_BODY_TYPES = frozenset({"application/json", "text/html", "application/xhtml+xml"})
+
+
+def is_whole_body(headers: HeaderMap) -> bool:
+    """Whether this answer to a request for a stream is a whole body instead."""
+    return (headers.get("content-type") or "").partition(";")[0].strip().lower() in _WHOLE_BODY_TYPES
+
+
+class Framer(Protocol[F_co]):
+    """Bytes to frames, one at a time: where one is bad, those before it in the same bytes are not lost."""
+
+    def feed(self, data: bytes, /) -> Iterator[F_co]:
+        """The frames that these bytes complete; raises NetError at one that cannot be read."""
+
+    def close(self) -> Iterator[F_co]:
+        """What the end of the bytes completes."""
+
+
+class SSEFramer:
+    """Server-sent events."""
+
+    __slots__ = ("_sse",)
+
+    def __init__(self) -> None:
+        self._sse = SSEDecoder(_MAX_EVENT)
+
+    def feed(self, data: bytes) -> Iterator[SSEEvent]:
+        """The events, each as its blank line comes."""
+        return self._sse.events(data)
+
+    def close(self) -> Iterator[SSEEvent]:
+        """Nothing: an event without its blank line is none."""
+        return iter(())
+
+
+class LineFramer:
+    """Lines of JSON (NDJSON). Empty lines are skipped, and the last one may lack its line end."""
+
+    __slots__ = ("_pending", "_size")
+
+    def __init__(self) -> None:
+        self._pending: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The lines, without their ends."""
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            self._check_size(len(line))
+            whole = b"".join((*self._pending, line)).strip()
+            self._pending, self._size = [], 0
+            if whole:
+                yield whole
+        if rest:
+            self._check_size(len(rest))
+            self._pending.append(rest)
+
+    def close(self) -> Iterator[bytes]:
+        """The last line, if it has no end."""
+        rest = b"".join(self._pending).strip()
+        self._pending = []
+        if rest:
+            yield rest
+
+    def _check_size(self, more: int) -> None:
+        self._size += more
+        if self._size > _MAX_EVENT:
+            raise ResponseTooLarge(
+                f"one event of the stream is longer than {_MAX_EVENT} octets", code="net.too-large.event"
+            )
+
+
+class EventDecoder(Generic[F]):
+    """The push decoder of a dialect. A subclass reads one frame in `_take`.
+
+    It sets `usage`, `_model`, `_reason` and `_carried` as it learns them. `wrong(...)` raised there becomes
+    a MalformedResponseError of this exchange, `_failed(record)` is the provider's own failure.
+    """
+
+    __slots__ = (
+        "_carried",
+        "_exchange",
+        "_failures",
+        "_frames",
+        "_model",
+        "_reason",
+        "_request_id",
+        "_status",
+        "done",
+        "error",
+        "usage",
+    )
+
+    def __init__(
+        self,
+        frames: Framer[F],
+        failures: ErrorDecoder,
+        request_id: str | None,
+        exchange: Exchange,
+        *,
+        status: int = 200,
+    ) -> None:
+        self.error: NetError | ProviderError | None = None
+        self.done = False
+        self.usage: Usage = NO_USAGE
+        self._frames = frames
+        self._failures = failures
+        self._request_id = request_id
+        self._exchange = exchange
+        self._status = status
+        self._model: str | None = None
+        self._reason: FinishReason | None = None
+        self._carried: Carried | None = None
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that these bytes complete; after an error or the end, none."""
+        events: list[Event] = []
+        # in slices, for a compressed bomb comes as one piece, and each step would copy all of it
+        for start in range(0, len(data), _SLICE_SIZE):
+            if self.error is None and not self.done:
+                self._decode_frames(self._frames.feed(data[start : start + _SLICE_SIZE]), events)
+        return events
+
+    def close(self) -> list[Event]:
+        """The last events. Raises the error, or MalformedResponseError where no end was announced."""
+        events: list[Event] = []
+        if self.error is None and not self.done:
+            self._decode_frames(self._frames.close(), events)
+        if self.error is None and not self.done:
+            if self._reason is None:
+                self.error = self._make_malformed_error("the stream ended before the answer did")
+            else:
+                self._append_finish(events)
+        if self.error is not None:
+            raise self.error
+        return events
+
+    def _decode_frame(self, frame: F, events: list[Event]) -> bool:
+        """Read one frame; True says that it was the last."""
+        raise NotImplementedError
+
+    def _make_stream_error(self, record: object) -> ProviderError:
+        """The failure that a frame says it is."""
+        return self._failures.decode_stream_error(
+            record,
+            status=self._status,
+            request_id=self._request_id,
+            usage=self.usage,
+            exchange=self._exchange,
+        )
+
+    def _decode_frames(self, frames: Iterator[F], events: list[Event]) -> None:
+        try:
+            for frame in frames:
+                if self._decode_frame(frame, events):
+                    self._append_finish(events)
+                    return
+        except MalformedResponseError as error:
+            # our own words, from `wrong`, until they know where they happened
+            self.error = (
+                error if error.endpoint or error.status else self._make_malformed_error(error.message)
+            )
+        except (NetError, ProviderError) as error:
+            # frames do not know whose they are
+            error.endpoint = error.endpoint or self._exchange.endpoint
+            self.error = error
+
+    def _append_finish(self, events: list[Event]) -> None:
+        self.done = True
+        events.append(
+            Finish(
+                reason=self._reason or "other",
+                usage=self.usage,
+                model=self._model or self._exchange.model or None,
+                request_id=self._request_id,
+                carried=self._carried,
+            )
+        )
+
+    def _make_malformed_error(self, text: str) -> MalformedResponseError:
+        error = self._failures.make_malformed_error(
+            text, self._status, None, self._exchange, usage=self.usage
+        )
+        error.request_id = self._request_id
+        return error
+
+
+class WholeBodyDecoder:
+    """A whole body where a stream was asked for: read to its end, then handed out as events."""
+
+    __slots__ = ("_body", "_decode", "_exchange", "_headers", "_status", "done", "error", "usage")
+
+    def __init__(self, decode: DecodeChat, status: int, headers: HeaderMap, exchange: Exchange) -> None:
+        self._decode = decode
+        self.error: NetError | ProviderError | None = None
+        self.done = False
+        self.usage: Usage = NO_USAGE
+        self._status = status
+        self._headers = headers
+        self._exchange = exchange
+        self._body = bytearray()
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Nothing: a body says what it is at its end."""
+        if self.error is None:
+            self._body += data
+            if len(self._body) > _MAX_BODY:
+                self._body.clear()
+                self.error = ResponseTooLarge(
+                    "the answer is larger than a completion may be", endpoint=self._exchange.endpoint
+                )
+        return []
+
+    def close(self) -> list[Event]:
+        """The answer as events. Raises ProviderError where it is none."""
+        if self.done:
+            return []
+        if self.error is not None:
+            raise self.error
+        try:
+            whole = self._decode(self._status, self._headers, bytes(self._body), self._exchange)
+        except (NetError, ProviderError) as error:
+            self.error = error
+            raise
+        self.done, self.usage = True, whole.usage
+        return list(_iter_events(whole))
+
+
+def _iter_events(whole: Completion) -> Iterator[Event]:
+    if whole.reasoning:
+        yield ReasoningDelta(whole.reasoning)
+    if whole.text:
+        yield TextDelta(whole.text)
+    for index, call in enumerate(whole.tool_calls):
+        yield ToolCallDelta(index=index, id=call.id, name=call.name, arguments=call.arguments)
+    yield Finish(
+        reason=whole.finish_reason,
+        usage=whole.usage,
+        model=whole.model or None,
+        request_id=whole.request_id,
+        carried=whole.carried,
+    )
+
+
+HeaderValue: TypeAlias = bool | int | bytes | str
+
+_PRELUDE: Final = Struct(">III")
+_CRC: Final = Struct(">I")
+_OVERHEAD: Final = _PRELUDE.size + _CRC.size
+_MAX_MESSAGE: Final = 16 * 1024 * 1024
+_MAX_HEADERS: Final = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class EventFrame:
+    """One message. `headers` are typed as they came; a timestamp is milliseconds, a UUID 16 octets."""
+
+    headers: Mapping[str, HeaderValue]
+    payload: bytes = field(repr=False)
+
+    def get_text(self, name: str) -> str:
+        """A header that is text, "" where there is none of that name."""
+        value = self.headers.get(name)
+        return value if isinstance(value, str) else ""
+
+
+class EventStreamFramer:
+    """Octets to messages. A message that the end of the octets cuts short is none."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[EventFrame]:
+        """The messages that these octets complete.
+
+        Raises ProtocolError where a checksum, a length or a header is wrong, ResponseTooLarge for a
+        message beyond 16 MiB or headers beyond 128 KiB.
+        """
+        pending = self._pending
+        pending += data
+        start = 0
+        try:
+            while (size := _find_message_size(pending, start)) is not None and len(pending) - start >= size:
+                message = bytes(pending[start : start + size])
+                start += size
+                yield _decode_message(message)
+        finally:
+            # once for all of them: to cut the front off for each message would copy the rest each time
+            del pending[:start]
+
+    def close(self) -> Iterator[EventFrame]:
+        """Nothing: what is left is not a whole message."""
+        self._pending.clear()
+        return iter(())
+
+
+def _find_message_size(pending: bytearray, start: int) -> int | None:
+    """How long the message that begins there is, None as long as its prelude is not whole."""
+    if len(pending) - start < _PRELUDE.size:
+        return None
+    total, headers, check = _PRELUDE.unpack_from(pending, start)
+    if crc32(pending[start : start + 8]) != check:
+        _raise_protocol_error("a prelude's checksum is wrong")
+    if total > _MAX_MESSAGE or headers > _MAX_HEADERS:
+        raise ResponseTooLarge(
+            f"one message of the stream is longer than {_MAX_MESSAGE} octets, or its headers than "
+            f"{_MAX_HEADERS}",
+            code="net.too-large.event",
+        )
+    if total < _OVERHEAD + headers:
+        _raise_protocol_error("a message is shorter than its headers")
+    return int(total)
+
+
+def _decode_message(message: bytes) -> EventFrame:
+    end = len(message) - _CRC.size
+    if crc32(memoryview(message)[:end]) != _CRC.unpack_from(message, end)[0]:
+        _raise_protocol_error("a message's checksum is wrong")
+    after = _PRELUDE.size + _PRELUDE.unpack_from(message)[1]
+    return EventFrame(_decode_headers(message[_PRELUDE.size : after]), message[after:end])
+
+
+def _decode_headers(data: bytes) -> dict[str, HeaderValue]:
+    found: dict[str, HeaderValue] = {}
+    at = 0
+    while at < len(data):
+        octets, at = _slice_bytes(data, at + 1, data[at])
+        name = _decode_utf8(octets)
+        kind, at = _slice_bytes(data, at, 1)
+        if name in found or kind[0] >= len(_HEADER_READERS):
+            _raise_protocol_error("a header comes twice or is of no known type")
+        found[name], at = _HEADER_READERS[kind[0]](data, at)
+    return found
+
+
+def _slice_bytes(data: bytes, at: int, size: int) -> tuple[bytes, int]:
+    if at + size > len(data):
+        _raise_protocol_error("a header runs beyond its message")
+    return data[at : at + size], at + size
+
+
+def _decode_utf8(octets: bytes) -> str:
+    try:
+        return octets.decode()
+    except UnicodeDecodeError:
+        _raise_protocol_error("a header is not UTF-8")
+
+
+_HeaderReader: TypeAlias = Callable[[bytes, int], tuple[HeaderValue, int]]
+
+
+def _make_constant_reader(value: bool) -> _HeaderReader:
+    return lambda _, at: (value, at)
+
+
+def _make_integer_reader(size: int) -> _HeaderReader:
+    def read(data: bytes, at: int) -> tuple[int, int]:
+        octets, at = _slice_bytes(data, at, size)
+        return int.from_bytes(octets, signed=True), at
+
+    return read
+
+
+def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    length, at = _slice_bytes(data, at, 2)
+    return _slice_bytes(data, at, int.from_bytes(length))
+
+
+def _read_string(data: bytes, at: int) -> tuple[str, int]:
+    octets, at = _read_bytes(data, at)
+    return _decode_utf8(octets), at
+
+
+def _read_uuid(data: bytes, at: int) -> tuple[bytes, int]:
+    return _slice_bytes(data, at, 16)
+
+
+#: by the number of the type: true, false, byte, short, integer, long, octets, text, timestamp, UUID
+_HEADER_READERS: Final[tuple[_HeaderReader, ...]] = (
+    _make_constant_reader(True),
+    _make_constant_reader(False),
+    _make_integer_reader(1),
+    _make_integer_reader(2),
+    _make_integer_reader(4),
+    _make_integer_reader(8),
+    _read_bytes,
+    _read_string,
+    _make_integer_reader(8),
+    _read_uuid,
+)
+
+
+def _raise_protocol_error(why: str) -> NoReturn:
+    raise ProtocolError(f"the event stream is broken: {why}", code="net.protocol.eventstream")

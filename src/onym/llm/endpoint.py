@@ -1,0 +1,399 @@
+"""The endpoint of a URI: provider, API format, paths, origin and credential.
+
+The provider's row holds these facts as data. A URI can choose only what its provider's row declares.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onym._version import __version__
+from onym.errors import CredentialError, LLMURIError, ParameterError, PolicyError, UnsupportedError
+from onym.llm import dialects, profiles
+from onym.llm.credentials import Credential, resolve_credential
+from onym.llm.providers import format_suggestion, is_loopback
+from onym.llm.providers.schema import match_wildcard
+from onym.net.messages import Origin
+from onym.uri.components import SEGMENT
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.llm.dialects import Routes
+    from onym.llm.providers import PathValue, Provider, ProviderTable
+    from onym.net.policy import Policy
+    from onym.uri.llm import LLMURI
+
+#: the parameter that names one of a row's wire formats
+API_PARAMETER = "api"
+#: what `api=` calls a row's own wire format
+_API_NAMES = {
+    "openai_chat": "chat",
+    "openai_responses": "responses",
+    "anthropic_messages": "messages",
+    "anthropic_vertex": "messages",
+    "gemini": "gemini",
+    "gemini_vertex": "gemini",
+    "cohere_v2": "cohere",
+    "ollama": "ollama",
+    "bedrock_converse": "converse",
+    "mistral_chat": "chat",
+}
+_DRAFT = "draft-levy-llm-uri-scheme-00"
+#: what may stand in a path or a query that is not the URI's own: no delimiter of any kind
+_PATH_TEXT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,127}")
+_PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+
+
+class RoutingValue(NamedTuple):
+    """One thing that became part of where requests go: its name, its value, where from and where to."""
+
+    parameter: str
+    value: str
+    origin: str
+    wire: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPaths:
+    """Where below the host requests go.
+
+    `used` is what the URI and the environment had a say in: `names` of them are parameters of the URI that
+    reach no body.
+    """
+
+    base: str
+    overrides: Mapping[str, str]
+    model: str
+    query: tuple[tuple[str, str], ...] = ()
+    used: tuple[RoutingValue, ...] = ()
+    label_used: bool = False
+    region: str | None = None
+
+    @property
+    def parameter_names(self) -> frozenset[str]:
+        """The URI's parameters that are spent here."""
+        return frozenset(each.parameter for each in self.used if each.origin == "uri")
+
+    def build_target(self, routes: Routes, operation: str) -> str | None:
+        """Path and query of an operation, None where the API has no such operation."""
+        path = self.overrides.get(operation)
+        if path is None:
+            below: str | None = getattr(routes, operation)
+            if below is None:
+                return None
+            path = self.base + below
+        path = path.replace("{model}", SEGMENT.quote(self.model.removeprefix(routes.model_prefix)))
+        if not self.query:
+            return path
+        query = "&".join(f"{name}={value}" for name, value in self.query)
+        return f"{path}{'&' if '?' in path else '?'}{query}"
+
+
+def choose_api(uri: LLMURI, row: Provider) -> tuple[Provider, RoutingValue | None]:
+    """The row as it speaks the API that the URI asks for, and what asked. Raises UnsupportedError."""
+    name = uri.params.get(API_PARAMETER) if row.apis else None
+    if name is not None:
+        api = row.apis.get(name) if isinstance(name, str) else None
+        if api is None and _API_NAMES.get(row.dialect) == name:
+            return row, RoutingValue(API_PARAMETER, str(name), "uri", row.dialect)
+        if api is None:
+            names = sorted({*row.apis, _API_NAMES.get(row.dialect, row.dialect)})
+            raise UnsupportedError(
+                f"{row.title} has no API of that name",
+                code="llm.no-api",
+                parameter=API_PARAMETER,
+                source=row.source,
+                hint=format_suggestion(str(name), names) or f"it has {', '.join(names)}",
+            )
+        return row.with_api(api), RoutingValue(API_PARAMETER, str(name), "uri", api.dialect)
+    for api in row.apis.values():
+        asked = api.when is not None and api.when in uri.params
+        if asked or any(fnmatchcase(uri.model.lower(), glob) for glob in api.models):
+            return row.with_api(api), None
+    return row, None
+
+
+def resolve_paths(
+    uri: LLMURI, provider: Provider, host: str, environ: Mapping[str, str], chosen: RoutingValue | None = None
+) -> RequestPaths:
+    """Where requests for this URI go below `host`. Raises LLMURIError for a part that nobody gave."""
+    found = {
+        name: _resolve_path_value(uri, name, provider, host, environ) for name in _list_placeholders(provider)
+    }
+    used = list(found.values())
+    values = {name: each.value for name, each in found.items()}
+    query = []
+    for name in provider.query:
+        if name in uri.params:
+            value = _validate_path_text(name, uri.params[name])
+            query.append((name, value))
+            used.append(RoutingValue(name, value, "uri", f"query {name}"))
+    values["model"] = "{model}"
+    return RequestPaths(
+        base=_fill_placeholders(provider.base_path, values),
+        overrides={name: _fill_placeholders(path, values) for name, path in provider.routes.items()},
+        model=uri.model,
+        query=tuple(query),
+        used=(*((chosen,) if chosen else ()), *used),
+        label_used=any(each.origin == "label" for each in used),
+        region=match_wildcard(host, provider.host_suffixes),
+    )
+
+
+def _list_placeholders(provider: Provider) -> list[str]:
+    paths = [provider.base_path, *provider.routes.values()]
+    names = {name for path in paths for name in _PLACEHOLDER.findall(path)}
+    return [name for name in provider.path_values if name in names]
+
+
+def _fill_placeholders(path: str, values: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], path)
+
+
+def _resolve_path_value(
+    uri: LLMURI, name: str, provider: Provider, host: str, environ: Mapping[str, str]
+) -> RoutingValue:
+    rule = provider.path_values[name]
+    for value, origin in _list_candidates(uri, rule, provider, host, environ):
+        if value:
+            return RoutingValue(
+                rule.parameter, _validate_path_text(rule.parameter, value), origin, f"path {{{name}}}"
+            )
+    places = [f"?{rule.parameter}=…", *(["the app label"] if rule.label else []), *rule.variables]
+    raise LLMURIError(
+        f"{provider.title} wants to know the {rule.parameter}",
+        code="llm.no-path-value",
+        component="query",
+        clause=f"{_DRAFT} 4.4",
+        hint=f"say it by {' or '.join(places)}",
+    )
+
+
+def _list_candidates(
+    uri: LLMURI, rule: PathValue, provider: Provider, host: str, environ: Mapping[str, str]
+) -> list[tuple[object, str]]:
+    return [
+        (uri.params.get(rule.parameter), "uri"),
+        (match_wildcard(host, provider.host_suffixes) if rule.host else None, "host"),
+        (uri.label if rule.label else None, "label"),
+        *((environ.get(variable, "").strip(), f"env:{variable}") for variable in rule.variables),
+        (rule.default, "default"),
+    ]
+
+
+def _validate_path_text(name: str, value: object) -> str:
+    """The value as text that can stand in a path or a query as it is."""
+    text = value if isinstance(value, str) else str(value)
+    if _PATH_TEXT.fullmatch(text) is None:
+        raise ParameterError(
+            f"the parameter {name} becomes part of the request's path, and cannot be that",
+            code="llm.bad-path-value",
+            clause=f"{_DRAFT} 4.4",
+            parameter=name,
+            hint="letters, digits, '-', '_', '.' and '~', 128 of them at most",
+        )
+    return text
+
+
+EMBEDDED = "embedded"
+
+_LONGEST_LABEL = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Everything about the other side that stays the same from call to call.
+
+    `origin` is None for the embedded model before it runs. `text` is what errors and notes call the
+    endpoint: no label, no key, no parameters. `label_header` is where the app label goes, None where it goes
+    nowhere. `unkeyed` says why there is no key where one is wanted: such an endpoint can be explained and
+    not called.
+    """
+
+    provider: Provider
+    profile: profiles.Profile
+    dialect: dialects.Dialect
+    origin: Origin | None
+    place: RequestPaths
+    model: str
+    text: str
+    label: str | None = None
+    label_header: str | None = None
+    credential: Credential | None = field(default=None, repr=False)
+    #: an opaque name of the credential, for the pool of connections
+    credential_name: str | None = None
+    unkeyed: CredentialError | None = field(default=None, repr=False)
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it is the model on this machine, which runs only once it was asked for."""
+        return self.provider.name == EMBEDDED
+
+    @property
+    def rejection_key(self) -> str:
+        """What is learned of the model in this wire format goes by this name: another may take more."""
+        return f"{self.dialect.name} {self.text}"
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What must not come back in a message."""
+        credential = self.credential
+        if credential is None:
+            return ()
+        return (credential.secret,) if credential.session is None else (credential.secret, credential.session)
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether requests are signed one by one, instead of carrying the key."""
+        return self.credential is not None and self.credential.access_id is not None
+
+    def build_headers(self) -> tuple[tuple[str, str | Secret], ...]:
+        """The headers of every request to this endpoint, but for a signature."""
+        found: list[tuple[str, str | Secret]] = [
+            ("Accept", "application/json"),
+            ("User-Agent", f"onym/{__version__}"),
+            *self.dialect.headers,
+        ]
+        if self.credential is not None and not self.is_signed:
+            key = self.credential.secret.reveal()
+            header, prefix = self.provider.get_key_header(key, self.credential.source)
+            found += [(header, Secret(prefix + key)), *self.credential.headers]
+        if self.label is not None and self.label_header is not None:
+            found.append((self.label_header, self.label))
+        return tuple(found)
+
+    def sign_request(
+        self, method: str, url: str, headers: tuple[tuple[str, str | Secret], ...], body: bytes
+    ) -> tuple[tuple[str, str | Secret], ...]:
+        """The headers with a signature of this request, made now."""
+        from onym.llm import _aws  # the only scheme there is; its library is an extra
+
+        assert self.credential is not None  # noqa: S101 - `signed` says so
+        assert self.origin is not None  # noqa: S101 - nothing is sent before there is one
+        # what a pattern of another provider leaves open is no region: nothing is signed for its host
+        named = self.place.region if self.provider.signing is not None else None
+        region = named or _aws.parse_region(self.origin.host)
+        return _aws.sign_request(
+            method=method, url=url, headers=headers, body=body, credential=self.credential, region=region
+        )
+
+    def get_origin(self, operation: str) -> Origin | None:
+        """Where this operation is served."""
+        label = self.provider.first_labels.get(operation)
+        if self.origin is None or label is None:
+            return self.origin
+        first, dot, rest = self.origin.host.partition(".")
+        known = first in self.provider.first_labels.values()
+        return replace(self.origin, host=label + dot + rest) if known else self.origin
+
+    def with_running_server(self, origin: Origin, key: Secret) -> Endpoint:
+        """This endpoint, once the embedded model runs there and takes that key."""
+        credential = Credential(secret=key, source=EMBEDDED)
+        return replace(self, origin=origin, credential=credential, credential_name=credential.digest)
+
+    def with_credential(self, credential: Credential) -> Endpoint:
+        """This endpoint with the credential that came after its own."""
+        return replace(self, credential=credential, credential_name=credential.digest)
+
+
+def resolve_endpoint(
+    uri: LLMURI,
+    *,
+    providers: ProviderTable,
+    policy: Policy,
+    environ: Mapping[str, str],
+    key_given: str = "userinfo",
+) -> Endpoint:
+    """The endpoint that this URI names.
+
+    A word that is an alias stands for the provider's host, unless a port is given. Raises
+    UnsupportedError for a wire format that the row does not know, LLMURIError for a label that no header
+    can carry, or a part of a path that nobody gave.
+    """
+    host, aliased = uri.host, None
+    if uri.port is None:
+        aliased = providers.find_alias(host)
+    row = aliased or providers.find(host, uri.port)
+    if aliased is not None:
+        host = aliased.hosts[0]
+    text = _render_public_uri(uri)
+    provider, chosen = choose_api(uri, row)
+    # a part of the environment's that is no secret goes where its secrets may go
+    known = environ if policy.environment_credentials else {}
+    place = resolve_paths(uri, provider, host, known, chosen)
+    fixed: dict[str, Any] = {
+        "provider": provider,
+        "profile": profiles.find_profile(provider.name, uri.model, provider.dialect),
+        "dialect": dialects.get_dialect(provider.dialect),
+        "place": place,
+        "model": uri.model,
+        "text": text,
+    }
+    if provider.name == EMBEDDED:
+        _require_embedded_allowed(policy, text)
+        return Endpoint(origin=None, **fixed)
+    found = _resolve_key(uri, provider, policy, environ, key_given)
+    credential: Credential | None = found.get("credential")
+    spoken_for = place.label_used or (credential is not None and credential.access_id == uri.label)
+    label = None if spoken_for else uri.label
+    return Endpoint(
+        origin=_build_origin(host, uri.port, provider),
+        label=label,
+        label_header=_find_label_header(label, provider),
+        **found,
+        **fixed,
+    )
+
+
+def _resolve_key(
+    uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str], given: str
+) -> dict[str, Any]:
+    try:
+        found = resolve_credential(uri, provider, policy, environ, given=given)
+    except CredentialError as error:
+        # kept without its frames, which would live as long as the client
+        return {"unkeyed": error.with_traceback(None)}
+    return {"credential": found, "credential_name": None if found is None else found.digest}
+
+
+def _build_origin(host: str, port: int | None, provider: Provider) -> Origin:
+    # HTTP to loopback alone (draft 5.1, 10.2); whether that may be reached is the transport's to say
+    return Origin("http" if is_loopback(host) else "https", host, port or provider.default_port)
+
+
+def _render_public_uri(uri: LLMURI) -> str:
+    """The URI without what is private or long: userinfo, parameters, fragment."""
+    return uri.without_key().with_label(None).without_params(*uri.params).with_fragment(None).render()
+
+
+def _require_embedded_allowed(policy: Policy, text: str) -> None:
+    # starting a model takes this machine's memory and processor: a URI from outside must not decide on that
+    if not policy.environment_credentials or (
+        policy.allow_hosts is not None and EMBEDDED not in policy.allow_hosts
+    ):
+        raise PolicyError(
+            "the policy does not let a URI start the model on this machine", reason="embedded", endpoint=text
+        )
+
+
+def _find_label_header(label: str | None, provider: Provider) -> str | None:
+    header = None if label is None else provider.find_label_header(label)
+    if header is None or label is None:
+        return None
+    if (
+        len(label) > _LONGEST_LABEL
+        or label != label.strip(" ")
+        or not label.isascii()
+        or not label.isprintable()
+    ):
+        raise LLMURIError(
+            "the app label cannot be the value of a header",
+            code="llm.bad-label",
+            component="userinfo",
+            clause=f"{_DRAFT} 4.2.1",
+        )
+    return header

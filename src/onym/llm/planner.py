@@ -1,0 +1,466 @@
+"""Build plans: from a URI, messages and overrides to a `Plan`.
+
+A `Planner` resolves the endpoint, its headers and the URI's own parameters once and reuses them for each
+call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onym.errors import PolicyError, UnsupportedError, UsageError
+from onym.llm._arguments import (
+    EMBED_ARGUMENTS,
+    Messages,
+    Overrides,
+    build_profile_layer,
+    parse_overrides,
+    to_messages,
+    to_texts,
+)
+from onym.llm.dialects import Exchange, WireSpec
+from onym.llm.endpoint import Endpoint, resolve_endpoint
+from onym.llm.parameters import DRAFT
+from onym.llm.plan import (
+    REJECTED_PARAMETERS,
+    Action,
+    MappedParameters,
+    MappingNote,
+    OnUnsupported,
+    Operation,
+    ParameterLayer,
+    Plan,
+    PlanFrame,
+    RejectedParameters,
+    map_parameters,
+)
+from onym.llm.types import DocumentPart, ImagePart, Message, Request, TextPart
+from onym.uri.parameters import WELL_KNOWN, format_name
+
+if TYPE_CHECKING:
+    from onym.llm.embedded import EmbeddedEndpoint as Running
+    from onym.llm.providers import ProviderTable
+    from onym.net.policy import Policy
+    from onym.uri.llm import LLMURI
+    from onym.uri.secret import Secret
+
+__all__ = [
+    "Operation",
+    "Plan",
+    "Planner",
+    "PlannerSettings",
+    "build_plan",
+    "build_stream_note",
+    "build_system_note",
+    "build_uri_notes",
+    "drop_for_embeddings",
+    "mark_overruled",
+]
+
+
+def build_uri_notes(
+    uri: LLMURI, endpoint: Endpoint, profiles: Mapping[str, Any]
+) -> tuple[tuple[MappingNote, ...], tuple[str, ...]]:
+    """What became of the parts of the URI that are no parameters of a request."""
+    notes: list[MappingNote] = []
+    warnings: list[str] = []
+    spent = endpoint.place.parameter_names
+    for used in endpoint.place.used:
+        note = _make_note(used.parameter, used.value, used.origin, "renamed", used.wire, None, "4.4")
+        notes.append(replace(note, source=endpoint.provider.source))
+    if uri.label and endpoint.label is not None:
+        header = endpoint.label_header
+        reason = None if header else f"{endpoint.provider.title} has no header for this label"
+        notes.append(
+            _make_note("label", uri.label, "uri", "sent" if header else "dropped", header, reason, "4.2.1")
+        )
+    if "auth" in uri.params:
+        notes.append(
+            _make_note("auth", uri.params["auth"], "uri", "client", None, "names the key; never sent", "10.1")
+        )
+    if uri.fragment is not None:
+        chosen = "chooses this profile" if uri.fragment in profiles else "no profile has this name"
+        notes.append(
+            _make_note("fragment", uri.fragment, "uri", "client", None, f"{chosen}; never sent", "4.5")
+        )
+    for name in uri.withheld:
+        if name in spent:
+            continue
+        reason = "it would redirect or replace the request, or it carries a credential"
+        notes.append(_make_note(name, uri.params[name], "uri", "withheld", None, reason, "4.4"))
+        warnings.append(f"the URI's parameter {format_name(name)} was not sent: {reason}")
+    return tuple(notes), tuple(warnings)
+
+
+def _make_note(
+    parameter: str,
+    value: Any,
+    origin: str,
+    action: Action,
+    wire: str | None,
+    reason: str | None,
+    section: str,
+) -> MappingNote:
+    return MappingNote(
+        parameter=parameter,
+        value=value,
+        origin=origin,
+        action=action,
+        wire_name=wire,
+        reason=reason,
+        clause=f"{DRAFT} {section}",
+    )
+
+
+def build_system_note(system: str, origin: str, action: Action, name: str | None = None) -> MappingNote:
+    wire = reason = None
+    if action == "dropped":
+        reason = "the messages bring a system message of their own"
+    else:
+        wire = name or "messages[0]"
+        if origin == "uri":
+            reason = "came with the URI: as trustworthy as whoever wrote that"
+    return _make_note("system", system, origin, action, wire, reason, "10.4")
+
+
+def build_stream_note(origin: str, stream: bool, name: str | None) -> MappingNote:
+    action: Action = "client" if not stream else "sent" if name == "stream" else "renamed"
+    return _make_note("stream", stream, origin, action, name if stream else None, None, "6")
+
+
+def mark_overruled(mapped: MappedParameters, body: Mapping[str, Any]) -> tuple[MappingNote, ...]:
+    """The notes of `mapped`, where the call's own arguments took the place of pass-through ones."""
+    return tuple(
+        replace(note, action="dropped", wire_name=None, reason="the call says it itself")
+        if note.action == "sent" and note.parameter in mapped.extra and body.get(note.parameter) != note.value
+        else note
+        for note in mapped.notes
+    )
+
+
+def drop_for_embeddings(note: MappingNote) -> MappingNote:
+    if note.parameter not in WELL_KNOWN or note.action not in ("sent", "renamed"):
+        return note
+    return replace(
+        note, action="dropped", wire_name=None, reason="a call for embeddings has no such parameter"
+    )
+
+
+_NO_OVERRIDES = Overrides()
+_JSON_HEADERS = (("Content-Type", "application/json"),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerSettings:
+    """What a client was made with, beside the URI.
+
+    `profiles` are the configuration's, by name; `environ` is where conventional key variables are
+    looked for; `system_filter` gets a URI's `system` and returns what may be sent.
+    """
+
+    policy: Policy
+    providers: ProviderTable
+    profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    on_unsupported: OnUnsupported = "error"
+    system_filter: Callable[[str], str] | None = None
+    lessons: RejectedParameters = field(default=REJECTED_PARAMETERS, repr=False)
+    #: where the URI's own key is from
+    key_given: str = "userinfo"
+
+
+class _EndpointState(NamedTuple):
+    """What every call to one endpoint shares."""
+
+    endpoint: Endpoint
+    post: tuple[tuple[str, str | Secret], ...]
+    get: tuple[tuple[str, str | Secret], ...]
+    exchange: Exchange
+
+
+def build_plan(uri: LLMURI, given: Messages, settings: PlannerSettings, **overrides: Any) -> Plan:
+    """What a chat call would send. Nothing is sent."""
+    return Planner(uri, settings).chat(given, overrides)
+
+
+class Planner:
+    """Plans of one URI. Cheap per call; shared between threads."""
+
+    def __init__(self, uri: LLMURI, settings: PlannerSettings) -> None:
+        self._settings = settings
+        endpoint = resolve_endpoint(
+            uri,
+            providers=settings.providers,
+            policy=settings.policy,
+            environ=settings.environ,
+            key_given=settings.key_given,
+        )
+        self._side = _build_endpoint_state(endpoint)
+        known = endpoint.provider.capabilities
+        self._lacking = frozenset(name for name, has in known.items() if has == "no")
+        self._schema: Mapping[str, Any] | None = None
+        self._layers = (
+            self._build_uri_layer(uri),
+            *self._build_profile_layers(uri.fragment),
+            ParameterLayer(
+                origin="default", values={**endpoint.dialect.defaults, **endpoint.profile.defaults}
+            ),
+        )
+        notes, warnings = build_uri_notes(uri, endpoint, settings.profiles)
+        self._notes = notes
+        self._warnings = warnings
+        self._refresh_shared()
+
+    def _refresh_shared(self) -> None:
+        """Work out what calls without overrides share, by what is known now."""
+        version = self._settings.lessons.version
+        self._mapped = self._map_layers(())
+        self._spec = WireSpec(names=self._mapped.names)
+        #: by whether they stream
+        self._frames: dict[bool, PlanFrame] = {}
+        self._version = version
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Who is on the other side."""
+        return self._side.endpoint
+
+    def is_credential_stale(self, now: float) -> bool:
+        """Whether the credential is about to expire, `now` being seconds since the epoch."""
+        credential = self._side.endpoint.credential
+        return (
+            credential is not None
+            and credential.expires is not None
+            and credential.expires - now < _RENEW_BEFORE
+        )
+
+    def with_renewed_credential(self, plan: Plan) -> Plan:
+        """The same plan with the credential that comes next. May ask the network, and take a moment."""
+        endpoint = self._side.endpoint
+        if endpoint.credential is not None and endpoint.credential.renew is not None:
+            self._side = _build_endpoint_state(endpoint.with_credential(endpoint.credential.renew()))
+            self._frames = {}
+        return self._rebind_plan(plan)
+
+    def with_running_server(self, plan: Plan, where: Running) -> Plan:
+        """The same plan, now that the embedded model runs there."""
+        side = self._side
+        credential = side.endpoint.credential
+        if side.endpoint.origin != where.origin or credential is None or credential.secret != where.key:
+            self._side = _build_endpoint_state(side.endpoint.with_running_server(where.origin, where.key))
+            self._frames = {}
+        return self._rebind_plan(plan)
+
+    def _rebind_plan(self, plan: Plan) -> Plan:
+        """The same plan, now that the endpoint is another."""
+        side = self._side
+        headers = side.get if plan.body is None else side.post
+        origin = side.endpoint.get_origin(plan.route)
+        frame = replace(
+            plan.frame, endpoint=side.endpoint, origin=origin, headers=headers, exchange=side.exchange
+        )
+        return replace(plan, frame=frame)
+
+    def chat(self, given: Messages, overrides: Mapping[str, Any], *, stream: bool | None = None) -> Plan:
+        """One inference. `stream` is what the caller's method says, None leaves it to URI and overrides."""
+        messages = to_messages(given)
+        mapped, call, spec, frames = self._prepare_call(overrides)
+        schema = call.schema or self._schema
+        if mapped.params.get("format") == "json_schema" and schema is None:
+            raise UsageError("format=json_schema needs a schema: pass schema=", code="usage.no-schema")
+        if stream is None:
+            stream = mapped.stream is not None and mapped.stream[0]
+        if self._lacking:
+            self._require_capability("chat")
+            if stream:
+                self._require_capability("stream")
+            if call.tools:
+                self._require_capability("tools")
+        messages, notes = self._insert_system(messages, mapped)
+        if mapped.stream is not None:
+            notes = (
+                *notes,
+                build_stream_note(mapped.stream[1], stream, self.endpoint.dialect.parameters.get("stream")),
+            )
+        request = Request(
+            model=self._side.endpoint.model,
+            messages=messages,
+            params=mapped.params,
+            extra=mapped.extra,
+            tools=call.tools,
+            tool_choice=call.tool_choice,
+            schema=schema,
+            stream=stream,
+        )
+        dialect = self._side.endpoint.dialect
+        body = dialect.encode_chat(request, spec)
+        if call.tools:
+            mapped = replace(mapped, notes=mark_overruled(mapped, body))
+        frame = frames.get(stream)
+        if frame is None:
+            frame = frames[stream] = self._build_frame("chat", mapped, stream=stream)
+        return Plan(frame, body, mapped.notes + notes if notes else mapped.notes)
+
+    def _prepare_call(
+        self, overrides: Mapping[str, Any]
+    ) -> tuple[MappedParameters, Overrides, WireSpec, dict[bool, PlanFrame]]:
+        """What a call with these overrides is made from."""
+        if self._version != self._settings.lessons.version:
+            self._refresh_shared()
+        if not overrides:
+            return self._mapped, _NO_OVERRIDES, self._spec, self._frames
+        call = parse_overrides(overrides)
+        mapped = self._map_layers(call.layers)
+        return mapped, call, WireSpec(names=mapped.names), {}
+
+    def embed(self, given: Any, overrides: Mapping[str, Any]) -> tuple[Plan, int]:
+        """Vectors for texts, and how many of them."""
+        texts = to_texts(given)
+        self._require_capability("embeddings")
+        call = parse_overrides(overrides, EMBED_ARGUMENTS)
+        mapped = self._map_layers(call.layers)
+        dialect = self._side.endpoint.dialect
+        body = dialect.encode_embed(self._side.endpoint.model, texts, mapped.extra)
+        frame = self._build_frame("embed", mapped)
+        notes = tuple([drop_for_embeddings(note) for note in mapped.notes])
+        return Plan(frame, body, notes), len(texts)
+
+    def models(self, overrides: Mapping[str, Any]) -> Plan:
+        """The server's list of models."""
+        self._require_capability("models")
+        mapped = self._map_layers(parse_overrides(overrides, ()).layers)
+        frame = self._build_frame("models", mapped)
+        return Plan(frame, None, tuple([note for note in mapped.notes if note.action == "client"]))
+
+    def model(self, overrides: Mapping[str, Any]) -> Plan:
+        """What the server says of the URI's model: asked by itself where the API can, else in the list."""
+        endpoint = self._side.endpoint
+        if endpoint.place.build_target(endpoint.dialect.routes, "model") is None:
+            return self.models(overrides)
+        mapped = self._map_layers(parse_overrides(overrides, ()).layers)
+        frame = self._build_frame("model", mapped)
+        body = {"model": endpoint.model} if endpoint.dialect.routes.model_body else None
+        return Plan(frame, body, tuple([note for note in mapped.notes if note.action == "client"]))
+
+    def _build_frame(
+        self, operation: Operation, mapped: MappedParameters, *, stream: bool = False
+    ) -> PlanFrame:
+        side = self._side
+        endpoint, routes = side.endpoint, side.endpoint.dialect.routes
+        route = "stream" if stream and routes.stream is not None else operation
+        target = endpoint.place.build_target(routes, route)
+        if target is None:
+            raise self._make_capability_error(_OPERATION_CAPABILITIES[operation])
+        asks = operation == "models" or (operation == "model" and not routes.model_body)
+        return PlanFrame(
+            operation=operation,
+            endpoint=endpoint,
+            origin=endpoint.get_origin(route),
+            method="GET" if asks else "POST",
+            target=target,
+            headers=side.get if asks else side.post,
+            exchange=side.exchange,
+            timeout=mapped.timeout_ms / 1000,
+            retries=mapped.retries,
+            stream=stream,
+            warnings=mapped.warnings,
+            on_unsupported=self._settings.on_unsupported,
+            lessons=self._settings.lessons,
+        )
+
+    def _map_layers(self, call: tuple[ParameterLayer, ...]) -> MappedParameters:
+        endpoint = self._side.endpoint
+        mapped = map_parameters(
+            (*call, *self._layers),
+            provider=endpoint.provider,
+            profile=endpoint.profile,
+            model=endpoint.model,
+            wire=endpoint.dialect.parameters,
+            formats=endpoint.provider.formats & endpoint.dialect.formats,
+            on_unsupported=self._settings.on_unsupported,
+            learned=self._settings.lessons.get_rejections(endpoint.rejection_key),
+        )
+        return replace(mapped, notes=self._notes + mapped.notes, warnings=self._warnings + mapped.warnings)
+
+    def _build_uri_layer(self, uri: LLMURI) -> ParameterLayer:
+        params = uri.params
+        values = {name: params[name] for name in WELL_KNOWN if name in params}
+        if "system" in values:
+            values["system"] = self._filter_system(values["system"])
+        spent = self._side.endpoint.place.parameter_names
+        extra = {name: value for name, value in uri.extra.items() if name not in spent}
+        return ParameterLayer(origin="uri", values=values, extra=extra)
+
+    def _filter_system(self, system: str) -> str:
+        """A system prompt that came with a URI, which anybody may have written (draft 10.4)."""
+        settings = self._settings
+        if settings.system_filter is not None:
+            return settings.system_filter(system)
+        if not settings.policy.allow_system:
+            raise PolicyError(
+                "the policy does not let a URI set the system prompt",
+                reason="system",
+                endpoint=self._side.endpoint.text,
+                hint="pass system_filter= to let a function of yours decide what of it is sent",
+            )
+        return system
+
+    def _build_profile_layers(self, fragment: str | None) -> tuple[ParameterLayer, ...]:
+        if fragment is None or fragment not in self._settings.profiles:
+            return ()
+        layer, self._schema = build_profile_layer(fragment, self._settings.profiles[fragment])
+        return (layer,)
+
+    def _require_capability(self, capability: str) -> None:
+        if capability in self._lacking:
+            raise self._make_capability_error(capability)
+
+    def _make_capability_error(self, capability: str) -> UnsupportedError:
+        provider = self._side.endpoint.provider
+        return UnsupportedError(
+            f"{provider.title} has no {_CAPABILITY_TITLES.get(capability, capability)}",
+            code=f"llm.no-{capability}",
+            parameter=capability,
+            model=self._side.endpoint.model,
+            source=provider.source,
+        )
+
+    def _insert_system(
+        self, messages: tuple[Message, ...], mapped: MappedParameters
+    ) -> tuple[tuple[Message, ...], tuple[MappingNote, ...]]:
+        """The messages with the system prompt where it belongs, and a note on it."""
+        own = False
+        for message in messages:
+            own = own or message.role == "system"
+            if not isinstance(message.content, str):
+                for part in message.content:
+                    self._require_capability(_PART_CAPABILITIES[type(part)])
+        if mapped.system is None:
+            if own or not self._side.endpoint.is_embedded:
+                return messages, ()
+            from onym.llm.weights import DEFAULT_SYSTEM  # 12 ms that no other provider needs
+
+            system, origin = DEFAULT_SYSTEM, "default"
+        else:
+            system, origin = mapped.system
+        if own and origin == "override":
+            raise UsageError("system= and a message of role system: say it once")
+        if own:
+            return messages, (build_system_note(system, origin, "dropped"),)
+        note = build_system_note(system, origin, "renamed", self.endpoint.dialect.parameters.get("system"))
+        return (Message(role="system", content=system), *messages), (note,)
+
+
+_OPERATION_CAPABILITIES = {"chat": "chat", "embed": "embeddings", "models": "models", "model": "models"}
+_PART_CAPABILITIES: Mapping[type, str] = {TextPart: "chat", ImagePart: "images", DocumentPart: "documents"}
+#: seconds before its end at which a credential is renewed
+_RENEW_BEFORE = 60
+_CAPABILITY_TITLES = {"models": "list of models", "stream": "streaming"}
+
+
+def _build_endpoint_state(endpoint: Endpoint) -> _EndpointState:
+    headers = endpoint.build_headers()
+    exchange = Exchange(endpoint=endpoint.text, secrets=endpoint.secrets, model=endpoint.model)
+    return _EndpointState(endpoint, (*_JSON_HEADERS, *headers), headers, exchange)

@@ -1,0 +1,452 @@
+"""Model profiles: which parameters a family of models accepts, as data.
+
+`find_profile` returns the first profile that matches a model at a provider, else `DEFAULT`. The order
+matters.
+
+IDs at Amazon Bedrock may start with a geography (`us.`, `eu.`, `apac.`, `global.`) and may be part of an
+ARN. The ARN of an application inference profile or of provisioned throughput hides the model:
+`bedrock-other` applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+#: never; only when asked for; unless switched off; and with no way to switch it off
+Reasoning: TypeAlias = Literal["never", "opt-in", "default", "always"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Facts about a model family, whoever's row serves it.
+
+    `providers` are names of rows (empty = any), `dialects` wire formats (empty = any), `matches` are globs
+    over the model text; the first profile that fits wins. `params` renames well-known parameters for this
+    family, None = it has no
+    such parameter. `refuses` always hold, `refuses_reasoning` while the model reasons, and `ignores`
+    are accepted and without effect: each maps a parameter, by its well-known or its wire name, to
+    the reason; of each group in `exclusive` no two may be sent together. `defaults` are well-known
+    parameters that are sent where nobody says otherwise, because the API demands them. `effort` are the wire
+    names of the switch that `reasoning` speaks of, `off` the value of it that stops reasoning.
+    """
+
+    family: str
+    providers: tuple[str, ...] = ()
+    dialects: tuple[str, ...] = ()
+    matches: tuple[str, ...] = ("*",)
+    params: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    reasoning: Reasoning = "never"
+    effort: tuple[str, ...] = ("reasoning_effort", "reasoning.effort")
+    off: Any = field(default="none", hash=False)
+    refuses: Mapping[str, str] = field(default_factory=dict, hash=False)
+    refuses_reasoning: Mapping[str, str] = field(default_factory=dict, hash=False)
+    ignores: Mapping[str, str] = field(default_factory=dict, hash=False)
+    exclusive: tuple[tuple[str, ...], ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    source: str
+    checked: str
+
+    def __post_init__(self) -> None:
+        for name in ("params", "refuses", "refuses_reasoning", "ignores", "defaults"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def applies_to(self, provider: str, model: str, dialect: str | None = None) -> bool:
+        """Whether this profile is about that model at that provider row, in that wire format."""
+        if self.providers and provider not in self.providers:
+            return False
+        if self.dialects and dialect is not None and dialect not in self.dialects:
+            return False
+        return any(fnmatchcase(model.lower(), glob) for glob in self.matches)
+
+    def is_reasoning(self, extra: Mapping[str, Any]) -> bool:
+        """Whether the model reasons in a call with these pass-through parameters."""
+        if self.reasoning in ("never", "always"):
+            return self.reasoning == "always"
+        effort = next(
+            (value for name in self.effort if (value := _get_member(extra, name)) is not None), None
+        )
+        return self.reasoning == "default" if effort is None else bool(effort != self.off)
+
+    def get_refusals(self, extra: Mapping[str, Any]) -> Mapping[str, str]:
+        """Parameter to reason, for a call with these pass-through parameters."""
+        if self.is_reasoning(extra):
+            return {**self.refuses, **self.refuses_reasoning}
+        return self.refuses
+
+    def as_dict(self) -> dict[str, Any]:
+        """The profile as plain data."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            name: dict(value)
+            if isinstance(value, Mapping)
+            else list(value)
+            if isinstance(value, tuple)
+            else value
+            for name, value in plain.items()
+        }
+
+
+def _get_member(extra: Mapping[str, Any], name: str) -> Any:
+    """A member by its wire name; dots lead into objects."""
+    value: Any = extra
+    for step in name.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+_CHECKED = "2026-11-21"
+_OPENAI_SOURCE = "openai 3.52 SDK; pydantic-ai 2.68 profiles; litellm#13781"
+_OPENAI_SAMPLING = "the model reasons, and refuses sampling parameters then"
+_NO_STOP = "the model takes no stop sequences"
+_OPENAI_REFUSED = dict.fromkeys(
+    ("temp", "top_p", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"),
+    _OPENAI_SAMPLING,
+)
+
+
+def _build_openai_globs(*names: str) -> tuple[str, ...]:
+    """Globs for a model, its dated and sized variants (`-mini`, `-2025-08-07`) and its fine-tunes."""
+    return tuple(glob for name in names for glob in (name, f"{name}-*", f"ft:{name}:*", f"ft:{name}-*"))
+
+
+def _make_openai_profile(
+    family: str, matches: tuple[str, ...], reasoning: Reasoning, *, stop: bool = True
+) -> Profile:
+    return Profile(
+        family=family,
+        # a deployment's name hides the model at Azure, and gateways drop what an upstream refuses
+        providers=("openai",),
+        matches=matches,
+        reasoning=reasoning,
+        refuses={} if stop else {"stop": _NO_STOP},
+        refuses_reasoning={} if reasoning == "never" else _OPENAI_REFUSED,
+        source=_OPENAI_SOURCE,
+        checked=_CHECKED,
+    )
+
+
+# order matters: the first that fits wins
+OPENAI_PROFILES = (
+    _make_openai_profile("openai-gpt-5-chat", _build_openai_globs("gpt-5-chat"), "never"),
+    _make_openai_profile("openai-pro", ("gpt-5-pro*", "o3-pro*"), "always", stop=False),
+    _make_openai_profile(
+        "openai-always-reasoning", ("gpt-6-astra*", "gpt-6.1-sol*", "gpt-*-pro*", "o1-pro*"), "always"
+    ),
+    _make_openai_profile("openai-chat-reasoning", ("gpt-5.?-chat*", "gpt-6*-chat*"), "always"),
+    _make_openai_profile(
+        "openai-gpt-5.1", _build_openai_globs("gpt-5.1", "gpt-5.2", "gpt-5.3", "gpt-5.4"), "opt-in"
+    ),
+    _make_openai_profile("openai-gpt-5.5", (*_build_openai_globs("gpt-5.5", "gpt-5.6"), "gpt-6*"), "default"),
+    _make_openai_profile("openai-gpt-5", _build_openai_globs("gpt-5"), "default", stop=False),
+    _make_openai_profile("openai-o1", _build_openai_globs("o1", "o3-mini"), "default"),
+    _make_openai_profile("openai-o3", _build_openai_globs("o3", "o4-mini"), "default", stop=False),
+)
+
+
+_DEEPSEEK_NO_EFFECT = "accepted in thinking mode, without effect"
+
+DEEPSEEK_PROFILES = (
+    Profile(
+        family="deepseek-thinking",
+        providers=("deepseek",),
+        matches=("deepseek-reasoner*", "deepseek-v4*"),
+        reasoning="default",
+        effort=("thinking",),
+        off={"type": "disabled"},
+        refuses_reasoning=dict.fromkeys(("logprobs", "top_logprobs"), "an error in thinking mode"),
+        ignores=dict.fromkeys(
+            ("temp", "top_p", "presence_penalty", "frequency_penalty"), _DEEPSEEK_NO_EFFECT
+        ),
+        source="api-docs.deepseek.com; pydantic-ai 2.68 profiles",
+        checked="2026-11-21",
+    ),
+)
+
+
+_XAI_REFUSED = dict.fromkeys(
+    ("stop", "presence_penalty", "frequency_penalty"), "reasoning Grok models refuse this parameter"
+)
+_XAI_SOURCE = "xai-sdk 1.21; docs.x.ai; litellm 1.109"
+
+XAI_PROFILES = (
+    Profile(
+        family="xai-plain",
+        providers=("xai",),
+        matches=("*non-reasoning*",),
+        source=_XAI_SOURCE,
+        checked="2026-11-21",
+    ),
+    Profile(
+        family="xai-reasoning",
+        providers=("xai",),
+        matches=("*-reasoning*", "grok-3-mini*", "grok-4", "grok-4-0709", "grok-4-latest"),
+        reasoning="always",
+        refuses_reasoning=_XAI_REFUSED,
+        source=_XAI_SOURCE,
+        checked="2026-11-21",
+    ),
+)
+
+
+_ANTHROPIC_SOURCE = (
+    "platform.claude.com/docs/en: api/versioning, build-with-claude/extended-thinking; "
+    "anthropic 2.12 SDK; pydantic-ai 2.68 profiles"
+)
+_ONE_OF_TWO = f"{_ANTHROPIC_SOURCE}; litellm#15097"
+
+#: without a stream a longer answer may take over ten minutes: the SDK's bound is 21,333 tokens
+_LONG_OUTPUT = {"max_tokens": 16_384}
+
+_ANTHROPIC_SAMPLING = dict.fromkeys(
+    ("temp", "temperature", "top_p", "top_k"), "the model takes no sampling parameters on any API version"
+)
+_WHILE_THINKING = dict.fromkeys(
+    ("temp", "temperature", "top_k"), "the model thinks, and takes no such parameter then"
+)
+_THINKING_DISABLED = {"type": "disabled"}
+
+
+def _build_claude_globs(*names: str) -> tuple[str, ...]:
+    """Globs for models, their dated and versioned ids, below a region or a publisher (`us.anthropic.`)."""
+    return tuple(glob for name in names for glob in (f"*claude-{name}", f"*claude-{name}[-@:]*"))
+
+
+def _make_claude_profile(
+    family: str,
+    names: tuple[str, ...],
+    reasoning: Reasoning,
+    *,
+    off: Any = _THINKING_DISABLED,
+    sampling: bool = True,
+    exclusive: bool = False,
+    long: bool = True,
+) -> Profile:
+    """One family where it is served under its own names; what Bedrock takes of it is in `_bedrock`."""
+    return Profile(
+        family=family,
+        providers=("anthropic", "vertex"),
+        matches=_build_claude_globs(*names),
+        reasoning=reasoning,
+        effort=("thinking",),
+        off=off,
+        refuses={} if sampling else _ANTHROPIC_SAMPLING,
+        refuses_reasoning=_WHILE_THINKING if sampling else {},
+        exclusive=(("temp", "top_p"),) if exclusive else (),
+        defaults=_LONG_OUTPUT if long else {},
+        source=_ONE_OF_TWO if exclusive else _ANTHROPIC_SOURCE,
+        checked=_CHECKED,
+    )
+
+
+_NEW_AT_GATEWAYS = ("opus-4.7", "opus-4.8", "opus-5", "sonnet-5", "haiku-5.5", "fable-5", "mythos-5")
+
+# order matters: the first that fits wins
+ANTHROPIC_PROFILES = (
+    _make_claude_profile("claude-5-thinking", ("opus-5-5", "fable-5", "mythos-5"), "always", sampling=False),
+    _make_claude_profile(
+        "claude-sonnet-5.5", ("sonnet-5-5",), "default", off={"type": "between_tools"}, sampling=False
+    ),
+    _make_claude_profile("claude-5", ("opus-5", "sonnet-5", "haiku-5-5"), "default", sampling=False),
+    _make_claude_profile("claude-4.7", ("opus-4-7", "opus-4-8"), "opt-in", sampling=False),
+    _make_claude_profile("claude-4.6", ("opus-4-6", "sonnet-4-6"), "opt-in", exclusive=True),
+    _make_claude_profile("claude-4.5", ("opus-4-5", "sonnet-4-5", "haiku-4-5"), "opt-in", exclusive=True),
+    # before Sonnet 4.5 a request is refused where prompt and max_tokens together pass the context window
+    _make_claude_profile("claude-4.1", ("opus-4-1",), "opt-in", exclusive=True, long=False),
+    _make_claude_profile(
+        "claude-4", ("opus-4", "sonnet-4", "4-opus", "4-sonnet", "3-7-sonnet"), "opt-in", long=False
+    ),
+    Profile(
+        family="claude-4.7-at-openrouter",
+        providers=("openrouter",),
+        matches=tuple(f"anthropic/claude-{name}*" for name in _NEW_AT_GATEWAYS),
+        ignores=dict.fromkeys(
+            ("temp", "top_p", "top_k"), "the gateway drops sampling parameters for this model"
+        ),
+        source="openrouter 1.3.84 SDK; platform.claude.com/docs/en/api/versioning",
+        checked=_CHECKED,
+    ),
+)
+
+
+_GUIDE = "docs.aws.amazon.com/bedrock/latest/userguide"
+_CACHING = f"{_GUIDE}/prompt-caching.html"
+_FEATURES = f"{_GUIDE}/conversation-inference-supported-models-features.html"
+
+_BEDROCK_CLAUDE: Mapping[str, str | None] = {
+    "top_k": "additionalModelRequestFields.top_k",
+    "cache": "cachePoint",
+}
+_BEDROCK_NOVA: Mapping[str, str | None] = {
+    "top_k": "additionalModelRequestFields.inferenceConfig.topK",
+    "cache": "cachePoint",
+}
+_BEDROCK_OTHER: Mapping[str, str | None] = {"top_k": None, "cache": None}
+
+
+def _build_bedrock_globs(*starts: str) -> tuple[str, ...]:
+    """Globs for ids: as they are, with a geography before them, at the end of an ARN."""
+    return tuple(glob for start in starts for glob in (f"{start}*", f"*[./]{start}*"))
+
+
+def _build_bedrock_claude_globs(*names: str) -> tuple[str, ...]:
+    return _build_bedrock_globs(*(f"anthropic.claude-{name}" for name in names))
+
+
+# order matters: the first that fits wins
+BEDROCK_PROFILES = (
+    Profile(
+        family="bedrock-claude-4.7",
+        providers=("bedrock",),
+        dialects=("bedrock_converse",),
+        # every Claude after Opus 4.6, Sonnet 4.6 and Haiku 4.5
+        matches=_build_bedrock_claude_globs(
+            "opus-4-7", "opus-4-8", "opus-4-9", "opus-5", "sonnet-5", "haiku-5", "fable", "mythos"
+        ),
+        params=_BEDROCK_CLAUDE,
+        refuses=dict.fromkeys(
+            ("temp", "top_p", "top_k"), "Claude takes no sampling parameters since Opus 4.7"
+        ),
+        source=f"{_CACHING}; github.com/cline/cline/issues/10572, promptfoo/promptfoo/issues/10307",
+        checked=_CHECKED,
+    ),
+    Profile(
+        family="bedrock-claude-4.1",
+        providers=("bedrock",),
+        dialects=("bedrock_converse",),
+        matches=_build_bedrock_claude_globs(
+            "opus-4-1", "opus-4-5", "opus-4-6", "sonnet-4-5", "sonnet-4-6", "haiku-4-5"
+        ),
+        params=_BEDROCK_CLAUDE,
+        exclusive=(("temp", "top_p"),),
+        source=f"{_CACHING}; github.com/mem0ai/mem0/pull/4147; github.com/browseros-ai/BrowserOS/issues/208",
+        checked=_CHECKED,
+    ),
+    Profile(
+        family="bedrock-claude-3",
+        providers=("bedrock",),
+        dialects=("bedrock_converse",),
+        # those from before prompt caches
+        matches=_build_bedrock_claude_globs(
+            "3-haiku", "3-sonnet", "3-opus", "3-5-sonnet-20240620", "v2", "instant"
+        ),
+        params={**_BEDROCK_CLAUDE, "cache": None},
+        source=_CACHING,
+        checked=_CHECKED,
+    ),
+    Profile(
+        family="bedrock-claude",
+        providers=("bedrock",),
+        dialects=("bedrock_converse",),
+        matches=_build_bedrock_claude_globs(""),
+        params=_BEDROCK_CLAUDE,
+        source=f"{_CACHING}; {_GUIDE}/model-parameters-anthropic-claude-messages.html",
+        checked=_CHECKED,
+    ),
+    Profile(
+        family="bedrock-nova",
+        providers=("bedrock",),
+        dialects=("bedrock_converse",),
+        matches=_build_bedrock_globs("amazon.nova-"),
+        params=_BEDROCK_NOVA,
+        source=f"{_CACHING}; docs.aws.amazon.com/nova/latest/nova2-userguide/core-inference.html",
+        checked=_CHECKED,
+    ),
+    Profile(
+        family="bedrock-without-system",
+        providers=("bedrock",),
+        dialects=("bedrock_converse",),
+        matches=_build_bedrock_globs(
+            "amazon.titan-text", "mistral.mistral-7b-instruct", "mistral.mixtral-8x7b-instruct"
+        ),
+        params=_BEDROCK_OTHER,
+        refuses={"system": "Converse takes no system prompt for this model"},
+        source=f"{_FEATURES}; github.com/567-labs/instructor/issues/1753",
+        checked=_CHECKED,
+    ),
+    Profile(
+        family="bedrock-other",
+        providers=("bedrock",),
+        dialects=("bedrock_converse",),
+        # Llama, Mistral, DeepSeek, Qwen, gpt-oss…: Converse itself has neither
+        params=_BEDROCK_OTHER,
+        source="botocore 1.44's service model: InferenceConfiguration; " + _CACHING,
+        checked=_CHECKED,
+    ),
+)
+
+
+_GEMINI_SOURCE = "ai.google.dev/gemini-api/docs/thinking; google-genai 3.4 SDK; pydantic-ai 2.68 profiles"
+_GEMINI_SAMPLING_SOURCE = (
+    "ai.google.dev/gemini-api/docs/generate-content/whats-new-gemini-3.6, .../changelog 2026-10-08; "
+    "langchain-google#1897; pydantic-ai 2.68 profiles"
+)
+_GEMINI_IGNORED = dict.fromkeys(
+    ("temp", "top_p", "top_k"), "Gemini 3.5 Flash and later take sampling parameters and do not use them"
+)
+_GEMINI_BUDGET = "generationConfig.thinkingConfig.thinkingBudget"
+_GEMINI_LEVEL = "generationConfig.thinkingConfig.thinkingLevel"
+
+
+def _make_gemini_profile(
+    family: str, reasoning: Reasoning, *matches: str, level: bool = True, fixed: bool = False
+) -> Profile:
+    """`level`: thinking has levels, not a budget. `fixed`: sampling cannot be changed."""
+    return Profile(
+        family=family,
+        providers=("gemini", "vertex"),
+        matches=matches,
+        reasoning=reasoning,
+        effort=(_GEMINI_LEVEL if level else _GEMINI_BUDGET,),
+        # a level cannot be "none": the lowest one still thinks
+        off=None if level else 0,
+        ignores=_GEMINI_IGNORED if fixed else {},
+        source=_GEMINI_SAMPLING_SOURCE if fixed else _GEMINI_SOURCE,
+        checked=_CHECKED,
+    )
+
+
+# order matters: the first that fits wins
+GEMINI_PROFILES = (
+    _make_gemini_profile("gemini-2.5-image", "never", "gemini-2.5-flash-image*", level=False),
+    _make_gemini_profile("gemini-2.5-flash-lite", "opt-in", "gemini-2.5-flash-lite*", level=False),
+    _make_gemini_profile("gemini-2.5-flash", "default", "gemini-2.5-flash*", level=False),
+    _make_gemini_profile("gemini-2.5-pro", "always", "gemini-2.5-pro*", level=False),
+    _make_gemini_profile("gemini-3", "always", "gemini-3-*", "gemini-3.[1-4]-*"),
+    # requests for gemini-3.5-flash are routed to gemini-3.6-flash since 2026-10-08
+    _make_gemini_profile(
+        "gemini-3.5",
+        "always",
+        "gemini-3.[5-9]-*",
+        "gemini-[4-9]*",
+        "gemini-flash-latest",
+        "gemini-flash-lite-latest",
+        fixed=True,
+    ),
+)
+
+
+#: a model that nothing is known of: everything is sent, and the server decides
+DEFAULT = Profile(family="default", source="no profile names this model", checked="2026-11-21")
+
+BUILTIN_PROFILES: tuple[Profile, ...] = (
+    *OPENAI_PROFILES,
+    *DEEPSEEK_PROFILES,
+    *XAI_PROFILES,
+    *ANTHROPIC_PROFILES,
+    *BEDROCK_PROFILES,
+    *GEMINI_PROFILES,
+)
+
+
+@lru_cache(maxsize=512)
+def find_profile(provider_name: str, model: str, dialect: str | None = None) -> Profile:
+    """The first profile that fits this model at the provider row of that name, else `DEFAULT`."""
+    return next(
+        (profile for profile in BUILTIN_PROFILES if profile.applies_to(provider_name, model, dialect)),
+        DEFAULT,
+    )

@@ -1,0 +1,322 @@
+"""A provider row: its fields, and the rules that a row must meet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from onym.errors import UsageError
+
+#: yes and no are facts with a source; what is unknown is sent, and the server decides
+Capability: TypeAlias = Literal["yes", "no", "unknown"]
+#: both ends included; None = open
+Range: TypeAlias = tuple[float | None, float | None]
+
+CAPABILITIES = (
+    "chat",
+    "stream",
+    "tools",
+    "images",
+    "documents",
+    "embeddings",
+    "batch",
+    "models",
+    "json",
+    "json_schema",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """Another wire format at the same hosts.
+
+    A URI chooses it by `api=NAME`, by bringing `when`, or by a model that one of the globs `models` fits.
+
+    `base_path` defaults to the row's; `params` and `routes` take the place of the row's; `query` adds to it.
+    """
+
+    dialect: str
+    base_path: str | None = None
+    params: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    routes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    query: tuple[str, ...] = ()
+    when: str | None = None
+    models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathValue:
+    """Where a `{placeholder}` of a path gets its value. The first that has one is it.
+
+    The URI's parameter of that name; what `*` stood for in the row's host pattern, if `host`; the app
+    label, if `label`; one of the `variables` of the environment, where the policy lets them count;
+    `default`.
+    """
+
+    parameter: str
+    host: bool = False
+    label: bool = False
+    variables: tuple[str, ...] = ()
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A row of the provider table. It holds facts alone; behaviour belongs to a dialect.
+
+    `hosts` are exact names, the first the canonical one. `host_suffixes` are patterns:
+    `.openai.azure.com` is any name below that one, `*` stands for a label or a part of one
+    (`bedrock-runtime.*.amazonaws.com`). `default_port` is the port that a URI without one means.
+    A key variable is only ever bound to `hosts` at that port, and to a host that one of
+    `endpoint_variables` spells out; `needs_key` says that no call is worth a try without a key.
+
+    `params` maps well-known names to wire names where they differ from the dialect's own; None says
+    that the provider has no such parameter. `ranges` and `stop_max` are the provider's own limits.
+    `label_headers` are (prefix of the label, header); an empty prefix takes any label.
+    Paths may hold `{placeholders}`, which `path_values` fill. `routes` are paths from the root, by operation
+    (chat, stream, embed, models, model), where one is not below `base_path` as the dialect has it;
+    `first_labels` replace the first label of the host for an operation that another host serves. `query` are
+    the URI's parameters that go into the request's query, `apis` other wire formats by name. `key_forms` are
+    (start of a key, or `env:NAME` where it came from; header; prefix) for keys that travel otherwise.
+    `chain` names where a credential is looked for after the key variables, `signing` how requests are
+    signed with it.
+    `docs` is the provider's reference, `source` says where the facts come from, `checked` when (ISO).
+
+    Raises UsageError for a row that cannot be right.
+    """
+
+    name: str
+    title: str
+    hosts: tuple[str, ...] = ()
+    host_suffixes: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    default_port: int = 443
+    base_path: str = "/v1"
+    dialect: str = "openai_chat"
+    key_variables: tuple[str, ...] = ()
+    endpoint_variables: tuple[str, ...] = ()
+    needs_key: bool = True
+    key_header: str = "Authorization"
+    key_prefix: str = "Bearer "
+    key_forms: tuple[tuple[str, str, str], ...] = ()
+    chain: str | None = None
+    signing: str | None = None
+    label_headers: tuple[tuple[str, str], ...] = ()
+    path_values: Mapping[str, PathValue] = field(default_factory=dict, hash=False)
+    routes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    first_labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    query: tuple[str, ...] = ()
+    apis: Mapping[str, Api] = field(default_factory=dict, hash=False)
+    params: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    ranges: Mapping[str, Range] = field(default_factory=dict, hash=False)
+    stop_max: int | None = None
+    capabilities: Mapping[str, Capability] = field(default_factory=dict, hash=False)
+    docs: str
+    source: str
+    checked: str
+
+    def __post_init__(self) -> None:
+        validate_row(self, CAPABILITIES)
+        known = {name: self.capabilities.get(name, "unknown") for name in CAPABILITIES}
+        object.__setattr__(self, "capabilities", MappingProxyType(known))
+        for name in ("params", "ranges", "path_values", "routes", "first_labels", "apis"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    @property
+    def host(self) -> str | None:
+        """The canonical host, None for a row that is known by a pattern alone."""
+        return self.hosts[0] if self.hosts else None
+
+    @property
+    def formats(self) -> frozenset[str]:
+        """The values of `format`, beside `text`, that the provider is not known to refuse."""
+        return frozenset(name for name in ("json", "json_schema") if self.capabilities[name] != "no")
+
+    def with_api(self, api: Api) -> Provider:
+        """This row, when that wire format is asked for."""
+        return replace(
+            self,
+            dialect=api.dialect,
+            base_path=self.base_path if api.base_path is None else api.base_path,
+            params=api.params,
+            routes=api.routes,
+            query=(*self.query, *api.query),
+        )
+
+    def get_key_header(self, key: str, source: str) -> tuple[str, str]:
+        """The header that carries this key, and what stands before the key in it."""
+        for start, header, prefix in self.key_forms:
+            if key.startswith(start) or source == start:
+                return header, prefix
+        return self.key_header, self.key_prefix
+
+    def find_label_header(self, label: str) -> str | None:
+        """The header that carries this app label (draft 4.2.1), None where the provider has none."""
+        for prefix, header in self.label_headers:
+            if label.startswith(prefix):
+                return header
+        return None
+
+    def serves_exactly(self, host: str, port: int | None = None) -> bool:
+        """Whether `host` is one of `hosts`, at the row's own port: where its key variables may go."""
+        return (port is None or port == self.default_port) and host.lower() in self.hosts
+
+    def serves(self, host: str, port: int | None = None) -> bool:
+        """Whether this row is about `host`. A port other than the row's own is another service."""
+        if port is not None and port != self.default_port:
+            return False
+        host = host.lower()
+        return host in self.hosts or any(matches_pattern(host, pattern) for pattern in self.host_suffixes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row as plain data, every field by its name, mappings as dicts, tuples as lists."""
+        return {each.name: _to_plain(getattr(self, each.name)) for each in fields(self)}
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Api | PathValue):
+        return {each.name: _to_plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _to_plain(item) for key, item in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_STEP = r"(?:[A-Za-z0-9_~-][A-Za-z0-9._~-]*|\{[a-z]+\})"
+_PATH = re.compile(rf"(?:/{_STEP})*")
+_ROUTE = re.compile(rf"(?:/{_STEP})+(?::[A-Za-z]+)?(?:\?[A-Za-z0-9=&_.-]+)?")
+_PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_TOKEN = re.compile(r"[A-Za-z0-9-]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PREFIX = re.compile(r"(?:[!-~]+ ?)?")
+_DIALECT = re.compile(r"[a-z][a-z0-9_]*")
+#: what a row may have a path or a host of its own for
+OPERATIONS = frozenset({"chat", "stream", "embed", "models", "model"})
+#: headers that frame the message: a key or a label there would break the request
+_FRAMING = {"host", "content-length", "content-type", "transfer-encoding", "connection", "te", "upgrade"}
+
+
+def is_host(text: str) -> bool:
+    """Whether this is a lower-case host name of letters, digits and hyphens (RFC 1123 2.1)."""
+    return len(text) <= 253 and _HOST.fullmatch(text) is not None
+
+
+def matches_pattern(host: str, pattern: str) -> bool:
+    """Whether a lower-case host is one that the pattern means, label border by label border."""
+    return len(host) <= 253 and _compile_pattern(pattern).fullmatch(host) is not None
+
+
+def match_wildcard(host: str, patterns: Iterable[str]) -> str | None:
+    """What `*` stands for in the first of the patterns that means this host."""
+    for pattern in patterns:
+        head, star, tail = pattern.partition("*")
+        if star and "*" not in tail and matches_pattern(host, pattern):
+            return host[len(head) : len(host) - len(tail)]
+    return None
+
+
+@lru_cache(maxsize=256)
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    if pattern.startswith("."):
+        return re.compile(rf"(?:{_LABEL}\.)+{re.escape(pattern[1:])}")
+    star = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+    return re.compile(star.join(re.escape(part) for part in pattern.split("*")))
+
+
+def validate_row(row: Provider, capabilities: Iterable[str]) -> None:
+    """Refuse a row that cannot be right: UsageError, naming the row and the field."""
+    for field, good in _check_fields(row, frozenset(capabilities)):
+        if not good:
+            raise UsageError(
+                f"provider row {_format_name(row.name)}: {field} cannot be used", code="provider.bad-row"
+            )
+
+
+def _check_fields(row: Provider, capabilities: frozenset[str]) -> Iterable[tuple[str, bool]]:
+    yield "name", _all_match(_NAME, [row.name])
+    yield "title", bool(row.title)
+    yield "hosts", all(is_host(host) for host in row.hosts)
+    yield "host_suffixes", all(_is_valid_pattern(pattern) for pattern in row.host_suffixes)
+    yield "aliases", _all_match(_NAME, row.aliases)
+    yield "aliases", bool(row.hosts) or not row.aliases
+    yield "default_port", 1 <= row.default_port <= 65535
+    yield "base_path", _all_match(_PATH, [row.base_path])
+    yield "dialect", _all_match(_DIALECT, [row.dialect])
+    yield "key_variables", _all_match(_VARIABLE, row.key_variables)
+    yield "endpoint_variables", _all_match(_VARIABLE, row.endpoint_variables)
+    yield "key_header", _is_valid_header(row.key_header)
+    yield "key_prefix", _all_match(_PREFIX, [row.key_prefix])
+    yield "label_headers", all(_is_valid_header(header) for _, header in row.label_headers)
+    yield "ranges", all(_is_valid_range(*limits) for limits in row.ranges.values())
+    yield "stop_max", row.stop_max is None or row.stop_max >= 0
+    yield "key_forms", all(_is_valid_header(header) for _, header, _ in row.key_forms)
+    yield "key_forms", _all_match(_PREFIX, [prefix for _, _, prefix in row.key_forms])
+    yield "routes", OPERATIONS.issuperset(row.routes) and _all_match(_ROUTE, row.routes.values())
+    yield "first_labels", OPERATIONS.issuperset(row.first_labels)
+    yield "first_labels", all(is_host(label) for label in row.first_labels.values())
+    yield "query", _all_match(_PARAMETER, row.query)
+    yield "path_values", _all_match(_PARAMETER, [value.parameter for value in row.path_values.values()])
+    yield "path_values", row.path_values.keys() >= _find_placeholders(row)
+    yield "apis", _all_match(_NAME, row.apis) and all(_is_valid_api(api) for api in row.apis.values())
+    yield "capabilities", capabilities.issuperset(row.capabilities)
+    yield "capabilities", {"yes", "no", "unknown"}.issuperset(row.capabilities.values())
+    yield "checked", _is_valid_date(row.checked)
+
+
+def _find_placeholders(row: Provider) -> set[str]:
+    paths = [row.base_path, *row.routes.values()]
+    for api in row.apis.values():
+        paths += [api.base_path or "", *api.routes.values()]
+    return {name for path in paths for name in re.findall(r"\{([a-z]+)\}", path)} - {"model"}
+
+
+def _is_valid_api(api: Api) -> bool:
+    return (
+        _all_match(_DIALECT, [api.dialect])
+        and _all_match(_PATH, [api.base_path or ""])
+        and OPERATIONS.issuperset(api.routes)
+        and _all_match(_ROUTE, api.routes.values())
+        and _all_match(_PARAMETER, [*api.query, *((api.when,) if api.when else ())])
+    )
+
+
+def _all_match(pattern: re.Pattern[str], texts: Iterable[str]) -> bool:
+    return all(pattern.fullmatch(text) is not None for text in texts)
+
+
+def _is_valid_pattern(pattern: str) -> bool:
+    # the last two labels are fixed: a pattern hangs on a domain that somebody registered
+    head, _, domain = pattern.rpartition(".")
+    head, _, second = head.rpartition(".")
+    if "*" in domain + second or not is_host(f"{second}.{domain}"):
+        return False
+    if pattern.startswith("."):
+        return "*" not in pattern and is_host(pattern[1:])
+    return "*" in head and is_host(pattern.replace("*", "x"))
+
+
+def _is_valid_header(name: str) -> bool:
+    return _all_match(_TOKEN, [name]) and name.lower() not in _FRAMING
+
+
+def _is_valid_range(low: float | None, high: float | None) -> bool:
+    return low is None or high is None or low <= high
+
+
+def _is_valid_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _format_name(name: str) -> str:
+    return name if _NAME.fullmatch(name) else "without a usable name"

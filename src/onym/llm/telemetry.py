@@ -1,0 +1,566 @@
+"""OpenTelemetry spans and metrics of calls, by the GenAI semantic conventions.
+
+    onym.connect(uri, telemetry=Telemetry())
+
+`ONYM_TELEMETRY=1` reports to the global providers. Telemetry is off by default and needs the extra
+`telemetry`. Prompts and answers are recorded only on request, with keys masked. Attribute names are those
+of November 2026 (status: development).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from onym._version import __version__
+from onym.errors import MissingExtraError, NetError, OnymError, OnymWarning
+from onym.llm.streams import Collector
+from onym.llm.types import (
+    Completion,
+    ContentPart,
+    DocumentPart,
+    Embeddings,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolCall,
+    Usage,
+)
+from onym.net.messages import Flow, Send, Wait
+from onym.uri.redact import redact
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+
+    from onym.llm._arguments import Messages
+    from onym.llm.planner import Plan
+    from onym.llm.types import Event
+    from onym.net.messages import Reply
+    from onym.uri.secret import Secret
+
+Value: TypeAlias = str | bool | int | float | tuple[str, ...]
+Attributes: TypeAlias = dict[str, Value]
+
+#: what the conventions call a provider, where that is not the row's name
+_PROVIDER_NAMES: Final[Mapping[str, str]] = {
+    "azure-inference": "azure.ai.inference",
+    "azure-openai": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "vertex": "gcp.vertex_ai",
+    "xai": "x_ai",
+}
+_OPERATION_NAMES: Final[Mapping[str, str]] = {"chat": "chat", "embed": "embeddings"}
+
+
+def _convert_texts(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(map(str, value))
+
+
+#: our parameters and the pass-through ones that the conventions know: their name, and their type
+_PARAMETER_NAMES: Final[Mapping[str, tuple[str, Callable[[Any], Value]]]] = {
+    "temp": ("gen_ai.request.temperature", float),
+    "top_p": ("gen_ai.request.top_p", float),
+    "top_k": ("gen_ai.request.top_k", float),
+    "max_tokens": ("gen_ai.request.max_tokens", int),
+    "stop": ("gen_ai.request.stop_sequences", _convert_texts),
+    "seed": ("gen_ai.request.seed", int),
+    "frequency_penalty": ("gen_ai.request.frequency_penalty", float),
+    "presence_penalty": ("gen_ai.request.presence_penalty", float),
+    "dimensions": ("gen_ai.embeddings.dimension.count", int),
+}
+_OUTPUT_TYPES: Final[Mapping[Any, str]] = {"text": "text", "json": "json", "json_schema": "json"}
+#: where servers put the name of an answer
+_RESPONSE_IDS: Final = ("id", "responseId")
+_LONGEST_NAME: Final = 256
+
+
+def build_call_attributes(plan: Plan) -> Attributes:
+    """What every span and metric of a call says: what is done, by whom, where."""
+    endpoint, origin = plan.endpoint, plan.frame.origin
+    provider = endpoint.provider.name
+    found: Attributes = {
+        "gen_ai.operation.name": _OPERATION_NAMES.get(plan.operation, plan.operation),
+        "gen_ai.provider.name": _PROVIDER_NAMES.get(provider, provider),
+        "gen_ai.request.model": endpoint.model,
+    }
+    if origin is not None:
+        found["server.address"] = origin.host
+        found["server.port"] = origin.port
+    return found
+
+
+def build_plan_attributes(plan: Plan) -> Attributes:
+    """The parameters that are sent."""
+    found: Attributes = {}
+    if plan.stream:
+        found["gen_ai.request.stream"] = True
+    for note in plan.notes:
+        if note.parameter == "format" and note.action != "dropped" and note.value in _OUTPUT_TYPES:
+            found["gen_ai.output.type"] = _OUTPUT_TYPES[note.value]
+        if note.action in ("sent", "renamed") and note.parameter in _PARAMETER_NAMES:
+            name, kind = _PARAMETER_NAMES[note.parameter]
+            value = _convert_value(kind, note.value)
+            if value is not None:
+                found[name] = value
+    return found
+
+
+def _convert_value(kind: Callable[[Any], Value], value: Any) -> Value | None:
+    try:
+        return kind(value)
+    except (TypeError, ValueError, OverflowError):
+        return None  # a pass-through parameter may be anything
+
+
+def build_answer_attributes(answer: Completion | Embeddings, secrets: Iterable[Secret] = ()) -> Attributes:
+    """What came back, but for its content. Names of the server's that quote one of `secrets` are left out."""
+    known = tuple(secrets)
+    told: dict[str, object] = {"gen_ai.response.model": answer.model, "onym.request_id": answer.request_id}
+    if isinstance(answer, Completion):
+        told["gen_ai.response.id"] = next(filter(None, map(answer.raw.get, _RESPONSE_IDS)), None)
+    found: Attributes = {}
+    for name, text in told.items():
+        fit = clean_name(text, known)
+        if fit is not None:
+            found[name] = fit
+    if isinstance(answer, Completion):
+        found["gen_ai.response.finish_reasons"] = (answer.finish_reason,)
+    return found | build_usage_attributes(answer.usage)
+
+
+def clean_name(text: object, secrets: Iterable[Secret]) -> str | None:
+    """A name that the server gave, None for what is none, is no fit for a label, or holds a key."""
+    if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_NAME or not text.isprintable():
+        return None
+    return None if any(secret.reveal() in text for secret in secrets) else text
+
+
+def build_usage_attributes(usage: Usage) -> Attributes:
+    """Tokens, where the server counted them: cached ones are part of the input, reasoning of the output."""
+    counted = {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+    }
+    return {name: count for name, count in counted.items() if count is not None}
+
+
+def get_error_type(error: BaseException) -> str:
+    """A name for what went wrong, of few possible ones: our own code, else the class."""
+    if isinstance(error, OnymError):
+        return error.code
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+_FINISH_REASONS = {"tool_calls": "tool_call"}
+
+
+def build_input_content(plan: Plan, messages: Sequence[Message]) -> dict[str, str]:
+    """Messages and system prompt. The octets of images and documents stay out: their number is noted."""
+    secrets = plan.endpoint.secrets
+    found = {"gen_ai.input.messages": _dump_masked([_format_message(each) for each in messages], secrets)}
+    system = [
+        note.value for note in plan.notes if note.parameter == "system" and note.action in ("sent", "renamed")
+    ]
+    if system:
+        parts = [{"type": "text", "content": text} for text in system]
+        found["gen_ai.system_instructions"] = _dump_masked(parts, secrets)
+    return found
+
+
+def build_output_content(plan: Plan, answer: Completion) -> dict[str, str]:
+    """The answer as one message."""
+    parts: list[dict[str, Any]] = []
+    if answer.reasoning:
+        parts.append({"type": "reasoning", "content": answer.reasoning})
+    if answer.text:
+        parts.append({"type": "text", "content": answer.text})
+    parts.extend(map(_format_tool_call, answer.tool_calls))
+    reason = _FINISH_REASONS.get(answer.finish_reason, answer.finish_reason)
+    message = {"role": "assistant", "parts": parts, "finish_reason": reason}
+    return {"gen_ai.output.messages": _dump_masked([message], plan.endpoint.secrets)}
+
+
+def _format_message(message: Message) -> dict[str, Any]:
+    found: dict[str, Any] = {"role": message.role, "parts": list(_iter_parts(message))}
+    if message.name is not None:
+        found["name"] = message.name
+    return found
+
+
+def _iter_parts(message: Message) -> Iterator[dict[str, Any]]:
+    content = (TextPart(message.content),) if isinstance(message.content, str) else message.content
+    if message.role == "tool":
+        text = "".join(part.text for part in content if isinstance(part, TextPart))
+        yield {"type": "tool_call_response", "id": message.tool_call_id, "response": text}
+        return
+    for part in content:
+        if not isinstance(part, TextPart) or part.text:
+            yield _format_part(part)
+    yield from map(_format_tool_call, message.tool_calls)
+
+
+def _format_part(part: ContentPart) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "content": part.text}
+    modality = "image" if isinstance(part, ImagePart) else "document"
+    known: dict[str, Any] = {"modality": modality, "mime_type": part.media_type}
+    if isinstance(part, DocumentPart) and part.name is not None:
+        known["name"] = part.name
+    if part.url is not None:
+        return {"type": "uri", "uri": part.url, **known}
+    return {"type": modality, "octets": len(part.data or b""), **known}
+
+
+def _format_tool_call(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def _dump_masked(value: Any, secrets: Sequence[Secret]) -> str:
+    import json  # writes lone surrogates too, which a prompt may hold
+
+    return json.dumps(_mask_secrets(value, secrets), separators=(",", ":"))
+
+
+def _mask_secrets(value: Any, secrets: Sequence[Secret]) -> Any:
+    if isinstance(value, str):
+        return redact(value, secrets=secrets)
+    if isinstance(value, dict):
+        return {name: _mask_secrets(item, secrets) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_mask_secrets(item, secrets) for item in value]
+    return value
+
+
+T = TypeVar("T")
+
+#: each makes metrics of its own, which stay in memory
+_MOST_MODELS: Final = 500
+
+
+class Instruments:
+    """What a call is measured with; `cost` is None where nobody asked for it."""
+
+    __slots__ = ("_models", "capture", "clock", "cost", "duration", "environ", "first_chunk", "tokens")
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        capture: bool,
+        duration: Histogram,
+        tokens: Histogram,
+        first_chunk: Histogram,
+        cost: Counter | None,
+        environ: Mapping[str, str],
+    ) -> None:
+        self.clock = clock
+        self.capture = capture
+        self.duration = duration
+        self.tokens = tokens
+        self.first_chunk = first_chunk
+        self.cost = cost
+        self.environ = environ
+        self._models: set[str] = set()
+
+    def limit_model_label(self, model: str | None) -> str:
+        """The model's name as a label of metrics, "" where a server has named too many already."""
+        if model is None:
+            return ""
+        if len(self._models) < _MOST_MODELS:
+            self._models.add(model)
+        return model if model in self._models else ""
+
+
+class CallSpan:
+    """A call that has begun. One of `answered` and `failed` ends it; what comes after that is not heard."""
+
+    __slots__ = (
+        "_collector",
+        "_done",
+        "_first",
+        "_instruments",
+        "_named",
+        "_plan",
+        "_span",
+        "_start",
+        "cached",
+    )
+
+    def __init__(self, plan: Plan, span: Span, instruments: Instruments, named: Attributes) -> None:
+        #: set where the answer comes from the response cache
+        self.cached = False
+        self._plan = plan
+        self._span = span
+        self._instruments = instruments
+        self._named = named
+        self._start = instruments.clock()
+        self._first: float | None = None
+        self._done = False
+        self._collector = Collector()
+
+    def watch_flow(self, flow: Flow[T]) -> Flow[T]:
+        """The same flow; each retry becomes an event of the span."""
+        failure: Attributes = {}
+        try:
+            step = flow.send(None)
+            while True:
+                if isinstance(step, Wait):
+                    self._span.add_event("onym.retry", {**failure, "onym.retry.delay": step.seconds})
+                try:
+                    reply = yield step
+                except NetError as error:
+                    failure = {"error.type": get_error_type(error)}
+                    step = flow.throw(error)
+                else:
+                    if isinstance(step, Send) and reply is not None:
+                        failure = _build_status_attributes(reply)
+                    step = flow.send(reply)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        finally:
+            flow.close()
+
+    def record_answer(self, answer: Completion | Embeddings) -> None:
+        """It went well. Tokens of an answer from the cache were counted before, and are not again."""
+        if self._done:
+            return
+        secrets = self._plan.endpoint.secrets
+        self._span.set_attributes(build_answer_attributes(answer, secrets))
+        model = self._instruments.limit_model_label(clean_name(answer.model, secrets))
+        if self.cached:
+            self._span.set_attribute("onym.cached", True)
+        else:
+            self._record_usage(answer.usage, model)
+        if self._instruments.capture and isinstance(answer, Completion):
+            self._span.set_attributes(build_output_content(self._plan, answer))
+        self._end_span({"gen_ai.response.model": model} if model else {})
+
+    def record_error(self, error: BaseException) -> None:
+        """It went wrong. The message stays out: a server's may quote the prompt."""
+        from opentelemetry.trace import StatusCode
+
+        if self._done:
+            return
+        kind = get_error_type(error)
+        usage = getattr(error, "usage", None)
+        if isinstance(usage, Usage):
+            self._span.set_attributes(build_usage_attributes(usage))
+            self._record_usage(usage, "")
+        status = getattr(error, "status", None)
+        if isinstance(status, int):
+            self._span.set_attribute("http.response.status_code", status)
+        self._span.set_status(StatusCode.ERROR, kind)
+        self._end_span({"error.type": kind})
+
+    def on_events(self, events: list[Event]) -> None:
+        """A piece of a stream came."""
+        if self._first is None:
+            self._first = self._instruments.clock() - self._start
+        for event in events:
+            self._collector.add(event)
+
+    def on_close(self, error: BaseException | None) -> None:
+        """A stream was closed. Whoever reads may stop where he likes: that is no failure."""
+        if self._first is not None and not self._done:
+            self._span.set_attribute("gen_ai.response.time_to_first_chunk", self._first)
+            self._instruments.first_chunk.record(self._first, self._named)
+        if error is not None:
+            self.record_error(error)
+        elif self._collector.finished:
+            self.record_answer(self._collector.completion(self._plan.endpoint.model))
+        elif not self._done:
+            self._span.set_attribute("onym.stream.abandoned", True)
+            self._end_span({})
+
+    def _record_usage(self, usage: Usage, model: str) -> None:
+        said = {**self._named, "gen_ai.response.model": model} if model else self._named
+        counted: Sequence[tuple[str, int | None]] = (
+            ("input", usage.input_tokens),
+            ("output", usage.output_tokens),
+        )
+        for kind, count in counted:
+            if count is not None:
+                self._instruments.tokens.record(count, {**said, "gen_ai.token.type": kind})
+        if self._instruments.cost is not None:
+            self._record_cost(usage, self._instruments.cost)
+
+    def _record_cost(self, usage: Usage, counter: Counter) -> None:
+        from onym.errors import ConfigError
+        from onym.llm.prices import cost
+
+        endpoint, found = self._plan.endpoint, None
+        with suppress(ConfigError):  # a list that went bad since the start is no reason to lose an answer
+            found = cost(usage, endpoint.provider.name, endpoint.model, environ=self._instruments.environ)
+        if found is not None:
+            amount = float(found.amount)
+            self._span.set_attributes({"onym.cost": amount, "onym.cost.currency": found.currency})
+            counter.add(amount, {**self._named, "onym.cost.currency": found.currency})
+
+    def _end_span(self, more: Attributes) -> None:
+        self._done = True
+        self._span.set_attributes(more)
+        self._instruments.duration.record(self._instruments.clock() - self._start, {**self._named, **more})
+        self._span.end()
+
+
+def _build_status_attributes(reply: Reply) -> Attributes:
+    return {"http.response.status_code": reply.status}
+
+
+#: set to 1, every client reports to the global providers
+VARIABLE: Final = "ONYM_TELEMETRY"
+#: OpenTelemetry's own switch for prompts and answers
+CAPTURE_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+
+_ON_VALUES: Final = frozenset({"1", "true"})
+#: the values of that switch that mean spans, which is where content goes here
+_CAPTURE_VALUES: Final = _ON_VALUES | {"span_only", "span_and_event"}
+_SCOPE: Final = "onym"
+#: bounds of the histograms, as the conventions give them
+_SECONDS_BUCKETS: Final = (
+    0.01,
+    0.02,
+    0.04,
+    0.08,
+    0.16,
+    0.32,
+    0.64,
+    1.28,
+    2.56,
+    5.12,
+    10.24,
+    20.48,
+    40.96,
+    81.92,
+)
+_TOKEN_BUCKETS: Final = (
+    1,
+    4,
+    16,
+    64,
+    256,
+    1024,
+    4096,
+    16384,
+    65536,
+    262144,
+    1048576,
+    4194304,
+    16777216,
+    67108864,
+)
+
+
+class Telemetry:
+    """Reports calls to OpenTelemetry. Clients may share one.
+
+    The providers default to the global ones. `capture_content=True` puts messages and answers into the
+    spans, keys masked; None leaves that to `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.
+    `cost=True` adds what a call costs, where `onym.llm.prices` knows. Raises MissingExtraError without
+    opentelemetry-api, ConfigError for a list of prices that cannot be read.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        *,
+        capture_content: bool | None = None,
+        cost: bool = False,
+        environ: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        try:
+            from opentelemetry import metrics, trace
+        except ImportError:
+            raise MissingExtraError(
+                "telemetry needs opentelemetry-api, which is not installed",
+                code="telemetry.missing-extra",
+                command="pip install 'onym[telemetry]'",
+            ) from None
+
+        environ = os.environ if environ is None else environ
+        if capture_content is None:
+            capture_content = environ.get(CAPTURE_VARIABLE, "").strip().lower() in _CAPTURE_VALUES
+        self._tracer = trace.get_tracer(_SCOPE, __version__, tracer_provider)
+        meter = metrics.get_meter(_SCOPE, __version__, meter_provider)
+        self.captures: bool = capture_content
+        if cost:
+            from onym.llm import prices
+
+            prices.cost(Usage(), "", "", environ=environ)  # a list that cannot be read is said now
+        self._instruments = Instruments(
+            clock=clock,
+            capture=capture_content,
+            **_make_histograms(meter),
+            cost=_make_cost_counter(meter) if cost else None,
+            environ=environ,
+        )
+
+    def begin_call(self, plan: Plan, messages: Messages | None = None) -> CallSpan:
+        """A span for this call, which has begun. `messages` are for its content, where that is wanted."""
+        from opentelemetry.trace import SpanKind
+
+        # was an import of its own group
+
+        named = build_call_attributes(plan)
+        # what samplers decide by has to be there from the start
+        span = self._tracer.start_span(
+            f"{named['gen_ai.operation.name']} {named['gen_ai.request.model']}",
+            kind=SpanKind.CLIENT,
+            attributes={**named, **build_plan_attributes(plan)},
+        )
+        if self.captures and messages is not None and span.is_recording():
+            from onym.llm._arguments import to_messages
+
+            span.set_attributes(build_input_content(plan, to_messages(messages)))
+        return CallSpan(plan, span, self._instruments, named)
+
+
+def _make_histograms(meter: Meter) -> dict[str, Any]:
+    return {
+        "duration": meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=_SECONDS_BUCKETS,
+        ),
+        "tokens": meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
+        ),
+        "first_chunk": meter.create_histogram(
+            "gen_ai.client.operation.time_to_first_chunk",
+            unit="s",
+            description="Time to receive the first chunk.",
+            explicit_bucket_boundaries_advisory=_SECONDS_BUCKETS,
+        ),
+    }
+
+
+def _make_cost_counter(meter: Meter) -> Any:
+    return meter.create_counter("onym.client.cost", unit="{currency}", description="What calls cost.")
+
+
+def from_environment(environ: Mapping[str, str]) -> Telemetry | None:
+    """The telemetry that `ONYM_TELEMETRY=1` asks for, None where it does not."""
+    if environ.get(VARIABLE, "").strip().lower() not in _ON_VALUES:
+        return None
+    try:
+        return Telemetry(environ=environ)
+    except MissingExtraError as error:
+        warnings.warn(f"{VARIABLE} is set, and {error}: {error.command}", OnymWarning, stacklevel=2)
+        return None

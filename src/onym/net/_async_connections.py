@@ -1,0 +1,233 @@
+"""Connections on the running event loop, with the transports of asyncio or uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, cast
+
+from onym.errors import NetError
+from onym.net.connections import (
+    AddressResolver,
+    TLSSession,
+    TLSSettings,
+    get_tls_session,
+    get_tls_version,
+    make_readiness_check,
+    make_socket,
+    translate_error,
+)
+from onym.net.limits import Deadline, compute_remaining, make_deadline_error
+
+#: octets that are taken from a socket at once
+_READ: Final = 64 * 1024
+#: octets that may wait to be read before the peer is held up
+_HIGH: Final = 256 * 1024
+
+
+class AsyncConnection(asyncio.BufferedProtocol):
+    """A `Connection` that is a protocol of asyncio: what arrives is kept until it is read.
+
+    `space` is where the loop puts what it receives. The connections of one loop share it: asyncio, asked
+    for whole pieces instead, allocates 256 KiB for each.
+    """
+
+    def __init__(self, address: str, clock: Callable[[], float], space: memoryview) -> None:
+        self._clock = clock
+        self._space = space
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._readable: Callable[[float], bool]
+        self._waiter: asyncio.Future[None] | None = None
+        self._until: Deadline = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._ended = False
+        self._error: NetError | None = None
+        self.address = address
+        self.tls_version: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._readable = make_readiness_check(transport.get_extra_info("socket"), reading=True)
+        session = transport.get_extra_info("ssl_object")
+        self.tls_version = None if session is None else get_tls_version(session)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by asyncio, just before it receives."""
+        return self._space
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by asyncio, right after it received."""
+        self._parts.append(bytes(self._space[:nbytes]))
+        self._size += nbytes
+        if self._size > _HIGH:
+            self._transport.pause_reading()
+        self._wake_waiter()
+
+    def eof_received(self) -> None:
+        """Called by asyncio. Nobody writes after the other side has ended."""
+        self._ended = True
+        self._wake_waiter()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio."""
+        self._ended = True
+        if exc is not None:
+            self._error = translate_error(exc)
+        self._stop_timer()
+        self._wake_waiter()
+
+    async def write(self, data: bytes, deadline: Deadline) -> None:
+        """Send it all: the loop goes on doing so while the answer is awaited."""
+        if not self._ended and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def read(self, deadline: Deadline) -> bytes:
+        """The next octets."""
+        if not self._parts and not self._ended:
+            await self._wait_for_data(deadline)
+        if self._parts:
+            data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            self._parts.clear()
+            if self._size > _HIGH:
+                self._transport.resume_reading()
+            self._size = 0
+            return data
+        if self._error is not None:
+            raise self._error
+        return b""
+
+    def is_usable(self) -> bool:
+        """Whether it is open, and nothing has come unasked, be it that the loop has not noticed yet."""
+        if self._ended or self._parts or self._transport.is_closing():
+            return False
+        return not self._readable(0)
+
+    def certificate(self) -> TLSSession | None:
+        """What TLS has agreed on."""
+        session = self._transport.get_extra_info("ssl_object")
+        return None if session is None else get_tls_session(session)
+
+    def close(self) -> None:
+        """Close the socket, without a farewell."""
+        if not self._loop.is_closed():
+            self._transport.abort()
+
+    def drop(self) -> None:
+        """Close it, from any thread: asyncio holds what it reads from, whoever else has let it go."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._transport.abort)
+
+    async def _wait_for_data(self, deadline: Deadline) -> None:
+        left = compute_remaining(deadline, self._clock)
+        self._until = deadline
+        # one timer goes on from wait to wait, as most end long before it rings
+        if left is not None and (self._timer is None or self._timer.when() > self._loop.time() + left):
+            self._set_timer(left)
+        waiter = self._waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def _set_timer(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self._loop.call_later(seconds, self._on_timer)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        """The time of this wait is over, or was that of an earlier one."""
+        self._timer = None
+        if self._waiter is None or self._waiter.done() or self._until is None:
+            return
+        left = self._until - self._clock()
+        if left > 0:
+            self._set_timer(left)
+        else:
+            self._waiter.set_exception(make_deadline_error())
+
+    def _wake_waiter(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class AsyncBackend:
+    """A `Backend` on the running event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._lookups: dict[str, asyncio.Task[list[str]]] = {}
+        self._space = memoryview(bytearray(_READ))
+
+    async def lookup(self, resolver: AddressResolver, host: str, deadline: Deadline) -> list[str]:
+        """Ask the resolver; those who ask for the same name at the same time share the answer."""
+        task = self._lookups.get(host)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(resolver.alookup(host, None))
+            self._lookups[host] = task
+            task.add_done_callback(lambda done: self._on_lookup_done(host, done))
+        try:
+            async with asyncio.timeout(compute_remaining(deadline, self.clock)):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            raise make_deadline_error() from None
+
+    def _on_lookup_done(self, host: str, task: asyncio.Task[list[str]]) -> None:
+        del self._lookups[host]
+        if not task.cancelled():
+            # whoever asked may have gone: an error is then nobody's
+            task.exception()
+
+    def close(self) -> None:
+        """Stop what is being looked up."""
+        for task in self._lookups.values():
+            task.cancel()
+
+    async def dial(self, address: str, port: int, deadline: Deadline) -> socket.socket:
+        """Connect."""
+        sock = make_socket(address)
+        try:
+            sock.setblocking(False)
+            async with asyncio.timeout(compute_remaining(deadline, self.clock)):
+                await asyncio.get_running_loop().sock_connect(sock, (address, port))
+        except TimeoutError:
+            sock.close()
+            raise make_deadline_error() from None
+        except OSError as error:
+            sock.close()
+            raise translate_error(error) from error
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    async def establish(
+        self, sock: Any, address: str, security: TLSSettings | None, deadline: Deadline
+    ) -> AsyncConnection:
+        """Agree on TLS where asked for."""
+        loop = asyncio.get_running_loop()
+        connection = AsyncConnection(address, self.clock, self._space)
+        options: dict[str, Any] = {}
+        if security is not None:
+            options = {"ssl": security.context, "server_hostname": security.name}
+        try:
+            async with asyncio.timeout(compute_remaining(deadline, self.clock)):
+                await loop.create_connection(lambda: connection, sock=sock, **options)
+        except TimeoutError:
+            raise make_deadline_error() from None
+        except (OSError, ValueError) as error:
+            raise translate_error(error) from error
+        finally:
+            if not hasattr(connection, "_transport"):
+                sock.close()
+        return connection

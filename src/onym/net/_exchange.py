@@ -1,0 +1,454 @@
+"""One HTTP exchange: check the policy, resolve, connect, send the request and read the response.
+
+The code is written once for both transports. Its coroutines suspend only in the backend; on a blocking
+backend they never suspend (see `drive_coroutine`). Checked targets are cached for a few seconds, and idle
+connections are pooled by target and credential.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from onym.errors import ConnectionFailed, DeadlineExceeded, NetError, PolicyError, UsageError
+from onym.net._http1 import ResponseHead, ResponseParser, encode_request
+from onym.net.connections import (
+    AddressResolver,
+    Backend,
+    Connection,
+    SystemResolver,
+    TLSSettings,
+    make_connect_timeout_error,
+    make_tls_context,
+)
+from onym.net.hosts import is_loopback, parse_host
+from onym.net.limits import Deadline, NetLimits, TLSConfig
+from onym.net.messages import ConnectionInfo, Origin, Send
+from onym.net.policy import Decision, Policy, evaluate_policy
+
+if TYPE_CHECKING:
+    import ssl
+
+#: an origin, with where connections for it are opened if that is elsewhere
+Destination: TypeAlias = Origin | tuple[Origin, Origin]
+
+_MAX_TARGETS: Final = 1024
+_DEFAULT_PORTS: Final = {"https": 443, "http": 80}
+
+
+class Target(NamedTuple):
+    """Where a request really goes: checked addresses, and the names that HTTP and TLS are told.
+
+    `key` tells connections apart that must not be shared, `endpoint` is the origin as errors name it, `port`
+    is the one to connect to.
+    """
+
+    place: Destination
+    origin: Origin
+    host: str
+    addresses: tuple[str, ...]
+    port: int
+    host_field: str
+    endpoint: str
+    key: Hashable
+    good_until: float | None
+
+
+class TargetCache:
+    """Decisions by place. Only what is allowed is kept, and what needed a look-up only for a while."""
+
+    def __init__(self, policy: Policy, limits: NetLimits, clock: Callable[[], float]) -> None:
+        self._policy = policy
+        self._limits = limits
+        self._clock = clock
+        self._known: OrderedDict[Destination, Target] = OrderedDict()
+
+    def get_target(self, place: Destination) -> Target | None:
+        """What is known of this place and still good."""
+        target = self._known.get(place)
+        if target is None or target.good_until is None or self._clock() < target.good_until:
+            return target
+        self.forget_target(place)
+        return None
+
+    def check_destination(self, place: Destination) -> Target | str:
+        """The target, or the name to look up first; raises PolicyError for a place that is refused."""
+        origin, connect = _split_destination(place)
+        if connect is not origin:
+            self._require_name_allowed(origin, connect)
+        decision = evaluate_policy(self._policy, connect.host, connect.port, scheme=connect.scheme)
+        if decision.reason == "no-address":
+            return decision.host
+        return self._store_target(place, decision, None)
+
+    def check_answers(self, place: Destination, answers: list[str]) -> Target:
+        """The target behind what one look-up gave; raises PolicyError."""
+        _, connect = _split_destination(place)
+        decision = evaluate_policy(
+            self._policy, connect.host, connect.port, scheme=connect.scheme, answers=answers
+        )
+        return self._store_target(place, decision, self._clock() + self._limits.answers)
+
+    def forget_target(self, place: Destination) -> None:
+        """Judge again at the next request: the addresses known are old, or did not work."""
+        self._known.pop(place, None)
+
+    def _require_name_allowed(self, origin: Origin, connect: Origin) -> None:
+        """Judge the origin of a request that goes elsewhere, whose own addresses nobody connects to."""
+        if origin.scheme != connect.scheme:
+            raise UsageError("Send(connect=...) has another scheme than its request", code="usage.http")
+        decision = evaluate_policy(self._policy, origin.host, origin.port, scheme=origin.scheme)
+        if not decision.allowed and decision.reason != "no-address":
+            raise _make_refusal(origin, decision)
+
+    def _store_target(self, place: Destination, decision: Decision, good_until: float | None) -> Target:
+        origin, connect = _split_destination(place)
+        if not decision.allowed:
+            raise _make_refusal(connect, decision)
+        name = decision.host if connect is origin else parse_host(origin.host).text
+        host = f"[{name}]" if ":" in name else name
+        endpoint = str(Origin(origin.scheme, name, origin.port))
+        target = Target(
+            place=place,
+            origin=origin,
+            host=name,
+            addresses=decision.connect_to,
+            port=connect.port,
+            host_field=host if origin.port == _DEFAULT_PORTS[origin.scheme] else f"{host}:{origin.port}",
+            endpoint=endpoint,
+            key=(endpoint, decision.connect_to, connect.port),
+            good_until=good_until,
+        )
+        self._known[place] = target
+        if len(self._known) > _MAX_TARGETS:
+            self._known.popitem(last=False)
+        return target
+
+
+def _split_destination(place: Destination) -> tuple[Origin, Origin]:
+    """The origin, and where connections for it are opened."""
+    return place if isinstance(place, tuple) else (place, place)
+
+
+def _make_refusal(origin: Origin, decision: Decision) -> PolicyError:
+    # a host that has no spelling is not printed
+    return decision.to_error(
+        str(Origin(origin.scheme, decision.host, origin.port)) if decision.host else None
+    )
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class _ForkCounter:
+    """Which of the processes this is, without a system call for each question: forks are counted."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+        # Windows has no forks
+        getattr(os, "register_at_fork", dict)(after_in_child=self._count_fork)
+
+    def _count_fork(self) -> None:
+        self.number += 1
+
+
+_process = _ForkCounter()
+
+
+class ConnectionPool(Generic[C]):
+    """Idle connections by key, the youngest first. Threads may share it.
+
+    A process that was forked off starts empty: it must not speak on its parent's connections.
+    """
+
+    def __init__(self, limits: NetLimits, clock: Callable[[], float]) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._idle: OrderedDict[Hashable, deque[tuple[C, float]]] = OrderedDict()
+        self._count = 0
+        self._process = _process.number
+
+    def acquire(self, key: Hashable) -> C | None:
+        """A connection for this key that is still good, or None."""
+        with self._lock:
+            self._clear_after_fork()
+            waiting = self._idle.get(key)
+            while waiting:
+                connection, since = waiting.pop()
+                self._count -= 1
+                if not waiting:
+                    del self._idle[key]
+                if self._clock() - since < self._limits.idle and connection.is_usable():
+                    return connection
+                connection.close()
+            return None
+
+    def release(self, key: Hashable, connection: C) -> None:
+        """Keep a connection whose exchange has ended well; those that have waited longest may have to go."""
+        with self._lock:
+            self._clear_after_fork()
+            self._idle.setdefault(key, deque()).append((connection, self._clock()))
+            self._idle.move_to_end(key)
+            self._count += 1
+            self._close_excess()
+
+    def _close_excess(self) -> None:
+        """Close what is too many or too old, the key first that has not been used for longest."""
+        while self._idle:
+            key, waiting = next(iter(self._idle.items()))
+            connection, since = waiting[0]
+            if self._count <= self._limits.idle_connections and self._clock() - since < self._limits.idle:
+                return
+            connection.close()
+            waiting.popleft()
+            self._count -= 1
+            if not waiting:
+                del self._idle[key]
+
+    def clear(self) -> None:
+        """Close them all."""
+        with self._lock:
+            self._clear_after_fork()
+            for waiting in self._idle.values():
+                for connection, _ in waiting:
+                    connection.close()
+            self._idle.clear()
+            self._count = 0
+
+    def _clear_after_fork(self) -> None:
+        if self._process != _process.number:
+            self._process = _process.number
+            self._idle.clear()
+            self._count = 0
+
+
+T = TypeVar("T")
+
+#: of a name that has more addresses, the first are tried
+_MOST_ADDRESSES: Final = 8
+
+
+class DialledSocket(NamedTuple):
+    """A connected socket, its address, and how it is to be secured."""
+
+    sock: Any
+    address: str
+    security: TLSSettings | None
+
+
+class ExchangeCore:
+    """What both transports share: decisions, idle connections, and how an exchange goes."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        policy: Policy,
+        resolver: AddressResolver | None,
+        limits: NetLimits,
+        tls: TLSConfig,
+    ) -> None:
+        self.backend = backend
+        self.limits = limits
+        self.resolver = resolver or SystemResolver()
+        self.targets = TargetCache(policy, limits, backend.clock)
+        self.pool: ConnectionPool[Any] = ConnectionPool(limits, backend.clock)
+        self._tls = tls
+        self._context: ssl.SSLContext | None = None
+
+    async def exchange(self, send: Send) -> Response:
+        """Send a request and read the head of its answer; raises NetError, nothing left open then."""
+        request = send.request
+        deadline = None if send.timeout is None else self.backend.clock() + send.timeout
+        place = request.origin if send.connect is None else (request.origin, send.connect)
+        target = self.targets.get_target(place) or await self._find_target(place, deadline)
+        secure = request.origin.scheme == "https"
+        # compressed, a stream would come in lumps; and to this machine it is not worth it
+        octets = encode_request(
+            request, target.host_field, "gzip" if secure and not send.stream else "identity"
+        )
+        key = (target.key, request.credential)
+        try:
+            connection = self.pool.acquire(key) or await self._open_connection(target, deadline)
+            incoming = ResponseParser(request.method, self.limits, send.limit)
+            try:
+                await connection.write(octets, deadline)
+                while incoming.head is None:
+                    incoming.feed(await connection.read(deadline))
+                return Response(self, key, connection, incoming, incoming.head, target.endpoint, deadline)
+            except BaseException:
+                connection.close()
+                raise
+        except NetError as error:
+            error.endpoint = target.endpoint
+            raise
+
+    async def look_up(self, origin: Origin, name: str, deadline: Deadline) -> list[str]:
+        """What the resolver says of the name."""
+        try:
+            return await self.backend.lookup(self.resolver, name, deadline)
+        except NetError as error:
+            error.endpoint = str(origin)
+            raise
+
+    async def _find_target(self, place: Destination, deadline: Deadline) -> Target:
+        """The checked target of this place; raises PolicyError before anything is connected."""
+        judged = self.targets.check_destination(place)
+        if isinstance(judged, str):
+            connect = place[1] if isinstance(place, tuple) else place
+            judged = self.targets.check_answers(place, await self.look_up(connect, judged, deadline))
+        return judged
+
+    async def dial(self, target: Target, deadline: Deadline) -> DialledSocket:
+        """A socket connected to the first of the checked addresses that takes one."""
+        # before there is a socket that an unreadable file of authorities would leave open
+        security = self._make_tls_settings(target)
+        *others, last = target.addresses[:_MOST_ADDRESSES]
+        try:
+            for address in others:
+                try:
+                    sock = await self._dial_address(target, address, deadline, self.limits.connect_next)
+                    return DialledSocket(sock, address, security)
+                except ConnectionFailed:
+                    continue
+            return DialledSocket(
+                await self._dial_address(target, last, deadline, self.limits.connect), last, security
+            )
+        except NetError as error:
+            # whoever tries again shall not be sent to the same addresses unseen
+            self.targets.forget_target(target.place)
+            if error.code == "net.connection.refused" and is_loopback(target.host):
+                error.hint = "is the server running there?"
+            raise
+
+    async def establish(self, dialled: DialledSocket, deadline: Deadline) -> Connection:
+        """The connection on that socket, secured as it must be."""
+        return await self._run_with_timeout(
+            deadline, self.limits.connect, lambda until: self.backend.establish(*dialled, until)
+        )
+
+    async def _open_connection(self, target: Target, deadline: Deadline) -> Connection:
+        try:
+            return await self.establish(await self.dial(target, deadline), deadline)
+        except NetError as error:
+            error.sent = False
+            raise
+
+    def _make_tls_settings(self, target: Target) -> TLSSettings | None:
+        """How a connection to the target is secured: by TLS, but for plain HTTP to this machine."""
+        if target.origin.scheme == "http":
+            return None
+        self._context = self._context or make_tls_context(self._tls)
+        return TLSSettings(self._context, target.host)
+
+    async def _dial_address(self, target: Target, address: str, deadline: Deadline, patience: float) -> Any:
+        return await self._run_with_timeout(
+            deadline, patience, lambda until: self.backend.dial(address, target.port, until)
+        )
+
+    async def _run_with_timeout(
+        self, deadline: Deadline, patience: float, attempt: Callable[[Deadline], Awaitable[T]]
+    ) -> T:
+        """One attempt, given so many seconds: less is left for the call, or another may go better."""
+        now = self.backend.clock()
+        until = now + patience if deadline is None else min(deadline, now + patience)
+        try:
+            return await attempt(until)
+        except DeadlineExceeded:
+            if deadline is not None and self.backend.clock() >= deadline:
+                raise
+            raise make_connect_timeout_error() from None
+
+
+class Response:
+    """The answer to one request: its head, and its content piece by piece.
+
+    Once the content is read to its end, the connection waits for another request.
+    """
+
+    __slots__ = ("_connection", "_core", "_deadline", "_endpoint", "_incoming", "_key", "_open", "head")
+
+    def __init__(
+        self,
+        core: ExchangeCore,
+        key: Hashable,
+        connection: Connection,
+        incoming: ResponseParser,
+        head: ResponseHead,
+        endpoint: str,
+        deadline: Deadline,
+    ) -> None:
+        self._core = core
+        self._key = key
+        self._connection = connection
+        self._incoming = incoming
+        self._endpoint = endpoint
+        self._deadline = deadline
+        self._open = True
+        self.head = head
+
+    @property
+    def info(self) -> ConnectionInfo:
+        """How the answer came."""
+        connection = self._connection
+        return ConnectionInfo(connection.address, connection.tls_version, f"1.{self.head.minor}")
+
+    async def read_chunk(self) -> bytes:
+        """The next octets of the content, b"" at the end; raises NetError."""
+        incoming = self._incoming
+        if not self._open and not incoming.done:
+            raise UsageError("the stream is closed", code="usage.closed")
+        try:
+            while not (content := incoming.take_content()):
+                if incoming.done:
+                    self._return_connection()
+                    return b""
+                incoming.feed(await self._connection.read(self._deadline))
+        except BaseException as error:
+            self.close()
+            if isinstance(error, NetError):
+                error.endpoint = self._endpoint
+            raise
+        return content
+
+    async def read_all(self) -> bytes:
+        """All of the content; raises NetError."""
+        parts = []
+        while part := await self.read_chunk():
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def finish(self, patience: float) -> None:
+        """Have done with it; the end of the content may take so many seconds to come, if that is worth it."""
+        if patience and self._open and self._incoming.will_be_reusable:
+            until = self._core.backend.clock() + patience
+            self._deadline = until if self._deadline is None else min(self._deadline, until)
+            with suppress(NetError):
+                await self.read_chunk()
+        self.close()
+
+    def close(self) -> None:
+        """Have done with it, wherever it stands."""
+        if self._open:
+            self._open = False
+            self._connection.close()
+
+    def __del__(self) -> None:
+        # Ctrl-C came before somebody held it; or a stream was dropped half read, and the model would go on,
+        # and be paid for
+        if getattr(self, "_open", False):
+            self._connection.drop()
+
+    def _return_connection(self) -> None:
+        if self._open:
+            self._open = False
+            if self._incoming.is_reusable:
+                self._core.pool.release(self._key, self._connection)
+            else:
+                self._connection.close()

@@ -1,0 +1,337 @@
+"""The strings of a rule: match a string, generate examples, compare two rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import Final
+
+from onym.errors import GrammarError, UsageError
+from onym.registry.abnf._nfa import (
+    NFA,
+    Expression,
+    ExpressionKind,
+    ExpressionPool,
+    LazyDFA,
+    build_expression,
+    build_nfa,
+    classify_octets,
+    format_octets,
+    list_octets,
+    to_octets,
+    too_large_error,
+)
+from onym.registry.abnf.grammar import Grammar
+
+#: octets of a string that is tried
+MAX_STRING: Final = 65_536
+#: steps of one match: moves and jumps looked at, over all octets
+MAX_STEPS: Final = 20_000_000
+#: states in the sets that a matcher remembers
+_MAX_KEPT: Final = 500_000
+MAX_EXAMPLES: Final = 1_000
+#: octets of an example, and how often in a row a try may bring nothing new
+_MAX_EXAMPLE: Final = 2_048
+_MAX_TRIES: Final = 50
+#: repetitions beyond the least that an example takes at most
+_MORE: Final = 3
+_COMMON: Final = 36
+
+
+class Matcher:
+    """One rule, ready to try strings; cheaper than `match` where there are many.
+
+    Sets of states that were met before are not made again. `steps` caps the work of all strings together;
+    None: each string has MAX_STEPS of its own.
+    """
+
+    def __init__(self, nfa: NFA, *, steps: int | None = None) -> None:
+        self._nfa = nfa
+        self._steps = steps
+        self._left = steps or 0
+        self._first = self._compute_closure({0})
+        self._clear_cache()
+
+    def __call__(self, text: str | bytes) -> bool:
+        """Is the string of the rule? A lone surrogate is in no language.
+
+        Raises GrammarError abnf.too-large beyond MAX_STRING octets, and beyond the steps.
+        """
+        octets = to_octets(text)
+        if octets is None:
+            return False
+        if len(octets) > MAX_STRING:
+            raise GrammarError(f"the string has more than {MAX_STRING:,} octets", code="abnf.too-large")
+        if self._steps is None:
+            self._left = MAX_STEPS
+        number = self._number_states(self._first)
+        for octet in octets:
+            self._spend_steps(1)
+            following = self._moves.get((number, octet))
+            number = self._compute_move(number, octet) if following is None else following
+            if not self._sets[number]:
+                return False
+        return 1 in self._sets[number]
+
+    def _clear_cache(self) -> None:
+        self._sets: list[frozenset[int]] = []
+        self._numbers: dict[frozenset[int], int] = {}
+        # (number of a set, octet) -> number of the set that it leads to
+        self._moves: dict[tuple[int, int], int] = {}
+        self._kept = 0
+
+    def _number_states(self, states: frozenset[int]) -> int:
+        number = self._numbers.setdefault(states, len(self._sets))
+        if number == len(self._sets):
+            self._sets.append(states)
+            self._kept += len(states) + 1
+        return number
+
+    def _compute_move(self, number: int, octet: int) -> int:
+        before, moves = self._sets[number], self._nfa.moves
+        self._spend_steps(sum(len(moves[state]) for state in before))
+        after = self._compute_closure(
+            {to for state in before for mask, to in moves[state] if mask >> octet & 1}
+        )
+        self._spend_steps(sum(len(self._nfa.jumps[state]) + 1 for state in after))
+        if self._kept > _MAX_KEPT:
+            self._clear_cache()
+            number = self._number_states(before)
+        found = self._moves[number, octet] = self._number_states(after)
+        self._kept += 1
+        return found
+
+    def _compute_closure(self, states: set[int]) -> frozenset[int]:
+        stack = list(states)
+        jumps = self._nfa.jumps
+        while stack:
+            for to in jumps[stack.pop()]:
+                if to not in states:
+                    states.add(to)
+                    stack.append(to)
+        return frozenset(states)
+
+    def _spend_steps(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            most = MAX_STEPS if self._steps is None else self._steps
+            raise GrammarError(f"the match took more than {most:,} steps", code="abnf.too-large")
+
+
+def build_matcher(grammar: Grammar, start: str, *, steps: int | None = None) -> Matcher:
+    """The rule `start`, ready to try strings; `steps` as `Matcher` takes them.
+
+    Raises GrammarError where the rule's strings cannot be told (undefined, prose, recursive, too large) and
+    UnknownEntryError where there is no such rule.
+    """
+    return Matcher(build_nfa(build_expression(grammar, start)), steps=steps)
+
+
+def match(grammar: Grammar, start: str, text: str | bytes) -> bool:
+    """Is the string of the rule? Text is taken as UTF-8. Raises what `build_matcher` and `Matcher` raise."""
+    return build_matcher(grammar, start)(text)
+
+
+def generate_examples(grammar: Grammar, start: str, count: int, *, seed: int = 0) -> list[str]:
+    """Up to `count` different strings of the rule: a shortest one first, if it is UTF-8, then random ones.
+
+    The same seed gives the same strings. Alternatives that were taken least are taken first, so that a
+    dozen strings show most of a grammar. Strings that are no UTF-8 are left out; fewer than `count` come
+    where the rule has no more, or only long ones. Raises what `build_matcher` raises, and UsageError for a count
+    that is not 1 to MAX_EXAMPLES.
+    """
+    if not 1 <= count <= MAX_EXAMPLES:
+        raise UsageError(f"from 1 to {MAX_EXAMPLES:,} examples can be made, not {count}")
+    whole = build_expression(grammar, start)
+    if whole.shortest is None:
+        return []
+    writer = _ExampleWriter(Random(seed))  # noqa: S311 - examples, not secrets
+    found: dict[str, None] = {}
+    tries, shortest = 0, True
+    while len(found) < count and tries < _MAX_TRIES:
+        tries += 1
+        octets = writer.write_example(whole, shortest=shortest)
+        shortest = False
+        try:
+            text = None if octets is None else octets.decode()
+        except UnicodeDecodeError:
+            text = None
+        if text is not None and text not in found:
+            found[text] = None
+            tries = 0
+    return list(found)
+
+
+class _ExampleWriter:
+    """Walks an expression and writes one of its strings."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.octets: dict[int, list[int]] = {}
+        #: the alternatives of each alternation that are still to be taken in this round
+        self.waiting: dict[int, list[Expression]] = {}
+
+    def write_example(self, whole: Expression, *, shortest: bool) -> bytes | None:
+        """A string, or None where it grew too long."""
+        out = bytearray()
+        stack = [whole]
+        while stack:
+            part = stack.pop()
+            if part.kind == ExpressionKind.SET:
+                out.append(self.choose_octet(part.mask, best=shortest))
+                if len(out) > _MAX_EXAMPLE:
+                    return None
+            elif part.kind == ExpressionKind.CONCATENATION:
+                stack.extend(reversed(part.items))
+            elif part.kind == ExpressionKind.ALTERNATION:
+                stack.append(self.choose_shortest(part) if shortest else self.choose_alternative(part))
+            elif part.kind == ExpressionKind.REPETITION:
+                times = part.least if shortest else self.choose_count(part)
+                if times > _MAX_EXAMPLE and part.items[0].shortest != 0:
+                    return None
+                stack.extend([part.items[0]] * min(times, _MAX_EXAMPLE))
+        return bytes(out)
+
+    def choose_octet(self, mask: int, *, best: bool) -> int:
+        octets = self.octets.get(mask)
+        if octets is None:
+            octets = self.octets[mask] = list_octets(mask)
+        # a letter without case is nearly always written small
+        if best or (len(octets) == 2 and self.random.random() < 9 / 10):
+            return octets[0]
+        # two of three are lower-case letters and digits, as far as the set has them
+        if self.random.random() < 2 / 3:
+            return self.random.choice(octets[:_COMMON])
+        return self.random.choice(octets)
+
+    def choose_alternative(self, part: Expression) -> Expression:
+        waiting = self.waiting.get(part.number)
+        if not waiting:
+            waiting = self.waiting[part.number] = list(part.items)
+            self.random.shuffle(waiting)
+        return waiting.pop()
+
+    @staticmethod
+    def choose_shortest(part: Expression) -> Expression:
+        return min(part.items, key=lambda item: (item.shortest or 0, item.number))
+
+    def choose_count(self, part: Expression) -> int:
+        if part.items[0].shortest is None:
+            return part.least
+        most = part.least + _MORE if part.most is None else min(part.most, part.least + _MORE)
+        return self.random.randint(part.least, most)
+
+
+#: pairs of deterministic states that one comparison looks at, and NFA states looked at to make them
+MAX_PAIRS: Final = 20_000
+_BUDGET: Final = 400_000
+
+
+class Relation(StrEnum):
+    """How the language of A lies to that of B."""
+
+    EQUAL = "equal"
+    SUBSET = "subset"
+    SUPERSET = "superset"
+    OVERLAP = "overlap"
+    DISJOINT = "disjoint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How two languages lie, each with a shortest string (safe to print): of A alone, B alone, of both."""
+
+    relation: Relation
+    only_a: str | None = None
+    only_b: str | None = None
+    both: str | None = None
+
+
+def compare(a: Grammar, start_a: str, b: Grammar, start_b: str) -> Comparison:
+    """Compare the strings of two rules. Two rules without any string are equal.
+
+    Raises GrammarError where that cannot be decided: undefined names, prose, recursion, and abnf.too-large
+    where the deterministic automata grow beyond their caps; UnknownEntryError where there is no such rule.
+    """
+    pool = ExpressionPool()
+    return compare_expressions(build_expression(a, start_a, pool), build_expression(b, start_b, pool))
+
+
+def compare_expressions(
+    first: Expression, second: Expression, *, budget: int = _BUDGET, most: int = MAX_PAIRS
+) -> Comparison:
+    """Compare two expressions of one pool, within `budget` NFA states and `most` pairs."""
+    if first is second:
+        # built alike: nothing has to be searched but one string of it
+        alone = (
+            _PairSearch(first, first, budget, most).find_witnesses(("both",))
+            if first.shortest is not None
+            else {}
+        )
+        return Comparison(relation=Relation.EQUAL, both=alone.get("both"))
+    found = _PairSearch(first, second, budget, most).find_witnesses(("only_a", "only_b", "both"))
+    sides = ("only_a" in found, "only_b" in found)
+    relation = {
+        (False, False): Relation.EQUAL,
+        (False, True): Relation.SUBSET,
+        (True, False): Relation.SUPERSET,
+        (True, True): Relation.OVERLAP if "both" in found else Relation.DISJOINT,
+    }[sides]
+    return Comparison(relation=relation, **found)
+
+
+def is_covered(part: Expression, whole: Expression, *, budget: int, most: int) -> bool:
+    """Is every string of `part` one of `whole`?"""
+    return "only_a" not in _PairSearch(part, whole, budget, most).find_witnesses(("only_a",))
+
+
+class _PairSearch:
+    """Breadth-first search over pairs of states of two subset automata, made as they are needed."""
+
+    def __init__(self, first: Expression, second: Expression, budget: int, most: int) -> None:
+        self.most = most
+        a, b = build_nfa(first), build_nfa(second)
+        table, shown_octets = classify_octets(a.collect_masks() | b.collect_masks())
+        self.octets = shown_octets
+        self.a = LazyDFA(a, table, shown_octets, budget=budget)
+        self.b = LazyDFA(b, table, shown_octets, budget=budget)
+
+    def find_witnesses(self, wanted: tuple[str, ...]) -> dict[str, str]:
+        """A shortest string for each kind that is wanted and exists."""
+        a, b = self.a, self.b
+        found: dict[str, str] = {}
+        pairs = [(a.first, b.first)]
+        parents: list[tuple[int, int]] = [(-1, 0)]
+        seen = {pairs[0]}
+        for at, (x, y) in enumerate(pairs):
+            kind = _KINDS.get((a.accepts(x), b.accepts(y)))
+            if kind in wanted and kind not in found:
+                found[kind] = self.build_witness(parents, at)
+                if len(found) == len(wanted):
+                    break
+            for octet, to in zip(self.octets, zip(a.get_row(x), b.get_row(y), strict=True), strict=True):
+                if to not in seen and self.can_lead_to(to, wanted):
+                    seen.add(to)
+                    pairs.append(to)
+                    parents.append((at, octet))
+            if len(pairs) > self.most:
+                raise too_large_error(f"the comparison took more than {self.most:,} steps")
+        return found
+
+    def can_lead_to(self, pair: tuple[int, int], wanted: tuple[str, ...]) -> bool:
+        """Can anything that is wanted still come of this pair?"""
+        x, y = pair[0] != self.a.dead, pair[1] != self.b.dead
+        return any(x if kind == "only_a" else y if kind == "only_b" else x and y for kind in wanted)
+
+    @staticmethod
+    def build_witness(parents: list[tuple[int, int]], at: int) -> str:
+        out = bytearray()
+        while at:
+            at, octet = parents[at]
+            out.append(octet)
+        out.reverse()
+        return format_octets(bytes(out))
+
+
+_KINDS: Final = {(True, False): "only_a", (False, True): "only_b", (True, True): "both"}

@@ -1,0 +1,383 @@
+"""Load a text and run every check over it.
+
+`load_document` accepts what `read_document` accepts, and ABNF without a document. `CHECKS` lists each
+check with its ID, title, clauses, level and function, in the order in which the checks run. `check`
+selects the profile, collects the findings and sorts them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+from onym.errors import GrammarError
+from onym.registry.abnf.grammar import find_unused_rules
+from onym.registry.checks import _citations, _names, _prose, _syntax, _template
+from onym.registry.checks._grammar import SchemeGrammar, read_syntax
+from onym.registry.checks.context import (
+    Check,
+    CheckContext,
+    DocumentText,
+    Fault,
+    Faults,
+    Finding,
+    Level,
+    Report,
+    clean_name,
+    lower_ascii,
+)
+from onym.registry.checks.reference_data import ReferenceData, load_builtin
+from onym.registry.documents.types import Block, Document, DocumentKind, Template, TemplateValue
+from onym.registry.records import Request, RequestKind
+from onym.registry.registries import Profile
+from onym.registry.registries import get_profile as profile_of
+
+if TYPE_CHECKING:
+    from onym.registry.abnf.grammar import Grammar
+
+_COMMENT: Final = re.compile(r"(?:[ \t]*(?:;[^\n]*)?\r?\n)*")
+_RULE: Final = re.compile(r"[ \t]*[A-Za-z][A-Za-z0-9-]*[ \t]*(?:\r?\n[ \t]+)?=/?[ \t]*(?:\r?\n[ \t]+)?[^\s=]")
+_NOT_ABNF: Final = re.compile(
+    r"^(?:[ \t]*(?:Abstract|Introduction|IANA Considerations)\b|#|[A-Z][\w /-]{2,60}:[ \t])",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def load_document(text: str, *, source: str = "-") -> Document:
+    """The document that `text` is. Bare ABNF gives one with a block and nothing else.
+
+    Raises RegistryError as `read_document` does: not text that it can read, or beyond its caps.
+    """
+    from onym.registry.documents import read_document  # late: `onym --help` needs no reader
+
+    if _is_grammar(text):
+        return Document(kind=DocumentKind.TEMPLATE, text=text, blocks=(Block(text=text, line=1),))
+    return read_document(text, source=source, need_template=False)
+
+
+def is_bare_grammar(document: Document) -> bool:
+    """Is it a grammar and nothing else? Prose with ABNF in it is not."""
+    some = document.sections or document.templates or document.name
+    return bool(document.blocks) and not some and _is_grammar(document.text)
+
+
+def _is_grammar(text: str) -> bool:
+    comments = _COMMENT.match(text)
+    begins = _RULE.match(text, comments.end() if comments else 0)
+    return begins is not None and _NOT_ABNF.search(text) is None
+
+
+def load_grammar(document: Document, start: str | None = None) -> tuple[Grammar, str]:
+    """The document's grammar with its imports resolved, and the rule to begin with.
+
+    Raises GrammarError: no ABNF, ABNF that cannot be read, no rule `start`, or none that is the scheme's.
+    """
+    from onym.registry.abnf import parse_blocks, resolve
+
+    if not document.blocks:
+        raise GrammarError(
+            "the text holds no ABNF",
+            code="abnf.none",
+            hint="give the grammar as ABNF (RFC 5234), each rule as `name = elements`",
+        )
+    name = lower_ascii(clean_name(document.templates[0].text("name"))) if document.templates else ""
+    grammar = resolve(parse_blocks(document.blocks))
+    return grammar, choose_start_rule(grammar, start, name)
+
+
+def choose_start_rule(grammar: Grammar, start: str | None, name: str = "") -> str:
+    """The rule called `start`, else the scheme's, else the only one that no other rule uses.
+
+    Raises UnknownEntryError where there is no rule `start`, GrammarError where nothing says which is meant.
+    """
+    if start is not None:
+        return grammar.rule(start).name
+    syntax = SchemeGrammar(name, written=grammar)
+    if syntax.start is not None:
+        return grammar.rule(syntax.start).name
+    tops = find_unused_rules(grammar)
+    if len(tops) == 1:
+        return tops[0]
+    if grammar.problems and not tops:
+        raise grammar.problems[0]
+    raise GrammarError(
+        "which rule to begin with is not clear",
+        code="abnf.no-start",
+        hint=f"name it with start (--start): {', '.join(tops[:8]) or 'the rules use each other in a circle'}",
+    )
+
+
+_E, _W, _H = Level.ERROR, Level.WARNING, Level.HINT
+#: the templates of the two other registries have fields, names and contacts, and no syntax
+_OTHERS: Final = ("specification-required", "expert-review")
+
+
+def _make_check(
+    identifier: str,
+    title: str,
+    old: str | None,
+    new: str,
+    level: Level,
+    run: Callable[[CheckContext], Faults],
+    other: str | None = None,
+) -> Check:
+    """`old` is the clause in RFC 4395, `new` that in RFC 7595, `other` for parameters and namespaces."""
+    clauses = {}
+    if old:
+        clauses["rfc4395"] = old if old.startswith(("RFC", "docs")) else f"RFC 4395 {old}"
+    clauses["rfc7595"] = new if new.startswith(("RFC", "docs")) else f"RFC 7595 {new}"
+    if other:
+        clauses.update(dict.fromkeys(_OTHERS, other))
+    return Check(id=identifier, title=title, clauses=clauses, level=level, run=run)
+
+
+def _check_nothing(ctx: CheckContext) -> Faults:
+    """R1 runs over a registry (`check_entries`), not over a document."""
+    yield from ()
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    _make_check("N1", "the name's syntax", "2.8", "3.8", _E, _names.check_name_syntax, "RFC 8126 2.2"),
+    _make_check(
+        "N2", "the name is free", "5.2 step 2", "7.2 step 7", _E, _names.check_name_taken, "RFC 8126 3"
+    ),
+    _make_check("N3", "dots and reversed domains", "2.8", "3.8", _E, _names.check_dots),
+    _make_check("N4", "short, general or near names", "2.8", "3.8", _H, _names.check_general_names),
+    _make_check("N5", "service names", None, "3.8", _H, _names.check_service_name),
+    _make_check(
+        "T1", "every field of the template", "5.4", "7.4", _E, _template.check_complete, "RFC 8126 3.1"
+    ),
+    _make_check("T1", "each field fits", "5.4", "7.4", _E, _template.check_fields, "RFC 8126 3.1"),
+    _make_check("T2", "the status asked for", "5.4", "7.4", _E, _template.check_status, "RFC 8126 3.1"),
+    _make_check(
+        "T3", "contact and change controller", "5.4", "7.4", _E, _template.check_contacts, "RFC 8126 9.5"
+    ),
+    _make_check("T4", "citations", "5.2 step 1", "7.2 step 1", _E, _citations.check_citations),
+    _make_check("T5", "a reason where there is no specification", "3", "4", _W, _template.check_reasons),
+    _make_check("T7", "when the draft expires", "5.4", "7.4", _H, _citations.check_expiry),
+    _make_check("T8", "where a historical scheme was defined", "4", "5", _W, _template.check_history),
+    _make_check("S1", "inclusion in absolute-URI", "2.2", "3.2", _E, _syntax.check_inclusion),
+    _make_check("S2", "each URI begins with the name", "2.2", "3.2", _E, _syntax.check_prefix),
+    _make_check("S3", "the use of //", "2.2", "3.2", _E, _syntax.check_slashes),
+    _make_check("S4", "dot segments and relative use", "2.2", "3.2", _W, _syntax.check_dot_segments),
+    _make_check("S5", "reserved characters", "2.2", "3.2", _W, _syntax.check_reserved),
+    _make_check("S6", "the grammar's rules", "2.2", "3.2", _W, _syntax.check_rules),
+    _make_check("S7", "examples", "2.2", "3.2", _E, _syntax.check_examples),
+    _make_check("S8", "character encoding", "2.6", "3.6", _E, _syntax.check_encoding),
+    _make_check("O1", "semantics and operations", "2.4", "3.4", _E, _prose.check_operations),
+    _make_check("O2", "references for protocols", "2.5", "3.5", _W, _prose.check_protocols),
+    _make_check("C1", "security and privacy", "2.7", "3.7", _E, _prose.check_security),
+    _make_check("C2", "secrets in the URI", "2.7", "3.7", _W, _prose.check_credentials),
+    _make_check(
+        "D1", "names in other registries", "RFC 8126 3", "RFC 8126 3", _W, _prose.check_other_registries
+    ),
+    _make_check(
+        "D2", "support for well-known URIs", "RFC 8615 5.2", "RFC 8615 5.2", _W, _prose.check_well_known
+    ),
+    _make_check(
+        "D3", "example names and key words", "RFC 2606 2", "RFC 2606 2", _W, _prose.check_example_names
+    ),
+    _make_check("R1", "the registry's own list", _names.CLAUSE, _names.CLAUSE, _W, _check_nothing),
+    _make_check("T6", "differences from the guidelines are noted", "3", "4", _W, _template.check_differences),
+    _make_check("Q1", "utility: for a person", "2.1", "3.1", _H, _prose.ask_utility),
+    _make_check("Q2", "trademarks: for a person", "2.8", "3.8", _H, _prose.ask_trademark),
+    _make_check("Q3", "clarity: for a person", "2.3", "3.3", _H, _prose.ask_clarity),
+    _make_check("Q4", "a syntax with precedent: for a person", "2.2", "3.2", _H, _prose.ask_precedent),
+    _make_check("Q5", "access and mapping: for a person", "2.3", "3.3", _H, _prose.ask_access),
+    _make_check("Q6", "a safe default operation: for a person", None, "3.4", _H, _prose.ask_safety),
+)
+
+
+#: templates of one document that are checked
+MAX_TEMPLATES: Final = 20
+#: findings of one check that are kept
+MAX_FINDINGS: Final = 200
+
+#: the month of RFC 7595, and its number
+_RFC_7595: Final = date(2015, 6, 1)
+_NUMBER_7595: Final = 7595
+#: what can be asked of a grammar that stands alone
+_OF_GRAMMAR: Final = frozenset({"S1", "S2", "S3", "S4", "S6"})
+_GRAVITY: Final = {Level.ERROR: 0, Level.WARNING: 1, Level.HINT: 2}
+_ORDER: Final = {row.id: at for at, row in enumerate(CHECKS)}
+
+
+def check(
+    document: Document,
+    *,
+    profile: str | None = None,
+    known: ReferenceData | None = None,
+    today: date | None = None,
+    source: str | None = None,
+    update: bool = False,
+) -> Report:
+    """Every check over every template of the document, gravest findings first.
+
+    `profile` is an id of `PROFILES`; None takes, for each template, that of `choose_profile`; the report's
+    is that of the first. `known` are the facts to check against (None: the shipped ones). `today` tells
+    whether a draft has expired. `source` names the document in the report; `update` says that the name may
+    be taken.
+
+    Raises UnknownEntryError for a profile that there is not.
+    """
+    facts = load_builtin() if known is None else known
+    reading = DocumentText(document)
+    bare = is_bare_grammar(document)
+    templates: tuple[Template | None, ...] = document.templates[:MAX_TEMPLATES] or (None,)
+    profiles = [profile_of(profile or choose_profile(document, each)) for each in templates]
+    findings: dict[Finding, None] = {}
+    scheme = None
+    for template, chosen in zip(templates, profiles, strict=True):
+        rows = _select_checks(chosen, bare=bare)
+        ctx = CheckContext(
+            document=document,
+            reading=reading,
+            profile=chosen,
+            known=facts,
+            template=template,
+            syntax=_build_syntax(document, template, rows),
+            today=today,
+            update=update,
+        )
+        scheme = scheme or ctx.scheme or None
+        findings.update(dict.fromkeys(_run_checks(rows, ctx)))
+    findings.update(dict.fromkeys(_report_omitted_templates(document, profiles[-1])))
+    return Report(
+        source=source or document.name or "-",
+        profile=profiles[0].id,
+        scheme=scheme,
+        findings=tuple(sorted(findings, key=_sort_key)),
+        ran=tuple(dict.fromkeys(row.id for row in _select_checks(profiles[0], bare=bare) if row.id != "R1")),
+    )
+
+
+def check_request(
+    request: Request, known: ReferenceData | None = None, *, today: date | None = None
+) -> Report:
+    """The same over a request's template as it was pasted; without one, over its fields.
+
+    Raises RegistryError as `read_document` does.
+    """
+    from onym.registry.documents import read_document  # late: lists of requests need no reader
+
+    if request.template.strip():
+        document = read_document(
+            request.template, registry=request.registry, source=request.id, need_template=False
+        )
+    else:
+        document = _build_document(request)
+    return check(
+        document,
+        profile=request.profile,
+        known=known,
+        today=today,
+        source=request.id,
+        update=request.kind is not RequestKind.NEW,
+    )
+
+
+def _build_document(request: Request) -> Document:
+    """The request's fields as a template, each on lines of its own."""
+    given = {"name": request.name, "status": request.status.value.capitalize(), **request.fields}
+    form = profile_of(request.profile)
+    values: dict[str, TemplateValue] = {}
+    lines: list[str] = []
+    for each in (*form.fields, *form.elsewhere):
+        if given.get(each.id):
+            label = each.label[:1].upper() + each.label[1:]
+            values[each.id] = TemplateValue(id=each.id, label=label, text=given[each.id], line=len(lines) + 1)
+            lines += f"{label}: {given[each.id]}".split("\n")
+    template = Template(values=values, line=1)
+    return Document(kind=DocumentKind.TEMPLATE, text="\n".join(lines), templates=(template,))
+
+
+def choose_profile(document: Document, template: Template | None = None) -> str:
+    """The profile that a template (None: the first) is to be judged by; rfc7595 where there is none.
+
+    Its labels decide; but a document that cites RFC 7595, or came after it, is judged by RFC 7595.
+    """
+    from onym.registry.documents import profile_of_template
+
+    first = document.templates[0] if document.templates else Template(values={}, line=1)
+    chosen = profile_of_template(first if template is None else template, document.registry)
+    return "rfc7595" if chosen == "rfc4395" and _is_under_rfc7595(document) else chosen
+
+
+def _is_under_rfc7595(document: Document) -> bool:
+    if document.dated is not None and document.dated >= _RFC_7595:
+        return True
+    number = re.fullmatch(r"RFC (\d{1,5})", document.name or "")
+    if number is not None and int(number[1]) >= _NUMBER_7595:
+        return True
+    keys = [*(each.key for each in document.citations), *(each.key for each in document.references)]
+    return "RFC7595" in keys
+
+
+def _build_syntax(document: Document, template: Template | None, rows: list[Check]) -> SchemeGrammar:
+    name = "" if template is None else clean_name(template.text("name"))
+    has_syntax = any(row.id == "S1" for row in rows)
+    return read_syntax(document.blocks, name) if has_syntax else SchemeGrammar(name)
+
+
+def _select_checks(chosen: Profile, *, bare: bool) -> list[Check]:
+    """The checks with a clause under the profile; of a bare grammar those about grammars."""
+    return [row for row in CHECKS if chosen.id in row.clauses and (not bare or row.id in _OF_GRAMMAR)]
+
+
+def _run_checks(rows: list[Check], ctx: CheckContext) -> list[Finding]:
+    for row in rows:
+        ctx.so_far.extend(_run_check(row, ctx))
+    return ctx.so_far
+
+
+def _run_check(row: Check, ctx: CheckContext) -> Iterator[Finding]:
+    for at, found in enumerate(row.run(ctx)):
+        if at >= MAX_FINDINGS:
+            cut = Fault(
+                code="could-not-check",
+                message=f"not checked: {MAX_FINDINGS} findings of {row.id} are shown",
+                level=Level.HINT,
+            )
+            yield _make_finding(row, cut, ctx)
+            return
+        yield _make_finding(row, found, ctx)
+
+
+def _make_finding(row: Check, found: Fault, ctx: CheckContext) -> Finding:
+    return Finding(
+        check=row.id,
+        code=found.code,
+        level=row.level if found.level is None else found.level,
+        message=found.message,
+        clause=found.clause or row.clauses[ctx.profile.id],
+        field=found.field,
+        line=found.line,
+        column=found.column,
+        witness=found.witness,
+        fix=found.fix,
+    )
+
+
+def _report_omitted_templates(document: Document, chosen: Profile) -> Iterator[Finding]:
+    more = len(document.templates) - MAX_TEMPLATES
+    if more > 0:
+        yield Finding(
+            check="T1",
+            code="could-not-check",
+            level=Level.HINT,
+            message=f"not checked: {more} further templates: {MAX_TEMPLATES} of one document are checked",
+            clause=chosen.template_clause,
+            line=document.templates[MAX_TEMPLATES].line,
+        )
+
+
+def _sort_key(found: Finding) -> tuple[int, int, int, int, str]:
+    return (
+        _GRAVITY[found.level],
+        found.line or 0,
+        found.column or 0,
+        _ORDER[found.check],
+        found.code + found.message,
+    )

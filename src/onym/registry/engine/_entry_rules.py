@@ -1,0 +1,517 @@
+"""Rules for entries without a request: status changes, drafts, `ai` namespaces, imports and overrides.
+
+S1, S3, U1, U3 to U5 and D1 are about any entry; N1 to N6 about namespaces in operation
+(docs/decisions/0027); IMPORT and X are recorded by IANA or the IESG outside the procedure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from onym.errors import RefusalError, StoreError
+from onym.registry import codec
+from onym.registry.engine._rules import (
+    EventContext,
+    Rule,
+    build_clauses,
+    change_status,
+    clear_entry,
+    entry_status_in,
+    format_draft_expiry,
+    get_text,
+    is_valid_id,
+    make_decision,
+    make_note,
+    make_notice,
+    parse_date,
+    require_room_for_note,
+    require_text,
+    update_entry,
+)
+from onym.registry.records import Decision, Entry, EventKind, Note, Role, Status
+
+_IANA: Final = (Role.IANA,)
+_IESG: Final = (Role.IESG,)
+_DECISION: Final = "docs/decisions/0026"
+_MAX_DESIGNEES: Final = 64
+
+
+def _has_entry(case: EventContext) -> bool:
+    return case.entry is not None
+
+
+def _is_under_review(case: EventContext) -> bool:
+    return (
+        case.entry is not None
+        and case.current_entry.status is Status.PROVISIONAL
+        and bool(case.current_entry.pending)
+    )
+
+
+def _can_update_entry(case: EventContext) -> bool:
+    return case.can_update
+
+
+def _is_entry_owner(case: EventContext) -> bool:
+    return case.is_entry_owner
+
+
+def _upgrade_entry(case: EventContext, rule: Rule) -> Decision:
+    return change_status(case, rule, Status.PERMANENT)
+
+
+def _retire_entry(case: EventContext, rule: Rule) -> Decision:
+    return change_status(case, rule, Status.HISTORICAL)
+
+
+def _deprecate_entry(case: EventContext, rule: Rule) -> Decision:
+    return change_status(case, rule, Status.DEPRECATED)
+
+
+def _reassign_entry(case: EventContext, rule: Rule) -> Decision:
+    to, reason = require_text(case, "to"), require_text(case, "reason", clause=rule.get_clause(case))
+    if not is_valid_id(to):
+        raise RefusalError("that is no account id", code="registry.bad-data", field="to")
+    controller = get_text(case, "change_controller")
+    fields = {**case.current_entry.fields, **({"change_controller": controller} if controller else {})}
+    row = update_entry(
+        case, case.current_entry, registrant=to, designees=frozenset(), fields=fields,
+        notes=(*case.current_entry.notes, make_note(case, "reassigned", reason)),
+    )  # fmt: skip
+    told = [make_notice(to, f"{case.name}: the entry is yours now", reason)]
+    if case.current_entry.registrant and case.current_entry.registrant != to:
+        told.append(
+            make_notice(case.current_entry.registrant, f"{case.name}: the entry was reassigned", reason)
+        )
+    return make_decision(case, rule, entry=row, notices=tuple(told))
+
+
+def _demand_changes(case: EventContext, rule: Rule) -> Decision:
+    reason = require_text(case, "reason", clause=rule.get_clause(case))
+    row = update_entry(
+        case,
+        case.current_entry,
+        notes=(*case.current_entry.notes, make_note(case, "changes-demanded", reason)),
+    )
+    told = (
+        (make_notice(row.registrant, f"{case.name}: the IESG asks for changes", reason),)
+        if row.registrant
+        else ()
+    )
+    return make_decision(case, rule, entry=row, notices=told)
+
+
+def _attach_security_note(case: EventContext, rule: Rule) -> Decision:
+    said = require_text(case, "text", clause=rule.get_clause(case))
+    reference = get_text(case, "reference")
+    require_room_for_note(case)
+    note = make_note(case, "security", f"{said} [{reference}]" if reference else said)
+    row = update_entry(case, case.current_entry, notes=(*case.current_entry.notes, note))
+    told = (make_notice(row.registrant, f"{case.name}: a security note", said),) if row.registrant else ()
+    return make_decision(case, rule, entry=row, notices=told)
+
+
+def _change_designees(case: EventContext, rule: Rule) -> Decision:
+    lists = [case.event.data.get(member, ()) for member in ("add", "remove")]
+    for given in lists:
+        if not isinstance(given, (list, tuple)) or not all(map(is_valid_id, given)):
+            raise RefusalError(
+                "`add` and `remove` are lists of account ids", code="registry.bad-data", field="add"
+            )
+    named = (case.current_entry.designees | set(lists[0])) - set(lists[1])
+    if len(named) > _MAX_DESIGNEES:
+        raise RefusalError(f"more than {_MAX_DESIGNEES} designees", code="registry.bad-data", field="add")
+    return make_decision(case, rule, entry=update_entry(case, case.current_entry, designees=frozenset(named)))
+
+
+def _is_draft_expired(case: EventContext) -> bool:
+    return (
+        case.entry is not None
+        and case.current_entry.draft is not None
+        and case.current_entry.draft.expires < case.at.date()
+    )
+
+
+def _remove_expired_draft(case: EventContext, rule: Rule) -> Decision:
+    draft = case.current_entry.draft
+    assert draft is not None  # noqa: S101
+    said = format_draft_expiry(draft)
+    row = update_entry(
+        case,
+        case.current_entry,
+        draft=None,
+        notes=(*case.current_entry.notes, make_note(case, "draft-expired", said)),
+    )
+    told = (make_notice(row.registrant, f"{case.name}: {said}", said),) if row.registrant else ()
+    return make_decision(case, rule, entry=row, notices=told)
+
+
+def _cite_published_draft(case: EventContext, rule: Rule) -> Decision:
+    reference = require_text(case, "reference", clause=rule.get_clause(case))
+    fields = {**case.current_entry.fields, "reference": reference}
+    if case.event.data.get("standards_track") is True and case.current_entry.status is not Status.PERMANENT:
+        raise RefusalError(
+            f"a Standards Track document defines it, and the entry is {case.current_entry.status}",
+            code="registry.not-allowed", rule="C1",
+            clause="RFC 4395 5.1" if case.profile.id == "rfc4395" else "RFC 7595 3", hint="upgrade it first",
+        )  # fmt: skip
+    approved = case.current_entry.iesg_approved or case.event.data.get("iesg_approved") is True
+    row = update_entry(case, case.current_entry, draft=None, fields=fields, iesg_approved=approved)
+    told = (make_notice(row.registrant, f"{case.name}: now refers to {reference}"),) if row.registrant else ()
+    return make_decision(case, rule, entry=row, notices=told)
+
+
+_SCHEME_CLAUSES: Final = build_clauses("5.3", "7.3")
+_PARAMETER_CLAUSES: Final = {"specification-required": "RFC 8126 4.6"}
+
+ENTRY_RULES: Final = (
+    Rule(
+        id="S1", event=EventKind.ASK_UPGRADE, clauses=build_clauses("5.2", "7.2"), roles=(Role.EXPERT, Role.IESG),
+        when=_is_under_review, said="a request about the entry is under review", hint="decide that request",
+    ),
+    Rule(
+        id="S1", event=EventKind.ASK_UPGRADE, clauses=build_clauses("5.2", "7.2"), roles=(Role.EXPERT, Role.IESG),
+        when=entry_status_in(Status.PROVISIONAL), effect=_upgrade_entry, said="provisional to permanent, unprompted",
+    ),
+    Rule(
+        id="S3", event=EventKind.RETIRE, clauses=_SCHEME_CLAUSES, who=_can_update_entry, when=entry_status_in(Status.PROVISIONAL),
+        effect=_retire_entry, said="provisional to historical, by who may update it",
+    ),
+    Rule(
+        id="X", event=EventKind.RETIRE, clauses=_SCHEME_CLAUSES, roles=tuple(Role), when=entry_status_in(Status.PERMANENT),
+        said="permanent to historical needs the IESG's approval", hint="open a status-change to historical",
+    ),
+    Rule(
+        id="D1", event=EventKind.RETIRE, clauses=_PARAMETER_CLAUSES, roles=(Role.EXPERT,), who=_can_update_entry,
+        when=entry_status_in(Status.REGISTERED), effect=_deprecate_entry, said="deprecated; the name stays taken",
+    ),
+    Rule(
+        id="U3", event=EventKind.REASSIGN, clauses=_SCHEME_CLAUSES, roles=_IESG, when=entry_status_in(Status.PROVISIONAL),
+        effect=_reassign_entry, said="reassigned by the IESG",
+    ),
+    Rule(
+        id="U3", event=EventKind.DEMAND_CHANGES, clauses=_SCHEME_CLAUSES, roles=_IESG, when=_has_entry, effect=_demand_changes,
+        said="the IESG asks for changes",
+    ),
+    Rule(
+        id="U1", event=EventKind.DESIGNATE, clauses=build_clauses("5.3", "7.3", _DECISION), who=_is_entry_owner,
+        when=entry_status_in(Status.PENDING_REVIEW), said="the entry only shows a request, and is nobody's yet",
+        hint="wait until it is registered",
+    ),
+    Rule(
+        id="U1", event=EventKind.DESIGNATE, clauses=build_clauses("5.3", "7.3", _DECISION), when=_has_entry, who=_is_entry_owner,
+        effect=_change_designees, said="who else may update it",
+    ),
+    Rule(
+        id="U4", event=EventKind.DRAFT_EXPIRED, clauses=build_clauses("5.4", "7.4", _DECISION), roles=_IANA,
+        when=_is_draft_expired, effect=_remove_expired_draft, said="the draft has expired; the row says so",
+    ),
+    Rule(
+        id="U4", event=EventKind.DRAFT_PUBLISHED, clauses=build_clauses("5.4", "7.4", _DECISION), roles=_IANA,
+        when=_has_entry, effect=_cite_published_draft, said="the draft has become an RFC; the row refers to it",
+    ),
+    Rule(
+        id="U5", event=EventKind.ATTACH_SECURITY_NOTE, clauses=build_clauses("7", "10", _DECISION),
+        roles=(Role.IANA, Role.EXPERT, Role.IESG), who=_can_update_entry, when=_has_entry, effect=_attach_security_note,
+        said="security information attached",
+    ),
+)  # fmt: skip
+
+
+_NAMESPACE_CLAUSES: Final = {"expert-review": "docs/decisions/0027"}
+_RUNNING: Final = (Status.ACTIVE, Status.SAFE_MODE, Status.SUSPENDED)
+#: what only a reinstatement ends, and the notes that tell of a namespace's state
+_HELD: Final = (Status.SAFE_MODE, Status.SUSPENDED)
+_EXPIRED: Final = "expired"
+_STATE_NOTES: Final = frozenset({*map(str, _HELD), "reinstated", "override", _EXPIRED})
+
+
+def _make_status_effect(status: Status, *, note: str) -> Any:
+    def effect(case: EventContext, rule: Rule) -> Decision:
+        require_text(case, "reason", clause=rule.get_clause(case))
+        return change_status(case, rule, status, note=note)
+
+    return effect
+
+
+def _is_past_expiry(case: EventContext) -> bool:
+    """Past the last day it holds?"""
+    ends = case.current_entry.expires if entry_status_in(*_RUNNING)(case) else None
+    return ends is not None and ends < case.at.date()
+
+
+def _expire_namespace(case: EventContext, rule: Rule) -> Decision:
+    before = case.current_entry.status
+    held = before in _HELD
+    # the note tells a renewal what the namespace was, whoever made it so
+    said = f"expired; {before} until reinstated" if held else _EXPIRED
+    note = make_note(case, str(before) if held else _EXPIRED, said)
+    row = replace(case.current_entry, notes=(*case.current_entry.notes, note))
+    return change_status(replace(case, entry=row), rule, Status.EXPIRED)
+
+
+def _find_status_before_expiry(case: EventContext) -> Status:
+    last = next((note.kind for note in reversed(case.current_entry.notes) if note.kind in _STATE_NOTES), "")
+    return next((status for status in _HELD if status == last), Status.ACTIVE)
+
+
+def _renew_namespace(case: EventContext, rule: Rule) -> Decision:
+    expires, row = parse_date(require_text(case, "expires", clause=rule.get_clause(case))), case.current_entry
+    if expires is None or expires <= case.at.date():
+        raise RefusalError("that day is not to come", code="registry.bad-data", field="expires")
+    expired = row.status is Status.EXPIRED
+    if not expired and (row.expires is None or expires <= row.expires):
+        until = "without an end" if row.expires is None else f"until {row.expires.isoformat()}"
+        raise RefusalError(
+            f"it holds {until} already", code="registry.bad-data", field="expires",
+            clause=rule.get_clause(case),
+            hint="a renewal names a later day; for another, its registrant opens an update",
+        )  # fmt: skip
+    status = _find_status_before_expiry(case) if expired else row.status
+    return make_decision(case, rule, entry=update_entry(case, row, expires=expires, status=status))
+
+
+NAMESPACE_RULES: Final = (
+    Rule(
+        id="N1", event=EventKind.ENTER_SAFE_MODE, clauses=_NAMESPACE_CLAUSES, roles=_IANA, who=_can_update_entry,
+        when=entry_status_in(Status.ACTIVE), effect=_make_status_effect(Status.SAFE_MODE, note="safe-mode"),
+        said="safe mode until reinstated",
+    ),
+    Rule(
+        id="N2", event=EventKind.SUSPEND, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
+        when=entry_status_in(Status.ACTIVE, Status.SAFE_MODE), effect=_make_status_effect(Status.SUSPENDED, note="suspended"),
+        said="suspended until reinstated",
+    ),
+    Rule(
+        id="N3", event=EventKind.REINSTATE, clauses=_NAMESPACE_CLAUSES, roles=_IANA, when=entry_status_in(*_HELD),
+        effect=_make_status_effect(Status.ACTIVE, note="reinstated"), said="active again",
+    ),
+    Rule(
+        id="N4", event=EventKind.REVOKE, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
+        when=entry_status_in(*_RUNNING, Status.EXPIRED), effect=_make_status_effect(Status.REVOKED, note="revoked"),
+        said="revoked; the name stays taken",
+    ),
+    Rule(
+        id="N5", event=EventKind.RENEW, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
+        when=entry_status_in(*_RUNNING, Status.EXPIRED), effect=_renew_namespace, said="holds longer",
+    ),
+    Rule(
+        id="N6", event=EventKind.NAMESPACE_EXPIRED, clauses=_NAMESPACE_CLAUSES, roles=_IANA, when=_is_past_expiry,
+        effect=_expire_namespace, said="its last day is past",
+    ),
+)  # fmt: skip
+
+
+_OVERRIDE_CLAUSES: Final = build_clauses(_DECISION, _DECISION, _DECISION)
+#: how yes and no are said
+_YES: Final = (True, "yes", "true")
+_NO: Final = (None, False, "", "no", "false")
+#: a word in a file's column of statuses that is no status: as much the file's as the column
+_PUBLISHED_STATUS: Final = "published_status"
+#: who controls the row, and what else an override sets beside the status
+_CONTROL: Final = ("registrant", "change_controller")
+_SETTINGS: Final = (*_CONTROL, "iesg_approved")
+
+
+def _parse_entry(case: EventContext, member: str) -> Entry:
+    given = case.event.data.get(member)
+    if not isinstance(given, Mapping):
+        raise RefusalError(f"`{member}` is not an entry", code="registry.bad-data", field=member)
+    try:
+        entry = codec.from_data(Entry, given)
+    except StoreError as error:
+        raise RefusalError(error.message, code="registry.bad-data", field=member, hint=error.hint) from error
+    if (entry.registry, case.registry.normalize_name(entry.name)) != (case.registry.id, case.name):
+        raise RefusalError("the entry has another name", code="registry.bad-data", field=member)
+    if entry.status not in case.registry.statuses:
+        raise RefusalError(
+            "no entry of this registry has that status", code="registry.bad-status", field="status",
+            hint=f"one of {', '.join(case.registry.statuses)}",
+        )  # fmt: skip
+    if entry.name != case.name:
+        return replace(entry, name=case.name, spelling=entry.spelling or entry.name)
+    return entry
+
+
+def _import_entry(case: EventContext, rule: Rule) -> Decision:
+    given, old = _parse_entry(case, "entry"), case.entry
+    if old is None:
+        return make_decision(case, rule, entry=replace(given, version=1, pending=()))
+    if old.status is Status.PENDING_REVIEW and given.status is not Status.PENDING_REVIEW:
+        # what the row showed was a request's, and gives nobody a say in what the file registers
+        old = clear_entry(old)
+    # the registry's own memory is not the file's to change, nor what registrants said outside its columns
+    shown = {each.id for each in case.registry.columns} | {_PUBLISHED_STATUS}
+    own = {name: value for name, value in old.fields.items() if name not in shown}
+    kept = replace(
+        given, fields={**own, **given.fields},
+        registrant=given.registrant or old.registrant, designees=given.designees or old.designees,
+        notes=given.notes or old.notes, pending=old.pending, registered=given.registered or old.registered,
+        iesg_approved=given.iesg_approved or old.iesg_approved, draft=given.draft or old.draft,
+    )  # fmt: skip
+    return make_decision(case, rule, entry=update_entry(case, replace(kept, version=old.version)))
+
+
+# ---------- overrides
+
+
+def _has_value(case: EventContext, member: str) -> bool:
+    return case.event.data.get(member) not in (None, "")
+
+
+def _parse_flag(case: EventContext, member: str) -> bool:
+    value = case.event.data.get(member)
+    if value in _YES:
+        return True
+    if value in _NO:
+        return False
+    raise RefusalError(
+        f"`{member}` is yes or no", code="registry.bad-data", field=member, hint=f"{member}=yes"
+    )
+
+
+def _override_entry(case: EventContext, rule: Rule) -> Decision:
+    note = make_note(case, "override", require_text(case, "reason", clause=rule.get_clause(case)))
+    said = [member for member in ("status", "undoes") if _has_value(case, member)]
+    said += ["remove"] if _parse_flag(case, "remove") else []
+    said += ["set"] if any(_has_value(case, member) for member in _SETTINGS) else []
+    if len(said) != 1:
+        raise RefusalError(
+            "an override does one thing", code="registry.bad-data", field="status",
+            hint=f"say one of status, remove and undoes, or some of {', '.join(_SETTINGS)}",
+        )  # fmt: skip
+    return _OVERRIDES[said[0]](case, rule, note)
+
+
+def _make_notices(case: EventContext, subject: str, note: Note, *others: str | None) -> tuple[Any, ...]:
+    """The subject to the row's registrant and to those others."""
+    known = case.entry.registrant if case.entry is not None else None
+    people = dict.fromkeys(each for each in (*others, known) if each)
+    return tuple(make_notice(each, f"{case.name}: {subject}", note.text) for each in people)
+
+
+def _override_status(case: EventContext, rule: Rule, note: Note) -> Decision:
+    status = next((each for each in case.registry.statuses if each == case.event.data["status"]), None)
+    if status is None or status is Status.PENDING_REVIEW:
+        raise RefusalError(
+            "no entry can be set to that status", code="registry.bad-status", field="status",
+            hint=f"one of {', '.join(case.registry.statuses)}",
+        )  # fmt: skip
+    row = update_entry(case, case.current_entry, status=status, notes=(*case.current_entry.notes, note))
+    return make_decision(case, rule, entry=row, notices=_make_notices(case, f"{status} by override", note))
+
+
+def _remove_entry(case: EventContext, rule: Rule, note: Note) -> Decision:
+    return make_decision(case, rule, removed=True, notices=_make_notices(case, "removed by override", note))
+
+
+def _override_control(case: EventContext, rule: Rule, note: Note) -> Decision:
+    """Who controls the row, and whether an IESG-approved document defines it."""
+    row = case.current_entry
+    if row.status is Status.PENDING_REVIEW:
+        raise RefusalError(
+            "the entry only shows a request", code="registry.not-allowed", rule=rule.id,
+            clause=rule.get_clause(case), hint="decide the request first",
+        )  # fmt: skip
+    changes: dict[str, Any] = {}
+    told = _make_notices(case, "changed by override", note)
+    if _has_value(case, "registrant"):
+        heir = case.event.data["registrant"]
+        if not is_valid_id(heir):
+            raise RefusalError("that is no account id", code="registry.bad-data", field="registrant")
+        changes |= {"registrant": heir, "designees": frozenset()}
+        if heir != row.registrant:
+            told = (make_notice(heir, f"{case.name}: the entry is yours now", note.text), *told)
+    if _has_value(case, "change_controller"):
+        controller = require_text(case, "change_controller")
+        changes["fields"] = {**row.fields, "change_controller": controller}
+    if _has_value(case, "iesg_approved"):
+        changes["iesg_approved"] = _parse_flag(case, "iesg_approved")
+    after = update_entry(case, row, notes=(*row.notes, note), **changes)
+    return make_decision(case, rule, entry=after, notices=told)
+
+
+def _undo_record(case: EventContext, rule: Rule, note: Note) -> Decision:
+    """The entry as it was before record `undoes`: the store puts it beside that number, from its log."""
+    number = case.event.data["undoes"]
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise RefusalError("`undoes` is not the number of a record", code="registry.bad-data", field="undoes")
+    if not _has_value(case, "restore"):
+        raise RefusalError(
+            "the entry as it was is missing", code="registry.missing-data", field="restore",
+            hint="the store reads it from its log",
+        )  # fmt: skip
+    base, row = _parse_entry(case, "restore"), case.entry
+    if Status.PENDING_REVIEW in (base.status, row.status if row else None):
+        raise RefusalError(
+            "an entry that only shows a request is not restored", code="registry.bad-data", field="undoes",
+            hint="open the request again",
+        )  # fmt: skip
+    if row is None:
+        # whether the requests about it still go on, this entry doesn't know
+        after = replace(base, pending=(), notes=(*base.notes, note))
+    else:
+        after = replace(base, pending=row.pending, notes=(*row.notes, note), version=row.version)
+    told = _make_notices(case, f"{base.status} again, record {number} undone", note, base.registrant)
+    return make_decision(case, rule, entry=update_entry(case, after), notices=told)
+
+
+_Override = Callable[[EventContext, Rule, Note], Decision]
+_OVERRIDES: Final[Mapping[str, _Override]] = MappingProxyType(
+    {"status": _override_status, "remove": _remove_entry, "undoes": _undo_record, "set": _override_control}
+)
+
+
+def _has_nothing_to_override(case: EventContext) -> bool:
+    return case.entry is None and not _has_value(case, "undoes")
+
+
+def _is_control_override(case: EventContext) -> bool:
+    """Does the override say who controls a row that there is?"""
+    if any(_has_value(case, member) for member in _CONTROL):
+        return True
+    before = case.event.data.get("restore")
+    if case.entry is None or not _has_value(case, "undoes") or not isinstance(before, Mapping):
+        return False
+    fields = before.get("fields", {})
+    controller = fields.get("change_controller") if isinstance(fields, Mapping) else None
+    now = (case.current_entry.registrant, case.current_entry.fields.get("change_controller"))
+    return (before.get("registrant"), controller) != now
+
+
+#: change control of what was registered lies with the IESG, where nobody else has it (RFC 8126 2.3, 9.5)
+_IESG_CLAUSES: Final = {
+    "rfc4395": "RFC 8126 9.5",
+    "rfc7595": "RFC 7595 7.1",
+    "specification-required": "RFC 8126 9.5",
+}
+#: of a namespace with the operator of the root, for whom IANA stands
+_OPERATOR_CLAUSES: Final = {"expert-review": "docs/decisions/0027"}
+_CONTROL_SAID: Final = "who controls the entry, set by an override with a name and a reason"
+
+OVERRIDE_RULES: Final = (
+    Rule(
+        id="IMPORT", event=EventKind.IMPORT, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA,), effect=_import_entry,
+        said="a row of a published registry",
+    ),
+    Rule(
+        id="X", event=EventKind.OVERRIDE, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA, Role.IESG),
+        when=_has_nothing_to_override, said="there is no entry of that name",
+        hint="to restore one, undo the record that removed it",
+    ),
+    Rule(
+        id="X", event=EventKind.OVERRIDE, clauses=_IESG_CLAUSES, roles=(Role.IESG,), when=_is_control_override,
+        effect=_override_entry, said=_CONTROL_SAID,
+    ),
+    Rule(
+        id="X", event=EventKind.OVERRIDE, clauses=_OPERATOR_CLAUSES, roles=(Role.IANA, Role.IESG),
+        when=_is_control_override, effect=_override_entry, said=_CONTROL_SAID,
+    ),
+    Rule(
+        id="X", event=EventKind.OVERRIDE, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA, Role.IESG), effect=_override_entry,
+        said="an override, with a name and a reason",
+    ),
+)  # fmt: skip

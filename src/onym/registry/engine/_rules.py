@@ -1,0 +1,553 @@
+"""Rules of the state machine: the context of an event, the form of a rule, and the effects that rules share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from onym.errors import RefusalError, SnapshotError
+from onym.registry.records import (
+    Actor,
+    Decision,
+    DraftReference,
+    Entry,
+    Event,
+    EventKind,
+    Note,
+    Notice,
+    Request,
+    RequestKind,
+    RequestState,
+    Role,
+    Status,
+)
+from onym.registry.registries import Profile, Registry
+
+#: characters in one text that an event brings
+MAX_TEXT: Final = 1_000_000
+
+#: the changes of status that some clause defines (RFC 4395 5.3, RFC 7595 7.3): from, to
+STATUS_CHANGES: Final = frozenset(
+    {
+        (Status.PROVISIONAL, Status.PERMANENT),
+        (Status.PROVISIONAL, Status.HISTORICAL),
+        (Status.PERMANENT, Status.HISTORICAL),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventContext:
+    """An event, its actor and its time, beside the request and the entry that it is about."""
+
+    event: Event
+    actor: Actor
+    at: datetime
+    registry: Registry
+    profile: Profile
+    name: str
+    request: Request | None
+    entry: Entry | None
+
+    @property
+    def current_request(self) -> Request:
+        """The request; rules that need one are reached only with one."""
+        assert self.request is not None  # noqa: S101
+        return self.request
+
+    @property
+    def current_entry(self) -> Entry:
+        """The entry; rules that need one are reached only with one."""
+        assert self.entry is not None  # noqa: S101
+        return self.entry
+
+    @property
+    def is_request_owner(self) -> bool:
+        """Did the actor open the request?"""
+        return self.request is not None and self.request.registrant == self.actor.id
+
+    @property
+    def is_entry_owner(self) -> bool:
+        """Is the actor the entry's registrant?"""
+        return self.entry is not None and self.entry.registrant == self.actor.id
+
+    @property
+    def can_update(self) -> bool:
+        """The original registrant, or anyone designated (RFC 4395 5.3, RFC 7595 7.3)?"""
+        return self.entry is not None and (self.is_entry_owner or self.actor.id in self.entry.designees)
+
+
+_Condition: TypeAlias = Callable[[EventContext], bool]
+
+
+def is_always_met(case: EventContext) -> bool:
+    """No further condition."""
+    del case
+    return True
+
+
+def entry_status_in(*statuses: Status) -> _Condition:
+    """A test: is there a row, with one of these statuses?"""
+    return lambda case: case.entry is not None and case.current_entry.status in statuses
+
+
+def describe_conflict(case: EventContext) -> str | None:
+    """How the row has changed since the request was opened, so that it can't be granted any more; or None."""
+    asked, row = case.current_request, case.entry
+    if row is None:
+        return None if asked.kind is RequestKind.NEW else "the entry that it would change is gone"
+    if not _CONFLICT_CHECKS[asked.kind](asked, row):
+        return None
+    return f"the entry has changed since: it is {row.status}, registered to {row.registrant or 'nobody'}"
+
+
+def _is_new_conflicting(asked: Request, row: Entry) -> bool:
+    """A row that was made provisional meanwhile, for this very request, and is no longer; or another's."""
+    own = asked.id in row.pending
+    if asked.state is RequestState.IETF_REVIEW:
+        return not own or row.status is not Status.PROVISIONAL
+    return asked.timed_out and own and row.status is not Status.PROVISIONAL
+
+
+def _is_update_conflicting(asked: Request, row: Entry) -> bool:
+    of_schemes = {status for pair in STATUS_CHANGES for status in pair}
+    moved = asked.status is not row.status and {asked.status, row.status} <= of_schemes
+    closed = row.status in (Status.PENDING_REVIEW, Status.REVOKED)
+    needed = asked.as_registrant or row.status is Status.PROVISIONAL
+    return moved or closed or (needed and not _is_authorised(asked, row))
+
+
+def _is_status_change_conflicting(asked: Request, row: Entry) -> bool:
+    retires = row.status is Status.PROVISIONAL and asked.status is Status.HISTORICAL
+    needed = asked.as_registrant or retires
+    return (row.status, asked.status) not in STATUS_CHANGES or (needed and not _is_authorised(asked, row))
+
+
+def _is_authorised(asked: Request, row: Entry) -> bool:
+    return asked.registrant == row.registrant or asked.registrant in row.designees
+
+
+_CONFLICT_CHECKS: Final[dict[RequestKind, Callable[[Request, Entry], bool]]] = {
+    RequestKind.NEW: _is_new_conflicting,
+    RequestKind.UPDATE: _is_update_conflicting,
+    RequestKind.STATUS_CHANGE: _is_status_change_conflicting,
+    RequestKind.SEPARATE_USE: lambda asked, row: False,
+    RequestKind.REASSIGN: lambda asked, row: row.status is not Status.PROVISIONAL,
+}
+
+
+#: a reference to an RFC, or to what the IESG has approved as one
+_RFC: Final = re.compile(r"\bRFC[ -]?(?:\d|ietf-)", re.IGNORECASE)
+_ENTRY_MEMBERS: Final = frozenset({"name", "status"})
+
+
+def needs_iesg_approval(case: EventContext) -> bool:
+    """Would the request change what an IESG-approved document defines (RFC 4395 5.3, RFC 7595 7.3)?
+
+    Of a row that is nobody's, it is not known which documents the IESG has approved: any RFC counts as
+    one, and who controls the row is the IESG's to say (RFC 8126 2.3, 9.5).
+    """
+    asked, row = case.current_request, case.entry
+    if row is None or asked.kind not in (RequestKind.UPDATE, RequestKind.STATUS_CHANGE):
+        return False
+    changed = {name for name, value in asked.fields.items() if row.fields.get(name) != value} - _ENTRY_MEMBERS
+    if asked.kind is RequestKind.STATUS_CHANGE and not changed and asked.draft is None:
+        return False
+    if row.iesg_approved:
+        return True
+    defined = any(_RFC.search(row.fields.get(each, "")) for each in ("reference", "references"))
+    return row.registrant is None and (defined or "change_controller" in changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row of the table.
+
+    It holds for `event` where the request is in one of `states` (None: the event is about an entry, or
+    opens a request) and `when` says so. `build_clauses` names the source for each profile that has the rule.
+    `roles` may ask, and so may whom `who` lets. A rule without `effect` is a refusal: `said` and `hint`.
+    """
+
+    id: str
+    event: EventKind
+    states: tuple[RequestState | None, ...] = (None,)
+    clauses: Mapping[str, str]
+    roles: tuple[Role, ...] = ()
+    who: _Condition | None = None
+    when: _Condition = is_always_met
+    effect: Callable[[EventContext, Rule], Decision] | None = None
+    said: str
+    hint: str | None = None
+
+    def matches(self, case: EventContext) -> bool:
+        """Is this the row for that case, whoever asks?"""
+        state = None if case.request is None else case.request.state
+        return case.profile.id in self.clauses and state in self.states and self.when(case)
+
+    def permits(self, case: EventContext) -> bool:
+        """May the actor ask for it?"""
+        return case.actor.has_role(*self.roles) or (self.who is not None and self.who(case))
+
+    def get_clause(self, case: EventContext) -> str:
+        """The source, under the profile in force."""
+        return self.clauses[case.profile.id]
+
+
+def build_clauses(rfc4395: str | None, rfc7595: str | None, other: str | None = None) -> Mapping[str, str]:
+    """Clauses by profile: sections of the two RFCs, and one text for the other registries' profiles."""
+    found = {}
+    if rfc4395 is not None:
+        found["rfc4395"] = rfc4395 if rfc4395.startswith("docs/") else f"RFC 4395 {rfc4395}"
+    if rfc7595 is not None:
+        found["rfc7595"] = rfc7595 if rfc7595.startswith("docs/") else f"RFC 7595 {rfc7595}"
+    if other is not None:
+        found |= dict.fromkeys(("specification-required", "expert-review"), other)
+    return found
+
+
+def get_text(case: EventContext, member: str) -> str | None:
+    """A text that the event brings, None where it brings none. Anything but text is refused."""
+    value: Any = case.event.data.get(member)
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        raise RefusalError(
+            f"`{member}` is not a text of at most {MAX_TEXT:,} characters",
+            code="registry.bad-data",
+            field=member,
+        )
+    return value
+
+
+def require_text(case: EventContext, member: str, *, clause: str | None = None) -> str:
+    """The same, where the event means nothing without it."""
+    value = get_text(case, member)
+    # a mark that nobody sees says nothing
+    if value is None or not any(each.isprintable() and not each.isspace() for each in value):
+        raise RefusalError(
+            f"`{member}` is needed",
+            code="registry.missing-data",
+            field=member,
+            clause=clause,
+            hint=f"say it with the event: {member}",
+        )
+    return value.strip()
+
+
+_HOLDERS: Mapping[RequestState, Role] = {
+    RequestState.DRAFT: Role.REGISTRANT,
+    RequestState.LIST_REVIEW: Role.REGISTRANT,
+    RequestState.SUBMITTED: Role.IANA,
+    RequestState.EXPERT_REVIEW: Role.EXPERT,
+    RequestState.MORE_REVIEW: Role.REGISTRANT,
+    RequestState.IETF_REVIEW: Role.IESG,
+}
+
+#: the kind of note on a row that two weeks of silence registered (RFC 4395 5.2 step 6)
+UNREVIEWED: Final = "unreviewed"
+#: by which the expert or the IESG approves the row; who happens to have the role as well does not
+_APPROVALS: Final = frozenset(
+    {
+        EventKind.APPROVE,
+        EventKind.APPROVE_AS_PROVISIONAL,
+        EventKind.ASK_IETF_REVIEW,
+        EventKind.IESG_APPROVE,
+        EventKind.ASK_UPGRADE,
+    }
+)
+
+#: fields of a template that are the row's own members, not columns
+_NOT_COLUMNS = frozenset({"name", "status", "expires"})
+#: columns that are not the registrant's to fill (RFC 7595 9; IANA assigns paths and numbers)
+_IANA_COLUMNS = frozenset({"notes", "template", "cri_number"})
+_MAX_FIELDS = 64
+_NAMESPACE_CLAUSE = "docs/decisions/0027"
+#: characters in a note of a row, in a draft's name and in an account's id
+_MAX_NOTE: Final = 10_000
+_MAX_NAME: Final = 200
+#: notes of one row, beyond which whoever may update it adds none
+_MAX_NOTES: Final = 100
+
+
+def move_request(case: EventContext, state: RequestState, **changes: Any) -> Request:
+    """The request in `state`: who holds it now, since when, one version on."""
+    asked = case.current_request
+    changes.setdefault("due", None)
+    changes.setdefault("since", case.at)
+    return replace(asked, state=state, holder=_HOLDERS.get(state), version=asked.version + 1, **changes)
+
+
+def update_entry(case: EventContext, entry: Entry, **changes: Any) -> Entry:
+    """The row with these changes, dated, one version on."""
+    return replace(entry, updated=case.at, version=entry.version + 1, **changes)
+
+
+def build_entry(case: EventContext, status: Status, *, under_review: bool = False) -> Entry:
+    """The row that the request asks for: a new one, or the one there is with the request's fields over it.
+
+    `under_review`: the request goes on, and the row shows it.
+    """
+    asked, base = case.current_request, _select_base_entry(case, status)
+    return update_entry(
+        case,
+        base,
+        status=status,
+        fields=_merge_fields(case),
+        draft=_select_draft(case, base),
+        expires=parse_date(asked.fields.get("expires")) or base.expires,
+        notes=list_kept_notes(case, base),
+        pending=(*_list_other_pending(case), asked.id) if under_review else _list_other_pending(case),
+    )
+
+
+def _select_base_entry(case: EventContext, status: Status) -> Entry:
+    """What the request's fields are laid over."""
+    asked, row = case.current_request, case.entry
+    # an imported row has no date either, and is not for whoever asks about it
+    if row is not None and row.status is not Status.PENDING_REVIEW:
+        return row
+    fresh = Entry(registry=asked.registry, name=asked.name, status=status)
+    if row is not None:
+        fresh = row if _shows_request(row, asked) else clear_entry(row)
+    return replace(fresh, registrant=asked.registrant, registered=case.at)
+
+
+def _shows_request(row: Entry, asked: Request) -> bool:
+    """Does the row of status Pending Review show that request, and no rival's?"""
+    return row.pending[:1] == (asked.id,)
+
+
+def clear_entry(row: Entry) -> Entry:
+    """The row without what the request said that it showed."""
+    return Entry(
+        registry=row.registry, name=row.name, status=row.status, pending=row.pending, version=row.version
+    )
+
+
+def _has_own_entry(case: EventContext) -> bool:
+    """Has the new name had its row since IETF review began (E4), so that what happened to it since holds?"""
+    asked, old = case.current_request, case.entry
+    in_review = asked.kind is RequestKind.NEW and asked.state is RequestState.IETF_REVIEW
+    return in_review and old is not None and asked.id in old.pending
+
+
+def _merge_fields(case: EventContext) -> dict[str, str]:
+    """The fields that the request asks for, over those of the row where it has some to keep."""
+    asked, old = case.current_request, case.entry
+    if _has_own_entry(case):
+        return dict(case.current_entry.fields)
+    # a new name takes nothing over from the row that showed another request for it
+    fields = dict(old.fields) if old is not None and asked.kind is not RequestKind.NEW else {}
+    fields |= {name: value for name, value in asked.fields.items() if name not in _NOT_COLUMNS}
+    if "references" in fields and not fields.get("reference"):
+        fields["reference"] = " ".join(fields["references"].split())
+    fields.setdefault("description", asked.name)
+    return fields
+
+
+def _select_draft(case: EventContext, base: Entry) -> DraftReference | None:
+    """The draft that the request names, else the row's. One whose end the row tells already stays away."""
+    given = case.current_request.draft
+    if given is None or _has_own_entry(case):
+        return base.draft
+    told = {note.text for note in base.notes if note.kind == EventKind.DRAFT_EXPIRED}
+    return base.draft if format_draft_expiry(given) in told else given
+
+
+def format_draft_expiry(draft: DraftReference) -> str:
+    """How the row tells that the draft has expired (U4)."""
+    return f"{draft.name} expired on {draft.expires.isoformat()}"
+
+
+def list_kept_notes(case: EventContext, entry: Entry) -> tuple[Note, ...]:
+    """The row's notes; an approval by expert or IESG takes away that nobody has reviewed it."""
+    if case.event.kind not in _APPROVALS:
+        return entry.notes
+    return tuple(note for note in entry.notes if note.kind != UNREVIEWED)
+
+
+def _list_other_pending(case: EventContext) -> tuple[str, ...]:
+    """The other requests under review about the row."""
+    return (
+        ()
+        if case.entry is None
+        else tuple(each for each in case.entry.pending if each != case.current_request.id)
+    )
+
+
+def mark_unreviewed(case: EventContext, entry: Entry) -> Entry:
+    """The row, marked as one that silence registered; a mark that it has already is made anew."""
+    note = Note(kind=UNREVIEWED, text="registered without Expert Review", at=case.at, by=case.actor.id)
+    return replace(entry, notes=(*(each for each in entry.notes if each.kind != UNREVIEWED), note))
+
+
+def remove_pending(case: EventContext) -> tuple[Entry | None, bool]:
+    """The row after its request has gone: (row or None, is it removed?)."""
+    row = case.entry
+    if row is None or case.current_request.id not in row.pending:
+        return None, False
+    left = _list_other_pending(case)
+    if row.status is Status.PENDING_REVIEW and not left:
+        return None, True
+    # what the request that has gone said does not stand for those that wait
+    gone = row.status is Status.PENDING_REVIEW and _shows_request(row, case.current_request)
+    return update_entry(case, clear_entry(row) if gone else row, pending=left), False
+
+
+def make_decision(case: EventContext, rule: Rule, **changes: Any) -> Decision:
+    """A decision by that rule."""
+    return Decision(rule=rule.id, clause=rule.get_clause(case), **changes)
+
+
+def approve_request(
+    case: EventContext, rule: Rule, entry: Entry, *, outcome: str, reason: str | None = None
+) -> Decision:
+    """The request has got what `entry` says, and is done."""
+    request = move_request(case, RequestState.APPROVED, outcome=outcome, reason=reason)
+    subject = f"{case.name}: registered as {entry.status}" if outcome != "noted" else f"{case.name}: noted"
+    return make_decision(
+        case, rule, request=request, entry=entry, notices=(make_notice(request.registrant, subject, reason),)
+    )
+
+
+def change_status(case: EventContext, rule: Rule, status: Status, *, note: str | None = None) -> Decision:
+    """The row with another status; the event's reason is told, and kept as a note of the kind `note`."""
+    reason = get_text(case, "reason")
+    notes = list_kept_notes(case, case.current_entry) + (
+        (make_note(case, note, reason),) if note and reason else ()
+    )
+    row = update_entry(case, case.current_entry, status=status, notes=notes)
+    told = (make_notice(row.registrant, f"{case.name}: now {status}", reason),) if row.registrant else ()
+    return make_decision(case, rule, entry=row, notices=told)
+
+
+def make_notice(to: str | Role, subject: str, body: str | None = None) -> Notice:
+    """A notice; its text is the reason where one was given."""
+    return Notice(to=to, subject=subject, text=body or subject)
+
+
+def make_note(case: EventContext, kind: str, said: str) -> Note:
+    """A note by the actor, now. Raises RefusalError where it is longer than a row shows."""
+    if len(said) > _MAX_NOTE:
+        raise RefusalError(
+            f"a note has at most {_MAX_NOTE:,} characters",
+            code="registry.too-large",
+            field="notes",
+            hint="put the rest elsewhere, and name the place",
+        )
+    return Note(kind=kind, text=said, at=case.at, by=case.actor.id)
+
+
+def require_room_for_note(case: EventContext) -> None:
+    """Refuse a further note by whoever may update a row that has many. Raises RefusalError."""
+    if len(case.current_entry.notes) >= _MAX_NOTES and not case.actor.has_role(
+        Role.IANA, Role.EXPERT, Role.IESG
+    ):
+        raise RefusalError(
+            f"the entry has {_MAX_NOTES} notes already",
+            code="registry.too-large",
+            field="notes",
+            hint="ask IANA to add it",
+        )
+
+
+def is_valid_id(value: object) -> bool:
+    """Is it a name or an id: short, seen, and without spaces?"""
+    return isinstance(value, str) and 0 < len(value) <= _MAX_NAME and value.isprintable() and " " not in value
+
+
+def parse_fields(case: EventContext, old: Mapping[str, str]) -> dict[str, str]:
+    """The fields that the event brings over `old`, each a text under an id of its template or registry."""
+    given = case.event.data.get("fields", {})
+    if not isinstance(given, Mapping) or len(given) > _MAX_FIELDS:
+        raise RefusalError("`fields` is not an object of texts", code="registry.bad-data", field="fields")
+    known = _list_known_fields(case)
+    for name, value in given.items():
+        if name not in known:
+            raise RefusalError(
+                "a request has no such field",
+                code="registry.bad-data",
+                field=str(name)[:64],
+                hint=f"one of {', '.join(sorted(known))}",
+            )
+        if not isinstance(value, str) or len(value) > MAX_TEXT:
+            raise RefusalError(
+                f"the field is not a text of at most {MAX_TEXT:,} characters",
+                code="registry.bad-data",
+                field=name,
+            )
+    merged = {**old, **given}
+    if sum(map(len, merged.values())) > MAX_TEXT:
+        raise RefusalError(
+            f"the fields have more than {MAX_TEXT:,} characters together",
+            code="registry.too-large",
+            field="fields",
+            hint="put the rest into the specification",
+        )
+    _validate_namespace(case, given)
+    return merged
+
+
+def _validate_namespace(case: EventContext, given: Mapping[str, str]) -> None:
+    """What no resolver could use is not asked for: one such row would keep the file from being signed."""
+    if case.registry.id != "ai-namespaces":
+        return
+    from onym.registry.iana import check_namespace_fields  # late: the engine imports nothing else of it
+
+    try:
+        check_namespace_fields(given)
+    except SnapshotError as error:
+        raise RefusalError(
+            error.message,
+            code="registry.bad-data",
+            field=error.field,
+            clause=_NAMESPACE_CLAUSE,
+            hint=error.hint,
+        ) from None
+    expires = parse_date(given.get("expires"))
+    if expires is not None and expires < case.at.date():
+        raise RefusalError(
+            "that day is past", code="registry.bad-data", field="expires", clause=_NAMESPACE_CLAUSE,
+            hint="name the last day on which it holds",
+        )  # fmt: skip
+
+
+def _list_known_fields(case: EventContext) -> frozenset[str]:
+    profile = case.profile
+    template = {each.id for each in (*profile.fields, *profile.elsewhere)}
+    return frozenset(template | {each.id for each in case.registry.columns} | {"service"}) - _IANA_COLUMNS
+
+
+def parse_draft(case: EventContext, old: DraftReference | None) -> DraftReference | None:
+    """The draft that the event names, else `old`."""
+    given = case.event.data.get("draft")
+    if given is None:
+        return old
+    expires = parse_date(given.get("expires")) if isinstance(given, Mapping) else None
+    if expires is None or not is_valid_id(given.get("name")):
+        raise RefusalError(
+            f"`draft` needs a name of at most {_MAX_NAME} characters without spaces, and the day it expires",
+            code="registry.bad-data",
+            field="draft",
+        )
+    return DraftReference(name=given["name"], expires=expires)
+
+
+def parse_date(value: object) -> date | None:
+    """The day that a text names, None for none. Raises RefusalError."""
+    if not isinstance(value, str) or not value.strip():
+        return None
+    try:
+        return date.fromisoformat(value.strip())
+    except ValueError:
+        raise RefusalError(
+            "that is no date", code="registry.bad-data", field="expires", hint="write it as 2027-01-31"
+        ) from None
+
+
+def add_duration(at: datetime, by: timedelta | None) -> datetime | None:
+    """`at` plus a time, where there is one."""
+    return None if by is None else at + by

@@ -1,0 +1,541 @@
+"""Rules for submission: the registrant's steps (R1 to R4, withdrawal) and IANA's check (I1 to I4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from onym.errors import RefusalError
+from onym.registry.engine._rules import (
+    STATUS_CHANGES,
+    EventContext,
+    Rule,
+    add_duration,
+    approve_request,
+    build_clauses,
+    build_entry,
+    describe_conflict,
+    get_text,
+    make_decision,
+    make_notice,
+    move_request,
+    needs_iesg_approval,
+    parse_draft,
+    parse_fields,
+    remove_pending,
+    update_entry,
+)
+from onym.registry.records import Decision, Entry, EventKind, Request, RequestKind, RequestState, Role, Status
+
+_ANYONE: Final = (Role.REGISTRANT, Role.IANA, Role.EXPERT, Role.IESG)
+_NAMESPACE_CLAUSES: Final = {"expert-review": "docs/decisions/0027"}
+_OPEN_CLAUSES: Final = build_clauses("5.2", "7.2", "RFC 8126 4.5")
+#: events of one request, after which it is not revised any more
+_VERSIONS: Final = 500
+#: who hears of a withdrawal: whoever was asked to decide. Before that it is the registrant's alone
+_REVIEWERS: Final = {
+    RequestState.SUBMITTED: Role.IANA,
+    RequestState.EXPERT_REVIEW: Role.EXPERT,
+    RequestState.MORE_REVIEW: Role.EXPERT,
+    RequestState.IETF_REVIEW: Role.IESG,
+}
+_EXISTING: Final = frozenset(RequestKind) - {RequestKind.NEW}
+
+
+def _parse_kind(case: EventContext) -> RequestKind:
+    given = case.event.data.get("kind", RequestKind.NEW)
+    try:
+        return RequestKind(given)
+    except ValueError:
+        raise RefusalError(
+            "no such kind of request",
+            code="registry.bad-data",
+            field="kind",
+            hint=f"one of {', '.join(RequestKind)}",
+        ) from None
+
+
+def _parse_status(case: EventContext) -> Status:
+    """The status asked for. Only a new name or a change of status asks for one; others keep the row's."""
+    given = case.event.data.get("status")
+    chosen = _parse_kind(case) in (RequestKind.NEW, RequestKind.STATUS_CHANGE)
+    askable = tuple(case.profile.policies)
+    if not chosen and case.entry is not None:
+        return _keep_status(case, given)
+    if given is None and len(askable) == 1:
+        return askable[0]
+    found = next((each for each in askable if str(each) == str(given).strip().lower()), None)
+    if found is None:
+        raise RefusalError(
+            "that status cannot be asked for" if given is not None else "no status is asked for",
+            code="registry.bad-status", field="status", clause=case.profile.status_clause,
+            hint=f"one of {', '.join(case.profile.status_words)}",
+        )  # fmt: skip
+    return found
+
+
+def _keep_status(case: EventContext, given: object) -> Status:
+    other = given is not None and str(given).strip().lower() != case.current_entry.status
+    if other and _parse_kind(case) is RequestKind.UPDATE:
+        raise RefusalError(
+            f"the entry is {case.current_entry.status}; this kind of request leaves that as it is",
+            code="registry.bad-status", field="status", clause=case.profile.status_clause,
+            hint="open a status-change",
+        )  # fmt: skip
+    return case.current_entry.status
+
+
+def _is_name_taken(case: EventContext) -> bool:
+    return _parse_kind(case) is RequestKind.NEW and case.entry is not None
+
+
+def _is_entry_missing(case: EventContext) -> bool:
+    kind = _parse_kind(case)
+    # the conflict process is for names under review as well (RFC 7595 7.2 step 7)
+    shown = case.entry is not None and (
+        kind is RequestKind.SEPARATE_USE or case.current_entry.status is not Status.PENDING_REVIEW
+    )
+    return kind in _EXISTING and not shown
+
+
+def _is_foreign_provisional_update(case: EventContext) -> bool:
+    """A change of a provisional row by somebody who may not (U1); expert and IESG may ask for upgrades."""
+    kind = _parse_kind(case)
+    if kind not in (RequestKind.UPDATE, RequestKind.STATUS_CHANGE):
+        return False
+    upgrade = kind is RequestKind.STATUS_CHANGE and _parse_status(case) is Status.PERMANENT
+    return (
+        case.current_entry.status is Status.PROVISIONAL
+        and not case.can_update
+        and not (upgrade and case.actor.has_role(Role.EXPERT, Role.IESG))
+    )
+
+
+def _is_revoked(case: EventContext) -> bool:
+    return _parse_kind(case) in _EXISTING and case.current_entry.status is Status.REVOKED
+
+
+def _is_foreign_namespace_update(case: EventContext) -> bool:
+    return _parse_kind(case) is RequestKind.UPDATE and not case.can_update
+
+
+def _is_undefined_status_change(case: EventContext) -> bool:
+    """A status change that no clause defines (X)."""
+    return (
+        _parse_kind(case) is RequestKind.STATUS_CHANGE
+        and (case.current_entry.status, _parse_status(case)) not in STATUS_CHANGES
+    )
+
+
+def _is_unreassignable(case: EventContext) -> bool:
+    return _parse_kind(case) is RequestKind.REASSIGN and case.current_entry.status is not Status.PROVISIONAL
+
+
+def _open_request(case: EventContext, rule: Rule) -> Decision:
+    number = case.event.request
+    if number is None:
+        raise RefusalError("a request needs its id", code="registry.bad-data", field="request")
+    if len(case.name) > case.registry.name_limit:
+        raise RefusalError(
+            f"a name of more than {case.registry.name_limit} characters", code="registry.bad-name",
+            field="name", clause=case.registry.limit_clause, hint="choose a shorter one",
+        )  # fmt: skip
+    if not case.registry.is_valid_name(case.name):
+        raise RefusalError(
+            f"that is no name for a {case.registry.noun}",
+            code="registry.bad-name",
+            field="name",
+            clause=case.registry.name_clause,
+            hint=case.registry.name_rule,
+        )
+    kind = _parse_kind(case)
+    opened = Request(
+        id=number, registry=case.registry.id, profile=case.profile.id, kind=kind, name=case.name,
+        status=_parse_status(case), state=RequestState.DRAFT, registrant=case.actor.id,
+        fields=parse_fields(case, {}), template=get_text(case, "template") or "",
+        on_behalf_of=get_text(case, "on_behalf_of"), draft=parse_draft(case, None),
+        as_registrant=kind is not RequestKind.NEW and case.can_update,
+        opened=case.at, since=case.at, holder=Role.REGISTRANT, version=1,
+    )  # fmt: skip
+    return make_decision(case, rule, request=opened)
+
+
+def _build_revised_request(case: EventContext) -> Request:
+    """The request with what the event brings over it."""
+    asked = case.current_request
+    if asked.version >= _VERSIONS:
+        raise RefusalError(
+            f"a request is not revised more than {_VERSIONS} times",
+            code="registry.too-large",
+            field="request",
+            hint="withdraw it and open another",
+        )
+    return replace(
+        asked,
+        fields=parse_fields(case, asked.fields),
+        template=get_text(case, "template") or asked.template,
+        status=_parse_revised_status(case),
+        draft=parse_draft(case, asked.draft),
+    )
+
+
+def _parse_revised_status(case: EventContext) -> Status:
+    """The status asked for after a revision: another one for a new name alone, and not under review."""
+    asked, given = case.current_request, case.event.data.get("status")
+    if given is None or str(given).strip().lower() == asked.status:
+        return asked.status
+    if asked.kind is not RequestKind.NEW or asked.state is RequestState.MORE_REVIEW:
+        raise RefusalError(
+            "the status asked for cannot change now", code="registry.bad-status", field="status",
+            clause=case.profile.status_clause, hint="withdraw the request and open another",
+        )  # fmt: skip
+    return _parse_status(replace(case, event=replace(case.event, data={"status": given})))
+
+
+def _revise_request(case: EventContext, rule: Rule) -> Decision:
+    revised = _build_revised_request(case)
+    if case.current_request.state is RequestState.MORE_REVIEW:
+        notice = make_notice(Role.EXPERT, f"{case.name}: {case.current_request.id} was revised")
+        return make_decision(
+            case, rule, request=replace(revised, version=revised.version + 1), notices=(notice,)
+        )
+    return make_decision(case, rule, request=move_request(replace(case, request=revised), RequestState.DRAFT))
+
+
+def _announce_request(case: EventContext, rule: Rule) -> Decision:
+    review = case.profile.list_review.get(case.current_request.status)
+    request = move_request(
+        case,
+        RequestState.LIST_REVIEW,
+        announced=case.current_request.announced or case.at,
+        archive=get_text(case, "archive") or case.current_request.archive,
+        due=add_duration(case.at, review.reasonable if review else None),
+    )
+    return make_decision(case, rule, request=request)
+
+
+def _is_list_review_missing(case: EventContext) -> bool:
+    """Was list review demanded, and none begun?"""
+    review = case.profile.list_review.get(case.current_request.status)
+    return review is not None and review.required and case.current_request.announced is None
+
+
+def _submit_request(case: EventContext, rule: Rule) -> Decision:
+    review = case.profile.list_review.get(case.current_request.status)
+    notices = [make_notice(Role.IANA, f"{case.name}: {case.current_request.id} was submitted")]
+    short = review is not None and (
+        case.current_request.announced is None or case.at - case.current_request.announced < review.reasonable
+    )
+    if short:
+        notices.append(
+            make_notice(
+                Role.EXPERT, f"{case.name}: {case.current_request.id} had less than four weeks of list review"
+            )
+        )
+    first = case.current_request.submitted or case.at
+    request = move_request(case, RequestState.SUBMITTED, submitted=first, outcome=None, reason=None)
+    return make_decision(case, rule, request=request, notices=tuple(notices))
+
+
+def _resubmit_request(case: EventContext, rule: Rule) -> Decision:
+    revised = replace(case, request=_build_revised_request(case))
+    if _is_list_review_missing(revised):
+        raise RefusalError(
+            "a permanent registration needs list review first", code="registry.not-allowed", rule="R4",
+            clause=f"{case.profile.document} 7.2 item 3", hint="open a new request, and announce it",
+        )  # fmt: skip
+    request = move_request(revised, RequestState.SUBMITTED, outcome=None, reason=None)
+    notice = make_notice(Role.IANA, f"{case.name}: {case.current_request.id} was submitted again, corrected")
+    return make_decision(case, rule, request=request, notices=(notice,))
+
+
+def _withdraw_request(case: EventContext, rule: Rule) -> Decision:
+    entry, removed = remove_pending(case)
+    request = move_request(case, RequestState.WITHDRAWN, outcome="withdrawn", reason=get_text(case, "reason"))
+    to = _REVIEWERS.get(case.current_request.state)
+    told = () if to is None else (make_notice(to, f"{case.name}: {case.current_request.id} was withdrawn"),)
+    return make_decision(case, rule, request=request, entry=entry, removed=removed, notices=told)
+
+
+def _is_request_owner(case: EventContext) -> bool:
+    return case.is_request_owner
+
+
+def _is_rejected_incomplete(case: EventContext) -> bool:
+    return case.current_request.outcome == "incomplete"
+
+
+REQUEST_RULES: Final = (
+    Rule(
+        id="R1", event=EventKind.OPEN, clauses=_OPEN_CLAUSES, roles=_ANYONE, when=_is_name_taken,
+        said="the name is registered or under review",
+        hint="choose another name, or open an update, or a note-separate-use",
+    ),
+    Rule(
+        id="R1", event=EventKind.OPEN, clauses=_OPEN_CLAUSES, roles=_ANYONE, when=_is_entry_missing,
+        said="there is no entry of that name to change", hint="open a request of kind new",
+    ),
+    Rule(
+        id="X", event=EventKind.OPEN, clauses=build_clauses("5.3", "7.3", "docs/decisions/0026"), roles=_ANYONE,
+        when=_is_undefined_status_change, said="no clause defines that change of status",
+        hint="IANA or the IESG can record an override, with a reason",
+    ),
+    Rule(
+        id="U1", event=EventKind.OPEN, clauses=build_clauses("5.3", "7.3"), roles=_ANYONE, when=_is_foreign_provisional_update,
+        said="a provisional entry is updated by its registrant, or whom the registrant has designated",
+        hint="if the registrant is out of contact, ask the IESG to reassign it (kind reassign)",
+    ),
+    Rule(
+        id="N4", event=EventKind.OPEN, clauses=_NAMESPACE_CLAUSES, roles=_ANYONE, when=_is_revoked,
+        said="it was revoked for good", hint="choose another name",
+    ),
+    Rule(
+        id="U1", event=EventKind.OPEN, clauses=_NAMESPACE_CLAUSES, roles=_ANYONE, when=_is_foreign_namespace_update,
+        said="a namespace is updated by its registrant, or whom the registrant has designated",
+        hint="if it has none, IANA can record one (override with registrant)",
+    ),
+    Rule(
+        id="U3", event=EventKind.OPEN, clauses=build_clauses("5.3", "7.3"), roles=_ANYONE, when=_is_unreassignable,
+        said="only a provisional entry can be reassigned",
+    ),
+    Rule(id="R1", event=EventKind.OPEN, clauses=_OPEN_CLAUSES, roles=_ANYONE, effect=_open_request, said="a draft request"),
+    Rule(
+        id="R2", event=EventKind.ANNOUNCE, states=(RequestState.DRAFT,),
+        clauses=build_clauses("5.2 item 3", "7.2 item 3"), who=_is_request_owner, effect=_announce_request,
+        said="posted to uri-review for list review",
+    ),
+    Rule(
+        id="R3", event=EventKind.REVISE,
+        states=(RequestState.DRAFT, RequestState.LIST_REVIEW, RequestState.MORE_REVIEW),
+        clauses=build_clauses("5.2 item 4", "7.2 item 3.3", "RFC 8126 4.5"), who=_is_request_owner, effect=_revise_request,
+        said="comments answered, text revised",
+    ),
+    Rule(
+        id="R4", event=EventKind.SUBMIT, states=(RequestState.DRAFT, RequestState.LIST_REVIEW),
+        clauses=build_clauses(None, "7.2 item 3"), who=_is_request_owner, when=_is_list_review_missing,
+        said="a permanent registration needs list review first",
+        hint="announce it on uri-review@ietf.org; four weeks is reasonable",
+    ),
+    Rule(
+        id="R4", event=EventKind.SUBMIT, states=(RequestState.DRAFT, RequestState.LIST_REVIEW),
+        clauses=build_clauses("5.2 item 5", "7.2 item 4", "RFC 8126 4.5"), who=_is_request_owner, effect=_submit_request,
+        said="handed to IANA",
+    ),
+    Rule(
+        id="I1", event=EventKind.RESUBMIT, states=(RequestState.REJECTED,), when=_is_rejected_incomplete,
+        clauses=build_clauses(None, "7.2 step 1", "RFC 8126 4.5"), who=_is_request_owner, effect=_resubmit_request,
+        said="corrected and handed in again",
+    ),
+    Rule(
+        id="W1", event=EventKind.WITHDRAW,
+        states=(
+            RequestState.DRAFT, RequestState.LIST_REVIEW, RequestState.SUBMITTED,
+            RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW, RequestState.IETF_REVIEW,
+        ),
+        clauses=build_clauses("docs/decisions/0026", "docs/decisions/0026", "docs/decisions/0026"), who=_is_request_owner,
+        effect=_withdraw_request, said="withdrawn by its registrant",
+    ),
+)  # fmt: skip
+
+
+_IANA: Final = (Role.IANA,)
+_SUBMITTED: Final = (RequestState.SUBMITTED,)
+_MISSING_LIMIT: Final = 64
+
+
+def list_missing_fields(case: EventContext) -> tuple[str, ...]:
+    """Labels of the fields that the template must have and has not.
+
+    A new name and an upgrade need all of them, an upgrade together with what the row has; an update may
+    not blank one.
+    """
+    asked, row = case.current_request, case.entry
+    given = {**asked.fields, "name": asked.name, "status": str(asked.status)}
+    if asked.kind is RequestKind.NEW:
+        return tuple(each.label for each in case.profile.list_missing_fields(asked.status, given))
+    if asked.kind is RequestKind.STATUS_CHANGE and asked.status is Status.PERMANENT:
+        whole = {**(row.fields if row else {}), **given}
+        whole.setdefault("references", whole.get("reference", ""))
+        return tuple(each.label for each in case.profile.list_missing_fields(asked.status, whole))
+    return tuple(
+        each.label for each in case.profile.list_missing_fields(asked.status, given) if each.id in given
+    )
+
+
+def _has_missing_fields(case: EventContext) -> bool:
+    return bool(list_missing_fields(case))
+
+
+def _is_duplicate_name(case: EventContext) -> bool:
+    """Has another entry the name already?"""
+    return case.current_request.kind is RequestKind.NEW and case.entry is not None
+
+
+def _has_conflict(case: EventContext) -> bool:
+    return describe_conflict(case) is not None
+
+
+def _can_register_at_once(case: EventContext) -> bool:
+    policy = case.profile.policies.get(case.current_request.status)
+    if case.current_request.kind is RequestKind.NEW:
+        return policy is not None and policy.at_once and case.entry is None
+    # what its registrant may do alone; a provisional row stays provisional
+    return (
+        case.current_request.kind is RequestKind.UPDATE
+        and case.current_entry.status is Status.PROVISIONAL
+        and not case.current_entry.iesg_approved
+        and policy is not None
+        and policy.at_once
+    )
+
+
+def _is_retirement(case: EventContext) -> bool:
+    return (
+        case.current_request.kind is RequestKind.STATUS_CHANGE
+        and case.current_entry.status is Status.PROVISIONAL
+        and case.current_request.status is Status.HISTORICAL
+        and not needs_iesg_approval(case)
+    )
+
+
+def _needs_iesg_decision(case: EventContext) -> bool:
+    """What only the IESG decides: permanent to historical, reassignment, and in 2006 a separate use."""
+    asked = case.current_request
+    historical = (
+        asked.kind is RequestKind.STATUS_CHANGE
+        and asked.status is Status.HISTORICAL
+        and case.current_entry.status is Status.PERMANENT
+    )
+    separate = asked.kind is RequestKind.SEPARATE_USE and case.profile.id == "rfc4395"
+    return historical or separate or asked.kind is RequestKind.REASSIGN
+
+
+def _reject_missing_fields(case: EventContext, rule: Rule) -> Decision:
+    missing = ", ".join(list_missing_fields(case))
+    return _return_request(case, rule, f"missing: {missing}")
+
+
+def _reject_incomplete(case: EventContext, rule: Rule) -> Decision:
+    named = case.event.data.get("missing", ())
+    good = isinstance(named, (list, tuple)) and len(named) <= _MISSING_LIMIT
+    if not good or not all(isinstance(each, str) for each in named):
+        raise RefusalError("`missing` is not a list of field ids", code="registry.bad-data", field="missing")
+    said = "; ".join(
+        part
+        for part in (
+            f"missing: {', '.join(named)}" if named else "",
+            (get_text(case, "reason") or "").strip(),
+        )
+        if part
+    )
+    if not said:
+        raise RefusalError(
+            "say which fields are missing, or which citation is not correct",
+            code="registry.missing-data", field="reason", clause=rule.get_clause(case),
+        )  # fmt: skip
+    return _return_request(case, rule, said)
+
+
+def _return_request(case: EventContext, rule: Rule, reason: str) -> Decision:
+    request = move_request(case, RequestState.REJECTED, outcome="incomplete", reason=reason)
+    return make_decision(
+        case, rule, request=request,
+        notices=(make_notice(request.registrant, f"{case.name}: {request.id} is not complete", reason),),
+    )  # fmt: skip
+
+
+def _reject_duplicate(case: EventContext, rule: Rule) -> Decision:
+    reason = f"there is an entry of that name, {case.current_entry.status}"
+    request = move_request(case, RequestState.REJECTED, outcome="duplicate", reason=reason)
+    notice = make_notice(request.registrant, f"{case.name}: {request.id} asks for a name in use", reason)
+    return make_decision(case, rule, request=request, notices=(notice,))
+
+
+def _reject_conflicting(case: EventContext, rule: Rule) -> Decision:
+    reason = describe_conflict(case)
+    request = move_request(case, RequestState.REJECTED, outcome="declined", reason=reason)
+    return make_decision(
+        case, rule, request=request, notices=(make_notice(request.registrant, f"{case.name}: {reason}"),)
+    )
+
+
+def _register_entry(case: EventContext, rule: Rule) -> Decision:
+    status = (
+        case.current_request.status
+        if case.current_request.kind is RequestKind.NEW
+        else case.current_entry.status
+    )
+    return approve_request(case, rule, build_entry(case, status), outcome="registered")
+
+
+def _retire_entry(case: EventContext, rule: Rule) -> Decision:
+    return approve_request(case, rule, build_entry(case, Status.HISTORICAL), outcome="registered")
+
+
+def _build_pending_entry(case: EventContext) -> Entry | None:
+    """The row that shows the review: a new one, or the one there is, marked (RFC 7595 7.2 step 3)."""
+    asked = case.current_request
+    if case.profile.id != "rfc7595":
+        return None
+    if case.entry is not None:
+        return update_entry(case, case.entry, pending=(*case.entry.pending, asked.id))
+    fresh = build_entry(case, Status.PENDING_REVIEW, under_review=True)
+    return replace(fresh, registered=None)
+
+
+def _send_to_expert(case: EventContext, rule: Rule) -> Decision:
+    request = move_request(
+        case,
+        RequestState.EXPERT_REVIEW,
+        expert_asked=case.at,
+        due=add_duration(case.at, case.profile.expert_time),
+    )
+    notice = make_notice(Role.EXPERT, f"{case.name}: {request.id} waits for Expert Review ({request.status})")
+    return make_decision(case, rule, request=request, entry=_build_pending_entry(case), notices=(notice,))
+
+
+def _send_to_iesg(case: EventContext, rule: Rule) -> Decision:
+    request = move_request(case, RequestState.IETF_REVIEW)
+    notice = make_notice(Role.IESG, f"{case.name}: {request.id} waits for the IESG ({request.kind})")
+    return make_decision(case, rule, request=request, notices=(notice,))
+
+
+_CHECK = EventKind.CHECK_COMPLETE
+_POLICY = "RFC 8126 4.5"
+
+INTAKE_RULES: Final = (
+    Rule(
+        id="I2", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.3", "7.3", _POLICY),
+        roles=_IANA, when=_has_conflict, effect=_reject_conflicting, said="rejected: the entry has changed since",
+    ),
+    Rule(
+        id="I1", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.2 step 1", "7.2 step 1", _POLICY),
+        roles=_IANA, when=_has_missing_fields, effect=_reject_missing_fields, said="rejected: a required field is missing",
+    ),
+    Rule(
+        id="I1", event=EventKind.REJECT_INCOMPLETE, states=_SUBMITTED,
+        clauses=build_clauses("5.2 step 1", "7.2 step 1", _POLICY), roles=_IANA, effect=_reject_incomplete,
+        said="rejected: incomplete, or a citation is not correct",
+    ),
+    Rule(
+        id="I2", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.2 step 2", None, _POLICY),
+        roles=_IANA, when=_is_duplicate_name, effect=_reject_duplicate, said="rejected: the name is in use",
+    ),
+    Rule(
+        id="I3", event=_CHECK, states=_SUBMITTED, clauses=build_clauses(None, "7.2 step 2"), roles=_IANA,
+        when=_can_register_at_once, effect=_register_entry, said="registered at once, first come first served",
+    ),
+    Rule(
+        id="S3", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.3", "7.3"), roles=_IANA,
+        when=_is_retirement, effect=_retire_entry, said="provisional to historical, as its registrant asked",
+    ),
+    Rule(
+        id="S2", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.3", "7.3"), roles=_IANA,
+        when=_needs_iesg_decision, effect=_send_to_iesg, said="handed to the IESG, who alone may approve it",
+    ),
+    Rule(
+        id="I4", event=_CHECK, states=_SUBMITTED, roles=_IANA,
+        clauses=build_clauses("5.2 step 3", "7.2 steps 3 and 4", _POLICY), effect=_send_to_expert,
+        said="handed to the Designated Expert",
+    ),
+)  # fmt: skip

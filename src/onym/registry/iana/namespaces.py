@@ -1,0 +1,233 @@
+"""The registry file of `ai` namespaces: the payload that the registry signs and resolvers verify.
+
+    {"expires":"2027-01-01T00:00:00Z","format":"onym-ai-namespaces","issued":"2026-11-21T00:00:00Z",
+     "namespaces":{"bank":{"anchor":"https://bank.example","expires":"2027-06-30",
+                           "keys":["NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"],"state":"active"}},
+     "version":1}
+
+The bytes are canonical: members sorted, no white space, UTF-8 (RFC 8785, for the values in such a file).
+`onym.sign` makes and verifies the signature. A namespace that is not active stays in the file with its
+state, so that a resolver can explain the refusal. A namespace that is pending review is not in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+from onym.errors import SnapshotError, URIError
+from onym.registry.iana.formats import parse_strict_json
+from onym.registry.iana.snapshots import decode_utf8, require_size_limit
+from onym.registry.records import Entry, Status
+from onym.registry.registries import get_registry
+from onym.uri.generic import URI
+
+_FORMAT: Final = "onym-ai-namespaces"
+_VERSION: Final = 1
+#: namespaces in one file, and keys of one namespace
+MAX_NAMESPACES: Final = 20_000
+MAX_KEYS: Final = 16
+_MAX_BYTES: Final = 8 * 1024 * 1024
+_MAX_ANCHOR: Final = 300
+#: how far the clock of the one who issued it may be ahead
+_SKEW: Final = timedelta(seconds=60)
+
+#: an RFC 7638 thumbprint by SHA-256: 32 octets in base64url, so the last character has two bits to spare
+_THUMBPRINT: Final = re.compile("[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
+_THUMBPRINTS: Final = "RFC 7638 with SHA-256, base64url: 43 characters"
+_LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_ORIGIN: Final = re.compile(
+    rf"https://(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\])(?::(?P<port>[1-9][0-9]{{0,4}}))?"
+)
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+_DAY: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_STATES: Final = frozenset(get_registry("ai-namespaces").statuses) - {Status.PENDING_REVIEW}
+_MEMBERS: Final = frozenset({"format", "version", "issued", "expires", "namespaces"})
+_ROW: Final = frozenset({"anchor", "keys", "state", "expires"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """One namespace. `anchor` is an https origin, `keys` are RFC 7638 thumbprints (SHA-256, base64url).
+
+    `expires` is the last day that it holds, None for no end. Only a `state` of active resolves without
+    further ado.
+    """
+
+    name: str
+    anchor: str
+    state: Status
+    keys: tuple[str, ...] = ()
+    expires: date | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceFile:
+    """A registry file: from `issued` until `expires` (UTC, not included), and the namespaces by name."""
+
+    issued: datetime
+    expires: datetime
+    namespaces: Mapping[str, Namespace]
+
+
+def write_namespaces(entries: Iterable[Entry], *, issued: datetime, expires: datetime) -> bytes:
+    """The payload to be signed. Raises SnapshotError for an entry that no resolver could use."""
+    rows: dict[str, Any] = {}
+    for entry in entries:
+        if entry.status is Status.PENDING_REVIEW:
+            continue
+        if entry.name in rows:
+            raise _make_namespace_error(entry.name, "is there twice")
+        rows[entry.name] = _encode_namespace(entry)
+    document = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "issued": _encode_time(issued, "issued"),
+        "expires": _encode_time(expires, "expires"),
+        "namespaces": rows,
+    }
+    data = json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode("utf-8")
+    # what no reader accepts is not handed out
+    read_namespaces(data)
+    return data
+
+
+def _encode_namespace(entry: Entry) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "anchor": entry.fields.get("anchor", ""),
+        "keys": _split_thumbprints(entry.fields.get("keys", "")),
+        "state": str(entry.status),
+    }
+    if entry.expires is not None:
+        row["expires"] = entry.expires.isoformat()
+    return row
+
+
+def _encode_time(when: datetime, field: str) -> str:
+    if when.utcoffset() is None:
+        raise _make_namespace_error(field, "a time needs an offset from UTC")
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read_namespaces(data: bytes, *, at: datetime | None = None) -> NamespaceFile:
+    """The file that a verified payload holds, checked whole; nothing in it is taken on trust.
+
+    With `at` (aware) it must also be in force then. Raises SnapshotError (registry.bad-namespaces,
+    registry.expired-file); `field` says where.
+    """
+    require_size_limit(data, _MAX_BYTES)
+    document = parse_strict_json(decode_utf8(data))
+    _require_members(document, "file", _MEMBERS, _MEMBERS)
+    if document["format"] != _FORMAT or repr(document["version"]) != repr(_VERSION):
+        raise _make_namespace_error("format", f"not version {_VERSION} of {_FORMAT}")
+    issued, expires = _parse_time(document["issued"], "issued"), _parse_time(document["expires"], "expires")
+    if expires <= issued:
+        raise _make_namespace_error("expires", "not after `issued`")
+    if at is not None and not issued - _SKEW <= at < expires:
+        raise _make_namespace_error(
+            "expires", f"holds from {issued} until {expires}", code="registry.expired-file"
+        )
+    rows = document["namespaces"]
+    if not isinstance(rows, dict) or len(rows) > MAX_NAMESPACES:
+        raise _make_namespace_error("namespaces", f"no object, or more than {MAX_NAMESPACES} members")
+    return NamespaceFile(
+        issued=issued,
+        expires=expires,
+        namespaces={name: _decode_namespace(name, row) for name, row in rows.items()},
+    )
+
+
+def _decode_namespace(name: str, row: Any) -> Namespace:
+    if not get_registry("ai-namespaces").is_valid_name(name):
+        raise _make_namespace_error(
+            "namespaces", f"{name[:70]!r} is no label", hint=get_registry("ai-namespaces").name_rule
+        )
+    _require_members(row, name, _ROW, _ROW - {"expires"})
+    if not isinstance(row["state"], str) or row["state"] not in _STATES:
+        raise _make_namespace_error(
+            f"{name}.state", "no such state", hint=f"one of {', '.join(sorted(_STATES))}"
+        )
+    keys = row["keys"]
+    if not isinstance(keys, list) or len(keys) > MAX_KEYS or not all(_is_thumbprint(each) for each in keys):
+        raise _make_namespace_error(
+            f"{name}.keys",
+            f"not a list of at most {MAX_KEYS} key thumbprints",
+            hint=_THUMBPRINTS,
+        )
+    return Namespace(
+        name=name,
+        anchor=_require_origin(row["anchor"], f"{name}.anchor"),
+        state=Status(row["state"]),
+        keys=tuple(keys),
+        expires=_parse_day(row["expires"], f"{name}.expires") if "expires" in row else None,
+    )
+
+
+def check_namespace_fields(fields: Mapping[str, str]) -> None:
+    """Can a resolver use what these fields of a template say? Blank ones are left to whoever needs them.
+
+    Raises SnapshotError (registry.bad-namespaces); `field` is the id of the field.
+    """
+    if fields.get("anchor", "").strip():
+        _require_origin(fields["anchor"], "anchor")
+    keys = _split_thumbprints(fields.get("keys", ""))
+    if len(keys) > MAX_KEYS or not all(map(_is_thumbprint, keys)):
+        raise _make_namespace_error("keys", f"not at most {MAX_KEYS} key thumbprints", hint=_THUMBPRINTS)
+
+
+def _split_thumbprints(text: str) -> list[str]:
+    return sorted({each for each in re.split(r"[\s,;]+", text) if each})
+
+
+def _is_thumbprint(value: object) -> bool:
+    return isinstance(value, str) and _THUMBPRINT.fullmatch(value) is not None
+
+
+def _require_origin(value: object, field: str) -> str:
+    """An https origin as the resolver compares it: lower case, no user, no path, no default port."""
+    found = _ORIGIN.fullmatch(value) if isinstance(value, str) and len(value) <= _MAX_ANCHOR else None
+    if found is not None and int(found["port"] or 0) <= 65_535:
+        try:
+            normal = str(URI.parse(found[0]).normalize())
+        except URIError:
+            normal = ""
+        if normal == f"{value}/":
+            return found[0]
+    raise _make_namespace_error(
+        field,
+        "no https origin in its normal form",
+        hint="https://bank.example or https://bank.example:8443",
+    )
+
+
+def _require_members(value: object, field: str, known: frozenset[str], needed: frozenset[str]) -> None:
+    if not isinstance(value, dict) or not needed <= value.keys() <= known:
+        raise _make_namespace_error(field, f"not an object of {', '.join(sorted(known))}")
+
+
+def _parse_time(value: object, field: str) -> datetime:
+    if isinstance(value, str) and _TIME.fullmatch(value):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    raise _make_namespace_error(field, "no time", hint="2026-11-21T00:00:00Z")
+
+
+def _parse_day(value: object, field: str) -> date:
+    if isinstance(value, str) and _DAY.fullmatch(value):
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            pass
+    raise _make_namespace_error(field, "no day", hint="2027-06-30")
+
+
+def _make_namespace_error(
+    field: str, message: str, *, code: str = "registry.bad-namespaces", hint: str | None = None
+) -> SnapshotError:
+    return SnapshotError(f"{field}: {message}", code=code, field=field, hint=hint)

@@ -1,0 +1,384 @@
+"""IANA's registry XML (namespace http://www.iana.org/assignments): read and write it.
+
+The reader uses expat from the standard library. It rejects a document type declaration before the first
+entity, so there are no entities to expand and nothing outside to fetch; size, depth and row count are
+limited.
+
+XML 1.0 cannot hold most control characters. Such a character is written as the processing instruction
+`<?onym-char 1b?>`, which every schema allows and readers of IANA's files skip.
+
+References: `[RFC6733][Adam_Barth]` in a cell is a run of `<xref>` elements in XML.
+
+    rfc         [RFC6733]           draft       [RFC-ietf-appsawg-acct-uri-06]
+    person      [Adam_Barth]        registry    [IANA registry urn-namespaces]
+    uri         [https://n2t.net/]  text        anything else, unchanged
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any, Final, NoReturn
+from xml.parsers import expat
+
+from onym.registry.iana.snapshots import (
+    MAX_COLUMNS,
+    MAX_DEPTH,
+    Irregular,
+    SourceRow,
+    SourceTable,
+    find_column_id,
+    fold_word,
+    get_cell,
+    is_known_column,
+    make_snapshot_error,
+    require_row_limit,
+)
+from onym.registry.records import Entry, Status
+from onym.registry.registries import Registry
+
+#: the processing instruction's target
+CHARACTER_TARGET: Final = "onym-char"
+
+# XML 1.0 2.2 production [2], the complement
+_FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SPECIAL: Final = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord("\r"): "&#13;"}
+_IN_ATTRIBUTE: Final = {**_SPECIAL, ord('"'): "&quot;", ord("\n"): "&#10;", ord("\t"): "&#9;"}
+_CODE: Final = re.compile("[0-9a-f]{1,6}")
+_SPACE: Final = re.compile("[ \t\r\n]+")
+
+
+def _escape_xml(text: str, table: Mapping[int, str]) -> str:
+    return text.translate(table)
+
+
+def escape_content(text: str) -> str:
+    """The text as element content; reading it gives back every character."""
+    return _FORBIDDEN.sub(
+        lambda found: f"<?{CHARACTER_TARGET} {ord(found[0]):x}?>", _escape_xml(text, _SPECIAL)
+    )
+
+
+def escape_text(text: str) -> str:
+    """The text as element content, for readers who know no such instruction: U+FFFD stands instead."""
+    return _escape_xml(_FORBIDDEN.sub("\ufffd", text), _SPECIAL)
+
+
+def escape_attribute(text: str) -> str:
+    """The text as an attribute's value in double quotes; U+FFFD for what XML cannot hold."""
+    return _escape_xml(_FORBIDDEN.sub("\ufffd", text), _IN_ATTRIBUTE)
+
+
+def is_valid_code_point(code: int) -> bool:
+    """May a text hold the character of that number? Half a surrogate pair is none."""
+    return code < 0xD800 or 0xDFFF < code <= 0x10FFFF
+
+
+def decode_character(data: str, line: int | None) -> str:
+    """The character that a processing instruction names."""
+    if not _CODE.fullmatch(data) or not is_valid_code_point(int(data, 16)):
+        raise make_snapshot_error(f"no character: {data[:16]!r}", "bad-xml", line=line)
+    return chr(int(data, 16))
+
+
+def collapse_space(text: str) -> str:
+    """White space as a reader of prose takes it: one space between words, none around."""
+    return _SPACE.sub(" ", text).strip(" \t\r\n")
+
+
+_REFERENCE: Final = re.compile(r"\[[^\[\]]*\]|(?:[^\[]|\[(?![^\[\]]*\]))+")
+
+#: type, what stands in the brackets, what stands in `data`
+_XREF_TYPES: Final = (
+    ("rfc", re.compile(r"RFC(?=[1-9][0-9]{0,5}\Z)")),
+    ("registry", re.compile(r"IANA registry (?=[a-z0-9-]+\Z)")),
+    ("draft", re.compile(r"(?=(?:RFC-|draft-)[A-Za-z0-9.-]+\Z)")),
+    ("uri", re.compile(r"(?=https?://[!#$%&()*+,./0-9:;=?@A-Z_a-z~-]+\Z)")),
+    ("person", re.compile(r"(?=(?!RFC|BCP|STD)[^\W\d][\w.,'-]*\Z)")),
+)
+_RFC_WITH_MORE: Final = re.compile(r"RFC([1-9][0-9]{0,5})\W.*", re.DOTALL)
+
+
+def iter_xrefs(reference: str) -> Iterator[tuple[str, str, str]]:
+    """The (type, data, text) of each element; `format_xref` of them, joined, is the reference again."""
+    for piece in _REFERENCE.findall(reference):
+        yield _parse_xref(piece)
+
+
+def _parse_xref(piece: str) -> tuple[str, str, str]:
+    inner = piece[1:-1]
+    if piece == f"[{inner}]":
+        for kind, pattern in _XREF_TYPES:
+            found = pattern.match(inner)
+            if found:
+                data = inner[found.end() :]
+                return kind, f"rfc{data}" if kind == "rfc" else data, ""
+        more = _RFC_WITH_MORE.fullmatch(inner)
+        if more:
+            return "rfc", f"rfc{more[1]}", inner
+    return "text", "", piece
+
+
+def format_xref(kind: str, data: str, text: str, section: str = "") -> str:
+    """What IANA's pages show for one element."""
+    if kind == "text":
+        return text
+    if text:
+        return f"[{text}]"
+    if kind in ("rfc", "bcp", "std"):
+        data = data.upper()
+    elif kind == "registry":
+        data = f"IANA registry {data}"
+    return f"[{data}, Section {section}]" if section else f"[{data}]"
+
+
+_SPACE_ATTRIBUTE: Final = "http://www.w3.org/XML/1998/namespace space"
+#: tags of IANA's that are not the column's own name; `name` holds the key in some registries
+_COLUMNS: Final = {
+    "value": "name",
+    "name": "name",
+    "file": "template",
+    "xref": "reference",
+    "controller": "change_controller",
+}
+#: different tags inside records; several may mean one column
+_MAX_TAGS: Final = 1000
+#: columns that IANA's files did not always have
+_LATE_COLUMNS: Final = frozenset({"cri_number"})
+_PARTS: Final = (Status.PERMANENT, Status.PROVISIONAL, Status.HISTORICAL)
+
+
+def read_xml(data: bytes, registry: Registry) -> SourceTable:
+    """The records of the registry's own tables. Raises SnapshotError (hostile-xml, bad-xml and others)."""
+    reader = _RegistryReader(registry)
+    try:
+        reader.parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise make_snapshot_error(
+            f"not XML: {expat.ErrorString(error.code)}", "bad-xml", line=error.lineno
+        ) from error
+    return SourceTable(
+        rows=reader.rows,
+        columns=tuple(reader.columns),
+        vintage=reader.updated,
+        findings=reader.findings,
+    )
+
+
+class _Element:
+    """An open element: its tag, its attributes and the text so far."""
+
+    __slots__ = ("attributes", "line", "pieces", "tag")
+
+    def __init__(self, tag: str, attributes: dict[str, str], line: int) -> None:
+        self.tag = tag
+        self.attributes = attributes
+        self.line = line
+        self.pieces: list[str] = []
+
+    def get_text(self) -> str:
+        whole = "".join(self.pieces)
+        return whole if self.attributes.get(_SPACE_ATTRIBUTE) == "preserve" else collapse_space(whole)
+
+
+class _RegistryReader:
+    """expat's handlers, and what they have gathered."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.rows: list[SourceRow] = []
+        self.findings: list[Irregular] = []
+        #: an element may be left out where it is empty, so that only a column as late as this is not there
+        self.columns = {each.id: None for each in registry.columns if each.id not in _LATE_COLUMNS}
+        self.updated: str | None = None
+        #: what the tags inside records mean
+        self._ids: dict[str, str] = {}
+        self._open: list[_Element] = []
+        self._cells: dict[str, list[str]] = {}
+        #: the nested tables that are open: (id, status that its title gives)
+        self._tables: list[tuple[str, Status | None]] = []
+        self.parser = expat.ParserCreate(namespace_separator=" ")
+        self.parser.buffer_text = True
+        self.parser.StartDoctypeDeclHandler = self._reject_declaration
+        self.parser.EntityDeclHandler = self._reject_declaration
+        self.parser.ExternalEntityRefHandler = self._reject_declaration
+        self.parser.StartElementHandler = self._start_element
+        self.parser.EndElementHandler = self._end_element
+        self.parser.CharacterDataHandler = self._add_text
+        self.parser.ProcessingInstructionHandler = self._add_instruction
+
+    def _reject_declaration(self, *_: Any) -> NoReturn:
+        raise make_snapshot_error(
+            "a document type declaration or an entity",
+            "hostile-xml",
+            line=self.parser.CurrentLineNumber,
+            hint="IANA's files have none; take the DOCTYPE out",
+        )
+
+    def _start_element(self, name: str, attributes: dict[str, str]) -> None:
+        line = self.parser.CurrentLineNumber
+        if len(self._open) >= MAX_DEPTH:
+            raise make_snapshot_error(f"elements more than {MAX_DEPTH} deep", "hostile-xml", line=line)
+        namespace, _, tag = name.rpartition(" ")
+        if not self._open:
+            self._require_root(namespace, tag, attributes, line)
+        if tag == "registry":
+            self._tables.append((attributes.get("id", ""), None))
+        elif tag == "record":
+            if self._is_in_record():
+                raise make_snapshot_error("a record inside a record", "bad-xml", line=line)
+            self._cells = {}
+        self._open.append(_Element(tag, attributes, line))
+
+    def _require_root(self, namespace: str, tag: str, attributes: dict[str, str], line: int) -> None:
+        if namespace != NAMESPACE or tag != "registry":
+            raise make_snapshot_error(
+                "no registry of IANA's",
+                "not-a-registry",
+                line=line,
+                hint=f'<registry xmlns="{NAMESPACE}">',
+            )
+        if attributes.get("id") != self.registry.id:
+            raise make_snapshot_error(
+                f"this is the registry {attributes.get('id', '')[:40]!r}",
+                "wrong-registry",
+                line=line,
+                field="id",
+                hint=f"{self.registry.id} was asked for",
+            )
+
+    def _is_in_record(self) -> bool:
+        return any(each.tag == "record" for each in self._open)
+
+    def _add_text(self, text: str) -> None:
+        self._open[-1].pieces.append(text)
+
+    def _add_instruction(self, target: str, data: str) -> None:
+        if target == CHARACTER_TARGET and self._open:
+            self._open[-1].pieces.append(decode_character(data, self.parser.CurrentLineNumber))
+
+    def _end_element(self, _: str) -> None:
+        element = self._open.pop()
+        parent = self._open[-1].tag if self._open else ""
+        if element.tag == "registry":
+            self._tables.pop()
+        elif element.tag == "record":
+            self._finish_record(element)
+        elif parent == "record":
+            self._add_cell(element)
+        elif self._is_in_record():
+            self._open[-1].pieces.append(self._format_element(element))
+        elif parent == "registry":
+            self._read_table_property(element)
+
+    def _read_table_property(self, element: _Element) -> None:
+        """What a table says of itself."""
+        if element.tag == "updated" and len(self._tables) == 1:
+            self.updated = element.get_text()
+        elif element.tag == "title":
+            words = fold_word(element.get_text())
+            status = next((each for each in _PARTS if words.startswith(each.value)), None)
+            self._tables[-1] = (self._tables[-1][0], status)
+
+    def _format_element(self, element: _Element) -> str:
+        text, about = element.get_text(), element.attributes
+        if element.tag != "xref":
+            return text
+        return format_xref(about.get("type", ""), about.get("data", ""), text, about.get("section", ""))
+
+    def _add_cell(self, element: _Element) -> None:
+        column = self._ids.get(element.tag)
+        if column is None:
+            column = self._add_column(element)
+        self._cells.setdefault(column, []).append(self._format_element(element))
+
+    def _add_column(self, element: _Element) -> str:
+        column = _COLUMNS.get(element.tag) or find_column_id(self.registry, element.tag)
+        if not column or len(self.columns) >= MAX_COLUMNS or len(self._ids) >= _MAX_TAGS:
+            raise make_snapshot_error(
+                f"a column {element.tag[:40]!r}, or too many of them", "bad-xml", line=element.line
+            )
+        self._ids[element.tag] = column
+        self.columns[column] = None
+        if not is_known_column(self.registry, column):
+            self._add_finding(
+                "", "unknown-column", f"{element.tag[:40]!r} is kept as {column[:40]}", element.line
+            )
+        return column
+
+    def _add_finding(self, name: str, code: str, reason: str, line: int) -> None:
+        self.findings.append(Irregular(name=name, code=code, reason=reason, line=line))
+
+    def _finish_record(self, element: _Element) -> None:
+        require_row_limit(len(self.rows) + len(self.findings))
+        cells = {
+            column: ("" if column == "reference" else "\n").join(filter(None, pieces))
+            for column, pieces in self._cells.items()
+        }
+        table, status = self._tables[-1]
+        own = self.registry.id
+        if table not in (own, f"{own}-1") and status is None:
+            reason = f"a row of {table[:40]!r}, which is no part of this registry; left out"
+            self._add_finding(cells.get("name", ""), "other-table", reason, element.line)
+            return
+        self.rows.append(
+            SourceRow(
+                line=element.line,
+                cells=cells,
+                status=status,
+                registered=element.attributes.get("date"),
+                updated=element.attributes.get("updated"),
+            )
+        )
+
+
+NAMESPACE: Final = "http://www.iana.org/assignments"
+
+
+def write_xml(entries: Sequence[Entry], registry: Registry, updated: date) -> str:
+    """The registry as one nested `<registry>` of records, in the order given."""
+    lines = [
+        "<?xml version='1.0' encoding='UTF-8'?>",
+        f'<registry xmlns="{NAMESPACE}" id="{registry.id}">',
+        f"  <title>{escape_content(registry.title)}</title>",
+        f"  <updated>{updated.isoformat()}</updated>",
+        f'  <registry id="{registry.id}-1">',
+        f"    <title>{escape_content(registry.title)}</title>",
+        *(f"    {each}" for each in _iter_reference_elements(registry.reference)),
+    ]
+    for entry in entries:
+        lines += _iter_record_lines(entry, registry)
+    return "\n".join((*lines, "  </registry>", "</registry>", ""))
+
+
+def _iter_record_lines(entry: Entry, registry: Registry) -> Iterator[str]:
+    dates = "".join(
+        f' {name}="{when.date().isoformat()}"'
+        for name, when in (("date", entry.registered), ("updated", entry.updated))
+        if when is not None
+    )
+    yield f"    <record{dates}>"
+    for column in registry.columns:
+        value = get_cell(entry, column.id)
+        if column.id == "reference":
+            yield from (f"      {each}" for each in _iter_reference_elements(value))
+        elif value:
+            tag, attributes = _TAGS.get(column.id, (column.id.replace("_", "-"), ""))
+            yield f"      {_format_tag(tag, value, attributes)}"
+    yield "    </record>"
+
+
+_TAGS: Final = {"name": ("value", ""), "template": ("file", ' type="template"')}
+
+
+def _format_tag(tag: str, value: str, attributes: str = "") -> str:
+    # a reader may fold white space unless it is told not to
+    keep = "" if value == collapse_space(value) else ' xml:space="preserve"'
+    return f"<{tag}{attributes}{keep}>{escape_content(value)}</{tag}>"
+
+
+def _iter_reference_elements(value: str) -> Iterator[str]:
+    for kind, data, text in iter_xrefs(value):
+        named = f' type="{kind}"' + (f' data="{escape_attribute(data)}"' if data else "")
+        yield _format_tag("xref", text, named) if text else f"<xref{named}/>"

@@ -1,0 +1,230 @@
+"""Resolving one-label `ai://` authorities from a signed registry file, with its signing key pinned.
+
+    onym registry export -r ai-namespaces --format namespaces --sign-key KEY > namespaces.jws
+
+`SignedNamespaces` implements the Protocol `Namespaces` of `onym.ai`; neither package imports the other.
+There is no common trust root: you choose the file and the key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from onym.errors import ConfigError, DiscoveryError, OnymError, SignatureError, SnapshotError
+from onym.registry.iana import NamespaceFile, read_namespaces
+from onym.registry.records import Status
+
+if TYPE_CHECKING:
+    from onym.sign.keys import KeySet
+
+#: the `typ` of the file's signature
+SIGNATURE_TYPE: Final = "onym-ai-namespaces+jws"
+#: octets of a signed file, a key file and a state file
+_MAX_FILE: Final = 12 * 1024 * 1024
+_MAX_KEY: Final = 256 * 1024
+_MAX_STATE: Final = 1024 * 1024
+_ALGORITHMS: Final = ("Ed25519", "ES256")
+#: seconds that the registry's clock may be ahead
+_SKEW: Final = 60.0
+_CLAUSE: Final = "AIIP/HTTPS v1 3.1"
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+
+_Path: TypeAlias = "str | os.PathLike[str]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """One label: the origin that speaks for it, and thumbprints of its keys (none: the anchor chooses)."""
+
+    label: str
+    anchor: str
+    keys: tuple[str, ...] = ()
+
+
+class SignedNamespaces:
+    """The namespaces of a signed registry file. Threads may share it; a file replaced is read again."""
+
+    def __init__(self, path: Path, keys: KeySet, state: Path | None) -> None:
+        self._path = path
+        self._keys = keys
+        self._state = state
+        self._stamp, self._file = self._read_file()
+
+    @classmethod
+    def load(
+        cls,
+        path: _Path,
+        *,
+        key: _Path | Mapping[str, Any],
+        state: _Path | None = None,
+        at: float | None = None,
+    ) -> SignedNamespaces:
+        """The file at `path`, signed with `key`: a public JWK, or a file that holds one or a JWK Set.
+
+        `state` is a file that remembers the newest issue seen: an older one is refused from then on. With
+        `at` (seconds since the epoch) the file must be in force then. Raises ConfigError for files that
+        cannot be read, SignatureError for a signature that does not hold, SnapshotError for the rest.
+        """
+        found = cls(Path(path), _load_pinned_keys(key), None if state is None else Path(state))
+        if at is not None:
+            found._require_in_force(at)
+        return found
+
+    @property
+    def issued(self) -> datetime:
+        """When the registry issued the file (UTC)."""
+        return self._file.issued
+
+    def find(self, label: str, at: float) -> Allocation | None:
+        """Who speaks for this label; None where the file does not have it.
+
+        Raises DiscoveryError: aiip.unknown-authority for a namespace that is not active, with its state;
+        aiip.unavailable where the file is not in force, or was replaced by one that cannot be used.
+        """
+        try:
+            self._reload_if_changed()
+            self._require_in_force(at)
+        except OnymError as error:
+            raise DiscoveryError(
+                f"the registry file cannot be used: {error.message}",
+                code="aiip.unavailable",
+                clause=_CLAUSE,
+                hint=error.hint or "fetch the registry's newest file",
+            ) from error
+        row = self._file.namespaces.get(label)
+        if row is None:
+            return None
+        ended = row.expires is not None and datetime.fromtimestamp(at, UTC).date() > row.expires
+        if row.state is not Status.ACTIVE or ended:
+            why = f"expired on {row.expires}" if ended else f"is {str(row.state).replace('-', ' ')}"
+            raise DiscoveryError(
+                f"the registry says that {label} {why}",
+                code="aiip.unknown-authority",
+                clause=_CLAUSE,
+                hint="its registrant may tell more",
+            )
+        return Allocation(label=label, anchor=row.anchor, keys=row.keys)
+
+    def _require_in_force(self, at: float) -> None:
+        # the same check that reading makes, without reading twenty thousand rows again
+        issued, expires = self._file.issued, self._file.expires
+        if not issued.timestamp() - _SKEW <= at < expires.timestamp():
+            raise SnapshotError(
+                f"it holds from {_format_minute(issued)} until {_format_minute(expires)} UTC",
+                code="registry.expired-file",
+                field="expires",
+            )
+
+    def _reload_if_changed(self) -> None:
+        try:
+            same = _get_file_stamp(self._path) == self._stamp
+        except OSError as error:
+            raise _make_file_error(self._path, error) from None
+        if not same:
+            self._stamp, self._file = self._read_file()
+
+    def _read_file(self) -> tuple[tuple[int, ...], NamespaceFile]:
+        from onym.sign.jws import verify  # late: the JOSE library
+
+        try:
+            stamp, octets = _get_file_stamp(self._path), _read_limited(self._path, _MAX_FILE)
+        except OSError as error:
+            raise _make_file_error(self._path, error) from None
+        try:
+            token = octets.decode("ascii").strip()
+        except UnicodeDecodeError:
+            token = ""
+        found = verify(token, self._keys, algorithms=_ALGORITHMS, limit=_MAX_FILE)
+        if found.header.get("typ") != SIGNATURE_TYPE:
+            raise SignatureError(
+                "the signature is not one of a registry file", code="sign.bad-header", hint=SIGNATURE_TYPE
+            )
+        file = read_namespaces(found.payload)
+        if self._state is not None:
+            _record_issue_time(self._state, file.issued)
+        return stamp, file
+
+
+def _record_issue_time(state: Path, issued: datetime) -> None:
+    """Refuse what is older than what was seen; note what is newer, one line each, so that none is lost."""
+    try:
+        lines = _read_limited(state, _MAX_STATE).decode("ascii").split() if state.exists() else []
+        if not all(_TIME.fullmatch(line) for line in lines):
+            raise ConfigError(
+                f"{state} is no state of a registry file", hint="remove it to trust the file at hand anew"
+            )
+        newest = max((datetime.fromisoformat(line) for line in lines), default=None)
+        if newest is not None and issued < newest:
+            raise SnapshotError(
+                f"the file is of {_format_minute(issued)} UTC, and one of {_format_minute(newest)} was seen before",
+                code="registry.expired-file",
+                field="issued",
+                hint="an old file may name keys that were taken back since; fetch the newest",
+            )
+        if newest is None or issued > newest:
+            _append_line(state, f"{issued:%Y-%m-%dT%H:%M:%SZ}\n")
+    except (OSError, ValueError) as error:
+        raise _make_file_error(state, error) from None
+
+
+def _append_line(state: Path, line: str) -> None:
+    state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(state, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, line.encode("ascii"))
+    finally:
+        os.close(descriptor)
+
+
+def _load_pinned_keys(key: _Path | Mapping[str, Any]) -> KeySet:
+    """The pinned key, or keys."""
+    from onym.sign.keys import read_keys
+
+    if isinstance(key, Mapping):
+        found: Any = dict(key)
+    else:
+        try:
+            found = json.loads(_read_limited(Path(key), _MAX_KEY))
+        except OSError as error:
+            raise _make_file_error(Path(key), error) from None
+        except (ValueError, RecursionError):
+            found = None
+    if not isinstance(found, dict):
+        raise SignatureError(
+            "the pinned key is no public JWK or JWK Set (RFC 7517)",
+            code="sign.bad-key",
+            hint="a thumbprint does not verify anything: give the key itself",
+        )
+    keys = read_keys(json.dumps(found if "keys" in found else {"keys": [found]}).encode("utf-8"))
+    if not keys.keys:
+        raise SignatureError("the pinned key cannot verify signatures", code="sign.bad-key")
+    return keys
+
+
+def _read_limited(path: Path, limit: int) -> bytes:
+    with path.open("rb") as file:
+        octets = file.read(limit + 1)
+    if len(octets) > limit:
+        raise SnapshotError(f"{path} is longer than {limit} octets", code="registry.snapshot-too-large")
+    return octets
+
+
+def _format_minute(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M}"
+
+
+def _get_file_stamp(path: Path) -> tuple[int, ...]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _make_file_error(path: Path, error: Exception) -> ConfigError:
+    why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+    return ConfigError(f"{path} cannot be read or written: {why}")

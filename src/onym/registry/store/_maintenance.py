@@ -1,0 +1,557 @@
+"""Maintenance: verify the database against its log, rebuild the projections, back up and restore.
+
+The engine replays the log, record by record, and the result is compared with the tables.
+
+A backup is SQLite's own online copy, or a portable file of JSON Lines that either database can load. The
+portable form has a heading, one line per log record, one per row of accounts, subjects, roles, tokens
+and audit log, and an end line with the counts. Sessions and the outbox are left out. The target file is
+replaced only when the backup is complete, and only its owner may read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias
+
+from sqlalchemy import Table, delete, func, insert, select, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from onym.errors import RegistryError, StoreError
+from onym.registry.codec import decode_time, encode_time, from_data, to_data
+from onym.registry.hash_chain import GENESIS, canonicalize_json, verify_link
+from onym.registry.records import Decision, Entry, EventKind, LogRecord, Request
+from onym.registry.registries import get_registry as registry_of
+from onym.registry.store._history import continue_version, make_change_row
+from onym.registry.store.queries import insert_texts
+from onym.registry.store.rows import (
+    MOST_TEXT,
+    Decide,
+    Head,
+    Verified,
+    decode_record,
+    make_entry_row,
+    make_log_row,
+    make_request_row,
+    make_text_row,
+)
+from onym.registry.store.schema import (
+    Time,
+    account_roles,
+    accounts,
+    audit,
+    entries,
+    entry_changes,
+    entry_text,
+    log,
+    read_revision,
+    requests,
+    sequences,
+    subjects,
+    tokens,
+)
+from onym.store.sql import Database, translate_errors
+
+_BATCH: Final = 1000
+_OnChange: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class LogFold:
+    """What the log makes: entries, requests with the record that opened each, the highest ids."""
+
+    decide: Decide
+    entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
+    requests: dict[str, Request] = field(default_factory=dict)
+    opened: dict[str, int] = field(default_factory=dict)
+    sequences: dict[str, int] = field(default_factory=dict)
+    last: LogRecord | None = None
+    #: the last versions of names that are registered no longer
+    gone: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: what the last record changed of an entry
+    change: dict[str, Any] | None = None
+
+    def add_record(self, record: LogRecord) -> str | None:
+        """One more record; the name that it is about. Raises StoreError for one that does not follow."""
+        verify_link(self.last, record)
+        event = record.event
+        request = self.requests.get(event.request or "")
+        name = event.name
+        if request is not None:
+            name = request.name
+        elif name is not None:
+            name = registry_of(event.registry).normalize_name(name)
+        before = self.entries.get((event.registry, name or ""))
+        try:
+            decision = self.decide(event, record.actor, record.at, request=request, entry=before)
+        except RegistryError as error:
+            raise _make_replay_error(record, f"is refused now: {error.code}") from None
+        if (decision.rule, decision.clause) != (record.rule, record.clause):
+            raise _make_replay_error(record, "was decided by another rule")
+        decision = continue_version(decision, before, self.gone.get((event.registry, name or ""), 0))
+        self._apply_decision(record, decision, before)
+        self.change = make_change_row(record, decision, before)
+        self.last = record
+        return name
+
+    def _apply_decision(self, record: LogRecord, decision: Decision, before: Entry | None) -> None:
+        request = decision.request
+        if request is not None:
+            self.requests[request.id] = request
+            if record.event.kind is EventKind.OPEN:
+                self.opened[request.id] = record.number
+                given = int(request.id.rpartition("-")[2])
+                self.sequences[request.registry] = max(given, self.sequences.get(request.registry, 0))
+        if decision.removed and before is not None:
+            del self.entries[before.registry, before.name]
+            self.gone[before.registry, before.name] = before.version
+        elif decision.entry is not None:
+            self.entries[decision.entry.registry, decision.entry.name] = decision.entry
+
+    @property
+    def head(self) -> Head:
+        """The end of the log."""
+        if self.last is None:
+            return Head(number=0, digest=GENESIS)
+        return Head(number=self.last.number, digest=self.last.digest, at=self.last.at)
+
+
+async def fold_log(connection: AsyncConnection, decide: Decide, told: _OnChange) -> LogFold:
+    """Fold the whole log, and check on the way that each row says what its record says.
+
+    `told` is given each row of `entry_changes` that it makes.
+    """
+    fold = LogFold(decide)
+    async for row in _iter_rows(connection, log, log.c.number):
+        record = decode_record(LogRecord, row["record"])
+        if canonicalize_json(to_data(record)) != row["record"]:
+            raise _make_replay_error(record, "is not in its exact form", code="registry.broken-chain")
+        name = fold.add_record(record)
+        if make_log_row(record, name) != row:
+            raise _make_replay_error(
+                record, "has columns that say something else", code="registry.broken-chain"
+            )
+        if fold.change is not None:
+            await told(fold.change)
+    return fold
+
+
+async def verify_database(connection: AsyncConnection, decide: Decide) -> Verified:
+    """Chain, projections and the rest. Raises StoreError at the first fault."""
+    await _require_intact_file(connection)
+    stored = _iter_rows(connection, entry_changes, entry_changes.c.number)
+
+    async def compare(row: dict[str, Any]) -> None:
+        if await anext(stored, None) != row:
+            raise _make_difference_error("entry_changes", str(row["number"]))
+
+    fold = await fold_log(connection, decide, compare)
+    extra = await anext(stored, None)
+    if extra is not None:
+        raise _make_difference_error("entry_changes", str(extra["number"]))
+    await _require_foreign_keys(connection)
+    wanted = _build_projections(fold)
+    for table, key, skip in _PROJECTED:
+        await _compare_table(connection, table, key, skip, wanted[table.name])
+    for registry, last in (await connection.execute(select(sequences.c.registry, sequences.c.last))).all():
+        if last < fold.sequences.pop(registry, 0):
+            raise _make_difference_error("sequences", registry)
+    if fold.sequences:
+        raise _make_difference_error("sequences", next(iter(fold.sequences)))
+    return Verified(
+        records=fold.head.number, entries=len(fold.entries), requests=len(fold.requests), head=fold.head
+    )
+
+
+async def rebuild_projections(connection: AsyncConnection, decide: Decide) -> Verified:
+    """Make the projections anew from the log. Sequences only ever grow: an id is never given twice."""
+    for table in (entry_changes, entry_text, entries, requests):
+        await connection.execute(delete(table))
+    changes = _RowBuffer(connection, entry_changes)
+    fold = await fold_log(connection, decide, changes.add)
+    await changes.flush()
+    wanted = _build_projections(fold)
+    for table in (entries, entry_text, requests):
+        rows = list(wanted[table.name].values())
+        for start in range(0, len(rows), _BATCH):
+            some = rows[start : start + _BATCH]
+            if table is entry_text:
+                await insert_texts(connection, some)
+            else:
+                await connection.execute(insert(table), some)
+    given = (await connection.execute(select(sequences.c.registry, sequences.c.last))).all()
+    known: dict[str, int] = {row.registry: row.last for row in given}
+    await connection.execute(delete(sequences))
+    for registry in known.keys() | fold.sequences.keys():
+        last = max(known.get(registry, 0), fold.sequences.get(registry, 0))
+        await connection.execute(insert(sequences), {"registry": registry, "last": last})
+    return Verified(
+        records=fold.head.number, entries=len(fold.entries), requests=len(fold.requests), head=fold.head
+    )
+
+
+class _RowBuffer:
+    """Rows on their way into a table, many at once."""
+
+    def __init__(self, connection: AsyncConnection, table: Table) -> None:
+        self._connection, self._table = connection, table
+        self._rows: list[dict[str, Any]] = []
+        self._weight = 0
+
+    async def add(self, row: dict[str, Any]) -> None:
+        """One more."""
+        self._rows.append(row)
+        self._weight += len(row["before"] or "")
+        if len(self._rows) == _BATCH or self._weight > MOST_TEXT:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """What is left."""
+        rows, self._rows, self._weight = self._rows, [], 0
+        if rows:
+            await self._connection.execute(insert(self._table), rows)
+
+
+#: tables, the columns that name a row, and columns that the database fills
+_PROJECTED: Final = (
+    (entries, ("registry", "name"), ()),
+    (entry_text, ("registry", "name"), ("id",)),
+    (requests, ("id",), ()),
+)
+
+
+def _build_projections(fold: LogFold) -> Mapping[str, dict[tuple[str, ...], dict[str, Any]]]:
+    return {
+        "entries": {key: make_entry_row(each) for key, each in fold.entries.items()},
+        "entry_text": {key: make_text_row(each) for key, each in fold.entries.items()},
+        "requests": {
+            (key,): make_request_row(each, fold.opened.get(key, 0)) for key, each in fold.requests.items()
+        },
+    }
+
+
+async def _compare_table(
+    connection: AsyncConnection,
+    table: Table,
+    key: Iterable[str],
+    skip: Iterable[str],
+    wanted: dict[tuple[str, ...], dict[str, Any]],
+) -> None:
+    for row in (await connection.execute(select(table))).mappings():
+        found = {name: each for name, each in row.items() if name not in skip}
+        name = tuple(str(found[each]) for each in key)
+        if wanted.pop(name, None) != found:
+            raise _make_difference_error(table.name, " ".join(name))
+    if wanted:
+        raise _make_difference_error(table.name, " ".join(next(iter(wanted))))
+
+
+async def _require_intact_file(connection: AsyncConnection) -> None:
+    """Are SQLite's pages whole? PostgreSQL looks after its own."""
+    if connection.dialect.name != "sqlite":
+        return
+    if (await connection.execute(text("PRAGMA quick_check(1)"))).scalar() != "ok":
+        raise StoreError(
+            "the database file is damaged", code="registry.corrupt", hint="restore a backup into a new file"
+        )
+
+
+async def _require_foreign_keys(connection: AsyncConnection) -> None:
+    """Does every row point at one that is there? PostgreSQL checks that at every write."""
+    if connection.dialect.name != "sqlite":
+        return
+    orphan = (await connection.execute(text("PRAGMA foreign_key_check"))).first()
+    if orphan is not None:
+        raise _make_difference_error(str(orphan[0]), f"row {orphan[1]} points nowhere")
+
+
+async def _iter_rows(connection: AsyncConnection, table: Table, number: Any) -> AsyncIterator[dict[str, Any]]:
+    after = 0
+    while True:
+        statement = select(table).where(number > after).order_by(number).limit(_BATCH)
+        rows = (await connection.execute(statement)).mappings().all()
+        for row in rows:
+            yield dict(row)
+        if len(rows) < _BATCH:
+            return
+        after = rows[-1]["number"]
+
+
+def _make_replay_error(record: LogRecord, said: str, *, code: str = "registry.replay-failed") -> StoreError:
+    return StoreError(
+        f"record {record.number} of the log {said}",
+        code=code,
+        field=str(record.number),
+        hint="the log is of another release, or was changed from outside: open it with the release that "
+        "wrote it, or restore a backup",
+    )
+
+
+def _make_difference_error(table: str, key: str) -> StoreError:
+    return StoreError(
+        f"the table {table} is not what the log makes: {key}",
+        code="registry.projection-differs",
+        field=table,
+        hint="make it anew from the log: Store.rebuild(), or onym registry verify --rebuild",
+    )
+
+
+_FORMAT: Final = "onym-registry"
+_VERSION: Final = 1
+#: octets of one line
+_MAX_LINE: Final = 32_000_000
+
+_TABLES: Final = (accounts, subjects, account_roles, tokens, audit)
+
+
+async def copy_sqlite(source: Path, target: Path) -> None:
+    """SQLite's online backup: consistent, while others read and write."""
+    await asyncio.to_thread(_copy_sqlite_file, source, target)
+
+
+async def dump_portable(database: Database, target: Path) -> None:
+    """The portable form, of one moment."""
+    with (
+        translate_errors(),
+        _replace_file(target) as path,
+        path.open("w", encoding="utf-8", newline="\n") as out,
+    ):
+        async with database.open_reader(snapshot=True) as connection:
+            async for line in _iter_lines(connection):
+                out.write(canonicalize_json(line) + "\n")
+        await asyncio.to_thread(_sync_file, out)
+
+
+async def load_portable(database: Database, source: Path, decide: Decide) -> Verified:
+    """Read the portable form into an empty registry; all of it, or nothing.
+
+    The chain is followed and each record decided again on the way. Raises StoreError
+    (registry.bad-backup, registry.not-empty, registry.broken-chain, registry.replay-failed).
+    """
+
+    async def work(connection: AsyncConnection) -> Verified:
+        for table in (log, accounts):
+            if (await connection.execute(select(func.count()).select_from(table))).scalar_one():
+                raise StoreError(
+                    "this registry is not empty",
+                    code="registry.not-empty",
+                    field="url",
+                    hint="restore into a new database",
+                )
+        await _PortableLoader(connection, decide).load_file(source)
+        await _advance_postgresql_sequences(connection)
+        return await rebuild_projections(connection, decide)
+
+    return await database.run_transaction(work)
+
+
+async def _advance_postgresql_sequences(connection: AsyncConnection) -> None:
+    """Let PostgreSQL number the next rows after those that came with numbers; SQLite does so by itself."""
+    if connection.dialect.name != "postgresql":
+        return
+    for table in _TABLES:
+        column = table.autoincrement_column
+        last = None if column is None else await connection.scalar(select(func.max(column)))
+        if column is not None and last is not None:
+            sequence = func.pg_get_serial_sequence(table.name, column.name)
+            await connection.execute(select(func.setval(sequence, last)))
+
+
+def require_other_target(database: Path | None, target: Path) -> None:
+    """Refuse a backup over the database itself, or a file beside it that is a part of it.
+
+    The copy would take its place, and what a service that runs still writes would be lost.
+    """
+    if not target.name:
+        raise StoreError("the backup has no name", code="registry.io", field="file", hint="name a file")
+    own = (
+        ()
+        if database is None
+        else (database, *(Path(f"{database}{end}") for end in ("-wal", "-shm", "-journal")))
+    )
+    if any(
+        each.resolve() == target.resolve() or (target.exists() and each.exists() and each.samefile(target))
+        for each in own
+    ):
+        raise StoreError(
+            "that is the database itself", code="registry.io", field="file", hint="name another file"
+        )
+
+
+async def require_registry(path: Path) -> None:
+    """Raises StoreError (registry.bad-backup) unless the file of SQLite is a registry's."""
+    database = Database(path)
+    try:
+        found = await read_revision(database)
+    finally:
+        await database.close()
+    if found is None:
+        raise StoreError(
+            "that database is no registry",
+            code="registry.bad-backup",
+            hint="give a file of onym registry backup; nothing was written",
+        )
+
+
+def is_sqlite_file(path: Path) -> bool:
+    """Is that a database of SQLite, rather than the portable form? Raises StoreError."""
+    with translate_errors(), path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
+def _copy_sqlite_file(source: Path, target: Path) -> None:
+    with translate_errors(), _replace_file(target) as path:
+        try:
+            with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(path)) as new:
+                old.backup(new)
+                # a file of its own, without the two that WAL has beside it
+                new.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"the copy failed: {getattr(error, 'sqlite_errorname', type(error).__name__)}",
+                code="registry.io",
+                hint="check room and owner of the folder",
+            ) from None
+        with path.open("rb") as file:
+            _sync_file(file)
+
+
+@contextmanager
+def _replace_file(target: Path) -> Iterator[Path]:
+    """A path to write to; it takes the place of `target` when the block ends well."""
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part.unlink(missing_ok=True)
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        yield part
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    if os.name == "posix":
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _sync_file(file: IO[Any]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+async def _iter_lines(connection: AsyncConnection) -> AsyncIterator[dict[str, Any]]:
+    yield {"format": _FORMAT, "v": _VERSION}
+    counts: dict[str, int] = {"log": 0}
+    async for record in await connection.stream_scalars(select(log.c.record).order_by(log.c.number)):
+        counts["log"] += 1
+        yield {"log": json.loads(record)}
+    for table in _TABLES:
+        counts[table.name] = 0
+        statement = select(table).order_by(*table.primary_key.columns)
+        async for row in (await connection.stream(statement)).mappings():
+            counts[table.name] += 1
+            yield {"table": table.name, "row": {name: _encode_column(table, name, row[name]) for name in row}}
+    yield {"end": counts}
+
+
+def _encode_column(table: Table, name: str, value: Any) -> Any:
+    return encode_time(value) if isinstance(table.c[name].type, Time) and value is not None else value
+
+
+class _PortableLoader:
+    """A portable file on its way into a database."""
+
+    def __init__(self, connection: AsyncConnection, decide: Decide) -> None:
+        self._connection = connection
+        self._fold = LogFold(decide)
+        self._tables = {table.name: table for table in _TABLES}
+        self._counts = dict.fromkeys(["log", *self._tables], 0)
+        self._line = 0
+        self._rows: list[dict[str, Any]] = []
+        self._into: Table = log
+
+    async def load_file(self, source: Path) -> None:
+        """Every line, into the database."""
+        ended = False
+        with translate_errors(), source.open("rb") as file:
+            for line in iter(lambda: file.readline(_MAX_LINE + 1), b""):
+                self._line += 1
+                data = self._parse_line(line)
+                if ended:
+                    raise self._make_error("more lines after the end")
+                if "end" in data:
+                    ended = data == {"end": self._counts}
+                    if not ended:
+                        raise self._make_error("the end counts other lines than there are")
+                elif self._line == 1:
+                    if data != {"format": _FORMAT, "v": _VERSION}:
+                        raise self._make_error("no heading of this format and version")
+                else:
+                    await self._add_row(data)
+        if not ended:
+            raise self._make_error("cut off: there is no end")
+        await self._flush_rows()
+
+    def _parse_line(self, line: bytes) -> dict[str, Any]:
+        try:
+            data = json.loads(line) if len(line) <= _MAX_LINE else None
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
+            raise self._make_error("not a JSON object")
+        return data
+
+    async def _add_row(self, data: dict[str, Any]) -> None:
+        table, row = self._decode_row(data)
+        if table is not self._into or len(self._rows) == _BATCH:
+            await self._flush_rows()
+            self._into = table
+        self._rows.append(row)
+        self._counts[table.name] += 1
+
+    def _decode_row(self, data: dict[str, Any]) -> tuple[Table, dict[str, Any]]:
+        if data.keys() == {"log"}:
+            record = from_data(LogRecord, data["log"])
+            return log, make_log_row(record, self._fold.add_record(record))
+        table = self._tables.get(str(data.get("table")))
+        row = data.get("row")
+        if data.keys() != {"table", "row"} or table is None or not isinstance(row, dict):
+            raise self._make_error("neither a log record nor a row of a table")
+        if row.keys() != {column.name for column in table.columns}:
+            raise self._make_error("a row with other columns")
+        return table, {name: self._decode_column(table, name, value) for name, value in row.items()}
+
+    def _decode_column(self, table: Table, name: str, value: Any) -> Any:
+        column = table.c[name]
+        if value is None and column.nullable:
+            return None
+        if isinstance(column.type, Time):
+            return decode_time(value, f"{table.name}.{name}")
+        if type(value) is not column.type.python_type:
+            raise self._make_error(f"{name} is of another type")
+        return value
+
+    async def _flush_rows(self) -> None:
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        try:
+            await self._connection.execute(insert(self._into), rows)
+        except SQLAlchemyError:
+            raise self._make_error(f"rows of {self._into.name} that do not fit together") from None
+
+    def _make_error(self, message: str) -> StoreError:
+        return StoreError(
+            f"line {self._line} of the backup: {message}",
+            code="registry.bad-backup",
+            field=str(self._line),
+            hint="take an older backup; nothing was written",
+        )

@@ -1,0 +1,409 @@
+"""Accounts in the database: who may sign in, sessions, API tokens and the audit log.
+
+The database holds only digests of session IDs and tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import Row, Select, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from onym.errors import RegistryError, UnknownEntryError
+from onym.registry.accounts import Account, ApiToken, AuditRecord, Session
+from onym.registry.records import Role
+from onym.registry.store.rows import Page, decode_cursor, encode_cursor, is_storable, require_limit
+from onym.registry.store.schema import account_roles, accounts, audit, sessions, subjects, tokens
+from onym.store.sql import Database, is_duplicate
+from onym.uri.secret import Secret
+
+
+class Accounts:
+    """`store.accounts`. What is looked for and not there is None; what is changed and not there raises."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, account: Account) -> Account:
+        """A new account. Raises RegistryError (registry.login-taken, field "login")."""
+        await self._database.run_transaction(lambda connection: _insert_account(connection, account))
+        return account
+
+    async def add_linked(self, account: Account, issuer: str, subject: str) -> Account:
+        """The account that is linked to that subject; where none is, `account`, added and linked at once.
+
+        Raises RegistryError as `add`.
+        """
+
+        async def work(connection: AsyncConnection) -> Account:
+            rows = (await connection.execute(_select_linked(issuer, subject))).all()
+            if rows:
+                return (await _fetch_accounts(connection, rows))[0]
+            await _insert_account(connection, account)
+            row = {"issuer": issuer, "subject": subject, "account": account.id}
+            await connection.execute(insert(subjects), row)
+            return account
+
+        return await self._database.run_transaction(work)
+
+    async def get(self, id: str) -> Account | None:  # noqa: A002 - what the caller has
+        """The account of that id."""
+        return await self._find_account(select(accounts).where(accounts.c.id == id), id)
+
+    async def find_by_login(self, login: str) -> Account | None:
+        """The account of that login, which is lower case."""
+        return await self._find_account(
+            select(accounts).where(accounts.c.login == login.strip().lower()), login
+        )
+
+    async def find_by_subject(self, issuer: str, subject: str) -> Account | None:
+        """The account that is linked to that subject of that OpenID provider."""
+        return await self._find_account(_select_linked(issuer, subject), issuer, subject)
+
+    async def link(self, id: str, issuer: str, subject: str) -> None:  # noqa: A002
+        """Let that subject sign in as this account. Raises RegistryError where it is somebody else."""
+
+        async def work(connection: AsyncConnection) -> None:
+            await _require_account(connection, id)
+            statement = select(subjects.c.account).where(
+                subjects.c.issuer == issuer, subjects.c.subject == subject
+            )
+            holder = (await connection.execute(statement)).scalar()
+            if holder is None:
+                row = {"issuer": issuer, "subject": subject, "account": id}
+                await connection.execute(insert(subjects), row)
+            elif holder != id:
+                raise _make_taken_error("subject", "that subject signs in to another account")
+
+        await self._database.run_transaction(work)
+
+    async def set_password(self, id: str, hash: Secret | None) -> None:  # noqa: A002
+        """Another password hash, or none. Sessions go on: drop them where that is wanted."""
+        await self._update_values(id, password_hash=None if hash is None else hash.reveal())
+
+    async def replace_password(self, id: str, old: Secret, new: Secret) -> bool:  # noqa: A002
+        """Another password hash for `old`; False, and nothing changed, where that is no longer the hash."""
+        same = (accounts.c.id == id, accounts.c.password_hash == old.reveal())
+        statement = update(accounts).where(*same).values(password_hash=new.reveal())
+
+        async def work(connection: AsyncConnection) -> bool:
+            return (await connection.execute(statement)).rowcount == 1
+
+        return await self._database.run_transaction(work)
+
+    async def set_email(self, id: str, email: str | None) -> None:  # noqa: A002
+        """Another address for notices, or none."""
+        await self._update_values(id, email=email)
+
+    async def set_name(self, id: str, name: str) -> None:  # noqa: A002
+        """Another name."""
+        await self._update_values(id, name=name)
+
+    async def set_roles(self, id: str, registry: str, roles: Iterable[Role]) -> None:  # noqa: A002
+        """The roles held in `registry` from now on, instead of those before."""
+        held = frozenset(roles)
+
+        async def work(connection: AsyncConnection) -> None:
+            await _require_account(connection, id)
+            await connection.execute(
+                delete(account_roles).where(
+                    account_roles.c.account == id, account_roles.c.registry == registry
+                )
+            )
+            await _insert_roles(connection, id, {registry: held})
+
+        await self._database.run_transaction(work)
+
+    async def disable(self, id: str) -> None:  # noqa: A002
+        """No sign-in any more; its sessions end. What it did stays its own."""
+
+        async def work(connection: AsyncConnection) -> None:
+            await _update_account(connection, id, disabled=True)
+            await connection.execute(delete(sessions).where(sessions.c.account == id))
+
+        await self._database.run_transaction(work)
+
+    async def enable(self, id: str) -> None:  # noqa: A002
+        """Sign-in again."""
+        await self._update_values(id, disabled=False)
+
+    async def list(
+        self, *, registry: str | None = None, role: Role | None = None, after: str = "", limit: int = 1000
+    ) -> tuple[Account, ...]:
+        """Accounts by login, beyond the login `after`; those that hold `role`, in `registry` or in all."""
+        statement = select(accounts).where(accounts.c.login > after)
+        if registry is not None or role is not None:
+            held = select(account_roles.c.account)
+            if registry is not None:
+                held = held.where(account_roles.c.registry.in_((registry, "*")))
+            if role is not None:
+                held = held.where(account_roles.c.role == str(role))
+            statement = statement.where(accounts.c.id.in_(held))
+        async with self._database.open_reader(snapshot=True) as connection:
+            found = await connection.execute(statement.order_by(accounts.c.login).limit(require_limit(limit)))
+            return await _fetch_accounts(connection, found.all())
+
+    async def _find_account(self, statement: Select[Any], *texts: str) -> Account | None:
+        if not all(map(is_storable, texts)):
+            return None
+        async with self._database.open_reader() as connection:
+            row = (await connection.execute(statement)).one_or_none()
+            return None if row is None else (await _fetch_accounts(connection, [row]))[0]
+
+    async def _update_values(self, id: str, **values: object) -> None:  # noqa: A002
+        await self._database.run_transaction(lambda connection: _update_account(connection, id, **values))
+
+
+def _select_linked(issuer: str, subject: str) -> Select[Any]:
+    linked = select(subjects.c.account).where(subjects.c.issuer == issuer, subjects.c.subject == subject)
+    return select(accounts).where(accounts.c.id.in_(linked))
+
+
+async def _insert_account(connection: AsyncConnection, account: Account) -> None:
+    try:
+        await connection.execute(insert(accounts), _make_account_row(account))
+    except IntegrityError as error:
+        if is_duplicate(error):
+            raise _make_taken_error("login", "there is an account of that login") from None
+        raise
+    await _insert_roles(connection, account.id, account.roles)
+
+
+async def _update_account(connection: AsyncConnection, identifier: str, **values: object) -> None:
+    done = await connection.execute(update(accounts).where(accounts.c.id == identifier).values(**values))
+    if done.rowcount == 0:
+        raise make_unknown_account_error()
+
+
+async def _require_account(connection: AsyncConnection, identifier: str) -> None:
+    found = await connection.execute(select(accounts.c.id).where(accounts.c.id == identifier))
+    if found.scalar() is None:
+        raise make_unknown_account_error()
+
+
+async def _insert_roles(
+    connection: AsyncConnection, identifier: str, roles: Mapping[str, frozenset[Role]]
+) -> None:
+    rows = [
+        {"account": identifier, "registry": registry, "role": str(role)}
+        for registry, held in roles.items()
+        for role in held
+    ]
+    if rows:
+        await connection.execute(insert(account_roles), rows)
+
+
+async def _fetch_accounts(connection: AsyncConnection, rows: Iterable[Row[Any]]) -> tuple[Account, ...]:
+    found = list(rows)
+    statement = select(account_roles).where(account_roles.c.account.in_([row.id for row in found]))
+    roles: dict[str, dict[str, frozenset[Role]]] = {}
+    for account, registry, role in await connection.execute(statement):
+        held = roles.setdefault(account, {})
+        held[registry] = held.get(registry, frozenset()) | {Role(role)}
+    return tuple(_decode_account(row, roles.get(row.id, {})) for row in found)
+
+
+def _make_account_row(account: Account) -> dict[str, Any]:
+    password = account.password_hash
+    return {
+        "id": account.id,
+        "login": account.login,
+        "name": account.name,
+        "email": account.email,
+        "password_hash": None if password is None else password.reveal(),
+        "disabled": account.disabled,
+        "created": account.created,
+    }
+
+
+def _decode_account(row: Row[Any], roles: Mapping[str, frozenset[Role]]) -> Account:
+    return Account(
+        id=row.id,
+        login=row.login,
+        name=row.name,
+        email=row.email,
+        password_hash=None if row.password_hash is None else Secret(row.password_hash),
+        roles=MappingProxyType(dict(roles)),
+        disabled=row.disabled,
+        created=row.created,
+    )
+
+
+def make_unknown_account_error() -> UnknownEntryError:
+    """What is raised where an account is to be changed that is not there."""
+    return UnknownEntryError(
+        "there is no account of that id", code="registry.unknown-account", field="account"
+    )
+
+
+def _make_taken_error(field: str, message: str) -> RegistryError:
+    return RegistryError(message, code=f"registry.{field}-taken", field=field, hint="choose another one")
+
+
+class Sessions:
+    """`store.sessions`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, session: Session, *, password: Secret | None = None) -> bool:
+        """A new session; sessions that are over by its `created` are swept out on the way.
+
+        With `password`, a hash: False, and no session, where the account is closed or has another one by now.
+        """
+
+        async def work(connection: AsyncConnection) -> bool:
+            await connection.execute(delete(sessions).where(sessions.c.expires <= session.created))
+            if password is not None and not await _has_password(connection, session.account, password):
+                return False
+            row = {
+                "digest": session.digest,
+                "account": session.account,
+                "created": session.created,
+                "expires": session.expires,
+                "seen": session.seen,
+            }
+            await _insert_owned_row(connection, sessions, row)
+            return True
+
+        return await self._database.run_transaction(work)
+
+    async def find(self, digest: str, at: datetime) -> Session | None:
+        """The session of that digest; None where there is none, or it is over at `at`."""
+        statement = select(sessions).where(sessions.c.digest == digest, sessions.c.expires > at)
+        async with self._database.open_reader() as connection:
+            row = (await connection.execute(statement)).one_or_none()
+        return None if row is None else Session(**row._mapping)
+
+    async def touch(self, digest: str, at: datetime) -> None:
+        """It was used at `at`."""
+        statement = update(sessions).where(sessions.c.digest == digest, sessions.c.seen < at).values(seen=at)
+        await self._database.run_transaction(lambda connection: connection.execute(statement))
+
+    async def drop(self, digest: str) -> None:
+        """End it; nothing happens where there is none."""
+        statement = delete(sessions).where(sessions.c.digest == digest)
+        await self._database.run_transaction(lambda connection: connection.execute(statement))
+
+    async def drop_all(self, account: str) -> None:
+        """End all sessions of that account."""
+        statement = delete(sessions).where(sessions.c.account == account)
+        await self._database.run_transaction(lambda connection: connection.execute(statement))
+
+
+class Tokens:
+    """`store.tokens`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, token: ApiToken) -> None:
+        """A new token."""
+        row = {name: getattr(token, name) for name in _TOKEN_COLUMNS if name != "scopes"}
+        row["scopes"] = " ".join(sorted(token.scopes))
+        await self._database.run_transaction(lambda connection: _insert_owned_row(connection, tokens, row))
+
+    async def find(self, digest: str, at: datetime) -> ApiToken | None:
+        """The token of that digest; None where there is none, or it is revoked or expired at `at`."""
+        async with self._database.open_reader() as connection:
+            row = (await connection.execute(select(tokens).where(tokens.c.digest == digest))).one_or_none()
+        if row is None or row.revoked is not None or (row.expires is not None and row.expires <= at):
+            return None
+        return _decode_token(row)
+
+    async def touch(self, id: str, at: datetime) -> None:  # noqa: A002 - what the caller has
+        """It was used at `at`."""
+        statement = update(tokens).where(tokens.c.id == id).values(last_used=at)
+        await self._database.run_transaction(lambda connection: connection.execute(statement))
+
+    async def list(self, account: str) -> tuple[ApiToken, ...]:
+        """All tokens of that account, the revoked too, in the order in which they were made."""
+        statement = select(tokens).where(tokens.c.account == account).order_by(tokens.c.created, tokens.c.id)
+        async with self._database.open_reader() as connection:
+            return tuple(_decode_token(row) for row in await connection.execute(statement))
+
+    async def revoke(self, id: str, at: datetime) -> None:  # noqa: A002
+        """It works no more; the first time counts. Raises UnknownEntryError."""
+
+        async def work(connection: AsyncConnection) -> None:
+            found = (
+                await connection.execute(select(tokens.c.revoked).where(tokens.c.id == id))
+            ).one_or_none()
+            if found is None:
+                raise UnknownEntryError(
+                    "there is no token of that id", code="registry.unknown-token", field="token"
+                )
+            if found.revoked is None:
+                await connection.execute(update(tokens).where(tokens.c.id == id).values(revoked=at))
+
+        await self._database.run_transaction(work)
+
+
+class AuditLog:
+    """`store.audit`: appended to, and read from the newest on."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def write(self, record: AuditRecord) -> None:
+        """One more line. Text that no database holds is written with a question mark."""
+        row: dict[str, Any] = {"at": record.at}
+        for name in ("account", "action", "subject", "outcome", "address"):
+            row[name] = _replace_unstorable(getattr(record, name))
+        await self._database.run_transaction(lambda connection: connection.execute(insert(audit), row))
+
+    async def page(
+        self,
+        *,
+        account: str | None = None,
+        action: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> Page[AuditRecord]:
+        """Lines, the newest first; those of that account, of that action."""
+        filters = ("audit", account, action)
+        statement = select(audit).order_by(audit.c.id.desc()).limit(require_limit(limit) + 1)
+        for column, wanted in ((audit.c.account, account), (audit.c.action, action)):
+            if wanted is not None:
+                statement = statement.where(column == _replace_unstorable(wanted))
+        if after is not None:
+            statement = statement.where(audit.c.id < decode_cursor(after, filters, int))
+        async with self._database.open_reader() as connection:
+            rows = (await connection.execute(statement)).mappings().all()
+        following = encode_cursor(filters, rows[limit - 1]["id"]) if len(rows) > limit else None
+        lines = ({name: row[name] for name in row if name != "id"} for row in rows[:limit])
+        return Page(items=tuple(AuditRecord(**line) for line in lines), next=following)
+
+
+_TOKEN_COLUMNS = ("id", "digest", "account", "label", "scopes", "created", "expires", "revoked", "last_used")
+
+
+def _decode_token(row: Row[Any]) -> ApiToken:
+    values = {name: getattr(row, name) for name in _TOKEN_COLUMNS}
+    return ApiToken(**{**values, "scopes": frozenset(row.scopes.split())})
+
+
+def _replace_unstorable(text: str | None) -> str | None:
+    if text is None or is_storable(text):
+        return text
+    return text.encode("utf-8", "replace").decode().replace("\0", "?")
+
+
+async def _has_password(connection: AsyncConnection, account: str, password: Secret) -> bool:
+    same = (accounts.c.id == account, accounts.c.password_hash == password.reveal(), ~accounts.c.disabled)
+    return (await connection.execute(select(accounts.c.id).where(*same))).scalar() is not None
+
+
+async def _insert_owned_row(connection: AsyncConnection, table: Any, row: dict[str, Any]) -> None:
+    try:
+        await connection.execute(insert(table), row)
+    except IntegrityError as error:
+        # the only other key is the account
+        if is_duplicate(error):
+            raise
+        raise make_unknown_account_error() from None

@@ -1,0 +1,361 @@
+"""Queries: entries, requests, pages of them, the log, and full-text search.
+
+Search order: exact name, beginning of the name, part of the name, then part of description,
+applications, references or notes; shorter names first within each. Search ignores case. One or two
+letters are searched for in names only. SQLite uses an index of trigrams (FTS5); PostgreSQL uses LIKE,
+which pg_trgm serves if it is installed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from functools import cache
+from itertools import accumulate
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, and_, func, insert, literal_column, or_, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from onym.errors import StoreError
+from onym.registry.records import Entry, LogRecord, Request, RequestState, Role, Status
+from onym.registry.registries import get_registry as registry_of
+from onym.registry.store.rows import (
+    MOST_TEXT,
+    Page,
+    decode_cursor,
+    decode_record,
+    encode_cursor,
+    fold_text,
+    is_storable,
+    require_limit,
+)
+from onym.registry.store.schema import entries, entry_text, log, requests
+from onym.store.sql import Database
+
+#: characters of a query; more are not read
+MAX_QUERY: Final = 200
+#: how many matches of one rank are sorted by length; of more, some may miss the first page
+CANDIDATES: Final = 1000
+_MANY: Final = 2 * CANDIDATES
+#: letters that an index of trigrams needs
+_TRIGRAM: Final = 3
+
+#: succeeds where SQLite is 3.34 or newer and built with FTS5
+PROBE: Final = "CREATE VIRTUAL TABLE probe USING fts5(x, tokenize='trigram')"
+
+_INDEX: Final = text(
+    "INSERT INTO entry_fts(rowid, folded, text) SELECT id, folded, text FROM entry_text WHERE id > :last"
+)
+_FOLDED: Final = entry_text.c.folded
+_TEXT: Final = entry_text.c.text
+_SHORTEST: Final = (func.length(_FOLDED), _FOLDED, entry_text.c.registry)
+
+
+def require_search(database: Database) -> None:
+    """Raises StoreError (registry.no-full-text) where this Python's SQLite cannot keep the index."""
+    if database.dialect == "sqlite" and not has_trigrams():
+        raise StoreError(
+            f"SQLite {sqlite3.sqlite_version}, which this Python has, lacks the index of trigrams (FTS5)",
+            code="registry.no-full-text",
+            field="url",
+            hint="use a Python with SQLite 3.34 or newer built with FTS5 (those of uv, python.org and Debian "
+            "have it), or a PostgreSQL database: postgresql+psycopg://USER@HOST/DATABASE",
+        )
+
+
+@cache
+def has_trigrams() -> bool:
+    """Can the SQLite of this process index trigrams?"""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        try:
+            connection.execute(PROBE)
+        except sqlite3.OperationalError:
+            return False
+    return True
+
+
+async def search_entries(
+    connection: AsyncConnection, registry: str | None, query: str, limit: int
+) -> tuple[Entry, ...]:
+    """Entries that contain `query`, best first. `registry` None: of all registries."""
+    wanted = fold_text(query[:MAX_QUERY]).strip()
+    if not wanted or not is_storable(query):
+        return ()
+    found: list[int] = []
+    for rank in _build_ranks(connection.dialect.name, registry, wanted):
+        # one more for each that an earlier rank has found already
+        statement = _select_candidates(rank, limit + len(found))
+        rows: list[int] = list((await connection.execute(statement)).scalars())
+        found += [each for each in rows if each not in found]
+        if len(found) >= limit:
+            break
+    return await _fetch_entries(connection, found[:limit])
+
+
+async def insert_texts(connection: AsyncConnection, rows: list[dict[str, Any]]) -> None:
+    """Rows into `entry_text`, and into SQLite's index of it: in one statement, which is what FTS5 likes."""
+    last = (await connection.execute(select(func.max(entry_text.c.id)))).scalar() or 0
+    await connection.execute(insert(entry_text), rows)
+    if connection.dialect.name == "sqlite":
+        await connection.execute(_INDEX, {"last": last})
+
+
+async def search_names(
+    connection: AsyncConnection,
+    registry: str,
+    query: str,
+    status: Status | None,
+    beyond: str | None,
+    limit: int,
+) -> list[str]:
+    """Names beyond `beyond`, in order, of entries that contain `query` in name or text."""
+    wanted = fold_text(query[:MAX_QUERY]).strip()
+    if not is_storable(query):
+        return []
+    dialect = connection.dialect.name
+    columns = (_FOLDED,) if len(wanted) < _TRIGRAM else (_FOLDED, _TEXT)
+    conditions = [or_(*(_contains_text(dialect, column, wanted) for column in columns))]
+    # of few matches all are fetched; where there are many, reading in order soon has enough of them
+    if await _has_few_matches(connection, wanted):
+        conditions.append(entry_text.c.id.in_(_select_matches(None, wanted)))
+        statement = select(entry_text.c.registry, entry_text.c.status, entry_text.c.name).where(*conditions)
+        rows = (await connection.execute(statement)).all()
+        some = (row.name for row in rows if row.registry == registry and status in {None, row.status})
+        return sorted(name for name in some if beyond is None or name > beyond)[:limit]
+    conditions.append(entry_text.c.registry == registry)
+    if status is not None:
+        conditions.append(entry_text.c.status == str(status))
+    if beyond is not None:
+        conditions.append(entry_text.c.name > beyond)
+    names = select(entry_text.c.name).where(*conditions).order_by(entry_text.c.name).limit(limit)
+    return list((await connection.execute(names)).scalars())
+
+
+async def _has_few_matches(connection: AsyncConnection, wanted: str) -> bool:
+    """Has SQLite's index few matches? Without one, the database itself chooses its way."""
+    if connection.dialect.name != "sqlite" or len(wanted) < _TRIGRAM:
+        return False
+    some = _select_matches(None, wanted).limit(_MANY).subquery()
+    return int((await connection.execute(select(func.count()).select_from(some))).scalar_one()) < _MANY
+
+
+def _build_ranks(dialect: str, registry: str | None, wanted: str) -> list[ColumnElement[bool]]:
+    here = [] if registry is None else [entry_text.c.registry == registry]
+    short = len(wanted) < _TRIGRAM
+    columns = (_FOLDED,) if short else (_FOLDED, _TEXT)
+    parts = [_contains_text(dialect, column, wanted) for column in columns]
+    names = [_FOLDED.in_((wanted,)), _starts_with(wanted)]
+    if short or dialect != "sqlite":
+        return [and_(rank, *here) for rank in (*names, *parts)]
+    # an expression instead of the column: SQLite would go through the whole registry by the column's index,
+    # and not to the few rows that the trigrams give
+    there = [] if registry is None else [entry_text.c.registry + "" == registry]
+    matches = [entry_text.c.id.in_(_select_matches(column.name, wanted)) for column in columns]
+    return [
+        *(and_(rank, *here) for rank in names),
+        *(and_(match, part, *there) for match, part in zip(matches, parts, strict=True)),
+    ]
+
+
+def _starts_with(wanted: str) -> ColumnElement[bool]:
+    # by code point the names that begin so are one range, which the index on `folded` knows
+    return and_(wanted <= _FOLDED, wanted + "\U0010ffff" > _FOLDED)
+
+
+def _contains_text(dialect: str, column: ColumnElement[str], wanted: str) -> ColumnElement[bool]:
+    if dialect == "sqlite":
+        return func.instr(column, wanted) > 0
+    return column.contains(wanted, autoescape=True)
+
+
+def _select_matches(column: str | None, wanted: str) -> Select[Any]:
+    """Ids of rows that the trigram index has for `wanted`, in one column or in any."""
+    # one phrase in the language of FTS5: quotes are doubled, nothing else means anything
+    phrase = '"' + wanted.replace('"', '""') + '"'
+    query = phrase if column is None else f"{column} : {phrase}"
+    rows: Select[Any] = select(literal_column("rowid")).select_from(text("entry_fts"))
+    return rows.where(literal_column("entry_fts").op("MATCH")(query))
+
+
+def _select_candidates(condition: ColumnElement[bool], limit: int) -> Select[Any]:
+    some = select(entry_text.c.id).where(condition).limit(max(CANDIDATES, limit))
+    return (
+        select(entry_text.c.id)
+        .where(entry_text.c.id.in_(some.scalar_subquery()))
+        .order_by(*_SHORTEST)
+        .limit(limit)
+    )
+
+
+async def _fetch_entries(connection: AsyncConnection, found: list[int]) -> tuple[Entry, ...]:
+    same = and_(entries.c.registry == entry_text.c.registry, entries.c.name == entry_text.c.name)
+    lengths = select(entry_text.c.id, func.length(entries.c.record).label("size")).join(entries, same)
+    sizes = {row.id: row.size for row in await connection.execute(lengths.where(entry_text.c.id.in_(found)))}
+    weights = accumulate(sizes[each] for each in found)
+    # the first one whatever its length, as in lists
+    shown = [
+        each for each, weight in zip(found, weights, strict=True) if each is found[0] or weight <= MOST_TEXT
+    ]
+    statement = (
+        select(entry_text.c.id, entries.c.record).join(entries, same).where(entry_text.c.id.in_(shown))
+    )
+    records = {row.id: row.record for row in await connection.execute(statement)}
+    return tuple(decode_record(Entry, records[each]) for each in shown)
+
+
+#: records that the database hands over together
+_FETCH_SIZE: Final = 50
+#: states in which no timer runs
+FINAL_STATES: Final = (
+    RequestState.APPROVED,
+    RequestState.REJECTED,
+    RequestState.WITHDRAWN,
+    RequestState.TIMED_OUT,
+)
+
+
+async def select_entry(connection: AsyncConnection, registry: str, name: str) -> Entry | None:
+    """The entry of that name, as the registry files names; None where there is none."""
+    key = registry_of(registry).normalize_name(name)
+    if not is_storable(key):
+        return None
+    statement = select(entries.c.record).where(entries.c.registry == registry, entries.c.name == key)
+    record = (await connection.execute(statement)).scalar()
+    return None if record is None else decode_record(Entry, record)
+
+
+async def count_by_status(connection: AsyncConnection, registry: str) -> dict[Status, int]:
+    """How many entries have each status; statuses that none has are left out."""
+    statement = select(entries.c.status, func.count()).where(entries.c.registry == registry_of(registry).id)
+    rows = await connection.execute(statement.group_by(entries.c.status))
+    return {Status(status): number for status, number in rows}
+
+
+async def select_names(connection: AsyncConnection, registry: str) -> tuple[str, ...]:
+    """Every name, in order."""
+    statement = select(entries.c.name).where(entries.c.registry == registry_of(registry).id)
+    return tuple((await connection.execute(statement.order_by(entries.c.name))).scalars())
+
+
+async def select_request(connection: AsyncConnection, identifier: str) -> Request | None:
+    """The request of that id; None where there is none."""
+    if not is_storable(identifier):
+        return None
+    statement = select(requests.c.record).where(requests.c.id == identifier)
+    record = (await connection.execute(statement)).scalar()
+    return None if record is None else decode_record(Request, record)
+
+
+async def select_entries(
+    connection: AsyncConnection,
+    registry: str,
+    query: str,
+    status: Status | None,
+    after: str | None,
+    limit: int,
+) -> Page[Entry]:
+    """Entries by name that contain `query` and have `status`; fewer than `limit` where they are long."""
+    filters = ("entries", registry_of(registry).id, query, status)
+    beyond = None if after is None else decode_cursor(after, filters, str)
+    statement = select(entries.c.name, entries.c.record).where(entries.c.registry == registry)
+    statement = statement.order_by(entries.c.name)
+    if query.strip():
+        names = await search_names(connection, registry, query, status, beyond, require_limit(limit) + 1)
+        statement = statement.where(entries.c.name.in_(names))
+    else:
+        if status is not None:
+            statement = statement.where(entries.c.status == str(status))
+        if beyond is not None:
+            statement = statement.where(entries.c.name > beyond)
+    return _make_page(Entry, *await _fetch_rows(connection, statement, limit), filters)
+
+
+async def select_requests(
+    connection: AsyncConnection, conditions: dict[str, object], after: str | None, limit: int
+) -> Page[Request]:
+    """Requests, the newest first; `conditions` are columns and what they must be (None: anything).
+
+    Fewer than `limit` where they are long.
+    """
+    filters = ("requests", *conditions.values())
+    given = {name: str(each) for name, each in conditions.items() if each is not None}
+    if not all(map(is_storable, given.values())):
+        return Page(items=())
+    statement = select(requests.c.opened, requests.c.record)
+    statement = statement.where(*(requests.c[name] == each for name, each in given.items()))
+    if after is not None:
+        statement = statement.where(requests.c.opened < decode_cursor(after, filters, int))
+    rows, more = await _fetch_rows(connection, statement.order_by(requests.c.opened.desc()), limit)
+    return _make_page(Request, rows, more, filters)
+
+
+async def select_records(
+    connection: AsyncConnection, after: int, limit: int, **about: str
+) -> tuple[LogRecord, ...]:
+    """Log records beyond number `after`, the oldest first; `about` are columns and what they must be.
+
+    Fewer than `limit` where they are long: whoever wants all asks until there are none. The connection is
+    in a transaction: PostgreSQL streams in none but those.
+    """
+    if not all(map(is_storable, about.values())):
+        return ()
+    statement = select(log.c.record).where(log.c.number > after)
+    statement = statement.where(*(log.c[name] == each for name, each in about.items()))
+    statement = statement.order_by(log.c.number).limit(require_limit(limit))
+    found: list[LogRecord] = []
+    weight = 0
+    async with connection.stream_scalars(statement.execution_options(yield_per=_FETCH_SIZE)) as rows:
+        async for record in rows:
+            weight += len(record)
+            if found and weight > MOST_TEXT:
+                break
+            found.append(decode_record(LogRecord, record))
+    return tuple(found)
+
+
+async def select_timed(connection: AsyncConnection, day: Any) -> tuple[list[Request], list[Entry]]:
+    """The requests that are open, and the entries with a timer that may have gone off by `day`."""
+    waiting = select(requests.c.record).where(requests.c.state.not_in([str(each) for each in FINAL_STATES]))
+    timed = select(entries.c.record).where(entries.c.wake <= day)
+    open_ones = (await connection.execute(waiting.order_by(requests.c.opened))).scalars()
+    ripe = (await connection.execute(timed.order_by(entries.c.registry, entries.c.name))).scalars()
+    return [decode_record(Request, each) for each in open_ones], [decode_record(Entry, each) for each in ripe]
+
+
+def build_request_conditions(
+    registry: str | None,
+    state: RequestState | None,
+    holder: Role | None,
+    registrant: str | None,
+    name: str | None,
+) -> dict[str, object]:
+    """What `select_requests` takes. A name is compared as its registry files it, or as it is."""
+    if registry is not None:
+        name = None if name is None else registry_of(registry).normalize_name(name)
+    return {"registry": registry, "state": state, "holder": holder, "registrant": registrant, "name": name}
+
+
+async def _fetch_rows(
+    connection: AsyncConnection, statement: Select[Any], limit: int
+) -> tuple[list[tuple[Any, str]], bool]:
+    """`limit` rows at most, fewer where their records are long, and at least one; do others follow?
+
+    The connection is in a transaction, as for `select_records`.
+    """
+    # one more than asked, to know whether a page follows
+    statement = statement.limit(require_limit(limit) + 1)
+    found: list[tuple[Any, str]] = []
+    weight = 0
+    async with connection.stream(statement.execution_options(yield_per=_FETCH_SIZE)) as rows:
+        async for key, record in rows:
+            weight += len(record)
+            if len(found) == limit or (found and weight > MOST_TEXT):
+                return found, True
+            found.append((key, record))
+    return found, False
+
+
+def _make_page(cls: Any, rows: list[tuple[Any, str]], more: bool, filters: tuple[object, ...]) -> Page[Any]:
+    following = encode_cursor(filters, rows[-1][0]) if more else None
+    return Page(items=tuple(decode_record(cls, record) for _, record in rows), next=following)

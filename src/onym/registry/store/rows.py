@@ -1,0 +1,282 @@
+"""Values, rows and pages: what the store returns, what each table keeps of a value, and cursors for pages.
+
+A cursor says where the next page begins. It is opaque to its holder, bound to the list and filters that
+it was made for, and checked when it comes back. It holds no secret and is not signed: the query compares
+with its content and does nothing else with it.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Generic, Protocol, TypeVar
+from unicodedata import normalize
+
+from onym.errors import RegistryError, StoreError
+from onym.registry.codec import Codable, from_data, to_data
+from onym.registry.hash_chain import canonicalize_json
+from onym.registry.records import Actor, Decision, Entry, Event, EventKind, LogRecord, Notice, Request, Role
+from onym.registry.store.schema import find_wake_day
+
+_Item = TypeVar("_Item", covariant=True)
+
+
+class Decide(Protocol):
+    """The engine: `onym.registry.engine.decide`."""
+
+    def __call__(
+        self, event: Event, actor: Actor, at: datetime, *, request: Request | None, entry: Entry | None
+    ) -> Decision:
+        """What the event does. Raises RefusalError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The end of the log. An empty log has number 0, the digest of sixty-four zeros, and no time."""
+
+    number: int
+    digest: str
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """An accepted event: its log record, and what the engine decided."""
+
+    record: LogRecord
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryChange:
+    """What one record changed of an entry: None before for a new one, None after for one that it removed."""
+
+    #: the log record's
+    number: int
+    at: datetime
+    event: EventKind
+    name: str
+    #: of the entry after it, or of the one that it removed
+    version: int
+    before: Entry | None
+    after: Entry | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[_Item]):
+    """Some items in order; `next` is the cursor of the page after, None at the end."""
+
+    items: tuple[_Item, ...]
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Irregularity:
+    """A row of an import that was not `taken`, or not whole, and why."""
+
+    name: str
+    reason: str
+    taken: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What an import did. `absent` are names of the registry that the source lacks: they stay as they are."""
+
+    added: int
+    changed: int
+    same: int
+    absent: tuple[str, ...] = ()
+    irregular: tuple[Irregularity, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxNotice:
+    """A notice that waits to be sent, claimed by whoever holds this. `attempts` counts this one too."""
+
+    id: int
+    registry: str
+    request: str | None
+    #: an account id, or a role of the registry; the sender finds the addresses
+    to: str | Role
+    subject: str
+    text: str
+    attempts: int
+    #: the log record that it tells of
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What `verify` found sound: log records, entries and requests, and the head."""
+
+    records: int
+    entries: int
+    requests: int
+    head: Head
+
+
+_Value = TypeVar("_Value", bound=Codable)
+#: characters of one field that are searched
+MAX_TEXT: Final = 4000
+#: characters of the records that are read together, beyond the first one
+MOST_TEXT: Final = 8_000_000
+_TEXT_FIELDS: Final = ("description", "applications", "reference", "references", "notes")
+
+
+def decode_record(cls: type[_Value], record: str) -> _Value:
+    """The value in a `record` column. Raises StoreError (registry.bad-record)."""
+    try:
+        data = json.loads(record)
+    except (ValueError, RecursionError):
+        raise StoreError(
+            f"a {cls.__name__.lower()} in the database is not JSON",
+            code="registry.bad-record",
+            hint="run: onym registry verify",
+        ) from None
+    return from_data(cls, data)
+
+
+def make_log_row(record: LogRecord, name: str | None) -> dict[str, Any]:
+    """`name`: of the entry that it is about."""
+    return {
+        "number": record.number,
+        "at": record.at,
+        "registry": record.event.registry,
+        "name": name,
+        "request": record.event.request,
+        "kind": str(record.event.kind),
+        "digest": record.digest,
+        "record": canonicalize_json(to_data(record)),
+    }
+
+
+def make_entry_row(entry: Entry) -> dict[str, Any]:
+    """A row of `entries`."""
+    return {
+        "registry": entry.registry,
+        "name": entry.name,
+        "status": str(entry.status),
+        "version": entry.version,
+        "wake": find_wake_day(entry.expires, None if entry.draft is None else entry.draft.expires),
+        "record": canonicalize_json(to_data(entry)),
+    }
+
+
+def make_text_row(entry: Entry) -> dict[str, Any]:
+    """A row of `entry_text`."""
+    return {
+        "registry": entry.registry,
+        "name": entry.name,
+        "status": str(entry.status),
+        "folded": fold_text(entry.name),
+        "text": fold_text(_join_text_fields(entry.fields)),
+    }
+
+
+def make_request_row(request: Request, opened: int) -> dict[str, Any]:
+    """A row of `requests`; `opened` is the number of the log record that began it."""
+    return {
+        "id": request.id,
+        "opened": opened,
+        "registry": request.registry,
+        "name": request.name,
+        "state": str(request.state),
+        "holder": None if request.holder is None else str(request.holder),
+        "registrant": request.registrant,
+        "version": request.version,
+        "record": canonicalize_json(to_data(request)),
+    }
+
+
+def make_notice_row(notice: Notice, record: LogRecord) -> dict[str, Any]:
+    """A row of `outbox`, to be sent at once."""
+    return {
+        "number": record.number,
+        "registry": record.event.registry,
+        "request": record.event.request,
+        "recipient": str(notice.to),
+        "is_role": isinstance(notice.to, Role),
+        "subject": notice.subject.replace("\0", " "),
+        "text": notice.text.replace("\0", " "),
+        "ready": record.at,
+        "attempts": 0,
+    }
+
+
+def fold_text(text: str) -> str:
+    """The text as it is compared: in NFC, without case, cut at `MAX_TEXT`. PostgreSQL holds no NUL."""
+    # folding can take letters apart again, so it is composed after it too (UAX #15, 3.13 of Unicode)
+    folded = normalize("NFC", normalize("NFC", text[:MAX_TEXT]).casefold())
+    return folded.replace("\0", " ")
+
+
+def is_storable(text: str) -> bool:
+    """May it be asked for in any database? PostgreSQL has no NUL, and UTF-8 no half of a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def _join_text_fields(fields: Mapping[str, str]) -> str:
+    return "\n".join(fields[each] for each in _TEXT_FIELDS if fields.get(each))
+
+
+#: items on one page, at most
+MAX_LIMIT: Final = 1000
+_MAX_CURSOR: Final = 1024
+_Key = TypeVar("_Key", int, str)
+
+
+def encode_cursor(filters: tuple[object, ...], key: int | str) -> str:
+    """The cursor of the page after the item of that key."""
+    octets = json.dumps([_hash_filters(filters), key], ensure_ascii=False, separators=(",", ":")).encode()
+    return urlsafe_b64encode(octets).rstrip(b"=").decode()
+
+
+def decode_cursor(cursor: str, filters: tuple[object, ...], kind: type[_Key]) -> _Key:
+    """The key in a cursor. Raises RegistryError (registry.bad-cursor, field "after")."""
+    try:
+        if len(cursor) > _MAX_CURSOR:
+            raise ValueError
+        octets = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+        mark, key = json.loads(octets)
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        raise _make_cursor_error() from None
+    if mark != _hash_filters(filters) or type(key) is not kind or not _is_usable_key(key):
+        raise _make_cursor_error()
+    found: _Key = key
+    return found
+
+
+def require_limit(limit: int) -> int:
+    """The limit itself. Raises RegistryError (registry.bad-limit) outside 1 to `MAX_LIMIT`."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise RegistryError(
+            "that many items are not on one page",
+            code="registry.bad-limit",
+            field="limit",
+            hint=f"1 to {MAX_LIMIT}",
+        )
+    return limit
+
+
+def _is_usable_key(key: int | str) -> bool:
+    return is_storable(key) if isinstance(key, str) else 0 <= key < 1 << 62
+
+
+def _hash_filters(filters: tuple[object, ...]) -> str:
+    text = json.dumps([None if each is None else str(each) for each in filters])
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _make_cursor_error() -> RegistryError:
+    return RegistryError(
+        "not a cursor of this list",
+        code="registry.bad-cursor",
+        field="after",
+        hint="take it from `next` of the page before, with the same filters, or leave it out",
+    )

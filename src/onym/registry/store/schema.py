@@ -1,0 +1,350 @@
+"""The schema: the tables as SQLAlchemy knows them, the revision of a database, and migrations with Alembic.
+
+`log` is the source of truth. `entries`, `requests`, `entry_text` and `entry_changes` are projections of
+the log for reading: whole values as JSON (`record`), and beside it the columns that queries search or
+sort by. Times are text of a fixed width in UTC, so that they sort alike in every database. Names compare
+by code point.
+
+The revisions are in `migrations/versions`. Each upgrades and downgrades existing data in one transaction
+on either database. A test compares the tables here with those that the migrations create.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Date,
+    Dialect,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    inspect,
+    text,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from onym.errors import StoreError
+from onym.registry.codec import decode_time, encode_time
+from onym.store.sql import Database
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+
+class Time(TypeDecorator[datetime]):
+    """A time in UTC as 27 characters, `2026-01-02T03:04:05.000006Z`."""
+
+    impl = String(27)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
+        """To the database."""
+        return None if value is None else encode_time(value)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
+        """From the database."""
+        return None if value is None else decode_time(value)
+
+
+def make_text_type() -> String:
+    """Text that compares by code point, whatever the locale of the database."""
+    return Text().with_variant(Text(collation="C"), "postgresql")
+
+
+METADATA: Final = MetaData()
+#: SQLite numbers rows by itself only where the key is INTEGER
+_NUMBER: Final = BigInteger().with_variant(Integer(), "sqlite")
+
+log: Final = Table(
+    "log",
+    METADATA,
+    Column("number", _NUMBER, primary_key=True, autoincrement=False),
+    Column("at", Time, nullable=False),
+    Column("registry", make_text_type(), nullable=False),
+    # what it was about, the request's name where the event has none; an index into `record`, no more
+    Column("name", make_text_type()),
+    Column("request", make_text_type()),
+    Column("kind", Text, nullable=False),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("record", Text, nullable=False),
+    Index("log_by_name", "registry", "name", "number"),
+    Index("log_by_request", "request", "number"),
+)
+
+entries: Final = Table(
+    "entries",
+    METADATA,
+    Column("registry", make_text_type(), primary_key=True),
+    Column("name", make_text_type(), primary_key=True),
+    Column("status", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    # the first day on which a timer may go off: of the draft, or of the entry
+    Column("wake", Date),
+    Column("record", Text, nullable=False),
+    Index("entries_by_status", "registry", "status", "name"),
+    Index("entries_by_wake", "wake"),
+)
+
+#: what each record changed of an entry; a record that changed none has no row
+entry_changes: Final = Table(
+    "entry_changes",
+    METADATA,
+    Column("number", _NUMBER, ForeignKey("log.number"), primary_key=True, autoincrement=False),
+    Column("registry", make_text_type(), nullable=False),
+    Column("name", make_text_type(), nullable=False),
+    # of the entry after it; of the one that it removed
+    Column("version", Integer, nullable=False),
+    # does a public column show it?
+    Column("shown", Boolean, nullable=False),
+    # the entry as it was: NULL where there was none
+    Column("before", Text),
+    Index("entry_changes_by_name", "registry", "name", "number"),
+    Index("entry_changes_shown", "registry", "shown", "number"),
+)
+
+requests: Final = Table(
+    "requests",
+    METADATA,
+    Column("id", make_text_type(), primary_key=True),
+    # the log record that opened it: what lists are sorted by
+    Column("opened", _NUMBER, ForeignKey("log.number"), nullable=False, unique=True),
+    Column("registry", make_text_type(), nullable=False),
+    Column("name", make_text_type(), nullable=False),
+    Column("state", Text, nullable=False),
+    Column("holder", Text),
+    Column("registrant", make_text_type(), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("record", Text, nullable=False),
+    Index("requests_by_state", "state", "registry", "opened"),
+    Index("requests_by_name", "registry", "name", "opened"),
+    Index("requests_by_registrant", "registrant", "opened"),
+)
+
+#: the last number given to a request, per registry
+sequences: Final = Table(
+    "sequences",
+    METADATA,
+    Column("registry", make_text_type(), primary_key=True),
+    Column("last", _NUMBER, nullable=False),
+)
+
+#: what is searched: name and text, folded. SQLite has a trigram index beside it (`entry_fts`)
+entry_text: Final = Table(
+    "entry_text",
+    METADATA,
+    Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    Column("registry", make_text_type(), nullable=False),
+    Column("name", make_text_type(), nullable=False),
+    Column("status", Text, nullable=False),
+    Column("folded", make_text_type(), nullable=False),
+    Column("text", make_text_type(), nullable=False),
+    UniqueConstraint("registry", "name", name="entry_text_of_entry"),
+    ForeignKeyConstraint(
+        ["registry", "name"],
+        ["entries.registry", "entries.name"],
+        name="entry_text_entry",
+        ondelete="CASCADE",
+    ),
+    Index("entry_text_by_folded", "registry", "folded"),
+)
+
+accounts: Final = Table(
+    "accounts",
+    METADATA,
+    Column("id", make_text_type(), primary_key=True),
+    Column("login", make_text_type(), nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("email", Text),
+    Column("password_hash", Text),
+    Column("disabled", Boolean, nullable=False),
+    Column("created", Time, nullable=False),
+)
+
+
+def _make_account_column(**options: Any) -> Column[Any]:
+    return Column(
+        "account", make_text_type(), ForeignKey("accounts.id", ondelete="CASCADE"), nullable=False, **options
+    )
+
+
+subjects: Final = Table(
+    "subjects",
+    METADATA,
+    Column("issuer", make_text_type(), primary_key=True),
+    Column("subject", make_text_type(), primary_key=True),
+    _make_account_column(index=True),
+)
+
+account_roles: Final = Table(
+    "account_roles",
+    METADATA,
+    _make_account_column(primary_key=True),
+    Column("registry", make_text_type(), primary_key=True),
+    Column("role", Text, primary_key=True),
+)
+
+sessions: Final = Table(
+    "sessions",
+    METADATA,
+    Column("digest", String(64), primary_key=True),
+    _make_account_column(index=True),
+    Column("created", Time, nullable=False),
+    Column("expires", Time, nullable=False, index=True),
+    Column("seen", Time, nullable=False),
+)
+
+tokens: Final = Table(
+    "tokens",
+    METADATA,
+    Column("id", make_text_type(), primary_key=True),
+    Column("digest", String(64), nullable=False, unique=True),
+    _make_account_column(index=True),
+    Column("label", Text, nullable=False),
+    Column("scopes", Text, nullable=False),
+    Column("created", Time, nullable=False),
+    Column("expires", Time),
+    Column("revoked", Time),
+    Column("last_used", Time),
+)
+
+audit: Final = Table(
+    "audit",
+    METADATA,
+    Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    Column("at", Time, nullable=False),
+    Column("account", make_text_type(), index=True),
+    Column("action", Text, nullable=False),
+    Column("subject", Text),
+    Column("outcome", Text, nullable=False),
+    Column("address", Text),
+)
+
+outbox: Final = Table(
+    "outbox",
+    METADATA,
+    Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    # the log record that it tells of
+    Column("number", _NUMBER, ForeignKey("log.number"), nullable=False),
+    Column("registry", make_text_type(), nullable=False),
+    Column("request", make_text_type()),
+    Column("recipient", make_text_type(), nullable=False),
+    Column("is_role", Boolean, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    # when it may be tried: NULL once it was sent or given up
+    Column("ready", Time, index=True),
+    Column("attempts", Integer, nullable=False),
+    Column("sent", Time),
+    Column("reason", Text),
+)
+
+
+def find_wake_day(expires: date | None, draft: date | None) -> date | None:
+    """The earlier of two days, of which either may be missing."""
+    return min((day for day in (expires, draft) if day is not None), default=None)
+
+
+#: the revision that this code works with
+REVISION: Final = "0004"
+#: the revision of a database without tables
+BASE: Final = "base"
+
+_FOLDER: Final = Path(__file__).with_name("migrations")
+
+
+async def read_revision(database: Database) -> str | None:
+    """The revision of the schema; None where there is none."""
+    async with database.open_reader() as connection:
+        return await connection.run_sync(_read_current_revision)
+
+
+async def require_schema(database: Database) -> None:
+    """Raises StoreError (registry.no-database, registry.wrong-schema) unless the schema is `REVISION`."""
+    if not database.has_file():
+        raise StoreError(
+            "there is no registry at that place",
+            code="registry.no-database",
+            field="url",
+            hint="run: onym registry init",
+        )
+    found = await read_revision(database)
+    if found == REVISION:
+        return
+    newer = found is not None and found > REVISION
+    raise StoreError(
+        f"the schema is at revision {found or 'none'}, this version of Onym works with {REVISION}",
+        code="registry.wrong-schema",
+        field="url",
+        hint="install a newer Onym" if newer else "take a backup, then run: onym registry init",
+    )
+
+
+async def migrate_schema(
+    database: Database,
+    target: str = REVISION,
+    *,
+    then: Callable[[AsyncConnection], Awaitable[object]] | None = None,
+) -> None:
+    """Bring the schema up, or down, to `target`; `then` is for what is in a database that was there.
+
+    Raises StoreError; nothing is changed then.
+    """
+    current = await read_revision(database)
+    if current is not None and current > REVISION:
+        await require_schema(database)
+    if current == target:
+        return
+
+    async def work(connection: AsyncConnection) -> None:
+        await connection.run_sync(_run_alembic, target)
+        if then is not None and current is not None:
+            await then(connection)
+
+    await database.run_transaction(work)
+
+
+def _read_current_revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return found
+
+
+def _run_alembic(connection: Connection, target: str) -> None:
+    from alembic import command  # late: 0.2 s, and needed once in a database's life
+
+    # read again: another process may have moved it while this one waited
+    current = _read_current_revision(connection) or ""
+    config = _make_config(connection)
+    if target == BASE or target < current:
+        command.downgrade(config, target)
+    else:
+        command.upgrade(config, target)
+
+
+def _make_config(connection: Connection) -> Config:
+    from alembic.config import Config  # late: the same
+
+    config = Config(attributes=_make_attributes(connection))
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _make_attributes(connection: Connection) -> dict[str, Any]:
+    return {"connection": connection}

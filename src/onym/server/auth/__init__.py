@@ -1,1 +1,0 @@
-"""Ways to sign in: local accounts, OpenID Connect, API tokens."""

@@ -1,0 +1,227 @@
+"""What the gateway's handlers share: the request context, the concurrency limiter and the audit record."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
+
+from starlette.requests import ClientDisconnect
+
+from onym.ai.request_validation import get_field_values
+from onym.errors import AIIPError, ConfigError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from types import TracebackType
+
+    from starlette.types import Receive, Scope
+
+    from onym.ai.gateway.audit_file import AuditLog
+    from onym.ai.records import Invocation, Resolution, Result
+    from onym.ai.request_validation import Fields
+    from onym.net.sse import SSEEvent
+    from onym.server.gateway.result_store import ResultStore
+    from onym.server.gateway.settings import GatewaySettings
+    from onym.server.security.middleware import TokenBuckets
+    from onym.server.security.visitor import CSRFKey
+    from onym.sign.keys import Signer
+    from onym.uri.ai import AIURI
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestContext:
+    """A request on its way. `client` is what its address has in common with others of the same client.
+
+    `cookie` is the secret that the browser has already. `notes` become the line of the audit
+    log; it is written where `audited`, by the stream itself where `streaming`, and once: then it is
+    `recorded`.
+    """
+
+    scope: Scope
+    receive: Receive = field(repr=False)
+    id: str
+    client: str
+    cookie: str | None = field(repr=False)
+    form_key: CSRFKey = field(repr=False)
+    notes: dict[str, Any] = field(default_factory=dict)
+    audited: bool = False
+    streaming: bool = False
+    recorded: bool = False
+
+    @property
+    def method(self) -> str:
+        """The method; HEAD is a GET whose body is not sent."""
+        return "GET" if self.scope["method"] == "HEAD" else str(self.scope["method"])
+
+    @property
+    def path(self) -> bytes:
+        """The path as it was sent, octet by octet."""
+        return bytes(self.scope["raw_path"])
+
+    @property
+    def query(self) -> bytes:
+        """The query as it was sent."""
+        return bytes(self.scope["query_string"])
+
+    @property
+    def fields(self) -> Fields:
+        """The header fields, names in lower case."""
+        return self.scope["headers"]  # type: ignore[no-any-return]
+
+    def get_field(self, name: str) -> str | None:
+        """The first value of a header field."""
+        found = get_field_values(self.fields, name.encode("ascii"))
+        return found[0].decode("latin-1") if found else None
+
+    @property
+    def wants_page(self) -> bool:
+        """Is this a browser that should see a page?"""
+        accept = self.get_field("accept") or ""
+        return "text/html" in accept
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace id of W3C Trace Context, where one came."""
+        parts = (self.get_field("traceparent") or "").split("-")
+        good = len(parts) == 4 and len(parts[1]) == 32 and parts[1].isalnum() and parts[1].isascii()
+        return parts[1] if good else None
+
+
+_ALL: Final = ""
+
+
+class ConcurrencyLimiter:
+    """Counts what runs. The limits are numbers of exchanges."""
+
+    def __init__(self, *, total: int, client: int, authority: int) -> None:
+        self._limits = {"all": total, "client": client, "authority": authority}
+        self._taken: Counter[tuple[str, str]] = Counter()
+
+    def __len__(self) -> int:
+        return self._taken["all", _ALL]
+
+    @contextmanager
+    def acquire_slot(self, client: str, authority: str) -> Iterator[None]:
+        """A place for one exchange. Raises AIIPError `aiip.unavailable` where there is none."""
+        places = [("all", _ALL), ("client", client), ("authority", authority)]
+        full = next((sort for sort, key in places if self._taken[sort, key] >= self._limits[sort]), None)
+        if full is not None:
+            raise AIIPError(
+                "too much is going on at this moment",
+                code="aiip.unavailable",
+                retryable=True,
+                hint="try again in a second",
+            )
+        self._taken.update(places)
+        try:
+            yield
+        finally:
+            self._taken.subtract(places)
+            for place in places:
+                if not self._taken[place]:
+                    del self._taken[place]
+
+
+class EventStream(Protocol):
+    """The events of an answer, provisional until `result` is there; `onym.ai` has one."""
+
+    @property
+    def result(self) -> Result:
+        """The verified result, at its end. Raises ProvenanceError before."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[SSEEvent]: ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def close(self) -> None:
+        """Read no more of it."""
+        ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Upstream(Protocol):
+    """Who asks the authorities and verifies what they answer: an `onym.ai.AsyncAIClient`."""
+
+    async def resolve(self, uri: AIURI) -> Resolution:
+        """Where the URI leads."""
+        ...
+
+    async def exchange(self, invocation: Invocation, resolution: Resolution) -> Result:
+        """The verified answer, whatever its status."""
+        ...
+
+    async def exchange_stream(self, invocation: Invocation, resolution: Resolution) -> EventStream:
+        """The same, with the events of a stream as they come."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """One gateway's parts. `clock` gives the time in UTC, `jwks` its key sets, `audit_key` hashes paths."""
+
+    settings: GatewaySettings
+    upstream: Upstream
+    signer: Callable[[], Signer]
+    jwks: Callable[[bool], bytes]
+    journal: AuditLog | None
+    audit_key: bytes
+    rates: TokenBuckets
+    slots: ConcurrencyLimiter
+    shelf: ResultStore
+    clock: Callable[[], datetime]
+
+
+_LOG: Final = logging.getLogger("onym.server.gateway")
+
+
+async def read_body(parts: Dependencies, visit: RequestContext) -> bytes:
+    """The body, as far as it may go. Raises AIIPError `aiip.too-large`."""
+    limit = parts.settings.body_limit
+    told = get_field_values(visit.fields, b"content-length")
+    if told and (len(told[0]) > 15 or int(told[0]) > limit):
+        raise _make_too_large_error(limit)
+    chunks, taken = [], 0
+    while True:
+        message = await visit.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        taken += len(message.get("body", b""))
+        if taken > limit:
+            raise _make_too_large_error(limit)
+        chunks.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def record_exchange(
+    parts: Dependencies, visit: RequestContext, event: Literal["begun", "exchange"] = "exchange"
+) -> None:
+    """One line of the audit log, for a request about an ai URI; a stream has one when it begins, too.
+
+    Raises AIIPError `aiip.unavailable`: a log that cannot be written stops what it should record.
+    """
+    if parts.journal is None or not visit.audited or visit.recorded:
+        return
+    line = {"event": event, "id": visit.id, "method": visit.scope["method"], **visit.notes}
+    try:
+        parts.journal.append(line, at=parts.clock())
+    except (OSError, ConfigError) as error:
+        _LOG.error("request %s: the audit log cannot be written (%s)", visit.id, error)
+        raise AIIPError("this cannot be recorded now", code="aiip.unavailable") from error
+    visit.recorded = event == "exchange"
+
+
+def _make_too_large_error(limit: int) -> AIIPError:
+    return AIIPError(f"the body is larger than {limit} octets", code="aiip.too-large")

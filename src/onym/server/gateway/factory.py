@@ -1,0 +1,267 @@
+"""Creates a gateway from its settings: signing keys, files, and the client that calls the authorities.
+
+The factory opens every file that the settings name, so that a fault is reported when the gateway starts.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from onym.ai.telemetry import resolve_telemetry
+from onym.errors import ConfigError, OnymError
+from onym.server.gateway.app import Gateway, GatewayRoutes
+from onym.server.gateway.dependencies import ConcurrencyLimiter, Dependencies
+from onym.server.gateway.handlers import ExchangeHandler, PageHandler, UpstreamRelay
+from onym.server.gateway.result_store import ResultStore
+from onym.server.security.middleware import TokenBuckets
+
+if TYPE_CHECKING:
+    from onym.ai.gateway.audit_file import AuditLog
+    from onym.ai.telemetry import Telemetry
+    from onym.net.connections import AddressResolver
+    from onym.net.limits import TLSConfig
+    from onym.net.records import RecordResolver
+    from onym.server.gateway.dependencies import Upstream
+    from onym.server.gateway.settings import GatewaySettings
+    from onym.sign.keys import Signer
+
+_HTTPS: Final = 443
+#: codes that say of a file that it cannot be used -> the hint for an operator, where the error's own is not
+_FILE_ERROR_HINTS: Final[Mapping[str, str | None]] = MappingProxyType(
+    {
+        "aiip.unavailable": None,
+        "sign.bad-key": None,
+        "sign.malformed": None,
+        "usage.tls": "a file of PEM certificates; ca_files and --ca-file name it",
+    }
+)
+
+
+def open_upstream(
+    settings: GatewaySettings,
+    resolver: AddressResolver | None,
+    clock: Callable[[], datetime],
+    telemetry: Telemetry | None,
+) -> Upstream:
+    """The client of these settings. `resolver` looks names up, `clock` gives the time in UTC.
+
+    Raises ConfigError for a file that cannot be used, SignatureError and SnapshotError for a registry file
+    that does not hold.
+    """
+    from onym.ai.client import AsyncAIClient
+    from onym.ai.replay import MemoryReplays, ReplayFile
+    from onym.net.limits import NetLimits, TLSConfig
+    from onym.net.policy import Policy
+    from onym.net.transport import AsyncTransport
+
+    policy = Policy.untrusted().replace(
+        # trials take whatever port is free
+        ports=None if settings.network == "local" else frozenset({_HTTPS, *settings.ports}),
+        allow_networks=(
+            *settings.networks,
+            *(("127.0.0.0/8", "::1/128") if settings.network == "local" else ()),
+        ),
+    )
+    tls = TLSConfig(ca_files=settings.ca_files, minimum="1.3")
+    _require_valid_authorities(tls)
+    transport = AsyncTransport(
+        policy,
+        resolver=resolver,
+        limits=NetLimits(body=settings.answer_limit),
+        tls=tls,
+        records=_make_record_resolver(settings),
+    )
+    most = settings.replay_limit
+    replays = MemoryReplays(most) if settings.replays is None else ReplayFile(settings.replays, most)
+    client = AsyncAIClient(
+        _build_resolver_settings(settings, clock),
+        transport=transport,
+        origin=settings.base_url,
+        replays=replays,
+        timeout=float(settings.timeout),
+        telemetry=telemetry,
+    )
+    return _UpstreamClient(client, transport, replays)
+
+
+@contextmanager
+def _raise_config_error(setting: str) -> Iterator[None]:
+    """What says of a file that it cannot be used is about this setting: a ConfigError."""
+    try:
+        yield
+    except OnymError as error:
+        if error.code not in _FILE_ERROR_HINTS:
+            raise
+        raise ConfigError(
+            f"{setting}: {error.message}",
+            code="config.bad-file",
+            hint=_FILE_ERROR_HINTS[error.code] or error.hint,
+        ) from error
+
+
+def _require_valid_authorities(tls: TLSConfig) -> None:
+    from onym.net.connections import make_tls_context
+
+    with _raise_config_error("ca_files"):
+        make_tls_context(tls)
+
+
+def _make_record_resolver(settings: GatewaySettings) -> RecordResolver | None:
+    if not settings.dns:
+        return None
+    from onym.net.records import RecordResolver
+
+    return RecordResolver(settings.nameservers or None, settings.nameserver_port)
+
+
+class _UpstreamClient:
+    """The client with its transport and its replay store, which are closed with it."""
+
+    def __init__(self, client: Any, transport: Any, replays: Any) -> None:
+        self._transport = transport
+        self._replays = replays
+        self.resolve = client.resolve
+        self.exchange = client.exchange
+        self.exchange_stream = client.exchange_stream
+
+    async def close(self) -> None:
+        """Close the connections, and the file."""
+        await self._transport.close()
+        end = getattr(self._replays, "close", None)
+        if end is not None:
+            end()
+
+
+def _build_resolver_settings(settings: GatewaySettings, clock: Callable[[], datetime]) -> Any:
+    from onym.ai.discovery.pins import MemoryPins
+    from onym.ai.records import Namespace
+    from onym.ai.settings import ResolverSettings
+
+    contexts = {
+        each.path: Namespace(label="_", anchor=each.anchor, keys=each.keys) for each in settings.contexts
+    }
+    pins: Any = MemoryPins()
+    if settings.pins is not None:
+        from onym.ai.discovery.pins import PinFile
+
+        pins = PinFile(settings.pins)
+        with _raise_config_error("pins"):
+            pins.look()
+    return ResolverSettings(
+        namespaces=tuple(_load_namespaces(settings)),
+        contexts=contexts,
+        pins=pins,
+        dns=settings.dns,
+        timeout=float(settings.timeout),
+        clock=lambda: clock().timestamp(),
+    )
+
+
+def _load_namespaces(settings: GatewaySettings) -> list[Any]:
+    if not settings.namespaces:
+        return []
+    from onym.registry.signed_namespaces import SignedNamespaces  # late: few gateways have a registry
+
+    with _raise_config_error("namespaces"):
+        return [
+            SignedNamespaces.load(each.file, key=each.keys, state=each.state) for each in settings.namespaces
+        ]
+
+
+def create_gateway(
+    settings: GatewaySettings,
+    *,
+    upstream: Upstream | None = None,
+    resolver: AddressResolver | None = None,
+    clock: Callable[[], datetime] | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+    telemetry: Telemetry | None = None,
+) -> Gateway:
+    """The gateway of these settings, as an ASGI app.
+
+    `upstream` asks the authorities, a client of its own where left out; `resolver` looks names up (the
+    system's by default), `clock` gives the time in UTC, `monotonic` seconds that only grow. `telemetry`
+    reports what is asked; without it only `ONYM_TELEMETRY=1` does, with paths hashed as in the audit log.
+    Raises ConfigError for files that cannot be used.
+    """
+    now = clock or _get_utc_now
+    journal = None if settings.audit is None else _open_journal(settings.audit)
+    signer, jwks = _open_signing_keys(settings, now)
+    given = settings.audit_key
+    audit_key = secrets.token_bytes(32) if given is None else given.reveal().encode("utf-8")
+    telemetry = resolve_telemetry(telemetry, path_key=audit_key)
+    client = upstream or open_upstream(settings, resolver, now, telemetry)
+    parts = Dependencies(
+        settings=settings,
+        upstream=client,
+        signer=signer,
+        jwks=jwks,
+        journal=journal,
+        audit_key=audit_key,
+        rates=TokenBuckets(cast("Any", settings.rates), monotonic),
+        slots=ConcurrencyLimiter(
+            total=settings.concurrency,
+            client=settings.client_concurrency,
+            authority=settings.authority_concurrency,
+        ),
+        shelf=ResultStore(monotonic),
+        clock=now,
+    )
+
+    async def close() -> None:
+        await client.close()
+        if journal is not None:
+            journal.close()
+
+    relay = UpstreamRelay(parts, monotonic)
+    site = PageHandler(parts, relay)
+    routes = GatewayRoutes(parts, site, ExchangeHandler(parts, relay, site))
+    return Gateway(parts, routes, (close,), telemetry)
+
+
+def _open_journal(path: str) -> AuditLog:
+    try:
+        from onym.ai.gateway.audit_file import AuditLog  # late: not every system can lock a file so
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "an audit log needs a system with POSIX file locks",
+            code="audit.unusable",
+            hint="run the gateway on Linux or macOS, or leave audit out",
+        ) from None
+    return AuditLog(path)
+
+
+def _open_signing_keys(
+    settings: GatewaySettings, clock: Callable[[], datetime]
+) -> tuple[Callable[[], Signer], Callable[[bool], bytes]]:
+    """Who signs the gateway's receipts, and its key sets (in force, or with the history)."""
+    from onym.sign.keystore import KeyStore  # late: cryptography is heavy
+
+    if settings.keys is not None:
+        store = KeyStore(Path(settings.keys))
+        store.signer(clock().timestamp())  # what is wrong with it is said at the start
+
+        def published(history: bool) -> bytes:
+            at = clock().timestamp()
+            return store.history(at) if history else store.jwks(at)
+
+        # asked each time: a key that was revoked must sign nothing more
+        return lambda: store.signer(clock().timestamp()), published
+    from msgspec import json
+
+    from onym.sign.keys import SigningKey
+
+    key = SigningKey.generate("Ed25519").with_thumbprint()
+    octets = json.encode({"keys": [key.public()]})
+    return lambda: key, lambda _history: octets
+
+
+def _get_utc_now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,454 @@
+"""Request handlers of the gateway: resolve and invoke a resource, and the pages for people.
+
+A handler returns only results that were verified.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.responses import RedirectResponse, Response
+
+from onym.ai.client_flows import parse_description
+from onym.ai.gateway import access_policy, forwarding
+from onym.ai.gateway.audit import hash_path
+from onym.ai.gateway.forms import build_form_fields, encode_form_input
+from onym.ai.gateway.forwarding import parse_media_type
+from onym.ai.records import Description, Invocation
+from onym.ai.request_validation import get_field_values
+from onym.errors import AIIPError, AIURIError, DeniedError, URIError
+from onym.server.gateway.dependencies import read_body, record_exchange
+from onym.server.gateway.responses import (
+    TRANSLATED_STATUSES,
+    StartedStream,
+    make_gateway_receipt,
+    make_page_response,
+    make_result_response,
+    make_stream_response,
+)
+from onym.server.gateway.views import (
+    HomeView,
+    build_gateway_url,
+    build_resource_view,
+    build_result_view,
+    render_view,
+)
+from onym.uri.ai import AIURI, from_target
+
+if TYPE_CHECKING:
+    from onym.ai.gateway.forms import FormField
+    from onym.ai.records import Resolution, Result
+    from onym.server.gateway.dependencies import Dependencies, EventStream, RequestContext
+    from onym.server.gateway.result_store import StoredResult
+
+#: seconds that a description is believed, and how many are kept
+_DESCRIPTION_SECONDS: Final = 60.0
+_MAX_DESCRIPTIONS: Final = 1_000
+_IDEMPOTENCY_KEY: Final = re.compile(r'"([!#-\[\]-~]{1,255})"\Z')
+_DESCRIPTION: Final = "application/aiip+json"
+
+
+class UpstreamRelay:
+    """What is asked of the authorities for a gateway's callers. `monotonic` gives seconds that only grow."""
+
+    def __init__(self, parts: Dependencies, monotonic: Callable[[], float]) -> None:
+        self._parts = parts
+        self._own = parts.settings.own_hosts
+        self._monotonic = monotonic
+        self._described: OrderedDict[str, tuple[float, Description]] = OrderedDict()
+
+    def parse_target(self, visit: RequestContext) -> AIURI:
+        """The ai URI that this request's address stands for. Raises AIURIError, DeniedError."""
+        uri = from_target(self._parts.settings.prefix, visit.path, visit.query)
+        self.note_target(visit, uri)
+        access_policy.require_no_loop(uri, self._own)
+        return uri
+
+    def note_target(self, visit: RequestContext, uri: AIURI) -> None:
+        """What of the URI goes into the audit log."""
+        key = self._parts.audit_key
+        visit.notes |= {
+            "authority": uri.authority_text or "_",
+            "path": hash_path(key, str(uri.without_query)),
+        }
+
+    async def resolve(self, uri: AIURI) -> Resolution:
+        """Where the URI leads. Raises what resolution raises."""
+        return await self._parts.upstream.resolve(uri)
+
+    async def describe(self, visit: RequestContext, resolution: Resolution) -> tuple[Description, Result]:
+        """What the resource is, as its endpoint signed it."""
+        asked = Invocation(
+            uri=resolution.uri,
+            method="GET",
+            accept=_DESCRIPTION,
+            headers=self.build_forwarded_fields(visit, plain=True),
+        )
+        result = await self._parts.upstream.exchange(asked, resolution)
+        if result.status != 200:
+            raise self.make_result_error(result)
+        description = parse_description(result, str(resolution.uri.without_query))
+        self._cache_description(resolution.uri, description)
+        return description, result
+
+    async def get(self, visit: RequestContext, resolution: Resolution) -> Result:
+        """The answer to a caller's own GET."""
+        access_policy.require_open_authority(resolution, self._own)
+        asked = Invocation(
+            uri=resolution.uri,
+            method="GET",
+            accept=visit.get_field("accept"),
+            headers=self.build_forwarded_fields(visit),
+        )
+        return await self._parts.upstream.exchange(asked, resolution)
+
+    async def require_open(self, visit: RequestContext, resolution: Resolution) -> None:
+        """Raises DeniedError where this resource may not be invoked through the gateway."""
+        access_policy.require_open_authority(resolution, self._own)
+        known = self._described.get(str(resolution.uri.without_query))
+        if known is None or known[0] <= self._monotonic():
+            description, _ = await self.describe(visit, resolution)
+        else:
+            description = known[1]
+        access_policy.require_open_resource(resolution.uri, description)
+
+    def build_invocation(self, visit: RequestContext, uri: AIURI, body: bytes) -> Invocation:
+        """A caller's own POST. Raises AIIPError for a body without a type and a digest that does not fit."""
+        content_type = visit.get_field("content-type")
+        if body and content_type is None:
+            raise _make_bad_request("a body needs its Content-Type", "RFC 9110 8.3")
+        self._check_digest(visit, body)
+        return Invocation(
+            uri=uri,
+            method="POST",
+            body=body,
+            content_type=content_type if body else None,
+            accept=visit.get_field("accept"),
+            headers=self.build_forwarded_fields(visit),
+            idempotency_key=_parse_idempotency_key(visit.get_field("idempotency-key")),
+        )
+
+    async def invoke(self, invocation: Invocation, resolution: Resolution) -> Result:
+        """The verified answer, whatever its status. It is asked for once."""
+        return await self._parts.upstream.exchange(invocation, resolution)
+
+    async def open_stream(self, invocation: Invocation, resolution: Resolution) -> EventStream:
+        """The same, with events as they come."""
+        return await self._parts.upstream.exchange_stream(invocation, resolution)
+
+    def make_result_error(self, result: Result) -> AIIPError:
+        """The error that a signed answer with a failure's status stands for."""
+        from onym.ai.exchange import decode_problem
+
+        return decode_problem(
+            result.status, result.content_type, result.body, result.receipt.subject, signed=True
+        )
+
+    def build_forwarded_fields(
+        self, visit: RequestContext, *, plain: bool = False
+    ) -> tuple[tuple[str, str], ...]:
+        """The fields that go on to the endpoint; `plain` leaves out those of the caller."""
+        passed = () if plain else forwarding.select_upstream_fields(visit.fields)
+        return (
+            *passed,
+            ("Via", forwarding.format_via(get_field_values(visit.fields, b"via"), self._parts.settings.name)),
+        )
+
+    def _cache_description(self, uri: AIURI, description: Description) -> None:
+        # its schemas are a stranger's and may be large; what is asked of it later needs none
+        small = replace(description, input=None, output=None)
+        self._described[str(uri.without_query)] = (self._monotonic() + _DESCRIPTION_SECONDS, small)
+        self._described.move_to_end(str(uri.without_query))
+        while len(self._described) > _MAX_DESCRIPTIONS:
+            self._described.popitem(last=False)
+
+    def _check_digest(self, visit: RequestContext, body: bytes) -> None:
+        """A Content-Digest must fit, as at an endpoint (RFC 9530 2); the client makes it anew."""
+        from onym.ai.request_validation import verify_content_digest  # late: cryptography is heavy
+
+        given = visit.get_field("content-digest")
+        if given is not None:
+            verify_content_digest(given, body)
+
+
+def _parse_idempotency_key(text: str | None) -> str | None:
+    if text is None:
+        return None
+    found = _IDEMPOTENCY_KEY.match(text)
+    if found is None:
+        raise _make_bad_request(
+            "Idempotency-Key is a quoted text", "draft-ietf-httpapi-idempotency-key-header-07"
+        )
+    return found[1]
+
+
+def _make_bad_request(message: str, clause: str) -> AIIPError:
+    return AIIPError(message, code="aiip.bad-request", clause=clause)
+
+
+_FORM_MEDIA_TYPE: Final = "application/x-www-form-urlencoded"
+_MOST_FIELDS: Final = 64
+#: the page made it, and a caller may have changed it
+_FORM_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class PageHandler:
+    """The pages of one gateway."""
+
+    def __init__(self, parts: Dependencies, relay: UpstreamRelay) -> None:
+        self._parts = parts
+        self._relay = relay
+
+    def show_home(self, visit: RequestContext) -> Response:
+        """Where an ai URI can be typed; with one, what it is in both its forms."""
+        name = self._parts.settings.name
+        text = dict(_parse_pairs(visit.query)).get("uri", "").strip()
+        if not text:
+            return make_page_response(render_view(HomeView(name=name)))
+        try:
+            view, plain = self._parse_typed_uri(text)
+        except URIError as error:
+            view = HomeView(name=name, typed=text, fault=error.message, hint=error.hint or "")
+            return make_page_response(render_view(view), 400)
+        return RedirectResponse(view.href, 303) if plain else make_page_response(render_view(view))
+
+    def _parse_typed_uri(self, text: str) -> tuple[HomeView, bool]:
+        """What was typed, and whether it was its one spelling already."""
+        from onym.uri.ai_input import parse_user_input  # late: idna is slow to import
+
+        typed = parse_user_input(text)
+        uri = typed.uri.target
+        view = HomeView(
+            name=self._parts.settings.name,
+            typed=text,
+            uri=str(uri),
+            shown=typed.unicode,
+            warnings=tuple(each.message for each in typed.warnings),
+            href=build_gateway_url(self._parts.settings, uri),
+        )
+        return view, text == str(uri) and not typed.warnings
+
+    async def show_resource(self, visit: RequestContext, uri: AIURI) -> Response:
+        """The page of an ai URI."""
+        resolution = await self._relay.resolve(uri)
+        closed = self._find_denial(resolution)
+        if closed is not None and closed.code != "aiip.policy-denied":
+            raise closed  # it would not even describe itself without a token
+        description, result = await self._relay.describe(visit, resolution)
+        make_gateway_receipt(self._parts, visit, result)
+        return self._render_resource(visit, resolution, description, result, closed=closed)
+
+    def _find_denial(self, resolution: Resolution) -> AIIPError | None:
+        try:
+            access_policy.require_open_authority(resolution, self._parts.settings.own_hosts)
+        except DeniedError as error:
+            if resolution.entry is None or error.hint is None:
+                raise
+            return error
+        return None
+
+    def _render_resource(
+        self,
+        visit: RequestContext,
+        resolution: Resolution,
+        description: Description,
+        result: Result,
+        *,
+        status: int = 200,
+        **more: Any,
+    ) -> Response:
+        view = build_resource_view(
+            self._parts.settings,
+            resolution,
+            description,
+            result,
+            csrf=visit.form_key.token,
+            key=secrets.token_urlsafe(18),
+            **more,
+        )
+        return make_page_response(render_view(view), status)
+
+    async def invoke_form(self, visit: RequestContext, body: bytes) -> Response:
+        """A filled form: invoke, keep the result, go on to its page. A second click gets the same result."""
+        form = self._parse_form(visit, body)
+        uri = _parse_canonical_uri(form.get("uri", ""))
+        self._relay.note_target(visit, uri)
+        access_policy.require_no_loop(uri, self._parts.settings.own_hosts)
+        with self._parts.slots.acquire_slot(visit.client, uri.authority_text or ""):
+            resolution = await self._relay.resolve(uri)
+            access_policy.require_open_authority(resolution, self._parts.settings.own_hosts)
+            description, described = await self._relay.describe(visit, resolution)
+            access_policy.require_open_resource(uri, description)
+            fields = build_form_fields(description.input)
+            typed = _get_typed_values(fields, form)
+            try:
+                content = encode_form_input(fields, typed)
+            except AIIPError as fault:
+                return self._render_resource(
+                    visit, resolution, description, described, status=422, typed=typed, fault=fault
+                )
+            invocation = Invocation(
+                uri=uri,
+                body=content,
+                content_type="application/json" if content else None,
+                headers=self._relay.build_forwarded_fields(visit, plain=True),
+                idempotency_key=_parse_form_key(form.get("key", "")),
+            )
+            result = await self._relay.invoke(invocation, resolution)
+        owner = visit.form_key.get_secret().reveal()
+        name = self._parts.shelf.put(
+            result,
+            make_gateway_receipt(self._parts, visit, result),
+            owner,
+            self._parts.clock(),
+            client=visit.client,
+        )
+        return RedirectResponse(f"/results/{name}", 303)
+
+    def _parse_form(self, visit: RequestContext, body: bytes) -> dict[str, str]:
+        """The fields of the form. Raises DeniedError unless it is from a page that this browser got here."""
+        kind = (visit.get_field("content-type") or "").partition(";")[0].strip().lower()
+        if kind != _FORM_MEDIA_TYPE:
+            raise AIIPError("a form is sent here", code="aiip.unsupported-media-type")
+        form = dict(_parse_pairs(body))
+        if not visit.form_key.matches_token(form.get("csrf_token", "")):
+            raise DeniedError(
+                "the form's token is missing, or was given to another browser",
+                clause="AIIP/HTTPS v1 3.15, attack 34",
+                hint="load the page again and send the form from there",
+            )
+        return form
+
+    def show_result(self, visit: RequestContext, name: str, part: str) -> Response:
+        """A result that was kept: its page, content or receipts. Raises AIIPError where there is none."""
+        kept = None if visit.cookie is None else self._parts.shelf.find(name, visit.cookie)
+        if kept is None or part not in {"", *_FILES}:
+            raise AIIPError(
+                "no such result; they are kept for 15 minutes, for the browser that asked",
+                code="aiip.task-not-found",
+            )
+        if not part:
+            return make_page_response(render_view(build_result_view(self._parts.settings, name, kept)))
+        return _make_file_response(kept, part)
+
+
+#: part of a result -> the name of the file that it becomes
+_FILES: Final = {"body": "result", "receipt": "receipt.jwt", "gateway-receipt": "gateway-receipt.jwt"}
+
+
+def _make_file_response(kept: StoredResult, part: str) -> Response:
+    content = {
+        "body": kept.result.body,
+        "receipt": kept.result.token.encode("ascii"),
+        "gateway-receipt": kept.witness.encode("ascii"),
+    }[part]
+    headers = {
+        "content-disposition": f'attachment; filename="{_FILES[part]}"',
+        "content-security-policy": "default-src 'none'; sandbox",
+        # whatever it says of itself, it is kept and not shown
+        "content-type": "application/octet-stream" if part == "body" else "application/jwt",
+    }
+    return Response(content, 200, headers)
+
+
+def _parse_pairs(octets: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(
+            octets.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
+        )
+    except ValueError:
+        raise AIIPError(f"a form has {_MOST_FIELDS} fields at most", code="aiip.bad-request") from None
+
+
+def _parse_canonical_uri(text: str) -> AIURI:
+    uri = AIURI.parse(text)
+    if str(uri.target) != text:
+        raise AIURIError(
+            "the target is another spelling of an ai URI", code="ai.non-canonical", hint=str(uri.target)
+        )
+    return uri
+
+
+def _parse_form_key(text: str) -> str | None:
+    if text and not _FORM_KEY.fullmatch(text):
+        raise AIIPError("the form's key is not one that this page gave", code="aiip.bad-request")
+    return text or None
+
+
+def _get_typed_values(fields: tuple[FormField, ...], form: dict[str, str]) -> dict[str, str]:
+    return {each.name: form.get(f"in{index}", "") for index, each in enumerate(fields)}
+
+
+_ALLOWED_METHODS: Final = "GET, HEAD, POST, OPTIONS"
+_EVENT_STREAM: Final = "text/event-stream"
+
+
+class ExchangeHandler:
+    """Answers what is below the gateway's prefix."""
+
+    def __init__(self, parts: Dependencies, relay: UpstreamRelay, site: PageHandler) -> None:
+        self._parts = parts
+        self._relay = relay
+        self._site = site
+
+    async def handle_request(self, visit: RequestContext) -> Response:
+        """The answer to this request. Raises OnymError."""
+        uri = self._relay.parse_target(visit)
+        if visit.method == "OPTIONS":
+            visit.audited = False
+            return Response(None, 204, {"allow": _ALLOWED_METHODS, "accept-post": "*/*"})
+        if visit.method not in {"GET", "POST"}:
+            raise AIIPError("this method is not for ai URIs", code="aiip.method-not-allowed")
+        body = await read_body(self._parts, visit) if visit.method == "POST" else b""
+        with ExitStack() as stack:
+            stack.enter_context(self._parts.slots.acquire_slot(visit.client, uri.authority_text or ""))
+            if visit.method == "GET" and visit.wants_page:
+                return await self._site.show_resource(visit, uri)
+            resolution = await self._relay.resolve(uri)
+            if visit.method == "GET":
+                return self._make_response(visit, await self._relay.get(visit, resolution))
+            invocation = self._relay.build_invocation(visit, uri, body)
+            await self._relay.require_open(visit, resolution)
+            if _EVENT_STREAM not in (visit.get_field("accept") or ""):
+                return self._make_response(visit, await self._relay.invoke(invocation, resolution))
+            stream = await self._relay.open_stream(invocation, resolution)
+            rest = aiter(stream)
+            try:
+                first = await anext(rest, None)
+                if first is None and parse_media_type(stream.result.content_type) != _EVENT_STREAM:
+                    return self._make_response(visit, stream.result)
+                # before its first octet: whoever leaves early has seen events all the same
+                visit.notes |= {"decision": "provisional", "status": 200}
+                record_exchange(self._parts, visit, "begun")
+            except BaseException:
+                await stream.close()
+                raise
+            visit.streaming = True
+            begun = StartedStream(stream, first, rest, lambda: record_exchange(self._parts, visit))
+            return make_stream_response(
+                self._parts, visit, begun, self._finish_stream(visit, stack.pop_all())
+            )
+
+    def _finish_stream(self, visit: RequestContext, stack: ExitStack) -> Callable[[], None]:
+        """What is done when a stream is over."""
+
+        def over() -> None:
+            # what cannot be recorded now was refused already, or has only begun by its line
+            with stack, suppress(AIIPError):
+                record_exchange(self._parts, visit)
+
+        return over
+
+    def _make_response(self, visit: RequestContext, result: Result) -> Response:
+        """A result that is there; statuses that mean another thing from a gateway become its own problem."""
+        strange = result.status in TRANSLATED_STATUSES or (result.status >= 400 and visit.wants_page)
+        if strange or (300 <= result.status < 400 and result.status != 304):
+            raise self._relay.make_result_error(result)
+        return make_result_response(self._parts, visit, result)

@@ -1,0 +1,194 @@
+"""HTTP responses of the gateway: results with their receipts, event streams, pages and problems."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from onym.ai.gateway import forwarding
+from onym.ai.gateway.access_policy import RECEIPT_HEADER, sign_gateway_receipt
+from onym.ai.gateway.forwarding import Refusal, build_problem_document, format_proxy_status, make_refusal
+from onym.errors import OnymError
+from onym.server.gateway.views import build_problem_view, render_view
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from onym.ai.records import Result
+    from onym.net.sse import SSEEvent
+    from onym.server.gateway.dependencies import Dependencies, EventStream, RequestContext
+
+PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
+#: statuses of a signed answer that would mean something else from a gateway (3.7)
+TRANSLATED_STATUSES: Final = frozenset({206, 401, 403, 407})
+#: the pages that are drawn here: forms that come back here, and nothing that runs
+PAGE_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'"
+)
+
+
+def make_page_response(html: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A page that was drawn here."""
+    given = {
+        "content-security-policy": PAGE_POLICY,
+        # without a referrer a browser sends its forms with `Origin: null` (Fetch 3.1)
+        "referrer-policy": "same-origin",
+        "vary": "Accept",
+        **(headers or {}),
+    }
+    # JSON of a stranger may hold halves of characters, which no encoding has
+    return Response(html.encode("utf-8", "replace"), status, given, media_type="text/html")
+
+
+def make_problem_response(parts: Dependencies, visit: RequestContext, error: OnymError) -> Response:
+    """The answer that tells of this error, as a page or as problem details."""
+    refusal = make_refusal(error)
+    visit.notes |= {"decision": "refuse", "code": refusal.cause, "status": refusal.status}
+    headers = {"proxy-status": format_proxy_status(refusal, parts.settings.name)}
+    if refusal.status in {429, 503}:
+        headers["retry-after"] = "1"
+    if refusal.status == 400:
+        # where one request ends and the next begins may be what is wrong
+        headers["connection"] = "close"
+    if refusal.code == "method-not-allowed":
+        headers["allow"] = "GET, HEAD, POST, OPTIONS"
+    if visit.wants_page:
+        return make_page_response(
+            render_view(build_problem_view(parts.settings, visit, refusal)), refusal.status, headers
+        )
+    return Response(
+        _encode_problem(parts, visit, refusal), refusal.status, headers, media_type=PROBLEM_MEDIA_TYPE
+    )
+
+
+def _encode_problem(parts: Dependencies, visit: RequestContext, refusal: Refusal) -> bytes:
+    return msgspec.json.encode(
+        build_problem_document(
+            refusal, base_url=parts.settings.base_url, request_id=visit.id, trace=visit.trace_id
+        )
+    )
+
+
+def make_gateway_receipt(parts: Dependencies, visit: RequestContext, result: Result) -> str:
+    """The gateway's own receipt for a result that was verified just now; noted for the audit log."""
+    visit.notes |= {
+        "decision": "permit",
+        "status": result.status,
+        "jti": result.receipt.id,
+        "rqh": result.receipt.request,
+    }
+    return sign_gateway_receipt(
+        result,
+        parts.signer(),
+        issuer=parts.settings.base_url,
+        origin=visit.get_field("origin"),
+        nonce=visit.get_field("aiip-nonce"),
+        at=parts.clock().timestamp(),
+    )
+
+
+def make_result_response(parts: Dependencies, visit: RequestContext, result: Result) -> Response:
+    """A verified result, its receipt unchanged and the gateway's own beside it."""
+    headers = dict(forwarding.select_client_fields(result.headers))
+    headers |= {
+        "content-security-policy": forwarding.RESULT_POLICY,
+        "vary": "Accept",
+        "aiip-receipt": result.token,
+        RECEIPT_HEADER: make_gateway_receipt(parts, visit, result),
+    }
+    shown = forwarding.get_content_disposition(result.content_type)
+    if result.content_type is not None:
+        headers["content-type"] = result.content_type
+    if result.receipt.digest is not None and "content-digest" in result.headers:
+        headers["content-digest"] = result.receipt.digest  # what was verified, not what was said
+    if shown is not None and result.body:
+        headers["content-disposition"] = shown
+    return Response(result.body, result.status, headers)
+
+
+@dataclass(frozen=True, slots=True)
+class StartedStream:
+    """A stream whose first event was waited for; `first` is None where it ended without one.
+
+    `record` writes the last line of the audit log. Raises AIIPError `aiip.unavailable`.
+    """
+
+    stream: EventStream
+    first: SSEEvent | None
+    rest: AsyncIterator[SSEEvent]
+    record: Callable[[], None]
+
+
+def make_stream_response(
+    parts: Dependencies, visit: RequestContext, begun: StartedStream, done: Callable[[], None]
+) -> Response:
+    """Events as they come, provisional until the receipt; `done` is called at the end, come what may."""
+    headers = {
+        "content-security-policy": forwarding.RESULT_POLICY,
+        "vary": "Accept",
+        "aiip-provisional": "?1",
+    }
+    return _EventStreamResponse(begun, done, _stream_events(parts, visit, begun), headers)
+
+
+class _EventStreamResponse(StreamingResponse):
+    """Ends its stream also where the client left before it began: nothing of it runs then."""
+
+    def __init__(
+        self,
+        begun: StartedStream,
+        done: Callable[[], None],
+        events: AsyncIterator[bytes],
+        headers: dict[str, str],
+    ) -> None:
+        super().__init__(events, 200, headers, media_type="text/event-stream")
+        self._begun, self._done = begun, done
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            try:
+                await self._begun.stream.close()
+            finally:
+                self._done()
+
+
+async def _stream_events(
+    parts: Dependencies, visit: RequestContext, begun: StartedStream
+) -> AsyncIterator[bytes]:
+    try:
+        async with begun.stream:
+            yield b": provisional until the event receipt\n\n"
+            if begun.first is not None:
+                yield _encode_sse_event(begun.first)
+            async for event in begun.rest:
+                yield _encode_sse_event(event)
+            result = begun.stream.result
+            own = make_gateway_receipt(parts, visit, result)
+            begun.record()  # what the events become by their receipt is in the log before
+            yield encode_event("receipt", result.token)
+            yield encode_event("gateway-receipt", own)
+    except OnymError as error:
+        refusal = make_refusal(error)
+        visit.notes |= {"decision": "refuse", "code": refusal.cause, "status": refusal.status}
+        yield encode_event("error", _encode_problem(parts, visit, refusal).decode("utf-8"))
+        # the message must not end as if it were whole: the server closes the connection instead
+        raise
+
+
+def _encode_sse_event(event: SSEEvent) -> bytes:
+    return encode_event(event.event, event.data, event.id)
+
+
+def encode_event(event: str, data: str, id: str | None = None) -> bytes:  # noqa: A002
+    """One server-sent event; read again, it has the same type, data and id."""
+    lines = [] if id is None else [f"id: {id}"]
+    lines += [] if event == "message" else [f"event: {event}"]
+    lines += [f"data: {line}" for line in data.split("\n")]
+    return ("\n".join(lines) + "\n\n").encode("utf-8")

@@ -1,0 +1,92 @@
+"""Results of forms, kept in memory for a while so that a browser can show and download them with their receipts.
+
+Each result belongs to the browser that asked for it. If the store is full, it drops the oldest result of the
+client that uses the most space.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from onym.ai.records import Result
+
+#: seconds that a result is kept, octets of all bodies, and how many
+RESULT_SECONDS: Final = 15 * 60
+_MOST_OCTETS: Final = 64 * 1024 * 1024
+_MOST: Final = 1_000
+#: octets that a result takes up without its body
+_EACH: Final = 8 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResult:
+    """One result, with the gateway's own receipt, for whom it is, and until when it stays (monotonic)."""
+
+    result: Result
+    witness: str = field(repr=False)
+    owner: str = field(repr=False)
+    client: str = field(repr=False)
+    at: datetime
+    until: float
+
+    @property
+    def size(self) -> int:
+        """Octets that it takes up, about."""
+        return _EACH + len(self.result.body)
+
+
+class ResultStore:
+    """The results of one gateway. `clock` gives seconds that only grow."""
+
+    def __init__(self, clock: Callable[[], float], *, octets: int = _MOST_OCTETS, most: int = _MOST) -> None:
+        self._clock = clock
+        self._most_octets = octets
+        self._most = most
+        self._octets = 0
+        self._taken: Counter[str] = Counter()
+        self._kept: OrderedDict[str, StoredResult] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def put(self, result: Result, witness: str, owner: str, at: datetime, *, client: str = "") -> str:
+        """Keep it, and return the name that nobody can guess. `client` is whose address asked for it."""
+        name = secrets.token_urlsafe(16)
+        until = self._clock() + RESULT_SECONDS
+        kept = StoredResult(result=result, witness=witness, owner=owner, client=client, at=at, until=until)
+        self._kept[name] = kept
+        self._octets += len(result.body)
+        self._taken[client] += kept.size
+        self._evict_results()
+        return name
+
+    def find(self, name: str, owner: str) -> StoredResult | None:
+        """What was kept under this name for this owner; None for anything else, whatever the reason."""
+        self._evict_results()
+        kept = self._kept.get(name)
+        if kept is None or not hmac.compare_digest(kept.owner.encode(), owner.encode()):
+            return None
+        return kept
+
+    def _evict_results(self) -> None:
+        now = self._clock()
+        while self._kept and next(iter(self._kept.values())).until <= now:
+            self._drop_result(next(iter(self._kept)))
+        while len(self._kept) > 1 and (self._octets > self._most_octets or len(self._kept) > self._most):
+            greedy = max(self._taken, key=self._taken.__getitem__)
+            self._drop_result(next(name for name, each in self._kept.items() if each.client == greedy))
+
+    def _drop_result(self, name: str) -> None:
+        gone = self._kept.pop(name)
+        self._octets -= len(gone.result.body)
+        self._taken[gone.client] -= gone.size
+        if not self._taken[gone.client]:
+            del self._taken[gone.client]

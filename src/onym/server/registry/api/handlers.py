@@ -1,0 +1,531 @@
+"""Handlers of the JSON API: read entries, requests and the log; open, change and check requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from onym.errors import RegistryError, UnknownEntryError
+from onym.registry.records import EventKind, RequestState, Role, Status
+from onym.registry.registries import REGISTRIES
+from onym.registry.registries import get_registry as registry_of
+from onym.server.registry import urls
+from onym.server.registry.api.models import (
+    MAX_NAME,
+    ActionList,
+    CheckBody,
+    CheckReport,
+    EntryList,
+    EventBody,
+    FindingData,
+    Health,
+    History,
+    OpenBody,
+    RegistryList,
+    RequestList,
+    SearchHits,
+    VersionData,
+    VersionList,
+    to_entry_data,
+    to_history_record,
+    to_registry_data,
+    to_request_data,
+)
+from onym.server.registry.checking import SubmissionInput, check_submission, parse_in_worker
+from onym.server.registry.dependencies import (
+    CachedResponse,
+    apply_event,
+    filter_visible_records,
+    filter_visible_requests,
+    find_entry,
+    find_entry_or_none,
+    find_hidden_ids,
+    find_registry,
+    find_request,
+    get_response_cache,
+    get_store,
+    iter_entries,
+    list_visitor_events,
+    load_entry_changes,
+    make_unknown_entry_error,
+    redact_record,
+)
+from onym.server.registry.entry_pages import parse_status_filter
+from onym.server.registry.page_parts import index_versions
+from onym.server.registry.request_pages import build_request_data
+from onym.server.registry.responses import (
+    MEDIA_TYPES,
+    clean_query,
+    encode_json,
+    make_file_response,
+    negotiate_media_type,
+    parse_number,
+)
+from onym.server.security import (
+    get_visitor,
+    is_fresh,
+    make_entity_tag,
+    make_version_tag,
+    parse_cursor,
+    parse_page_size,
+    require_access,
+    require_match,
+)
+from onym.server.security.conditional_requests import require_absent
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.requests import Request as HTTPRequest
+
+    from onym.registry.records import LogRecord
+    from onym.registry.store import Applied
+
+JSON: Final = "application/json"
+_Body = TypeVar("_Body")
+#: NUL and its kind have no place in a registry, and PostgreSQL takes no NUL; form feeds part drafts' pages
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
+#: lists and objects inside one another
+_DEEPEST: Final = 12
+
+
+def make_api_response(
+    request: Request,
+    value: Any,
+    *,
+    status: int = 200,
+    tag: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """`value` as JSON; `tag` is its ETag where a version gives one, else the body's own."""
+    negotiate_media_type(request, (JSON,))
+    body = encode_json(value)
+    return make_bytes_response(request, body, tag or make_entity_tag(body), status=status, headers=headers)
+
+
+def make_bytes_response(
+    request: Request, body: bytes, tag: str, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Octets that are JSON; 304 where the client has them."""
+    given = {"etag": tag, "cache-control": "no-cache", **(headers or {})}
+    if status == 200 and request.method in ("GET", "HEAD") and is_fresh(request, tag):
+        return Response(status_code=304, headers=given)
+    return Response(body, status, given, media_type=JSON)
+
+
+def require_known_parameters(request: Request, *names: str) -> None:
+    """Refuse what the query says twice, and what nothing reads. Raises RegistryError."""
+    for name in ("limit", "after"):
+        if request.query_params.get(name) == "":
+            raise RegistryError("this parameter is empty", code="http.bad-limit", field=name)
+    for name in request.query_params:
+        if name not in names or len(request.query_params.getlist(name)) > 1:
+            raise RegistryError(
+                "this parameter is not known here, or came twice",
+                code="http.bad-form",
+                field=name[:64],
+                hint=f"known: {', '.join(names)}" if names else "this address takes none",
+            )
+
+
+async def decode_body(request: Request, kind: type[_Body]) -> _Body:
+    """The JSON body, whole and strict.
+
+    Raises HTTPException 415 and RegistryError: http.bad-form (400) for what the schema does not allow,
+    registry.bad-data (422) for free data that it cannot judge.
+    """
+    negotiate_media_type(request, (JSON,))
+    if request.headers.get("content-type", "").split(";")[0].strip().lower() != JSON:
+        raise HTTPException(415)
+    body = await request.body()
+    try:
+        found = msgspec.json.decode(body, type=kind, strict=True)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RegistryError(
+            f"the body is not what this takes: {error}"[:300], code="http.bad-form", field="body"
+        ) from None
+    _require_clean_text(msgspec.to_builtins(found), 0)
+    return found
+
+
+def _require_clean_text(value: Any, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise RegistryError("the body nests too deep", code="registry.bad-data", field="body")
+    if isinstance(value, str) and _CONTROL.search(value):
+        raise RegistryError(
+            "a text in the body holds control characters", code="registry.bad-data", field="body"
+        )
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _require_clean_text(key, depth + 1)
+            _require_clean_text(item, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            _require_clean_text(item, depth + 1)
+
+
+#: records in one part of a history
+_RECORDS: Final = 200
+
+
+def _make_link_header(address: str | None) -> dict[str, str]:
+    # RFC 8288
+    return {} if address is None else {"link": f'<{address}>; rel="next"'}
+
+
+async def list_registries(request: HTTPRequest) -> Response:
+    """GET: all registries."""
+    require_known_parameters(request)
+    return make_api_response(
+        request, RegistryList(registries=tuple(map(to_registry_data, REGISTRIES.values())))
+    )
+
+
+async def get_registry(request: HTTPRequest) -> Response:
+    """GET: one registry."""
+    require_known_parameters(request)
+    return make_api_response(request, to_registry_data(find_registry(request)))
+
+
+async def list_entries(request: HTTPRequest) -> Response:
+    """GET: entries by name, filtered, in parts."""
+    require_known_parameters(request, "q", "status", "after", "limit")
+    row, query = find_registry(request), request.query_params
+    status = parse_status_filter(request, row)
+    text = clean_query(query.get("q", ""), "q")
+    size = parse_page_size(query.get("limit"))
+    page = await get_store(request).entries(
+        row.id, query=text, status=status, after=parse_cursor(query.get("after")), limit=size
+    )
+    following = None
+    if page.next is not None:
+        following = urls.api_url(
+            "registries", row.id, "entries", q=text, status=status, after=page.next, limit=query.get("limit")
+        )
+    found = EntryList(entries=tuple(map(to_entry_data, page.items)), next=following)
+    return make_api_response(request, found, headers=_make_link_header(following))
+
+
+#: characters of records from which on a part may have been cut short; well below what the store reads at once
+_LONG: Final = 2_000_000
+_ANY: Final = frozenset({"*/*", JSON})
+
+
+async def get_entry(request: HTTPRequest) -> Response:
+    """GET: one entry, from what is kept where it still holds."""
+    if request.scope["query_string"]:
+        require_known_parameters(request)
+    if request.headers.get("accept", "*/*") not in _ANY:
+        negotiate_media_type(request, (JSON,))
+    params = request.path_params
+    key = (params["registry"], params["name"])
+
+    async def make() -> CachedResponse:
+        found = await find_entry(request)
+        return CachedResponse(encode_json(to_entry_data(found)), make_version_tag(found.version, "json"))
+
+    kept = await get_response_cache(request).get(key, make)
+    return make_bytes_response(request, kept.body, kept.tag)
+
+
+async def get_entry_history(request: HTTPRequest) -> Response:
+    """GET: the events of a name, those of an entry that is gone too, in parts."""
+    require_known_parameters(request, "after", "limit")
+    row = find_registry(request)
+    key = row.normalize_name(request.path_params["name"])
+    after, size = _parse_page(request)
+    records = await get_store(request).history(row.id, key, after=after, limit=size)
+    shown = await filter_visible_records(request, records)
+    if not shown and not after:
+        await find_entry(request)  # a name that never was is unknown
+    return await _make_records_response(
+        request, records, size, "registries", row.id, "entries", key, "history", shown=shown
+    )
+
+
+def _parse_page(request: HTTPRequest) -> tuple[int, int]:
+    """Beyond which record, and how many."""
+    query = request.query_params
+    return parse_number(query.get("after"), "after") or 0, parse_page_size(query.get("limit"), _RECORDS)
+
+
+async def _make_records_response(
+    request: HTTPRequest,
+    records: tuple[LogRecord, ...],
+    size: int,
+    *path: str,
+    shown: tuple[LogRecord, ...] | None = None,
+) -> Response:
+    """Records, and where those after them are. Those of drafts are withheld from whom they are not for."""
+    if shown is None:
+        hidden = await find_hidden_ids(request, records)
+        shown = tuple(redact_record(each) if each.event.request in hidden else each for each in records)
+    following = None
+    # long records come in smaller parts than were asked for
+    if len(records) == size or sum(map(_measure_record, records)) > _LONG:
+        following = urls.api_url(*path, after=records[-1].number, limit=request.query_params.get("limit"))
+    found = History(records=tuple(map(to_history_record, shown)), next=following)
+    return make_api_response(request, found, headers=_make_link_header(following))
+
+
+def _measure_record(record: LogRecord) -> int:
+    data = record.event.data
+    fields = data.get("fields")
+    inner = fields.values() if isinstance(fields, Mapping) else ()
+    return sum(len(each) for each in (*data.values(), *inner) if isinstance(each, str))
+
+
+async def list_entry_versions(request: HTTPRequest) -> Response:
+    """GET: every version of an entry."""
+    require_known_parameters(request)
+    row = find_registry(request)
+    key = row.normalize_name(request.path_params["name"])
+    changes = await load_entry_changes(request, row.id, key)
+    if not changes:
+        await find_entry(request)
+    found = index_versions(changes)
+    versions = tuple(
+        VersionData(
+            version=number_,
+            number=change.number,
+            at=change.at,
+            event=str(change.event),
+            entry=to_entry_data(each),
+        )
+        for number_, (each, change) in sorted(found.items())
+    )
+    return make_api_response(request, VersionList(versions=versions))
+
+
+async def list_entry_actions(request: HTTPRequest) -> Response:
+    """GET: what the caller may do about an entry now."""
+    require_known_parameters(request)
+    found = await find_entry(request)
+    return _make_actions_response(request, found.version, list_visitor_events(request, None, found))
+
+
+def _make_actions_response(request: HTTPRequest, version: int, kinds: tuple[EventKind, ...]) -> Response:
+    body = ActionList(version=version, events=tuple(map(str, kinds)))
+    return make_api_response(request, body, headers={"cache-control": "private, no-store"})
+
+
+async def export_registry(request: HTTPRequest) -> Response:
+    """GET: a registry as a file; csv-2015 holds one status."""
+    require_known_parameters(request, "status")
+    row = find_registry(request)
+    form = request.path_params["format"]
+    status = parse_status_filter(request, row)
+    if form == "csv-2015" and status is None:
+        status = Status.PERMANENT
+    if form in MEDIA_TYPES:
+        negotiate_media_type(request, (MEDIA_TYPES[form][0],))
+    rows = [each async for each in iter_entries(request, row.id) if status is None or each.status is status]
+    return make_file_response(request, rows, row.id, form, row.id, status)
+
+
+async def search_entries(request: HTTPRequest) -> Response:
+    """GET: entries of one or all registries, best first."""
+    require_known_parameters(request, "q", "registry", "limit")
+    query = request.query_params
+    text = clean_query(query.get("q", ""), "q")
+    chosen = query.get("registry")
+    if chosen is not None:
+        registry_of(chosen)
+    size = parse_page_size(query.get("limit"), 20)
+    found = await get_store(request).search(chosen, text, size) if text else ()
+    return make_api_response(request, SearchHits(query=text, entries=tuple(map(to_entry_data, found))))
+
+
+async def list_requests(request: HTTPRequest) -> Response:
+    """GET: requests, newest first."""
+    require_known_parameters(request, "registry", "state", "holder", "name", "after", "limit")
+    query = request.query_params
+    state = _parse_enum(RequestState, query.get("state"), "state")
+    holder = _parse_enum(Role, query.get("holder"), "holder")
+    registry = query.get("registry")
+    if registry is not None:
+        registry_of(registry)
+    name = query.get("name")
+    if name is not None and not clean_query(name, "name", MAX_NAME):
+        raise RegistryError("this parameter is empty", code="http.bad-form", field="name")
+    page = await get_store(request).requests(
+        registry=registry,
+        state=state,
+        holder=holder,
+        name=None if name is None else name.strip(),
+        after=parse_cursor(query.get("after")),
+        limit=parse_page_size(query.get("limit")),
+    )
+    following = None
+    if page.next is not None:
+        kept = {key: query.get(key) for key in ("registry", "state", "holder", "name", "limit")}
+        following = urls.api_url("requests", **kept, after=page.next)
+    found = RequestList(
+        requests=tuple(map(to_request_data, filter_visible_requests(request, page.items))), next=following
+    )
+    return make_api_response(request, found, headers=_make_link_header(following))
+
+
+def _parse_enum(kind: Any, said: str | None, field: str) -> Any:
+    if said is None:
+        return None
+    try:
+        return kind(said)
+    except ValueError:
+        raise UnknownEntryError(
+            f"no such {field}",
+            code=f"registry.unknown-{field}",
+            field=field,
+            hint=f"one of {', '.join(kind)}",
+        ) from None
+
+
+async def get_request(request: HTTPRequest) -> Response:
+    """GET: one request."""
+    require_known_parameters(request)
+    found = await find_request(request)
+    return make_api_response(request, to_request_data(found), tag=make_version_tag(found.version, "json"))
+
+
+async def get_request_history(request: HTTPRequest) -> Response:
+    """GET: a request's events, in parts."""
+    require_known_parameters(request, "after", "limit")
+    found = await find_request(request)
+    after, size = _parse_page(request)
+    records = await get_store(request).request_history(found.id, after=after, limit=size)
+    return await _make_records_response(request, records, size, "requests", found.id, "history")
+
+
+async def list_request_actions(request: HTTPRequest) -> Response:
+    """GET: what the caller may do about a request now."""
+    require_known_parameters(request)
+    found = await find_request(request)
+    about = await get_store(request).entry(found.registry, found.name)
+    return _make_actions_response(request, found.version, list_visitor_events(request, found, about))
+
+
+async def get_log(request: HTTPRequest) -> Response:
+    """GET: the log, beyond a number; whoever follows it asks again from `next`."""
+    require_known_parameters(request, "after", "limit")
+    after, size = _parse_page(request)
+    records = await get_store(request).log(after=after, limit=size)
+    return await _make_records_response(request, records, size, "log")
+
+
+async def get_health(request: HTTPRequest) -> Response:
+    """GET: does the service answer, and its store?"""
+    require_known_parameters(request)
+    head = await get_store(request).head()
+    body = Health(status="ok", number=head.number, digest=head.digest)
+    return make_api_response(request, body, headers={"cache-control": "no-store"})
+
+
+async def change_entry(request: HTTPRequest) -> Response:
+    """POST: a change of an entry; If-Match names its version.
+
+    An override may be about a name that is registered no longer: If-None-Match: * says that it knows.
+    """
+    require_known_parameters(request)
+    require_access(get_visitor(request))
+    row, name, found = await find_entry_or_none(request)
+    body = await decode_body(request, EventBody)
+    if found is None and body.event is not EventKind.OVERRIDE:
+        raise make_unknown_entry_error(row)
+    expected = require_absent(request) if found is None else require_match(request, found.version)
+    applied = await apply_event(request, body.event, row.id, name=name, data=body.data, expected=expected)
+    return _make_applied_response(request, applied)
+
+
+async def change_request(request: HTTPRequest) -> Response:
+    """POST: a step of a request; If-Match names its version."""
+    require_known_parameters(request)
+    require_access(get_visitor(request))
+    found = await find_request(request)
+    body = await decode_body(request, EventBody)
+    expected = require_match(request, found.version)
+    applied = await apply_event(
+        request,
+        body.event,
+        found.registry,
+        about=found.id,
+        name=found.name,
+        data=body.data,
+        expected=expected,
+    )
+    return _make_applied_response(request, applied)
+
+
+def _make_applied_response(request: HTTPRequest, applied: Applied) -> Response:
+    """The log record, and where what it changed is found."""
+    decision = applied.decision
+    headers: dict[str, str] = {}
+    changed: Any = decision.request or decision.entry
+    if changed is not None:
+        headers["etag"] = make_version_tag(changed.version, "json")
+    if decision.request is not None:
+        headers["content-location"] = urls.api_url("requests", decision.request.id)
+    return make_api_response(request, to_history_record(applied.record), headers=headers)
+
+
+async def open_request(request: HTTPRequest) -> Response:
+    """POST: open a draft request."""
+    require_known_parameters(request)
+    require_access(get_visitor(request))
+    body = await decode_body(request, OpenBody)
+    row = registry_of(body.registry)
+    given = SubmissionInput(
+        registry=row,
+        text=body.template,
+        fields={**body.fields, **({"name": body.name} if body.name else {})},
+        profile=body.profile or "",
+        status=body.status or "",
+        update=body.kind != "new",
+    )
+    submission = await parse_in_worker(request, given)
+    data = build_request_data(submission, body.kind)
+    data |= {"kind": str(body.kind), "profile": body.profile or submission.profile.id}
+    if body.status is not None:
+        data["status"] = body.status
+    if body.on_behalf_of:
+        data["on_behalf_of"] = body.on_behalf_of
+    applied = await apply_event(request, EventKind.OPEN, row.id, name=body.name or submission.name, data=data)
+    opened = applied.decision.request
+    assert opened is not None  # noqa: S101 - OPEN gives one
+    headers = {"location": urls.api_url("requests", opened.id)}
+    tag = make_version_tag(opened.version, "json")
+    return make_api_response(request, to_request_data(opened), status=201, tag=tag, headers=headers)
+
+
+async def check_template(request: HTTPRequest) -> Response:
+    """POST: check a template, draft or RFC text. Nothing is saved."""
+    require_known_parameters(request)
+    body = await decode_body(request, CheckBody)
+    row = registry_of(body.registry)
+    if body.profile is not None and body.profile not in row.profiles:
+        raise UnknownEntryError(
+            "no such profile in this registry", code="registry.unknown-profile", field="profile",
+            hint=f"one of {', '.join(row.profiles)}",
+        )  # fmt: skip
+    given = SubmissionInput(
+        registry=row,
+        text=body.template,
+        fields=body.fields,
+        profile=body.profile or "",
+        status=body.status or "",
+    )
+    report = await check_submission(request, given)
+    findings = tuple(
+        FindingData(
+            check=each.check, code=each.code, level=str(each.level), message=each.message, clause=each.clause,
+            field=each.field, line=each.line, column=each.column, witness=each.witness, fix=each.fix,
+        )
+        for each in report.findings
+    )  # fmt: skip
+    found = CheckReport(
+        ok=report.ok, profile=report.profile, scheme=report.scheme, findings=findings, ran=report.ran
+    )
+    return make_api_response(request, found, headers={"cache-control": "no-store"})

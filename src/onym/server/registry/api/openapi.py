@@ -1,0 +1,399 @@
+"""The operations of the JSON API as data; the routes and the OpenAPI 3.1 document are made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.responses import Response
+from starlette.routing import Route
+
+from onym._version import __version__
+from onym.registry.accounts import Scope
+from onym.registry.records import EventKind, RequestState, Role, Status
+from onym.registry.registries import REGISTRIES
+from onym.server.registry.api import handlers
+from onym.server.registry.api import models as m
+from onym.server.registry.api.models import Problem
+from onym.server.registry.responses import MEDIA_TYPES, encode_json, negotiate_media_type
+from onym.server.registry.urls import API_PREFIX, Handler, make_route
+from onym.server.security import is_fresh, make_entity_tag
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter: where it stands, its JSON schema, what it means, and one that works."""
+
+    name: str
+    place: str
+    schema: Mapping[str, Any]
+    summary: str
+    example: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation. `parameters` are keys of `PARAMETERS`; `faults` statuses beside `COMMON`.
+
+    `handler` None: the address is routed elsewhere (accounts and tokens), and described here.
+    """
+
+    id: str
+    method: str
+    path: str
+    handler: Handler | None
+    summary: str
+    parameters: tuple[str, ...] = ()
+    body: type[Any] | None = None
+    #: a body that works
+    example: Mapping[str, Any] | None = None
+    #: status -> what it holds; the type of a JSON answer, or media types of a file
+    answers: Mapping[int, Any]
+    faults: tuple[int, ...] = ()
+    #: may be read without an account?
+    public: bool = True
+    scope: str = ""
+    etag: bool = True
+    next: bool = False
+    #: status -> what may be asked for next, as OpenAPI's links
+    links: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def _build_text_schema(longest: int, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "maxLength": longest, **more}
+
+
+#: key -> a value that works with the shipped facts and the first request
+EXAMPLES: Final[Mapping[str, str | int]] = MappingProxyType(
+    {
+        "registry": "uri-schemes",
+        "name": "http",
+        "id": "uri-schemes-1",
+        "token": "token-0123456789abcdef",
+        "format": "csv",
+        "q": "http",
+        "status": "permanent",
+        "in": "uri-schemes",
+        "about": "llm",
+        "since": 0,
+        "limit": 20,
+    }
+)
+_FIELDS: Final = {
+    "applications": "Programs that speak to language models",
+    "contact": "Ann Example <ann@example.net>",
+    "change_controller": "Example Foundation <board@example.net>",
+    "references": "https://example.net/kite",
+}
+_REGISTRY: Final = {"type": "string", "enum": list(REGISTRIES)}
+#: key -> parameter; a key may be used by several operations
+PARAMETERS: Final[Mapping[str, Parameter]] = MappingProxyType(
+    {
+        key: Parameter(name=name, place=place, schema=schema, summary=summary, example=EXAMPLES.get(key))
+        for key, name, place, schema, summary in (
+            ("registry", "registry", "path", _REGISTRY, "A registry's id."),
+            ("name", "name", "path", _build_text_schema(100, minLength=1, pattern="^[A-Za-z0-9][A-Za-z0-9+._-]*$"),
+             "An entry's name."),
+            ("id", "id", "path", _build_text_schema(100, minLength=1, pattern="^[a-z0-9-]+$"), "A request's id."),
+            ("token", "id", "path", _build_text_schema(100, minLength=1, pattern="^[a-z0-9-]+$"), "An API token's id."),
+            ("format", "format", "path", {"type": "string", "enum": list(MEDIA_TYPES)}, "A file format."),
+            ("q", "q", "query", _build_text_schema(200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), "What to look for."),
+            ("status", "status", "query", {"type": "string", "enum": [str(each) for each in Status]},
+             "Entries of this status alone; each registry has its own."),
+            ("state", "state", "query", {"type": "string", "enum": [str(each) for each in RequestState]},
+             "Requests in this state alone."),
+            ("holder", "holder", "query", {"type": "string", "enum": [str(each) for each in Role]},
+             "Requests that wait for this role."),
+            ("in", "registry", "query", _REGISTRY, "This registry alone."),
+            ("about", "name", "query", _build_text_schema(100, minLength=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$"),
+             "Requests about this name."),
+            ("after", "after", "query", _build_text_schema(512, pattern="^[A-Za-z0-9_-]+$"),
+             "The cursor of a part, as `next` has it."),
+            ("since", "after", "query", {"type": "integer", "minimum": 0, "maximum": 999_999_999},
+             "Records beyond this number."),
+            ("limit", "limit", "query", {"type": "integer", "minimum": 1, "maximum": 200},
+             "Items in one part."),
+        )
+    }
+)  # fmt: skip
+
+_ID: Final = {"id": "$response.body#/id"}
+_OPENED: Final = {
+    "read": {"operationId": "getRequest", "parameters": _ID},
+    "step": {
+        "operationId": "changeRequest",
+        "parameters": {**_ID, "header.If-Match": "$response.header.ETag"},
+        "requestBody": {"event": "submit"},
+    },
+}
+_ENTRY: Final = "/registries/{registry}/entries/{name}"
+_LIST: Final = ("after", "limit")
+_WRITE: Final = (401, 403, 409, 412, 413, 415, 422, 428)
+_EVENTS: Final = frozenset({Scope.SUBMIT, Scope.REVIEW, Scope.IANA, Scope.IESG})
+
+
+def _make_get_operation(
+    identifier: str, path: str, handler: Handler, answer: Any, summary: str, *parameters: str, **more: Any
+) -> Operation:
+    faults = {404} if "{" in path else set()
+    faults |= {400} if parameters else set()
+    # what is looked up by a name in the query may be unknown, and a text may be refused
+    faults |= {404, 422} & set(more.pop("faults", ()))
+    return Operation(
+        id=identifier, method="GET", path=path, handler=handler, summary=summary, parameters=parameters,
+        answers={200: answer}, faults=tuple(sorted(faults)), **more,
+    )  # fmt: skip
+
+
+#: every operation, the most asked for first
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    _make_get_operation("getEntry", _ENTRY, handlers.get_entry, m.EntryData, "One entry.", "registry", "name"),
+    _make_get_operation("listEntries", "/registries/{registry}/entries", handlers.list_entries, m.EntryList,
+         "Entries by name, filtered, in parts.", "registry", "q", "status", *_LIST, faults=(422,), next=True),
+    _make_get_operation("searchEntries", "/search", handlers.search_entries, m.SearchHits,
+         "Entries of one or all registries, best first.", "q", "in", "limit", faults=(404, 422)),
+    _make_get_operation("listRegistries", "/registries", handlers.list_registries, m.RegistryList, "All registries."),
+    _make_get_operation("getRegistry", "/registries/{registry}", handlers.get_registry, m.RegistryData, "One registry.",
+         "registry"),
+    _make_get_operation("getEntryHistory", _ENTRY + "/history", handlers.get_entry_history, m.History,
+         "The events of a name, those of an entry that is gone too, in parts.",
+         "registry", "name", "since", "limit", next=True),
+    _make_get_operation("listEntryVersions", _ENTRY + "/versions", handlers.list_entry_versions, m.VersionList,
+         "Every version of an entry.", "registry", "name"),
+    _make_get_operation("listEntryActions", _ENTRY + "/actions", handlers.list_entry_actions, m.ActionList,
+         "The events that the caller may ask for now.", "registry", "name"),
+    Operation(
+        id="changeEntry", method="POST", path=_ENTRY + "/events", handler=handlers.change_entry,
+        summary="Change an entry at once. If-Match names the version that was read; an override of a removed "
+        "name sends If-None-Match: *",
+        parameters=("registry", "name"), body=m.EventBody,
+        example={"event": "attach-security-note", "data": {"text": "Never resolve it as root."}},
+        answers={200: m.HistoryRecord},
+        faults=(400, 404, *_WRITE), public=False, scope=" or ".join(sorted(_EVENTS)),
+    ),
+    _make_get_operation("exportRegistry", "/registries/{registry}/export/{format}", handlers.export_registry,
+         tuple(dict.fromkeys(media for media, _ in MEDIA_TYPES.values())),
+         "A registry as a file; csv-2015 holds one status, permanent where none is named.",
+         "registry", "format", "status"),
+    _make_get_operation("listRequests", "/requests", handlers.list_requests, m.RequestList, "Requests, newest first.",
+         "in", "state", "holder", "about", *_LIST, faults=(404, 422), next=True),
+    Operation(
+        id="openRequest", method="POST", path="/requests", handler=handlers.open_request,
+        summary="Open a draft request from a template, from fields, or both.", body=m.OpenBody,
+        example={"registry": "uri-schemes", "name": "kite", "status": "provisional", "fields": _FIELDS},
+        answers={201: m.RequestData}, faults=(400, 401, 403, 404, 409, 413, 415, 422),
+        public=False, scope="submit", links={201: _OPENED},
+    ),
+    _make_get_operation("getRequest", "/requests/{id}", handlers.get_request, m.RequestData, "One request.", "id"),
+    _make_get_operation("getRequestHistory", "/requests/{id}/history", handlers.get_request_history, m.History,
+         "Its events, in parts.", "id", "since", "limit", next=True),
+    _make_get_operation("listRequestActions", "/requests/{id}/actions", handlers.list_request_actions, m.ActionList,
+         "The events that the caller may ask for now.", "id"),
+    Operation(
+        id="changeRequest", method="POST", path="/requests/{id}/events", handler=handlers.change_request,
+        summary="Take a step. If-Match names the version that was read.", parameters=("id",),
+        body=m.EventBody, example={"event": "submit"},
+        answers={200: m.HistoryRecord}, faults=(400, 404, *_WRITE), public=False,
+        scope=" or ".join(sorted(_EVENTS)),
+    ),
+    Operation(
+        id="check", method="POST", path="/check", handler=handlers.check_template,
+        summary="Check a template, an Internet-Draft or an RFC's text. Nothing is saved.", body=m.CheckBody,
+        example={"template": "Scheme name: kite\n\nStatus: provisional\n", "fields": _FIELDS},
+        answers={200: m.CheckReport}, faults=(400, 404, 413, 415, 422),
+    ),
+    _make_get_operation("getLog", "/log", handlers.get_log, m.History, "The log beyond a number.", "since", "limit", next=True),
+    Operation(
+        id="getAccount", method="GET", path="/account", handler=None,
+        summary="Who the caller is, and what it may do.", answers={200: m.AccountData}, public=False,
+        etag=False,
+    ),
+    Operation(
+        id="listTokens", method="GET", path="/account/tokens", handler=None,
+        summary="The API tokens of the account, without their secrets.", answers={200: m.TokenList},
+        faults=(403,), public=False, scope="read", etag=False,
+    ),
+    Operation(
+        id="makeToken", method="POST", path="/account/tokens", handler=None,
+        summary="Make an API token that may do no more, and lives no longer, than the caller's own.",
+        body=m.TokenBody, example={"label": "nightly copy", "scopes": ["read"], "days": 30},
+        answers={201: m.TokenMade},
+        faults=(403, 422), public=False, etag=False,
+    ),
+    Operation(
+        id="revokeToken", method="DELETE", path="/account/tokens/{id}", handler=None,
+        summary="Revoke an API token, at once and for good.", parameters=("token",), answers={204: None},
+        faults=(403, 404), public=False, etag=False,
+    ),
+    _make_get_operation("getHealth", "/health", handlers.get_health, m.Health, "Does the service answer, and its store?"),
+)  # fmt: skip
+
+#: what every operation may answer beside its own
+COMMON: Final = (400, 401, 405, 406, 413, 414, 421, 429, 503)
+#: events, for the description of `EventBody`
+EVENTS: Final = tuple(str(each) for each in EventKind)
+
+
+def api_routes() -> list[Route]:
+    """One route per address, in the table's order."""
+    by_path: dict[str, dict[str, Handler]] = {}
+    for each in OPERATIONS:
+        if each.handler is not None:
+            by_path.setdefault(each.path, {})[each.method] = each.handler
+    return [make_route(API_PREFIX + path, found) for path, found in by_path.items()]
+
+
+_REF: Final = "#/components/schemas/{name}"
+_PROBLEM: Final = "application/problem+json"
+_VERSION_TAG: Final = r'^"[0-9]{1,15}-json"$'
+
+
+def _list_types() -> list[Any]:
+    found: list[Any] = [Problem]
+    for each in OPERATIONS:
+        found += [each.body] if each.body is not None else []
+        found += [kind for kind in each.answers.values() if not isinstance(kind, tuple | None)]
+    return list(dict.fromkeys(found))
+
+
+@cache
+def build_openapi_document() -> dict[str, Any]:
+    """The whole document, as plain data."""
+    types = _list_types()
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    references = dict(zip(types, schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for each in OPERATIONS:
+        paths.setdefault(API_PREFIX + each.path, {})[each.method.lower()] = _build_operation(each, references)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Onym registry",
+            "version": __version__,
+            "summary": "URI schemes, llm parameters and ai namespaces: read, check, request, decide.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "An API token (onym_reg_...)."}
+            },
+        },
+    }
+
+
+def _build_operation(each: Operation, references: dict[Any, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": each.id,
+        "summary": each.summary,
+        "parameters": [_build_parameter(key) for key in each.parameters],
+        "responses": {
+            str(status): _build_answer(each, kind, references) for status, kind in each.answers.items()
+        },
+        "security": [{"token": []}] if not each.public else [{}, {"token": []}],
+    }
+    if each.scope:
+        found["description"] = f"Needs the scope {each.scope}."
+    if each.method == "GET":
+        found["responses"]["304"] = {"description": "The client has it."}
+    if 428 in each.faults:
+        found["parameters"].append(
+            {
+                "name": "If-Match",
+                "in": "header",
+                # an override may be about a name that has no entry any more
+                "required": each.id != "changeEntry",
+                "description": "The ETag of what was read.",
+                "schema": {"type": "string", "pattern": _VERSION_TAG},
+                "example": '"1-json"',
+            }
+        )
+    if each.id == "changeEntry":
+        found["parameters"].append(
+            {
+                "name": "If-None-Match",
+                "in": "header",
+                "required": False,
+                "description": "For an override of a name that was removed, in place of If-Match.",
+                "schema": {"const": "*"},
+            }
+        )
+    if each.body is not None:
+        content = {"application/json": {"schema": references[each.body], "example": dict(each.example or {})}}
+        found["requestBody"] = {"required": True, "content": content}
+    for status, links in each.links.items():
+        found["responses"][str(status)]["links"] = links
+    for status in sorted({*COMMON, *each.faults}):
+        found["responses"][str(status)] = _build_fault(status, references)
+    return found
+
+
+def _build_parameter(key: str) -> dict[str, Any]:
+    each = PARAMETERS[key]
+    example = {} if each.example is None else {"example": each.example}
+    return {
+        "name": each.name,
+        "in": each.place,
+        "required": each.place == "path",
+        "description": each.summary,
+        "schema": dict(each.schema),
+        **example,
+    }
+
+
+def _build_answer(each: Operation, kind: Any, references: dict[Any, Any]) -> dict[str, Any]:
+    if kind is None:
+        return {"description": each.summary}
+    if isinstance(kind, tuple):
+        content = {
+            media: {"schema": {} if media == "application/json" else {"type": "string"}} for media in kind
+        }
+    else:
+        content = {"application/json": {"schema": references[kind]}}
+    headers: dict[str, Any] = {}
+    if each.etag:
+        headers["ETag"] = {"schema": {"type": "string"}, "description": "For If-None-Match, or If-Match."}
+    if each.next:
+        headers["Link"] = {"schema": {"type": "string"}, "description": "rel=next, where more follows."}
+    return {"description": each.summary, "content": content, "headers": headers}
+
+
+#: what some faults say in a header: how to sign in, what may be asked, when to come again
+_FAULT_HEADERS: Final = {401: "WWW-Authenticate", 405: "Allow", 429: "Retry-After"}
+
+
+def _build_fault(status: int, references: dict[Any, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "description": HTTPStatus(status).phrase,
+        "content": {_PROBLEM: {"schema": references[Problem]}},
+    }
+    if status in _FAULT_HEADERS:
+        found["headers"] = {_FAULT_HEADERS[status]: {"required": True, "schema": {"type": "string"}}}
+    return found
+
+
+@cache
+def _encode_document() -> tuple[bytes, str]:
+    body = encode_json(build_openapi_document())
+    return body, make_entity_tag(body)
+
+
+async def get_openapi_document(request: Request) -> Response:
+    """GET: the document."""
+    negotiate_media_type(request, ("application/json",))
+    body, tag = _encode_document()
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if is_fresh(request, tag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, media_type="application/json")

@@ -1,0 +1,440 @@
+"""What every handler needs: lookups, visibility of drafts, cached entries, and applying an event.
+
+A draft request is visible to its registrant, to IANA and to the Designated Experts only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from onym.errors import AccessError, RefusalError, RegistryError, UnknownEntryError
+from onym.registry.account_ids import resolve_accounts
+from onym.registry.accounts import Scope
+from onym.registry.engine import RULES, list_allowed_events
+from onym.registry.records import (
+    Actor,
+    Entry,
+    Event,
+    EventKind,
+    LogRecord,
+    Request,
+    RequestState,
+    Role,
+    Status,
+)
+from onym.registry.registries import REGISTRIES, Registry
+from onym.registry.registries import get_registry as registry_of
+from onym.server.registry import urls
+from onym.server.registry.labels import EVENT_SCOPES
+from onym.server.security import Visitor, get_visitor, require_access, set_audit_action
+from onym.server.security import make_actor as actor_of
+from onym.server.services import get_services
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+    from starlette.requests import Request as HTTPRequest
+
+    from onym.registry.store import Applied, EntryChange, Store
+
+_INSIDERS: Final = frozenset({Role.IANA, Role.EXPERT})
+#: what happens to a draft before anybody else knows of it
+_BEFORE: Final = frozenset({EventKind.OPEN, EventKind.REVISE, EventKind.WITHDRAW})
+
+
+def is_private(about: Request) -> bool:
+    """Has nobody been asked yet?"""
+    quiet = about.announced is None and about.submitted is None and about.expert_asked is None
+    return quiet and about.state in (RequestState.DRAFT, RequestState.WITHDRAWN)
+
+
+def can_see_request(request: HTTPRequest, about: Request) -> bool:
+    """May the visitor know of it?"""
+    visitor = get_visitor(request)
+    if not is_private(about):
+        return True
+    if visitor.account is None:
+        return False
+    return visitor.account.id == about.registrant or not _INSIDERS.isdisjoint(
+        visitor.list_roles(about.registry)
+    )
+
+
+def filter_visible_requests(request: HTTPRequest, found: Iterable[Request]) -> tuple[Request, ...]:
+    """Those that the visitor may know of."""
+    return tuple(each for each in found if can_see_request(request, each))
+
+
+async def find_hidden_ids(request: HTTPRequest, records: Iterable[LogRecord]) -> frozenset[str]:
+    """Ids of the requests in these records that the visitor may not know of."""
+    known: set[str] = set()
+    quiet: set[str] = set()
+    for record in records:
+        if record.event.request is not None:
+            (quiet if record.event.kind in _BEFORE else known).add(record.event.request)
+    hidden = set()
+    for identifier in quiet - known:
+        about = await get_services(request).store.request(identifier)
+        if about is not None and not can_see_request(request, about):
+            hidden.add(identifier)
+    return frozenset(hidden)
+
+
+async def filter_visible_records(
+    request: HTTPRequest, records: tuple[LogRecord, ...]
+) -> tuple[LogRecord, ...]:
+    """The records that the visitor may read."""
+    hidden = await find_hidden_ids(request, records)
+    return tuple(each for each in records if each.event.request not in hidden)
+
+
+def redact_record(record: LogRecord) -> LogRecord:
+    """The record without what it tells: number, time, kind and digests stay, so that the chain is seen."""
+    return replace(
+        record, actor=Actor(id=""), event=replace(record.event, name=None, data={}), rule="", clause=""
+    )
+
+
+#: seconds for which another process's write may stay unseen
+PROBE_SECONDS: Final = 0.2
+#: representations kept
+MAX_CACHED_RESPONSES: Final = 20_000
+
+
+class CachedResponse(NamedTuple):
+    """One representation: its octets and its strong ETag."""
+
+    body: bytes
+    tag: str
+
+
+class ResponseCache:
+    """Representations by (registry, name). `head` tells the number of the last log record."""
+
+    def __init__(
+        self, head: Callable[[], Awaitable[int]], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._head = head
+        self._monotonic = monotonic
+        self._kept: dict[tuple[str, str], CachedResponse] = {}
+        self._number = -1
+        self._looked = float("-inf")
+        self._looking: asyncio.Task[None] | None = None
+        self._epoch = 0
+
+    def clear_after_write(self) -> None:
+        """This process has written: nothing kept holds any more."""
+        self._kept.clear()
+        self._epoch += 1
+        self._looked = float("-inf")
+
+    async def get(
+        self, key: tuple[str, str], make: Callable[[], Awaitable[CachedResponse]]
+    ) -> CachedResponse:
+        """What is kept for `key`, else what `make` gives now."""
+        if self._monotonic() - self._looked >= PROBE_SECONDS:
+            await self._refresh_head()
+        found = self._kept.get(key)
+        if found is not None:
+            return found
+        epoch = self._epoch
+        made = await make()
+        # what was made while somebody wrote may be of either side: it is sent, and not kept
+        if epoch == self._epoch:
+            if len(self._kept) >= MAX_CACHED_RESPONSES:
+                self._kept.clear()
+            self._kept[key] = made
+        return made
+
+    async def _refresh_head(self) -> None:
+        """Look at the head; many readers share one look."""
+        task = self._looking
+        if task is None or task.done():
+            task = self._looking = asyncio.ensure_future(self._probe_head())
+        # one reader that goes away must not stop the look of the others
+        await asyncio.shield(task)
+
+    async def _probe_head(self) -> None:
+        number = await self._head()
+        if number != self._number:
+            self._kept.clear()
+            self._epoch += 1
+            self._number = number
+        self._looked = self._monotonic()
+
+
+def get_response_cache(request: HTTPConnection) -> ResponseCache:
+    """The cache of the application that serves this request, made at first use."""
+    from onym.server.services import get_services  # late: services know nothing of this room
+
+    state = request.app.state
+    found = getattr(state, "registry_cache", None)
+    if not isinstance(found, ResponseCache):
+        store = get_services(request).store
+
+        async def head() -> int:
+            return (await store.head()).number
+
+        found = state.registry_cache = ResponseCache(head, get_services(request).monotonic)
+    return found
+
+
+#: people named on one page
+_MOST_NAMES: Final = 200
+_BATCH: Final = 200
+#: events that are somebody's for another reason than a role: owners', registrants', designees'
+_OWNED: Final = frozenset(rule.event for rule in RULES if rule.who is not None)
+#: records read at once, and of one name or request altogether: the first ones, from which versions follow
+_RECORDS: Final = 1_000
+_MOST_RECORDS: Final = 20_000
+
+
+def get_store(request: HTTPRequest) -> Store:
+    """The store of this application."""
+    return get_services(request).store
+
+
+def get_current_time(request: HTTPRequest) -> datetime:
+    """The time, in UTC."""
+    return get_services(request).clock()
+
+
+def find_registry(request: HTTPRequest) -> Registry:
+    """The registry that the address names. Raises UnknownEntryError."""
+    return registry_of(request.path_params["registry"])
+
+
+async def find_entry(request: HTTPRequest) -> Entry:
+    """The entry that the address names. Raises UnknownEntryError."""
+    row, name, found = await find_entry_or_none(request)
+    if found is None:
+        was = await get_store(request).list_changes_of_name(row.id, name, limit=1)
+        removed = bool(was) and is_removal(was[0])
+        raise make_unknown_entry_error(
+            row, f"it was removed: {urls.change_url(row.id, name)}" if removed else None
+        )
+    return found
+
+
+def is_removal(change: EntryChange) -> bool:
+    """Did an entry go by this change? A row that only waited for review was none."""
+    return change.before is not None and change.before.status is not Status.PENDING_REVIEW
+
+
+def make_unknown_entry_error(row: Registry, hint: str | None = None) -> UnknownEntryError:
+    """There is no entry of that name."""
+    return UnknownEntryError(
+        f"no {row.noun} of that name is registered",
+        code="registry.unknown-entry",
+        field="name",
+        hint=hint or "search for it, or register it",
+    )
+
+
+async def find_entry_or_none(request: HTTPRequest) -> tuple[Registry, str, Entry | None]:
+    """The registry and the name that the address names, and the entry of that name, if there is one.
+
+    For overrides, which are about names that were registered too. Raises UnknownEntryError.
+    """
+    row = find_registry(request)
+    key = row.normalize_name(request.path_params["name"])
+    # a name outside the grammar is looked up too: snapshots hold irregular rows
+    return row, key, await get_store(request).entry(row.id, key)
+
+
+async def find_request(request: HTTPRequest) -> Request:
+    """The registration request that the address names. Raises UnknownEntryError."""
+    found = await find_visible_request(request, request.path_params["id"])
+    if found is None:
+        raise UnknownEntryError("no such request", code="registry.unknown-request", field="request")
+    return found
+
+
+async def find_visible_request(request: HTTPRequest, identifier: str) -> Request | None:
+    """The request of that id, if there is one that the visitor may know of."""
+    found = await get_store(request).request(identifier)
+    return found if found is not None and can_see_request(request, found) else None
+
+
+def list_visitor_events(
+    request: HTTPRequest, about: Request | None, entry: Entry | None
+) -> tuple[EventKind, ...]:
+    """The events that the visitor may ask for now, as the engine says and the token's scopes let."""
+    subject = about or entry
+    visitor = get_visitor(request)
+    if subject is None or visitor.account is None:
+        return ()
+    found = list_allowed_events(
+        about, entry, _make_scoped_actor(visitor, subject.registry), get_current_time(request)
+    )
+    return tuple(kind for kind in found if not EVENT_SCOPES[kind].isdisjoint(visitor.scopes))
+
+
+def _require_profile_in_force(request: HTTPRequest, registry: str, data: Mapping[str, Any]) -> None:
+    """Which procedure a request follows is the operator's choice (docs/decisions/0026)."""
+    row = REGISTRIES[registry]
+    offered = get_services(request).settings.list_profiles(row)
+    if data.get("profile", row.default_profile) not in offered:
+        raise RefusalError(
+            "that procedure is not in force here",
+            code="registry.bad-profile",
+            field="profile",
+            clause="docs/decisions/0026",
+            hint=f"in force: {', '.join(offered)}",
+        )
+
+
+async def apply_event(
+    request: HTTPRequest,
+    kind: EventKind,
+    registry: str,
+    *,
+    about: str | None = None,
+    name: str | None = None,
+    data: Mapping[str, Any] | None = None,
+    expected: int | None = None,
+) -> Applied:
+    """Take a step as the visitor; what the store applied. Raises RegistryError in all its kinds."""
+    visitor = get_visitor(request)
+    require_access(visitor)
+    if EVENT_SCOPES[kind].isdisjoint(visitor.scopes):
+        raise _make_missing_scope_error(EVENT_SCOPES[kind])
+    set_audit_action(request, f"registry.{kind}", about or name or "")
+    if kind is EventKind.IMPORT:
+        raise RefusalError(
+            "rows are imported at the registry's own machine",
+            code="registry.not-allowed",
+            clause="docs/decisions/0026",
+            hint="onym registry import; or override, with a reason",
+        )
+    if kind in _OWNED and Scope.SUBMIT not in visitor.scopes:
+        await _require_role(request, visitor, kind, registry, about, name)
+    if kind is EventKind.OPEN:
+        _require_profile_in_force(request, registry, data or {})
+    event = Event(kind=kind, registry=registry, request=about, name=name, data=dict(data or {}))
+    event = await resolve_accounts(get_store(request), event)
+    applied = await get_store(request).apply(
+        event, actor_of(visitor, registry), get_current_time(request), expected=expected
+    )
+    get_response_cache(request).clear_after_write()
+    return applied
+
+
+def _make_missing_scope_error(scopes: Iterable[Scope]) -> AccessError:
+    names = " or ".join(repr(str(each)) for each in sorted(scopes))
+    return AccessError(
+        f"this API token has no scope {names}", code="registry.missing-scope", field="scope",
+        hint="make a token with that scope on the account page; the account needs the role too",
+    )  # fmt: skip
+
+
+def _make_scoped_actor(visitor: Visitor, registry: str) -> Actor:
+    """The visitor; without the scope `submit` as nobody's registrant, with its other roles alone."""
+    found = actor_of(visitor, registry)
+    return found if Scope.SUBMIT in visitor.scopes else Actor(id="", roles=found.roles)
+
+
+async def _require_role(
+    request: HTTPRequest,
+    visitor: Visitor,
+    kind: EventKind,
+    registry: str,
+    about: str | None,
+    name: str | None,
+) -> None:
+    """What is open to owners needs the scope `submit`, unless a role opens it too. Raises AccessError."""
+    asked = None if about is None else await get_store(request).request(about)
+    entry = None if name is None else await get_store(request).entry(registry, name)
+    if kind not in list_allowed_events(
+        asked, entry, _make_scoped_actor(visitor, registry), get_current_time(request)
+    ):
+        require_access(visitor, scope=Scope.SUBMIT)
+
+
+def get_request_id(applied: Applied) -> str:
+    """The id of the request that an event was about, or opened."""
+    assert applied.decision.request is not None  # noqa: S101 - an event about a request has one
+    return applied.decision.request.id
+
+
+async def load_account_names(request: HTTPRequest, ids: Iterable[str]) -> dict[str, str]:
+    """Accounts' names by id, for those that are accounts."""
+    found = {}
+    for each in list(dict.fromkeys(ids))[:_MOST_NAMES]:
+        try:
+            account = await get_store(request).accounts.get(each)
+        except RegistryError:
+            account = None
+        if account is not None:
+            found[each] = account.name or account.login
+    return found
+
+
+async def load_actor_names(request: HTTPRequest, records: Iterable[LogRecord]) -> dict[str, str]:
+    """The names of whoever acted in these records."""
+    return await load_account_names(request, (each.actor.id for each in records))
+
+
+async def load_entry_history(request: HTTPRequest, registry: str, name: str) -> tuple[LogRecord, ...]:
+    """Every event about a name that the visitor may read, oldest first; 20,000 at most, without templates."""
+
+    async def read(after: int) -> tuple[LogRecord, ...]:
+        return await get_store(request).history(registry, name, after=after, limit=_RECORDS)
+
+    return await filter_visible_records(request, await _load_records(read))
+
+
+async def load_entry_changes(request: HTTPRequest, registry: str, name: str) -> tuple[EntryChange, ...]:
+    """Every change of the entries of a name, oldest first; the last 20,000 at most."""
+    found: list[EntryChange] = []
+    for _ in range(_MOST_RECORDS // _RECORDS):
+        below = found[-1].number if found else None
+        part = await get_store(request).list_changes_of_name(registry, name, below=below, limit=_RECORDS)
+        if not part:
+            break
+        found += part
+    return tuple(reversed(found))
+
+
+async def load_request_history(request: HTTPRequest, identifier: str) -> tuple[LogRecord, ...]:
+    """Every event of a request, as `load_entry_history`. Raises UnknownEntryError where there is none."""
+
+    async def read(after: int) -> tuple[LogRecord, ...]:
+        return await get_store(request).request_history(identifier, after=after, limit=_RECORDS)
+
+    return await _load_records(read)
+
+
+async def _load_records(read: Callable[[int], Awaitable[tuple[LogRecord, ...]]]) -> tuple[LogRecord, ...]:
+    found: list[LogRecord] = []
+    # a part may be short because its records are long, so what ends it is an empty one
+    for _ in range(_MOST_RECORDS // _RECORDS):
+        part = await read(found[-1].number if found else 0)
+        if not part:
+            break
+        found += map(_strip_template, part)
+    return tuple(found)
+
+
+def _strip_template(record: LogRecord) -> LogRecord:
+    """The record without the text that was pasted: a history shows the fields that were read from it."""
+    if "template" not in record.event.data:
+        return record
+    data = {name: value for name, value in record.event.data.items() if name != "template"}
+    return replace(record, event=replace(record.event, data=data))
+
+
+async def iter_entries(request: HTTPRequest, registry: str) -> AsyncIterator[Entry]:
+    """All entries of a registry, by name, read in parts."""
+    after: str | None = None
+    while True:
+        page = await get_store(request).entries(registry, after=after, limit=_BATCH)
+        for entry in page.items:
+            yield entry
+        after = page.next
+        if after is None:
+            return

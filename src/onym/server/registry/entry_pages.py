@@ -1,0 +1,602 @@
+"""Pages about entries: home, lists, search, one entry, comparison, changes, the audit log and help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import Response
+
+from onym.errors import AccessError, RegistryError, UnknownEntryError, UsageError
+from onym.registry.records import Entry, Event, EventKind, Request, Role, Status
+from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
+from onym.server.registry import urls
+from onym.server.registry.dependencies import (
+    CachedResponse,
+    apply_event,
+    filter_visible_requests,
+    find_entry,
+    find_entry_or_none,
+    find_hidden_ids,
+    find_registry,
+    get_current_time,
+    get_request_id,
+    get_response_cache,
+    get_store,
+    is_removal,
+    list_visitor_events,
+    load_account_names,
+    load_actor_names,
+    load_entry_changes,
+    load_entry_history,
+    make_unknown_entry_error,
+)
+from onym.server.registry.labels import (
+    EVENT_SCOPES,
+    REGISTRY_SUMMARIES,
+    STATUS_HELP,
+    STATUS_LABELS,
+    build_actions,
+    build_change_requests,
+    build_control_actions,
+    build_status_view,
+    build_undo_actions,
+    format_date,
+    format_time,
+    parse_event_data,
+)
+from onym.server.registry.page_contexts import (
+    ActionField,
+    AuditLine,
+    AuditPage,
+    Cell,
+    ChangePage,
+    Choice,
+    ComparePage,
+    EntryPage,
+    HelpPage,
+    HomePage,
+    Link,
+    ListPage,
+    PolicyRow,
+    ProfileHelp,
+    RegistryCard,
+    RegistryHits,
+    SearchPage,
+)
+from onym.server.registry.page_parts import (
+    build_choices,
+    build_diagram,
+    build_entry_cells,
+    build_entry_row,
+    build_history_lines,
+    build_note_view,
+    build_request_row,
+    build_version_options,
+    compare_versions,
+    describe_missing_registrant,
+    get_column_value,
+    index_versions,
+    paginate_records,
+)
+from onym.server.registry.request_pages import parse_event_kind
+from onym.server.registry.responses import (
+    PageForm,
+    build_page_data,
+    build_page_frame,
+    clean_query,
+    encode_json,
+    get_entry_counts,
+    list_formats,
+    make_file_response,
+    make_json_response,
+    make_page_response,
+    parse_number,
+    read_form,
+    redirect_to,
+    wants_json,
+)
+from onym.server.security import get_visitor, parse_cursor, parse_page_size, require_access
+from onym.server.services import get_services
+
+if TYPE_CHECKING:
+    from starlette.requests import Request as HTTPRequest
+
+    from onym.registry.store import EntryChange
+    from onym.server.registry.page_contexts import ActionView
+
+_MAX_NEWS: Final = 8
+_WINDOW: Final = 200
+_MAX_HITS: Final = 10
+_MAX_REQUESTS: Final = 20
+
+
+async def home_page(request: HTTPRequest) -> Response:
+    """The three registries, what is new, how to register."""
+    head = await get_store(request).head()
+    recent = await get_store(request).log(after=max(0, head.number - _WINDOW), limit=_WINDOW)
+    hidden = await find_hidden_ids(request, recent)
+    told = (each for each in reversed(recent) if each.event.request not in hidden)
+    news = [each for each in told if each.event.kind != "import"][:_MAX_NEWS]
+    named = [await _find_event_link(request, each.event) for each in news]
+    open_ones: list[Request] = []
+    for role in (Role.IANA, Role.EXPERT, Role.IESG):
+        open_ones += (await get_store(request).requests(holder=role, limit=_MAX_NEWS)).items
+    cards = [
+        _build_registry_card(row, await get_entry_counts(request, row.id)) for row in REGISTRIES.values()
+    ]
+    context = HomePage(
+        page=build_page_frame(request, "Home"),
+        registries=tuple(cards),
+        news=build_history_lines(news),
+        news_names=tuple(named),
+        open_requests=tuple(
+            build_request_row(each, get_current_time(request))
+            for each in sorted(open_ones, key=lambda r: r.since)
+        ),
+        submit=urls.SUBMIT_URL,
+        requests=urls.requests_url(),
+    )
+    return make_page_response(request, context)
+
+
+async def _find_event_link(request: HTTPRequest, event: Event) -> Link:
+    """What an event is about: its request's page, else the entry's, as long as there is one."""
+    if event.request is not None:
+        found = await get_store(request).request(event.request)
+        name = event.name or ("" if found is None else found.name)
+        return Link(href=urls.request_url(event.request), text=name)
+    entry = await get_store(request).entry(event.registry, event.name or "")
+    href = urls.entries_url(event.registry) if entry is None else urls.entry_url(entry.registry, entry.name)
+    return Link(href=href, text=event.name or "")
+
+
+def _build_registry_card(row: Registry, counts: dict[Status, int]) -> RegistryCard:
+    return RegistryCard(
+        id=row.id,
+        title=row.title,
+        noun=row.noun,
+        href=urls.entries_url(row.id),
+        feed=urls.feed_url(row.id),
+        submit=urls.build_path("submit", registry=row.id),
+        reference=row.reference,
+        summary=REGISTRY_SUMMARIES.get(row.id, ""),
+        total=sum(counts.values()),
+        counts=tuple(
+            Choice(value=str(counts[each]), label=STATUS_LABELS[each][0].lower())
+            for each in row.statuses
+            if counts.get(each)
+        ),
+    )
+
+
+def _parse_query(request: HTTPRequest) -> str:
+    return clean_query(request.query_params.get("q", ""), "q")
+
+
+def parse_status_filter(request: HTTPRequest, row: Registry) -> Status | None:
+    """The status to filter by. Raises UnknownEntryError for none of this registry."""
+    said = request.query_params.get("status", "")
+    found = next((each for each in row.statuses if each == said), None)
+    if said and found is None:
+        raise UnknownEntryError(
+            "no such status in this registry",
+            code="registry.bad-status",
+            field="status",
+            hint=f"one of {', '.join(row.statuses)}",
+        )
+    return found
+
+
+async def list_page(request: HTTPRequest) -> Response:
+    """One registry, filtered."""
+    row, query = find_registry(request), _parse_query(request)
+    status = parse_status_filter(request, row)
+    after = parse_cursor(request.query_params.get("after"))
+    size = parse_page_size(request.query_params.get("limit"), 100)
+    page = await get_store(request).entries(row.id, query=query, status=status, after=after, limit=size)
+    chosen = "" if status is None else str(status)
+    context = ListPage(
+        page=build_page_frame(request, row.title, (urls.HOME_URL, "Home")),
+        registry=row.id,
+        title=row.title,
+        noun=row.noun,
+        reference=row.reference,
+        headings=tuple(Link(href=each.id, text=each.heading) for each in row.columns),
+        rows=tuple(build_entry_row(each) for each in page.items),
+        query=query,
+        statuses=build_choices(
+            [("", "Any status"), *((str(each), STATUS_LABELS[each][0]) for each in row.statuses)], chosen
+        ),
+        action=urls.entries_url(row.id),
+        next="" if page.next is None else urls.entries_url(row.id, q=query, status=chosen, after=page.next),
+        first=urls.entries_url(row.id, q=query, status=chosen) if after else "",
+        feed=urls.feed_url(row.id),
+        submit=urls.build_path("submit", registry=row.id),
+        exports=tuple(
+            Link(href=urls.export_url(row.id, form), text=title) for form, title in list_formats(row.id)
+        ),
+    )
+    return make_page_response(request, context)
+
+
+async def search_page(request: HTTPRequest) -> Response:
+    """Search across the registries."""
+    query, groups = _parse_query(request), []
+    for row in REGISTRIES.values() if query else ():
+        found = await get_store(request).search(row.id, query, _MAX_HITS)
+        if found:
+            groups.append(
+                RegistryHits(
+                    registry=row.id,
+                    title=row.title,
+                    rows=tuple(build_entry_row(each) for each in found),
+                    more=urls.entries_url(row.id, q=query),
+                )
+            )
+    context = SearchPage(
+        page=build_page_frame(request, "Search", (urls.HOME_URL, "Home")),
+        query=query,
+        action=urls.search_url(),
+        hits=tuple(groups),
+        total=sum(len(each.rows) for each in groups),
+    )
+    return make_page_response(request, context)
+
+
+def build_crumbs(row: Registry, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    """From the root down to a registry."""
+    return ((urls.HOME_URL, "Home"), (urls.entries_url(row.id), row.title), *more)
+
+
+async def entry_page(request: HTTPRequest) -> Response:
+    """One entry. What a program without an account reads is kept, like the API's representation."""
+    if get_visitor(request).account is not None or request.url.query or not wants_json(request):
+        return make_page_response(request, await _build_entry_page(request))
+    # it says how long ago things were, so that it may be a minute old
+    minute = int(get_services(request).monotonic() // 60)
+
+    async def make() -> CachedResponse:
+        return CachedResponse(encode_json(build_page_data(await _build_entry_page(request))), "")
+
+    params = request.path_params
+    kept = await get_response_cache(request).get(
+        (params["registry"], f"page {minute} {params['name']}"), make
+    )
+    return make_json_response(request, kept.body)
+
+
+async def _build_entry_page(request: HTTPRequest) -> EntryPage:
+    entry = await find_entry(request)
+    row = REGISTRIES[entry.registry]
+    records = await load_entry_history(request, entry.registry, entry.name)
+    part, earlier = paginate_records(records, parse_number(request.query_params.get("before"), "before"))
+    names = await load_actor_names(request, part)
+    names |= await load_account_names(request, (note.by for note in entry.notes))
+    about = await get_store(request).requests(registry=row.id, name=entry.name, limit=_MAX_REQUESTS)
+    return EntryPage(
+        page=build_page_frame(request, f"{entry.name} ({row.noun})", *build_crumbs(row)),
+        registry=row.id,
+        registry_title=row.title,
+        noun=row.noun,
+        name=entry.name,
+        spelling=entry.spelling or "",
+        status=build_status_view(entry.status),
+        status_help=STATUS_HELP[entry.status],
+        cells=build_entry_cells(entry),
+        notes=tuple(build_note_view(each, names) for each in entry.notes),
+        registered=format_time(entry.registered),
+        updated=format_time(entry.updated),
+        expires=format_date(entry.expires),
+        draft=_format_draft(entry),
+        version=entry.version,
+        nobody=describe_missing_registrant(entry),
+        pending=tuple(Link(href=urls.request_url(each), text=each) for each in entry.pending),
+        history=build_history_lines(reversed(part), names),
+        earlier="" if earlier is None else urls.entry_history_url(row.id, entry.name, earlier),
+        versions=build_version_options(index_versions(await load_entry_changes(request, row.id, entry.name))),
+        downloads=tuple(
+            Link(href=urls.download_url(row.id, entry.name, form), text=title)
+            for form, title in list_formats(row.id)
+        ),
+        compare=urls.compare_url(row.id, entry.name),
+        change=urls.change_url(row.id, entry.name),
+        requests=tuple(
+            build_request_row(each, get_current_time(request))
+            for each in filter_visible_requests(request, about.items)
+        ),
+    )
+
+
+def _format_draft(entry: Entry) -> str:
+    return "" if entry.draft is None else f"{entry.draft.name}, expires {format_date(entry.draft.expires)}"
+
+
+async def compare_page(request: HTTPRequest) -> Response:
+    """Two versions of an entry; the last two where none are named."""
+    entry = await find_entry(request)
+    row = REGISTRIES[entry.registry]
+    versions = index_versions(await load_entry_changes(request, entry.registry, entry.name))
+    numbers = sorted(versions) or [entry.version]
+    before = parse_number(request.query_params.get("before"), "before")
+    after = parse_number(request.query_params.get("after"), "after")
+    before = (numbers[-2] if len(numbers) > 1 else numbers[-1]) if before is None else before
+    after = numbers[-1] if after is None else after
+    if not versions or before not in versions or after not in versions:
+        raise UnknownEntryError(
+            "this entry has no such version",
+            code="registry.unknown-version",
+            field="before",
+            hint=f"one of {', '.join(map(str, numbers))}",
+        )
+    fields = compare_versions(versions[before][0], versions[after][0])
+    here = (urls.entry_url(row.id, entry.name), entry.name)
+    context = ComparePage(
+        page=build_page_frame(
+            request, f"{entry.name}: versions {before} and {after}", *build_crumbs(row, here)
+        ),
+        registry=row.id,
+        name=entry.name,
+        entry=here[0],
+        action=urls.compare_url(row.id, entry.name),
+        before=before,
+        after=after,
+        versions=build_version_options(versions),
+        fields=fields,
+        changes=sum(each.changed for each in fields),
+    )
+    return make_page_response(request, context)
+
+
+async def download_entry(request: HTTPRequest) -> Response:
+    """One entry as a file."""
+    entry = await find_entry(request)
+    return make_file_response(request, (entry,), entry.registry, request.path_params["form"], entry.name)
+
+
+async def help_page(request: HTTPRequest) -> Response:
+    """The procedure."""
+    profiles = tuple(_build_profile_help(each) for each in PROFILES.values())
+    context = HelpPage(
+        page=build_page_frame(request, "How it works", (urls.HOME_URL, "Home")),
+        profiles=profiles,
+        contents=(
+            Link(href=urls.help_url("short"), text="In short"),
+            Link(href=urls.help_url("statuses"), text="Statuses"),
+            *(Link(href=urls.help_url(each.id), text=each.title) for each in profiles),
+        ),
+        statuses=tuple(
+            Cell(id=str(each), heading=STATUS_LABELS[each][0], value=text)
+            for each, text in STATUS_HELP.items()
+        ),
+        submit=urls.SUBMIT_URL,
+    )
+    return make_page_response(request, context)
+
+
+def _build_profile_help(profile: Profile) -> ProfileHelp:
+    rows = []
+    for status, policy in profile.policies.items():
+        review = profile.list_review.get(status)
+        said = "optional"
+        if review is not None:
+            weeks = f"{review.reasonable.days // 7} weeks, {review.clause}"
+            said = f"{'required' if review.required else 'optional'}: {weeks}"
+        rows.append(
+            PolicyRow(
+                status=build_status_view(status), policy=policy.name, clause=policy.clause, list_review=said
+            )
+        )
+    timeout = (
+        f"An answer of the expert is expected within {profile.expert_time.days} days."
+        if profile.expert_timeout is None
+        else f"After {profile.expert_timeout.days} days of silence it is registered provisionally."
+    )
+    fields = tuple(
+        Cell(
+            id=each.id,
+            heading=each.label[0].upper() + each.label[1:],
+            value=f"{'required' if each.required else 'optional'}; see {each.guideline}",
+        )
+        for each in profile.fields
+    )
+    return ProfileHelp(
+        id=profile.id,
+        title=profile.title,
+        policies=tuple(rows),
+        fields=fields,
+        timeout=timeout,
+        diagram=build_diagram(profile.id),
+    )
+
+
+#: columns that an update may bring, by registry: (field id, label)
+_UPDATES: Final = {
+    "uri-schemes": ("description", "applications", "contact", "change_controller", "references", "reference"),
+    "llm-parameters": ("type", "description", "contact", "change_controller", "reference"),
+    "ai-namespaces": ("anchor", "keys", "description", "contact", "change_controller"),
+}
+_PREFIX: Final = "field."
+#: who may undo what removed an entry
+_OVERRIDES: Final = frozenset({Role.IANA, Role.IESG})
+
+
+async def change_page(request: HTTPRequest) -> Response:
+    """GET: every change that the visitor may ask for."""
+    row, name, entry = await find_entry_or_none(request)
+    last = await get_store(request).list_changes_of_name(row.id, name, limit=1)
+    if entry is None:
+        return _show_removed_entry(request, row, last)
+    account = get_visitor(request).account
+    here = (urls.entry_url(row.id, entry.name), entry.name)
+    context = ChangePage(
+        page=build_page_frame(request, f"Change {entry.name}", *build_crumbs(row, here)),
+        registry=row.id,
+        name=entry.name,
+        entry=here[0],
+        status=build_status_view(entry.status),
+        version=entry.version,
+        direct=_list_direct_actions(request, entry, last),
+        requested=()
+        if account is None
+        else tuple(_add_update_fields(each, entry) for each in build_change_requests(entry)),
+        signed_in=account is not None,
+        removed="",
+    )
+    return make_page_response(request, context)
+
+
+def _list_direct_actions(
+    request: HTTPRequest, entry: Entry, last: tuple[EntryChange, ...]
+) -> tuple[ActionView, ...]:
+    """What takes effect at once; the last override is undone by whoever may override."""
+    kinds = list_visitor_events(request, None, entry)
+    href = urls.entry_events_url(entry.registry, entry.name)
+    found = build_actions(kinds, href=href, version=entry.version, about=entry)
+    if EventKind.OVERRIDE in kinds:
+        found += build_control_actions(entry, get_visitor(request).list_roles(entry.registry), href=href)
+    if EventKind.OVERRIDE in kinds and last:
+        found += build_undo_actions(last[0], href=href, version=entry.version)
+    return found
+
+
+def _show_removed_entry(request: HTTPRequest, row: Registry, last: tuple[EntryChange, ...]) -> Response:
+    """Of a name that is registered no longer: when it was removed, and how that is undone."""
+    change, visitor = last[0] if last else None, get_visitor(request)
+    if change is None or change.before is None or not is_removal(change):
+        raise make_unknown_entry_error(row)
+    may = not EVENT_SCOPES[EventKind.OVERRIDE].isdisjoint(visitor.scopes) and not _OVERRIDES.isdisjoint(
+        visitor.list_roles(row.id)
+    )
+    here = (urls.entries_url(row.id, q=change.name), change.name)
+    context = ChangePage(
+        page=build_page_frame(request, f"Change {change.name}", *build_crumbs(row, here)),
+        registry=row.id,
+        name=change.name,
+        entry=here[0],
+        status=build_status_view(change.before.status),
+        version=change.version,
+        direct=build_undo_actions(change, href=urls.entry_events_url(row.id, change.name), version=0)
+        if may
+        else (),
+        requested=(),
+        signed_in=visitor.account is not None,
+        removed=f"It is registered no longer: record {change.number} of {format_date(change.at.date())} removed it.",
+    )
+    return make_page_response(request, context)
+
+
+def _add_update_fields(view: ActionView, entry: Entry) -> ActionView:
+    """An update asks for the fields themselves."""
+    from dataclasses import replace
+
+    if view.kind != "update":
+        return view
+    fields = tuple(
+        ActionField(
+            id=_PREFIX + each,
+            label=each.replace("_", " ").capitalize(),
+            kind="long",
+            required=False,
+            help="",
+            value=get_column_value(entry, each),
+        )
+        for each in _UPDATES[entry.registry]
+    )
+    return replace(view, fields=fields)
+
+
+async def post_entry_event(request: HTTPRequest) -> Response:
+    """POST: a change that takes effect at once."""
+    row, name, entry = await find_entry_or_none(request)
+    form = await read_form(request)
+    kind = parse_event_kind(form.get_text("kind"))
+    if entry is None and kind is not EventKind.OVERRIDE:
+        raise make_unknown_entry_error(row)
+    expected = _parse_version(form)
+    applied = await apply_event(
+        request, kind, row.id, name=name, data=parse_event_data(kind, form), expected=expected
+    )
+    if applied.decision.entry is None:  # it is gone, and its page with it
+        return redirect_to(urls.entries_url(row.id, q=name), str(kind))
+    return redirect_to(urls.entry_url(row.id, name), str(kind))
+
+
+def _parse_version(form: PageForm) -> int:
+    found = parse_number(form.get_text("version"), "version")
+    if found is None:
+        raise UsageError(
+            "the form names no version", code="http.precondition-required", hint="load the page again"
+        )
+    return found
+
+
+async def open_change(request: HTTPRequest) -> Response:
+    """POST: a change that opens a request; it is a draft, to be submitted on its own page."""
+    entry = await find_entry(request)
+    form = await read_form(request)
+    require_access(get_visitor(request))
+    data = _build_change_data(entry, form)
+    # the form came filled with what the entry had then
+    expected = parse_number(form.get_text("version"), "version")
+    applied = await apply_event(
+        request, EventKind.OPEN, entry.registry, name=entry.name, data=data, expected=expected
+    )
+    return redirect_to(urls.request_url(get_request_id(applied)), "open")
+
+
+def _build_change_data(entry: Entry, form: PageForm) -> dict[str, Any]:
+    """What the request brings: the fields that differ from the entry's, which keeps its others."""
+    kind = form.get_text("kind")
+    given = {
+        name.removeprefix(_PREFIX): values[0].strip()
+        for name, values in form.items()
+        if name.startswith(_PREFIX) and values[0].strip()
+    }
+    said = {key: text for key, text in given.items() if text != get_column_value(entry, key).strip()}
+    grounds = form.get_text("use").strip() or form.get_text("grounds").strip()
+    data: dict[str, Any] = {"kind": kind, "fields": {**said, "name": entry.name}}
+    if kind == "status-change":
+        data["status"] = form.get_text("status")
+    if kind in ("note-separate-use", "reassign"):
+        if not grounds:
+            raise RegistryError("say why", code="registry.missing-data", field="grounds")
+        data["template"] = grounds
+    if kind == "note-separate-use":
+        data["fields"]["description"] = grounds  # what the entry's note will say
+    return data
+
+
+async def audit_page(request: HTTPRequest) -> Response:
+    """GET: the audit log, for IANA."""
+    visitor = get_visitor(request)
+    require_access(visitor)
+    held = [each for each in REGISTRIES if Role.IANA in visitor.list_roles(each)]
+    account = require_access(
+        visitor, registry=held[0] if held else next(iter(REGISTRIES)), roles=(Role.IANA,)
+    )
+    if not account.is_administrator:
+        # it tells of every registry, and of who signed in from where
+        raise AccessError(
+            "this needs the role iana in every registry", code="registry.wrong-role", field="role"
+        )
+    page = await get_store(request).audit.page(
+        after=parse_cursor(request.query_params.get("after")),
+        limit=parse_page_size(request.query_params.get("limit")),
+    )
+    names = await load_account_names(request, (each.account for each in page.items if each.account))
+    context = AuditPage(
+        page=build_page_frame(request, "Audit log", (urls.HOME_URL, "Home")),
+        lines=tuple(
+            AuditLine(
+                at=format_time(each.at),
+                account="nobody" if each.account is None else names.get(each.account, each.account),
+                action=each.action,
+                subject=each.subject or "",
+                outcome=each.outcome,
+                address=each.address or "",
+            )
+            for each in page.items
+        ),
+        next="" if page.next is None else urls.build_path("audit", after=page.next),
+    )
+    return make_page_response(request, context)

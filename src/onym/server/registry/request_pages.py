@@ -1,0 +1,588 @@
+"""Pages about registration requests: the form, status, review, queues, and the steps of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import Response
+
+from onym.errors import RegistryError, UnknownEntryError, UsageError
+from onym.registry.records import EMPTY, Entry, EventKind, Request, RequestKind, RequestState, Role, Status
+from onym.registry.registries import PROFILES, REGISTRIES, Profile
+from onym.registry.registries import get_registry as registry_of
+from onym.server.registry import urls
+from onym.server.registry.checking import (
+    ParsedSubmission,
+    SubmissionInput,
+    check_saved_request,
+    check_submission,
+    fill_from_entry,
+    get_requested_status,
+    list_missing_fields,
+    parse_in_worker,
+)
+from onym.server.registry.dependencies import (
+    apply_event,
+    filter_visible_requests,
+    find_request,
+    find_visible_request,
+    get_current_time,
+    get_request_id,
+    get_store,
+    list_visitor_events,
+    load_account_names,
+    load_actor_names,
+    load_request_history,
+)
+from onym.server.registry.labels import (
+    NEXT_STEPS,
+    REQUEST_KIND_LABELS,
+    ROLE_LABELS,
+    STATE_LABELS,
+    STATUS_LABELS,
+    build_actions,
+    build_status_view,
+    format_time,
+    parse_event_data,
+)
+from onym.server.registry.page_contexts import (
+    ActionView,
+    CheckResult,
+    FormField,
+    Link,
+    QueuePage,
+    ReportView,
+    RequestPage,
+    RequestsPage,
+    ReviewPage,
+    SubmitPage,
+)
+from onym.server.registry.page_parts import (
+    build_choices,
+    build_field_cells,
+    build_history_lines,
+    build_report_view,
+    build_request_row,
+    build_steps,
+    paginate_records,
+)
+from onym.server.registry.responses import (
+    MAX_TEMPLATE,
+    PageForm,
+    build_page_frame,
+    get_template_environment,
+    list_all_roles,
+    make_page_response,
+    parse_number,
+    read_form,
+    redirect_to,
+)
+from onym.server.security import get_visitor, parse_cursor, parse_page_size, require_access
+from onym.server.services import get_services
+
+if TYPE_CHECKING:
+    from starlette.requests import Request as HTTPRequest
+
+_PREFIX: Final = "field."
+#: fields that are a line; all others are a box
+_ONE_LINE_FIELDS: Final = frozenset({"name", "status", "type", "expires", "anchor"})
+#: fields that a choice of its own asks for
+_ASIDE: Final = frozenset({"status"})
+#: other kinds leave the entry's status as it is
+_ASKS_STATUS: Final = frozenset({RequestKind.NEW, RequestKind.STATUS_CHANGE})
+_STEPS: Final = {"revise": EventKind.REVISE, "resubmit": EventKind.RESUBMIT}
+
+
+async def submit_page(request: HTTPRequest) -> Response:
+    """GET: an empty form for a registry."""
+    row = registry_of(request.query_params.get("registry") or "uri-schemes")
+    name = request.query_params.get("name", "")[:100]
+    given = SubmissionInput(registry=row, fields={"name": name} if name else EMPTY)
+    return _make_form_response(request, given, None)
+
+
+async def edit_page(request: HTTPRequest) -> Response:
+    """GET: the form over a request that its registrant may revise."""
+    about = await find_request(request)
+    require_access(get_visitor(request))
+    step = await find_revision_step(request, about)
+    if not step:
+        raise UsageError(
+            f"{about.id} cannot be revised by you now",
+            code="registry.not-allowed",
+            hint="see its status page for what may be done",
+        )
+    return _make_form_response(request, _make_input_from_request(about), None, about=about, step=step)
+
+
+async def find_revision_step(request: HTTPRequest, about: Request) -> str:
+    """revise or resubmit, whichever the engine allows; "" for neither."""
+    entry = await get_store(request).entry(about.registry, about.name)
+    allowed = list_visitor_events(request, about, entry)
+    return next((name for name, kind in _STEPS.items() if kind in allowed), "")
+
+
+def _make_input_from_request(about: Request) -> SubmissionInput:
+    return SubmissionInput(
+        registry=REGISTRIES[about.registry],
+        text=about.template,
+        fields={**about.fields, "name": about.name},
+        profile=about.profile,
+        status=str(about.status),
+        on_behalf_of=about.on_behalf_of or "",
+        update=about.kind != "new",
+    )
+
+
+def _make_input_from_form(form: PageForm, *, update: bool = False) -> SubmissionInput:
+    return SubmissionInput(
+        registry=registry_of(form.get_text("registry") or "uri-schemes"),
+        text=form.get_text("template"),
+        fields={
+            name.removeprefix(_PREFIX): values[0] for name, values in form.items() if name.startswith(_PREFIX)
+        },
+        profile=form.get_text("profile"),
+        status=form.get_text("status"),
+        on_behalf_of=form.get_text("on_behalf_of").strip(),
+        update=update,
+    )
+
+
+async def check_form(request: HTTPRequest) -> Response:
+    """POST: the report, as a fragment for htmx, as JSON, or in the whole form. Nothing is saved."""
+    form = await read_form(request)
+    about = (
+        await find_visible_request(request, form.get_text("request")) if form.get_text("request") else None
+    )
+    given = _make_input_from_form(form, update=about is not None and about.kind != "new")
+    entry = await get_store(request).entry(about.registry, about.name) if about and given.update else None
+    report = await _build_check_report(request, fill_from_entry(given, entry))
+    if request.headers.get("hx-request") == "true":
+        # as in check.html, the report alone
+        macros: Any = get_template_environment().get_template("parts/macros.html").module
+        return Response(macros.report(report), media_type="text/html", headers={"cache-control": "no-store"})
+    if "text/html" not in request.headers.get("accept", "text/html"):
+        return make_page_response(
+            request, CheckResult(page=build_page_frame(request, "Check"), report=report)
+        )
+    return _make_form_response(
+        request, given, report, about=about, step=form.get_text("step") if about else "open"
+    )
+
+
+async def _build_check_report(request: HTTPRequest, given: SubmissionInput) -> ReportView:
+    if given.is_empty:
+        return build_report_view(None, fault="Nothing to check yet: paste a template, or fill a field.")
+    try:
+        report = await check_submission(request, given)
+    except RegistryError as error:
+        return build_report_view(None, fault=str(error))
+    return build_report_view(report)
+
+
+async def save_form(request: HTTPRequest) -> Response:
+    """POST: open a draft request, or revise one. What cannot be read comes back with its faults."""
+    form = await read_form(request)
+    require_access(get_visitor(request))
+    about = (
+        await find_visible_request(request, form.get_text("request")) if form.get_text("request") else None
+    )
+    given = _make_input_from_form(form, update=about is not None and about.kind != "new")
+    try:
+        submission = await parse_in_worker(request, given)
+        if about is None:
+            identifier = await _open_request(request, submission)
+            return redirect_to(urls.request_url(identifier), "open")
+        kind = _STEPS.get(form.get_text("step"), EventKind.REVISE)
+        expected = parse_number(form.get_text("version"), "version")
+        await apply_event(
+            request, kind, about.registry, about=about.id, name=about.name,
+            data=build_request_data(submission, about.kind), expected=expected,
+        )  # fmt: skip
+        return redirect_to(urls.request_url(about.id), str(kind))
+    except RegistryError as error:
+        report = build_report_view(None, fault=str(error))
+        return _make_form_response(
+            request,
+            given,
+            report,
+            about=about,
+            step=form.get_text("step") or "open",
+            status=_get_error_status(error),
+        )
+
+
+def _get_error_status(error: RegistryError) -> int:
+    from onym.server.problems import get_problem_type  # late: problems draws pages too
+
+    return get_problem_type(error).status
+
+
+def build_request_data(submission: ParsedSubmission, kind: RequestKind) -> dict[str, Any]:
+    """What OPEN, REVISE and RESUBMIT of such a request carry; a status where it asks for one."""
+    fields = {key: text for key, text in submission.fields.items() if key != "status" and text.strip()}
+    data: dict[str, Any] = {"fields": fields, "template": submission.given.text}
+    status = get_requested_status(submission)
+    if status and kind in _ASKS_STATUS:
+        data["status"] = status
+    if submission.draft is not None:
+        data["draft"] = submission.draft
+    return data
+
+
+async def _open_request(request: HTTPRequest, submission: ParsedSubmission) -> str:
+    row = submission.given.registry
+    if not submission.name:
+        raise _make_missing_name_error(submission.profile)
+    data = build_request_data(submission, RequestKind.NEW) | {"kind": "new", "profile": submission.profile.id}
+    if submission.given.on_behalf_of:
+        data["on_behalf_of"] = submission.given.on_behalf_of
+    applied = await apply_event(request, EventKind.OPEN, row.id, name=submission.name, data=data)
+    return get_request_id(applied)
+
+
+def _make_missing_name_error(profile: Profile) -> RegistryError:
+    return RegistryError(
+        "the name is missing",
+        code="registry.missing-data",
+        field="name",
+        clause=profile.template_clause,
+        hint="fill the first field of the template",
+    )
+
+
+def _make_form_response(
+    request: HTTPRequest,
+    given: SubmissionInput,
+    report: ReportView | None,
+    *,
+    about: Request | None = None,
+    step: str = "open",
+    status: int = 200,
+) -> Response:
+    row = given.registry
+    offered = get_services(request).settings.list_profiles(row)
+    profile = PROFILES[given.profile if given.profile in row.profiles else offered[0]]
+    title = f"Revise {about.id}" if about else f"Register a {row.noun}"
+    crumb = (urls.request_url(about.id), about.id) if about else (urls.entries_url(row.id), row.title)
+    context = SubmitPage(
+        page=build_page_frame(request, title, (urls.HOME_URL, "Home"), crumb),
+        registries=build_choices([(each.id, each.title) for each in REGISTRIES.values()], row.id),
+        registry=row.id,
+        noun=row.noun,
+        profiles=_build_profile_choices(offered, given, about),
+        statuses=_build_status_choices(profile, given, about),
+        text=given.text,
+        fields=tuple(_build_form_fields(profile, given.fields, report)),
+        on_behalf_of=given.on_behalf_of,
+        report=report,
+        action=urls.SUBMIT_URL,
+        check=urls.SUBMIT_CHECK_URL,
+        reload=urls.SUBMIT_URL,
+        request=about.id if about else "",
+        version=about.version if about else 0,
+        step=step,
+        signed_in=get_visitor(request).account is not None,
+        limit=MAX_TEMPLATE,
+    )
+    return make_page_response(request, context, status=status)
+
+
+def _build_profile_choices(offered: tuple[str, ...], given: SubmissionInput, about: Request | None) -> Any:
+    names = [about.profile] if about else list(offered)
+    pairs = [(name, PROFILES[name].title) for name in names]
+    if len(pairs) > 1:
+        pairs.insert(0, ("", "As the template's labels say"))
+    return build_choices(pairs, given.profile)
+
+
+def _build_status_choices(profile: Profile, given: SubmissionInput, about: Request | None) -> Any:
+    if about is not None and about.kind not in _ASKS_STATUS:
+        own = str(about.status) if about.status in profile.policies else ""
+        return build_choices([(own, f"As it is: {STATUS_LABELS[about.status][0]}")], own)
+    pairs = [(str(each), STATUS_LABELS[Status(each)][0]) for each in profile.policies]
+    return build_choices([("", "As the template says"), *pairs], given.status)
+
+
+def _build_form_fields(profile: Profile, given: Mapping[str, str], report: ReportView | None) -> Any:
+    for each in (*profile.fields, *profile.elsewhere):
+        if each.id in _ASIDE:
+            continue
+        problems = () if report is None else _list_field_problems(report, each.id)
+        yield FormField(
+            id=each.id,
+            label=each.label[0].upper() + each.label[1:],
+            value=given.get(each.id, ""),
+            required=each.required,
+            clause=each.guideline,
+            help="" if each in profile.fields else "Belongs in the specification; may be given here.",
+            long=each.id not in _ONE_LINE_FIELDS,
+            problems=problems,
+        )
+
+
+def _list_field_problems(report: ReportView, field: str) -> tuple[str, ...]:
+    found = (each for each in report.findings if each.field == field and each.level == "error")
+    return tuple(f"{each.message} [{each.clause}]" for each in found)
+
+
+_FINAL: Final = frozenset(
+    {RequestState.APPROVED, RequestState.REJECTED, RequestState.WITHDRAWN, RequestState.TIMED_OUT}
+)
+#: lines of a template that the review page numbers
+_MOST_LINES: Final = 5_000
+_QUEUE: Final = 200
+#: role -> title, what is done there
+_QUEUES: Final = {
+    Role.EXPERT: ("Review queue", "Requests that wait for a Designated Expert, the most urgent first."),
+    Role.IANA: ("IANA queue", "Submitted requests: is every required field there, and every citation right?"),
+    Role.IESG: ("IESG queue", "Requests that the IESG approves or declines."),
+}
+_REVIEWERS: Final = (Role.EXPERT, Role.IANA, Role.IESG)
+#: steps that change the text have a form of their own
+_BY_FORM: Final = frozenset({EventKind.REVISE, EventKind.RESUBMIT})
+
+
+async def requests_page(request: HTTPRequest) -> Response:
+    """All requests, filtered by registry, state and registrant."""
+    query = request.query_params
+    registry = _require_known_value(query.get("registry", ""), REGISTRIES, "registry")
+    state = _require_known_value(query.get("state", ""), [str(each) for each in RequestState], "state")
+    visitor, mine = get_visitor(request), query.get("mine") == "1"
+    registrant = require_access(visitor).id if mine else None
+    page = await get_store(request).requests(
+        registry=registry or None,
+        state=RequestState(state) if state else None,
+        registrant=registrant,
+        after=parse_cursor(query.get("after")),
+        limit=parse_page_size(query.get("limit")),
+    )
+    more = {"registry": registry, "state": state, "mine": "1" if mine else None, "after": page.next}
+    context = RequestsPage(
+        page=build_page_frame(request, "Requests", (urls.HOME_URL, "Home")),
+        rows=tuple(
+            build_request_row(each, get_current_time(request))
+            for each in filter_visible_requests(request, page.items)
+        ),
+        registries=build_choices(
+            [("", "Every registry"), *((each.id, each.title) for each in REGISTRIES.values())], registry
+        ),
+        states=build_choices(
+            [("", "Anywhere"), *((str(each), text) for each, text in STATE_LABELS.items())], state
+        ),
+        mine="" if visitor.account is None or mine else urls.requests_url(mine=1),
+        action=urls.requests_url(),
+        next="" if page.next is None else urls.requests_url(**more),
+    )
+    return make_page_response(request, context)
+
+
+def _require_known_value(said: str, known: Iterable[str], field: str) -> str:
+    if said and said not in known:
+        raise UnknownEntryError(f"no such {field}", code=f"registry.unknown-{field}", field=field)
+    return said
+
+
+async def _list_request_actions(
+    request: HTTPRequest, about: Request, entry: Entry | None
+) -> tuple[ActionView, ...]:
+    kinds = (each for each in list_visitor_events(request, about, entry) if each not in _BY_FORM)
+    return build_actions(
+        kinds,
+        href=urls.request_events_url(about.id),
+        version=about.version,
+        about=about,
+        missing=((each.id, each.label) for each in PROFILES[about.profile].fields),
+    )
+
+
+def _describe_next_step(about: Request) -> str:
+    said = NEXT_STEPS[about.state]
+    policy = PROFILES[about.profile].policies.get(about.status)
+    if (
+        about.state is RequestState.SUBMITTED
+        and policy is not None
+        and policy.at_once
+        and about.kind == "new"
+    ):
+        said = "IANA checks that it is complete, then registers it at once (first come, first served)."
+    timeout = PROFILES[about.profile].expert_timeout
+    if about.state in (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW) and timeout is not None:
+        said += f" Without an explicit rejection within {timeout.days} days it goes on by time alone."
+    return said
+
+
+async def request_page(request: HTTPRequest) -> Response:
+    """The public status of a request."""
+    about = await find_request(request)
+    entry = await get_store(request).entry(about.registry, about.name)
+    records = await load_request_history(request, about.id)
+    part, earlier = paginate_records(records, parse_number(request.query_params.get("before"), "before"))
+    names = await load_actor_names(request, part) | await load_account_names(request, (about.registrant,))
+    reviews = (
+        bool(get_visitor(request).list_roles(about.registry) & set(_REVIEWERS)) and about.state not in _FINAL
+    )
+    final = about.state in _FINAL
+    context = RequestPage(
+        page=build_page_frame(
+            request, f"{about.id}: {about.name}", (urls.HOME_URL, "Home"), (urls.requests_url(), "Requests")
+        ),
+        id=about.id,
+        registry=about.registry,
+        registry_title=REGISTRIES[about.registry].title,
+        name=about.name,
+        entry="" if entry is None else urls.entry_url(about.registry, about.name),
+        kind=REQUEST_KIND_LABELS[about.kind],
+        profile=PROFILES[about.profile].title,
+        status=build_status_view(about.status),
+        state=str(about.state),
+        state_label=STATE_LABELS[about.state],
+        final=final,
+        holder="" if about.holder is None else ROLE_LABELS[about.holder],
+        since=format_time(about.since),
+        due=format_time(about.due),
+        overdue=about.due is not None and about.due < get_current_time(request) and not final,
+        next=_describe_next_step(about),
+        reason=about.reason or "",
+        registrant=names.get(about.registrant, about.registrant),
+        on_behalf_of=about.on_behalf_of or "",
+        opened=format_time(about.opened),
+        archive=about.archive or "",
+        steps=build_steps(about, records),
+        fields=build_field_cells(about.registry, about.fields),
+        text=about.template,
+        history=build_history_lines(part, names, links=False),
+        earlier="" if earlier is None else urls.request_history_url(about.id, earlier),
+        actions=await _list_request_actions(request, about, entry),
+        edit=urls.request_edit_url(about.id) if await find_revision_step(request, about) else "",
+        review=urls.review_url(about.id) if reviews else "",
+        version=about.version,
+    )
+    return make_page_response(request, context)
+
+
+async def post_request_event(request: HTTPRequest) -> Response:
+    """POST: one step of a request, from a form that names the version it saw."""
+    about = await find_request(request)
+    form = await read_form(request)
+    kind = parse_event_kind(form.get_text("kind"))
+    expected = parse_number(form.get_text("version"), "version")
+    if expected is None:
+        raise UsageError(
+            "the form names no version", code="http.precondition-required", hint="load the page again"
+        )
+    await apply_event(
+        request,
+        kind,
+        about.registry,
+        about=about.id,
+        name=about.name,
+        data=parse_event_data(kind, form),
+        expected=expected,
+    )
+    return redirect_to(urls.request_url(about.id), str(kind))
+
+
+def parse_event_kind(said: str) -> EventKind:
+    """The event of that id. Raises RegistryError."""
+    try:
+        return EventKind(said)
+    except ValueError:
+        raise RegistryError("no such event", code="registry.bad-data", field="kind") from None
+
+
+async def review_page(request: HTTPRequest) -> Response:
+    """Template and report side by side, for whoever decides."""
+    about = await find_request(request)
+    require_access(get_visitor(request), registry=about.registry, roles=_REVIEWERS)
+    entry = await get_store(request).entry(about.registry, about.name)
+    report, fault = await check_saved_request(request, about, entry)
+    view = build_report_view(report, fault=fault, profile=about.profile)
+    names = await load_account_names(request, (about.registrant,))
+    lines = tuple(about.template.split("\n")[:_MOST_LINES]) if about.template else ()
+    other = None if entry is None or about.id in entry.pending else entry
+    queue = _find_queue_link(request, about)
+    context = ReviewPage(
+        page=build_page_frame(
+            request,
+            f"Review of {about.id}",
+            (urls.HOME_URL, "Home"),
+            queue,
+            (urls.request_url(about.id), about.id),
+        ),
+        id=about.id,
+        request=urls.request_url(about.id),
+        registry=about.registry,
+        name=about.name,
+        kind=REQUEST_KIND_LABELS[about.kind],
+        profile=PROFILES[about.profile].title,
+        status=build_status_view(about.status),
+        state_label=STATE_LABELS[about.state],
+        registrant=names.get(about.registrant, about.registrant),
+        due=format_time(about.due),
+        overdue=about.due is not None and about.due < get_current_time(request),
+        lines=lines,
+        faults=tuple(sorted({each.line for each in view.findings if each.line and each.level != "hint"})),
+        fields=build_field_cells(about.registry, about.fields),
+        missing=tuple(
+            f"{label} ({PROFILES[about.profile].template_clause})"
+            for _, label in list_missing_fields(about, entry)
+        ),
+        report=view,
+        existing=None
+        if other is None
+        else Link(
+            href=urls.entry_url(other.registry, other.name),
+            text=f"{other.name}, {build_status_view(other.status).label}",
+        ),
+        actions=await _list_request_actions(request, about, entry),
+        archive=about.archive or "",
+    )
+    return make_page_response(request, context)
+
+
+def _find_queue_link(request: HTTPRequest, about: Request) -> tuple[str, str]:
+    """The queue that the visitor has come from: that of a role held in this registry."""
+    held = get_visitor(request).list_roles(about.registry)
+    role = about.holder if about.holder in held and about.holder in _QUEUES else None
+    role = role or next(each for each in _REVIEWERS if each in held)
+    return urls.queue_url(str(role)), _QUEUES[role][0]
+
+
+async def queue_page(request: HTTPRequest) -> Response:
+    """What waits for a role, in every registry where the visitor holds it."""
+    role = next((each for each in _QUEUES if each == request.path_params["role"]), None)
+    if role is None:
+        raise UnknownEntryError("no such queue", code="registry.unknown-queue", field="role")
+    visitor = get_visitor(request)
+    require_access(visitor)
+    held = [each for each in REGISTRIES if role in visitor.list_roles(each)]
+    if not held:
+        require_access(visitor, registry=next(iter(REGISTRIES)), roles=(role,))
+    found: list[Request] = []
+    for registry in held:
+        found += (await get_store(request).requests(registry=registry, holder=role, limit=_QUEUE)).items
+    found.sort(key=lambda each: (each.due is None, each.due or each.since))
+    rows = tuple(
+        replace(build_request_row(each, get_current_time(request)), href=urls.review_url(each.id))
+        for each in found
+        if each.state not in _FINAL
+    )
+    title, intro = _QUEUES[role]
+    mine = list_all_roles(request)
+    context = QueuePage(
+        page=build_page_frame(request, title, (urls.HOME_URL, "Home")),
+        role=str(role),
+        title=title,
+        intro=intro,
+        rows=rows,
+        overdue=sum(each.overdue for each in rows),
+        queues=tuple(
+            Link(href=urls.queue_url(str(each)), text=text, current=each is role)
+            for each, (text, _) in _QUEUES.items()
+            if each in mine
+        ),
+    )
+    return make_page_response(request, context)

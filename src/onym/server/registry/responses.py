@@ -1,0 +1,523 @@
+"""Forms and responses of the registry: form parsing, pages and their JSON, files and the Atom feed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from datetime import date
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+
+from onym.errors import RegistryError, UnknownEntryError
+from onym.registry.accounts import Scope
+from onym.registry.records import Role
+from onym.registry.registries import REGISTRIES
+from onym.server.registry import urls
+from onym.server.registry.dependencies import find_registry, get_current_time, get_store
+from onym.server.registry.labels import DONE_MESSAGES, format_roles, format_time
+from onym.server.registry.page_contexts import (
+    AccountPage,
+    Cell,
+    Choice,
+    ErrorPage,
+    Link,
+    LoginPage,
+    PageContext,
+    PageFrame,
+    TokenRow,
+)
+from onym.server.security import get_visitor, is_fresh, make_entity_tag
+from onym.server.services import get_services, make_template_environment
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from starlette.requests import Request
+
+    from onym.registry.accounts import ApiToken
+    from onym.registry.records import Entry, Status
+    from onym.server.services import AccountView, ProblemView, SignInView
+
+#: characters of a pasted template, draft or RFC
+MAX_TEMPLATE: Final = 1_000_000
+#: characters of one field of a template
+MAX_FIELD: Final = 64_000
+#: characters of what is looked for
+MAX_QUERY: Final = 200
+#: fields of one form
+_MOST_FIELDS: Final = 100
+#: octets of a body that is decoded at once
+_SHORT_BODY: Final = 64 * 1024
+_TYPE: Final = "application/x-www-form-urlencoded"
+#: C0 and C1 but tab, line feed, carriage return; PostgreSQL takes no NUL, and people see none of them
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+
+
+class PageForm(dict[str, list[str]]):
+    """The values of a form, by name."""
+
+    def get_text(self, name: str, default: str = "") -> str:
+        """The first value of a name."""
+        return self.get(name, [default])[0]
+
+
+def clean_query(text: str, field: str, limit: int = MAX_QUERY) -> str:
+    """One value of a query, stripped. Raises RegistryError (http.bad-form) beyond `limit` characters."""
+    if len(text) > limit:
+        raise RegistryError(f"longer than {limit} characters", code="http.bad-form", field=field)
+    return clean_text(text, field, limit).strip()
+
+
+def clean_text(text: str, field: str, limit: int) -> str:
+    """`text`, lines ended by line feeds. Raises RegistryError for one too long or with control characters."""
+    if len(text) > limit:
+        raise RegistryError(
+            f"longer than {limit:,} characters", code="http.too-large", field=field, hint="make it shorter"
+        )
+    # form feeds part the pages of drafts: the readers know them
+    if _CONTROL.search(text.replace("\f", "")):
+        raise RegistryError(
+            "holds control characters",
+            code="registry.control-characters",
+            field=field,
+            hint="paste it as plain text",
+        )
+    return text.replace("\r\n", "\n")
+
+
+async def read_form(request: Request) -> PageForm:
+    """The form that was sent. Raises HTTPException 415, or RegistryError (http.bad-form)."""
+    if request.headers.get("content-type", "").split(";")[0].strip().lower() != _TYPE:
+        raise HTTPException(415)
+    # a long body is decoded aside, so that others need not wait for it
+    body = await request.body()
+    pairs = _parse_pairs(body) if len(body) < _SHORT_BODY else await asyncio.to_thread(_parse_pairs, body)
+    form = PageForm()
+    for name, value in pairs:
+        limit = MAX_TEMPLATE if name == "template" else MAX_FIELD
+        form.setdefault(name[:64], []).append(clean_text(value, name[:64], limit))
+    return form
+
+
+def _parse_pairs(body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(
+            body.decode("utf-8"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
+        )
+    except ValueError:
+        raise RegistryError("not a form in UTF-8", code="http.bad-form") from None
+
+
+def parse_number(text: str | None, field: str) -> int | None:
+    """A number of at most nine digits; None for none. Raises RegistryError."""
+    if not text:
+        return None
+    if not _NUMBER.fullmatch(text):
+        raise RegistryError("not a number", code="http.bad-limit", field=field)
+    return int(text)
+
+
+async def get_entry_counts(request: Request, registry: str) -> dict[Status, int]:
+    """Entries by status. Raises UnknownEntryError."""
+    state = request.app.state
+    kept: dict[str, tuple[int, dict[Status, int]]] = getattr(state, "registry_counts", None) or {}
+    state.registry_counts = kept
+    head = (await get_store(request).head()).number
+    found = kept.get(registry)
+    if found is None or found[0] != head:
+        found = kept[registry] = (head, await get_store(request).count_by_status(registry))
+    return found[1]
+
+
+_HERE: Final = Path(__file__).parent
+#: the folder of style, script and icon
+STATIC_FOLDER: Final = _HERE.parent / "static"
+#: queues, by the role that works at them
+_QUEUES: Final = ((Role.EXPERT, "Review queue"), (Role.IANA, "IANA queue"), (Role.IESG, "IESG queue"))
+
+
+@cache
+def get_template_environment() -> Environment:
+    """The one Jinja environment of these pages."""
+    found = make_template_environment("onym.server.registry")
+    found.filters["machine"] = _format_machine_time
+    found.filters["sentence"] = _format_sentence
+    found.filters["coded"] = _split_code
+    return found
+
+
+def _format_machine_time(text: str) -> str:
+    """A time as `words.moment` wrote it, for the attribute `datetime`."""
+    return text.replace(" ", "T", 1)
+
+
+def _format_sentence(text: str) -> str:
+    """A message, as errors word it, with a capital letter and a full stop."""
+    end = "" if text.endswith((".", "!", "?")) else "."
+    return text[:1].upper() + text[1:] + end if text else ""
+
+
+def _split_code(text: str) -> list[tuple[bool, str]]:
+    """A text cut at its backticks: (is it code?, the piece)."""
+    pieces = text.split("`")
+    paired = len(pieces) % 2 == 1
+    return [(paired and at % 2 == 1, piece) for at, piece in enumerate(pieces) if piece]
+
+
+@cache
+def _hash_asset(name: str) -> str:
+    return hashlib.sha256((STATIC_FOLDER / name).read_bytes()).hexdigest()[:12]
+
+
+def _build_asset_url(name: str) -> str:
+    return urls.asset_url(name, _hash_asset(name))
+
+
+def list_all_roles(request: Request) -> frozenset[Role]:
+    """Every role that the visitor holds in some registry."""
+    visitor = get_visitor(request)
+    found: frozenset[Role] = frozenset()
+    return found.union(*(visitor.list_roles(each) for each in REGISTRIES))
+
+
+def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> PageFrame:
+    """What stands around the page; `crumbs` are (address, text) from the root down."""
+    visitor, here, roles = get_visitor(request), request.url.path, list_all_roles(request)
+    nav = (
+        (urls.HOME_URL, "Home"),
+        *((urls.entries_url(each), _NAV_LABELS.get(each, each)) for each in REGISTRIES),
+        (urls.requests_url(), "Requests"),
+        (urls.SUBMIT_URL, "Register"),
+        (urls.help_url(), "How it works"),
+    )
+    desk = [(urls.queue_url(str(role)), label) for role, label in _QUEUES if role in roles]
+    account = visitor.account
+    if account is not None and account.is_administrator and Role.IANA in roles:
+        desk.append((urls.AUDIT_URL, "Audit"))
+    return PageFrame(
+        title=title,
+        nav=tuple(Link(href=href, text=text, current=href == here) for href, text in nav),
+        desk=tuple(Link(href=href, text=text, current=href == here) for href, text in desk),
+        crumbs=tuple(Link(href=href, text=text) for href, text in crumbs),
+        who="" if account is None else account.name or account.login,
+        account=urls.ACCOUNT_URL,
+        login=urls.LOGIN_URL,
+        logout=urls.LOGOUT_URL,
+        csrf=visitor.csrf_token,
+        css=_build_asset_url("onym.css"),
+        script=_build_asset_url("vendor/htmx.min.js"),
+        icon=_build_asset_url("icon.svg"),
+        openapi=urls.OPENAPI_URL,
+        help=urls.help_url(),
+        search=urls.search_url(),
+        done=DONE_MESSAGES.get(request.query_params.get("done", ""), ""),
+    )
+
+
+_NAV_LABELS: Final = {
+    "uri-schemes": "URI schemes",
+    "llm-parameters": "llm parameters",
+    "ai-namespaces": "ai namespaces",
+}
+
+
+def _get_context_fields(context: PageContext) -> dict[str, Any]:
+    return {each.name: getattr(context, each.name) for each in fields(context)}
+
+
+def render_page(context: PageContext) -> str:
+    """The whole HTML document."""
+    return get_template_environment().get_template(context.template).render(_get_context_fields(context))
+
+
+def build_page_data(context: PageContext) -> dict[str, Any]:
+    """The page's data: every field of its context but `page`."""
+    return {name: value for name, value in _get_context_fields(context).items() if name != "page"}
+
+
+def encode_json(value: Any) -> bytes:
+    """JSON in UTF-8."""
+    return msgspec.json.encode(value)
+
+
+def negotiate_media_type(request: Request, offered: Iterable[str]) -> str:
+    """The media type of `offered` that the client likes best, the first among equals (RFC 9110 12.5.1).
+
+    Raises HTTPException 406 where none will do.
+    """
+    header = request.headers.get("accept", "").strip() or "*/*"
+    ranges = [_parse_media_range(part) for part in header.split(",")[:_MOST_RANGES]]
+    best, liked = "", 0.0
+    for media in offered:
+        quality = max(
+            ((exact, q) for pattern, q in ranges if (exact := _match_media_range(pattern, media))),
+            default=(0, 0.0),
+        )[1]
+        if quality > liked:
+            best, liked = media, quality
+    if not best:
+        raise HTTPException(406)
+    return best
+
+
+_MOST_RANGES: Final = 40
+
+
+def _parse_media_range(text: str) -> tuple[str, float]:
+    media, *parameters = (part.strip().lower() for part in text.split(";"))
+    quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+    try:
+        return media, min(max(float(quality), 0.0), 1.0)
+    except ValueError:
+        return media, 0.0
+
+
+def _match_media_range(pattern: str, media: str) -> int:
+    """How exactly: 3 the type itself, 2 its family, 1 anything, 0 not."""
+    if pattern == media:
+        return 3
+    family, _, kind = pattern.partition("/")
+    return (2 if media.startswith(family + "/") else 1 if family == "*" else 0) if kind == "*" else 0
+
+
+def wants_json(request: Request) -> bool:
+    """Does the client like a page's JSON better than the page?"""
+    return negotiate_media_type(request, ("text/html", "application/json")) == "application/json"
+
+
+def make_page_response(
+    request: Request, context: PageContext, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The page or its twin, as the client asks; 304 where it has the twin already."""
+    if wants_json(request):
+        return make_json_response(
+            request, encode_json(build_page_data(context)), status=status, headers=headers
+        )
+    return Response(render_page(context), status, {**_HEADERS, **(headers or {})}, media_type="text/html")
+
+
+def make_json_response(
+    request: Request, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The twin, encoded already; 304 where the client has it."""
+    given = {**_HEADERS, **(headers or {}), "etag": (tag := make_entity_tag(body))}
+    if status == 200 and request.method in ("GET", "HEAD") and is_fresh(request, tag):
+        return Response(status_code=304, headers=given)
+    return Response(body, status, given, media_type="application/json")
+
+
+_HEADERS: Final = {
+    "vary": "Accept, Cookie, Authorization, HX-Request",
+    "cache-control": "private, no-cache",
+}
+
+
+def redirect_to(address: str, done: str = "") -> Response:
+    """Go on with a GET after a form."""
+    mark = "&" if "?" in address else "?"
+    return RedirectResponse(f"{address}{mark}done={done}" if done else address, 303)
+
+
+#: format -> what a link to it says
+FORMAT_TITLES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "xml": "XML (IANA's form)",
+        "csv": "CSV",
+        "csv-2022": "CSV (columns of 2022)",
+        "text": "Plain text",
+        "json": "JSON",
+    }
+)
+#: format -> media type, file name extension
+MEDIA_TYPES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "xml": ("application/xml", "xml"),
+        "csv": ("text/csv", "csv"),
+        "csv-2022": ("text/csv", "csv"),
+        "csv-2015": ("text/csv", "csv"),
+        "text": ("text/plain", "txt"),
+        "json": ("application/json", "json"),
+    }
+)
+
+
+#: the day of a file without a dated row
+_NEVER: Final = date(1970, 1, 1)
+#: formats of URI schemes alone
+_SCHEMES: Final = frozenset({"csv-2015", "csv-2022"})
+
+
+def list_formats(registry: str) -> tuple[tuple[str, str], ...]:
+    """(format, title) of every file that this registry is offered as."""
+    return tuple(
+        (form, title)
+        for form, title in FORMAT_TITLES.items()
+        if form not in _SCHEMES or registry == "uri-schemes"
+    )
+
+
+def make_file_response(
+    request: Request,
+    entries: Iterable[Entry],
+    registry: str,
+    form: str,
+    name: str,
+    status: Status | None = None,
+) -> Response:
+    """These entries as a file to keep; `status` is the part that csv-2015 holds.
+
+    Raises UnknownEntryError for a format that there is not.
+    """
+    from onym.registry.iana import write_entries  # late: writers are needed by few requests
+
+    if form not in MEDIA_TYPES or (form in _SCHEMES and registry != "uri-schemes"):
+        raise UnknownEntryError(
+            "no such format",
+            code="registry.unknown-format",
+            field="format",
+            hint=f"one of {', '.join(MEDIA_TYPES)}",
+        )
+    rows = tuple(entries)
+    updated = max((each.updated for each in rows if each.updated is not None), default=_NEVER)
+    body = write_entries(rows, format=form, registry=registry, updated=updated, status=status).encode("utf-8")
+    media, extension = MEDIA_TYPES[form]
+    tag = make_entity_tag(body)
+    kept = "".join(each if each.isascii() and (each.isalnum() or each in "+.-_") else "_" for each in name)
+    headers = {
+        "etag": tag,
+        "cache-control": "no-cache",
+        "content-disposition": f'attachment; filename="{kept}.{extension}"',
+    }
+    if is_fresh(request, tag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, media_type=media)
+
+
+#: changes in one feed
+_MAX_FEED_CHANGES: Final = 50
+_ATOM_MEDIA_TYPE: Final = "application/atom+xml"
+
+
+async def get_changes_feed(request: Request) -> Response:
+    """GET: the last changes of a registry that its columns show."""
+    from onym.registry.iana import (  # late: writers are needed by few requests
+        compare_logged_entries,
+        format_atom_feed,
+    )
+
+    row = find_registry(request)
+    negotiate_media_type(request, (_ATOM_MEDIA_TYPE, "application/xml", "text/xml", "text/html"))
+    last = await get_store(request).changes(row.id, limit=_MAX_FEED_CHANGES)
+    origin = get_services(request).settings.base_url
+    body = format_atom_feed(
+        filter(None, (compare_logged_entries(each.before, each.after, at=each.at) for each in last)),
+        registry=row.id,
+        updated=last[0].at if last else (await get_store(request).head()).at or get_current_time(request),
+        tagger=f"{urlsplit(origin).hostname or 'localhost'},2026",
+        link=lambda name: origin + urls.entry_url(row.id, name),
+        home=origin + urls.entries_url(row.id),
+        feed=origin + urls.feed_url(row.id),
+    ).encode("utf-8")
+    tag = make_entity_tag(body)
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if is_fresh(request, tag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, media_type=_ATOM_MEDIA_TYPE)
+
+
+_SCOPES: Final = {
+    Scope.READ: "read",
+    Scope.SUBMIT: "submit and revise requests",
+    Scope.REVIEW: "review as an expert",
+    Scope.IANA: "act for IANA",
+    Scope.IESG: "act for the IESG",
+    Scope.ADMIN: "manage accounts",
+}
+
+
+class RegistryPages:
+    """Draws them with the registry's templates; `onym.server.services.Pages` says what each is given."""
+
+    def render_problem(self, request: Request, view: ProblemView) -> str:
+        """The page of an error."""
+        context = ErrorPage(
+            page=build_page_frame(request, view.title, (urls.HOME_URL, "Home")),
+            status=view.status,
+            title=view.title,
+            code=view.code,
+            detail=view.detail,
+            clause=view.clause,
+            field=view.field,
+            hint=view.hint,
+            back=view.sign_in or urls.HOME_URL,
+            request_id=view.request_id,
+        )
+        return render_page(context)
+
+    def render_sign_in(self, request: Request, view: SignInView) -> str:
+        """The sign-in page."""
+        context = LoginPage(
+            page=build_page_frame(request, "Sign in", (urls.HOME_URL, "Home")),
+            action=urls.LOGIN_URL,
+            local=get_services(request).settings.local_accounts,
+            providers=tuple(Link(href=href, text=title) for title, href in view.providers),
+            login_name=view.login,
+            fault="" if view.error is None else str(view.error),
+            target=view.next,
+        )
+        return render_page(context)
+
+    def render_account(self, request: Request, view: AccountView) -> str:
+        """The account page."""
+        account = view.account
+        context = AccountPage(
+            page=build_page_frame(request, "Your account", (urls.HOME_URL, "Home")),
+            login_name=account.login,
+            name=account.name,
+            email=account.email or "",
+            roles=tuple(
+                Cell(
+                    id=row.id,
+                    heading=row.title,
+                    value=format_roles(account.get_roles(row.id) | {Role.REGISTRANT}),
+                )
+                for row in REGISTRIES.values()
+            ),
+            tokens=tuple(_build_token_row(each, request) for each in view.tokens),
+            scopes=tuple(
+                Choice(value=str(each), label=label, chosen=each is Scope.READ)
+                for each, label in _SCOPES.items()
+            ),
+            create=urls.TOKENS_URL,
+            new_token="" if view.new_token is None else view.new_token.reveal(),
+            sign_out=urls.SIGN_OUT_EVERYWHERE_URL,
+            password="" if account.password_hash is None else urls.PASSWORD_URL,
+            fault="" if view.error is None else str(view.error),
+            requests=urls.requests_url(mine=1),
+        )
+        return render_page(context)
+
+
+def _build_token_row(token: ApiToken, request: Request) -> TokenRow:
+    over = token.expires is not None and token.expires <= get_services(request).clock()
+    state = "revoked" if token.revoked is not None else "expired" if over else "in use"
+    return TokenRow(
+        id=token.id,
+        label=token.label,
+        scopes=", ".join(sorted(token.scopes)),
+        created=format_time(token.created),
+        expires=format_time(token.expires),
+        last_used=format_time(token.last_used),
+        state=state,
+        revoke=urls.token_revoke_url(token.id) if state == "in use" else "",
+    )

@@ -1,1 +1,0 @@
-"""Handlers, by what they are for."""

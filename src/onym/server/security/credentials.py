@@ -1,0 +1,345 @@
+"""Verification of credentials: local passwords, and OpenID Connect providers (OpenID Connect Core 3.1).
+
+Password hashing runs in threads, a few at a time, because each hash needs 64 MiB. The OpenID client checks
+the issuer, and the signature and claims of the ID token, before it returns a person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlencode
+
+from onym.common.strict_json import encode_base64url, parse_json_object
+from onym.errors import AccessError, MalformedResponseError, SignatureError, URIError
+from onym.net.limits import NetLimits, TLSConfig
+from onym.net.messages import HTTPRequest, Origin, Reply, Send
+from onym.net.policy import Policy
+from onym.net.transport import AsyncTransport
+from onym.registry.accounts import MAX_LOGIN, PasswordCheck, hash_password, verify_password
+from onym.uri.generic import URI
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.registry.accounts import Account
+    from onym.registry.store import Store
+    from onym.server.settings import Issuer
+    from onym.sign.id_tokens import IDToken
+    from onym.sign.keys import KeySet
+
+MAX_CONCURRENT_HASHES: Final = 2
+
+
+class Passwords:
+    """Hashes and tests passwords without holding up other requests."""
+
+    def __init__(self, at_once: int = MAX_CONCURRENT_HASHES) -> None:
+        self._turn = asyncio.Semaphore(at_once)
+
+    async def hash(self, password: Secret) -> Secret:
+        """The hash to store."""
+        async with self._turn:
+            return await asyncio.to_thread(hash_password, password)
+
+    async def verify(self, stored: Secret | None, password: Secret) -> PasswordCheck:
+        """Does it fit? Without a hash the work is done all the same."""
+        async with self._turn:
+            return await asyncio.to_thread(verify_password, stored, password)
+
+    async def authenticate(self, store: Store, login: str, password: Secret) -> Account | None:
+        """The account of this login and password; None whatever is wrong, after the same work.
+
+        A hash with outdated parameters is replaced; the account is given with the hash that fits.
+        """
+        text = login.strip().lower()
+        account = await store.accounts.find_by_login(text) if 0 < len(text) <= MAX_LOGIN else None
+        stored = None if account is None or account.disabled else account.password_hash
+        verdict = await self.verify(stored, password)
+        if not verdict.ok or account is None or stored is None:
+            return None
+        # a password that was changed meanwhile stays: the session will be refused
+        if verdict.rehash is not None and await store.accounts.replace_password(
+            account.id, stored, verdict.rehash
+        ):
+            return replace(account, password_hash=verdict.rehash)
+        return account
+
+
+_TIMEOUT: Final = 10.0
+_LIMITS: Final = NetLimits(body=512 * 1024, error_body=16 * 1024, connect=5.0)
+_PORTS: Final = {"https": 443, "http": 80}
+
+
+class OIDCFetcher:
+    """Asks one provider. Policy and authorities come from its settings; no redirect is followed."""
+
+    def __init__(self, issuer: Issuer) -> None:
+        tls = TLSConfig(ca_files=() if issuer.ca_file is None else (issuer.ca_file,))
+        policy = Policy.preset("local" if issuer.network == "local" else "trusted")
+        self._transport = AsyncTransport(policy, limits=_LIMITS, tls=tls)
+        self._id = issuer.id
+
+    async def get(self, url: str, *, bearer: Secret | None = None) -> Reply:
+        """A GET."""
+        return await self._send_request(
+            "GET", url, () if bearer is None else (("Authorization", bearer),), b""
+        )
+
+    async def post(self, url: str, form: bytes, headers: tuple[tuple[str, str | Secret], ...]) -> Reply:
+        """A POST of a form."""
+        kind = ("Content-Type", "application/x-www-form-urlencoded")
+        return await self._send_request("POST", url, (kind, *headers), form)
+
+    def parse_object(self, reply: Reply, what: str) -> dict[str, Any]:
+        """The JSON object of a 200 reply. Raises MalformedResponseError."""
+        if reply.status != 200:
+            raise self._make_error(f"the {what} was refused with status {reply.status}")
+        try:
+            return parse_json_object(reply.body, what)
+        except SignatureError as error:
+            raise self._make_error(error.message) from None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._transport.close()
+
+    async def _send_request(
+        self, method: str, url: str, headers: tuple[tuple[str, str | Secret], ...], body: bytes
+    ) -> Reply:
+        origin, target = self._parse_url(url)
+        request = HTTPRequest(
+            method=method,
+            origin=origin,
+            target=target,
+            headers=(("Accept", "application/json"), *headers),
+            body=body,
+        )
+        return await self._transport.send(Send(request, timeout=_TIMEOUT))
+
+    def _parse_url(self, url: str) -> tuple[Origin, str]:
+        try:
+            uri = URI.parse(url).normalize()
+        except URIError:
+            raise self._make_error("an endpoint is no URL") from None
+        scheme: Literal["https", "http"] = "https" if uri.scheme == "https" else "http"
+        host = (uri.host or "").removeprefix("[").removesuffix("]")
+        if uri.scheme not in _PORTS or not host or uri.userinfo or uri.fragment is not None:
+            raise self._make_error("an endpoint is no http or https URL")
+        query = "" if uri.query is None else f"?{uri.query}"
+        return Origin(scheme, host, int(uri.port or _PORTS[scheme])), (uri.path or "/") + query
+
+    def _make_error(self, message: str) -> MalformedResponseError:
+        return MalformedResponseError(message, endpoint=f"OpenID provider {self._id}")
+
+
+#: seconds that metadata and keys are good
+_METADATA_SECONDS: Final = 3600.0
+#: seconds between two looks for new keys, whatever tokens name
+_RELOAD: Final = 60.0
+_LONGEST_URL: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderMetadata:
+    """The discovery document, as far as it is used."""
+
+    authorization: str
+    token: str
+    keys: str
+    userinfo: str | None
+    #: RFC 9207: every answer names its issuer
+    names_issuer: bool
+    basic: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Who signed in. Only `subject` identifies; name and address are for show and for notices."""
+
+    subject: str
+    name: str | None
+    email: str | None
+
+
+class OIDCProvider:
+    """One provider. `monotonic` gives seconds that only grow, for what is kept."""
+
+    def __init__(self, issuer: Issuer, redirect: str, monotonic: Callable[[], float]) -> None:
+        self.issuer = issuer
+        self._redirect = redirect
+        self._clock = monotonic
+        self._fetch = OIDCFetcher(issuer)
+        self._lock = asyncio.Lock()
+        self._metadata: tuple[float, ProviderMetadata] | None = None
+        self._keys: tuple[float, KeySet] | None = None
+
+    async def get_metadata(self) -> ProviderMetadata:
+        """The discovery document; asked for again after an hour. Raises NetError, ProviderError."""
+        async with self._lock:
+            if self._metadata is None or self._clock() - self._metadata[0] > _METADATA_SECONDS:
+                url = self.issuer.issuer.rstrip("/") + "/.well-known/openid-configuration"
+                found = self._fetch.parse_object(await self._fetch.get(url), "discovery document")
+                self._metadata = (self._clock(), self._parse_metadata(found))
+            return self._metadata[1]
+
+    async def build_authorization_url(self, *, state: str, nonce: str, verifier: str) -> str:
+        """The address to send the browser to (code flow, PKCE with S256: RFC 7636)."""
+        endpoint = (await self.get_metadata()).authorization
+        query = {
+            "response_type": "code",
+            "client_id": self.issuer.client_id,
+            "redirect_uri": self._redirect,
+            "scope": " ".join(self.issuer.scopes),
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": encode_base64url(hashlib.sha256(verifier.encode("ascii")).digest()),
+            "code_challenge_method": "S256",
+        }
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
+
+    async def redeem_code(self, code: str, *, nonce: str, verifier: str, at: datetime) -> Person:
+        """Who signed in, for the code of an answer.
+
+        Raises AccessError where the provider refuses the code, SignatureError for an ID token that does not
+        hold, NetError and ProviderError.
+        """
+        answer = await self._exchange_code(code, verifier)
+        token, access = answer.get("id_token"), answer.get("access_token")
+        if not isinstance(token, str) or not isinstance(access, str):
+            raise self._make_error("the token answer has no id_token or access_token")
+        claims = await self._verify_id_token(token, nonce=nonce, at=at, access=access)
+        return _parse_person(claims.subject, {**claims.claims, **await self._fetch_userinfo(access, claims)})
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._fetch.close()
+
+    def _parse_metadata(self, found: Mapping[str, Any]) -> ProviderMetadata:
+        # Discovery 4.3: the document must name the issuer that was asked, octet by octet
+        if found.get("issuer") != self.issuer.issuer:
+            raise self._make_error("the discovery document names another issuer")
+        if "S256" not in _get_list(found, "code_challenge_methods_supported", "S256"):
+            raise self._make_error("the provider does not know PKCE with S256")
+        methods = _get_list(found, "token_endpoint_auth_methods_supported", "client_secret_basic")
+        return ProviderMetadata(
+            authorization=self._parse_endpoint(found, "authorization_endpoint"),
+            token=self._parse_endpoint(found, "token_endpoint"),
+            keys=self._parse_endpoint(found, "jwks_uri"),
+            userinfo=self._parse_endpoint(found, "userinfo_endpoint")
+            if "userinfo_endpoint" in found
+            else None,
+            names_issuer=found.get("authorization_response_iss_parameter_supported") is True,
+            basic="client_secret_basic" in methods,
+        )
+
+    def _parse_endpoint(self, found: Mapping[str, Any], name: str) -> str:
+        url = found.get(name)
+        allowed = ("https://", "http://") if self.issuer.network == "local" else ("https://",)
+        good = isinstance(url, str) and url.startswith(allowed) and url.isascii() and url.isprintable()
+        if not good or len(str(url)) > _LONGEST_URL or set(str(url)) & set(' "<>\\#'):
+            raise self._make_error(f"{name} of the discovery document is no https address")
+        return str(url)
+
+    async def _exchange_code(self, code: str, verifier: str) -> dict[str, Any]:
+        known = await self.get_metadata()
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect,
+            "code_verifier": verifier,
+        }
+        secret = self.issuer.client_secret
+        headers: tuple[tuple[str, str | Secret], ...] = ()
+        if secret is not None and known.basic:
+            headers = (("Authorization", _encode_basic_auth(self.issuer.client_id, secret)),)
+        else:
+            form["client_id"] = self.issuer.client_id
+            if secret is not None:
+                form["client_secret"] = secret.reveal()
+        reply = await self._fetch.post(known.token, urlencode(form).encode("ascii"), headers)
+        if reply.status in {400, 401, 403}:
+            raise AccessError(
+                "the provider did not accept this sign-in",
+                code="registry.sign-in-failed",
+                hint="sign in once more; if it goes on, the operator should look at client id and secret",
+            )
+        return self._fetch.parse_object(reply, "token answer")
+
+    async def _verify_id_token(self, token: str, *, nonce: str, at: datetime, access: str) -> IDToken:
+        from onym.sign.id_tokens import verify_id_token  # late: cryptography is heavy
+
+        issuer = self.issuer
+        for reload in (False, True):
+            keys = await self._get_key_set(reload=reload)
+            try:
+                return verify_id_token(
+                    token,
+                    keys,
+                    issuer=issuer.issuer,
+                    client_id=issuer.client_id,
+                    nonce=nonce,
+                    at=at,
+                    access_token=access,
+                )
+            except SignatureError as error:
+                # the provider may have new keys since they were read
+                if reload or error.code != "sign.unknown-key":
+                    raise
+        raise AssertionError  # pragma: no cover - the second round returns or raises
+
+    async def _get_key_set(self, *, reload: bool) -> KeySet:
+        from onym.sign.keys import read_keys  # late: cryptography is heavy
+
+        known = await self.get_metadata()
+        async with self._lock:
+            age = _METADATA_SECONDS + 1 if self._keys is None else self._clock() - self._keys[0]
+            if self._keys is None or age > (_RELOAD if reload else _METADATA_SECONDS):
+                reply = await self._fetch.get(known.keys)
+                if reply.status != 200:
+                    raise self._make_error(f"the keys were refused with status {reply.status}")
+                self._keys = (self._clock(), read_keys(reply.body))
+            return self._keys[1]
+
+    async def _fetch_userinfo(self, access: str, token: IDToken) -> dict[str, Any]:
+        """More claims, where the ID token has no name and there is an endpoint to ask (Core 5.3)."""
+        endpoint = (await self.get_metadata()).userinfo
+        if endpoint is None or token.text("name"):
+            return {}
+        found = await self._fetch.get(endpoint, bearer=Secret(f"Bearer {access}"))
+        claims = self._fetch.parse_object(found, "userinfo answer")
+        if claims.get("sub") != token.subject:
+            raise self._make_error("the userinfo answer is about somebody else")
+        return claims
+
+    def _make_error(self, message: str) -> MalformedResponseError:
+        return MalformedResponseError(message, endpoint=f"OpenID provider {self.issuer.id}")
+
+
+def _get_list(found: Mapping[str, Any], name: str, default: str) -> list[Any]:
+    """A member that is a list; the default alone where it is not there."""
+    value = found.get(name, [default])
+    return value if isinstance(value, list) else []
+
+
+def _encode_basic_auth(client_id: str, secret: Secret) -> Secret:
+    # RFC 6749 2.3.1: both are form-encoded before they are joined
+    pair = f"{_quote_form_value(client_id)}:{_quote_form_value(secret.reveal())}"
+    return Secret("Basic " + b64encode(pair.encode("ascii")).decode("ascii"))
+
+
+def _quote_form_value(text: str) -> str:
+    return urlencode({"": text})[1:]
+
+
+def _parse_person(subject: str, claims: Mapping[str, Any]) -> Person:
+    names = (claims.get("name"), claims.get("preferred_username"))
+    name = next((each for each in names if isinstance(each, str) and each.strip()), None)
+    email = claims.get("email")
+    # an address that the provider has not tested may be anybody's
+    tested = isinstance(email, str) and claims.get("email_verified") is True
+    return Person(subject=subject, name=name, email=email if tested else None)

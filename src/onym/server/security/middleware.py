@@ -1,0 +1,437 @@
+"""ASGI middlewares: request limits, response headers, CSRF protection, rate limits and the audit log."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from urllib.parse import unquote_to_bytes
+from uuid import uuid4
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect, Request
+
+from onym.errors import AccessError, OnymError, RegistryError
+from onym.net.hosts import Address, Network, get_client_network, parse_address, parse_network
+from onym.registry.accounts import AuditRecord
+from onym.server.problems import make_problem_response
+from onym.server.security.visitor import Visitor, get_visitor
+from onym.server.services import Services, get_request_state, get_services
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from onym.server.settings import RateLimit, Settings
+    from onym.server.settings import RateLimits as Limits
+
+#: RFC 9110 9.2.1
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_MAX_SUBJECT_LENGTH: Final = 200
+_LOG: Final = logging.getLogger("onym.server")
+
+
+def set_audit_action(
+    request: Request, action: str, subject: str | None = None, *, account: str | None = None
+) -> None:
+    """Name what this request does, for its line in the audit log; before it is tried, so that failures count.
+
+    `account` says who, where nobody was signed in when the request came.
+    """
+    get_request_state(request.scope)["audit"] = (action, subject, account)
+
+
+class AuditMiddleware:
+    """Writes the line just before the answer goes out, when its outcome is known."""
+
+    def __init__(self, app: ASGIApp, services: Services) -> None:
+        self._app = app
+        self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def finish(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await self._write_record(scope, message["status"])
+            await send(message)
+
+        await self._app(scope, receive, finish)
+
+    async def _write_record(self, scope: Scope, status: int) -> None:
+        record = self._build_record(scope, status)
+        if record is None:
+            return
+        try:
+            await self._services.store.audit.write(record)
+        except OnymError as error:
+            # what was done is done, and in the registry's own log: the answer must still go out
+            _LOG.error(
+                "no audit line for request %s: %s", get_request_state(scope).get("request_id"), error.code
+            )
+
+    def _build_record(self, scope: Scope, status: int) -> AuditRecord | None:
+        found = get_request_state(scope)
+        visitor = found.get("visitor")
+        account = visitor.account.id if visitor is not None and visitor.account is not None else None
+        named = found.get("audit")
+        if named is None:
+            # without an account nothing is changed, and strangers must not fill the log
+            if account is None or scope["method"] in SAFE_METHODS:
+                return None
+            named = (f"http.{scope['method'].lower()}"[:_MAX_SUBJECT_LENGTH], scope["path"], None)
+        action, subject, other = named
+        code = found.get("code") or f"http.{status}"
+        return AuditRecord(
+            at=self._services.clock(),
+            account=other or account,
+            action=action,
+            subject=None if subject is None else subject[:_MAX_SUBJECT_LENGTH],
+            outcome="ok" if status < 400 else code,
+            address=found.get("address"),
+        )
+
+
+#: octets of path and query
+MAX_URL_BYTES: Final = 8 * 1024
+#: octets of all header fields
+MAX_HEADER_BYTES: Final = 64 * 1024
+_LENGTH: Final = re.compile(rb"[0-9]{1,15}\Z")
+
+
+class RequestLimitsMiddleware:
+    """Checks Host, address, headers and the size of the body, as it arrives."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._hosts = frozenset(settings.allowed_hosts)
+        self._limit = settings.body_limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request. Raises RegistryError with the codes `http.wrong-host`, `http.too-large`, ..."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        self._check_head(scope)
+        taken = 0
+
+        async def counted() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > self._limit:
+                raise self._make_too_large_error()
+            return message
+
+        await self._app(scope, counted, send)
+
+    def _check_head(self, scope: Scope) -> None:
+        headers = scope["headers"]
+        hosts = [value for name, value in headers if name == b"host"]
+        if len(hosts) != 1 or hosts[0].decode("latin-1").lower() not in self._hosts:
+            raise RegistryError("this host is not served here", code="http.wrong-host", field="Host")
+        path = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
+        if len(path) + len(scope["query_string"]) > MAX_URL_BYTES:
+            raise RegistryError(
+                f"path and query are longer than {MAX_URL_BYTES} octets", code="http.address-too-long"
+            )
+        if sum(len(name) + len(value) for name, value in headers) > MAX_HEADER_BYTES:
+            raise RegistryError("the header fields are too long", code="http.too-large", field="headers")
+        lengths = [value for name, value in headers if name == b"content-length"]
+        if any(not _LENGTH.match(value) or int(value) > self._limit for value in lengths):
+            raise self._make_too_large_error()
+
+    def _make_too_large_error(self) -> RegistryError:
+        return RegistryError(
+            f"the body is larger than {self._limit} octets", code="http.too-large", field="body"
+        )
+
+
+#: nothing inline, nothing from elsewhere; connect-src is for the search as one types
+CONTENT_SECURITY_POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    )
+)
+_HEADERS: Final = (
+    ("content-security-policy", CONTENT_SECURITY_POLICY),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "same-origin"),
+)
+#: two years
+_HSTS: Final = ("strict-transport-security", "max-age=63072000; includeSubDomains")
+_MOST_HOPS: Final = 32
+
+
+class HeadersMiddleware:
+    """Puts request id and address into the request's state, and security headers on each answer."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._fixed = (*_HEADERS, _HSTS) if settings.is_https else _HEADERS
+        networks = [parse_network(each) for each in settings.trusted_proxies]
+        self._proxies = tuple(each for each in networks if each is not None)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; a WebSocket is turned away, since there are none."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = str(uuid4())
+        found = get_request_state(scope)
+        found["request_id"] = request_id
+        found["address"] = get_client_address(scope, self._proxies)
+
+        async def finish(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._fixed:
+                    headers[name] = value
+                headers["x-request-id"] = request_id
+                headers.add_vary_header("Cookie, Authorization")
+                visitor = found.get("visitor")
+                if "cache-control" not in headers and visitor is not None and visitor.account is not None:
+                    headers["cache-control"] = "no-store"
+            await send(message)
+
+        await self._app(scope, receive, finish)
+
+
+def get_client_address(scope: Scope, proxies: tuple[Network, ...]) -> str | None:
+    """The client's IP address: the peer's, or what trusted proxies say in X-Forwarded-For.
+
+    The field is read from its end, since its beginning is whatever the client wrote. What is no address
+    ends the walk.
+    """
+    peer = scope.get("client")
+    address = parse_address(str(peer[0])) if peer else None
+    if address is None:
+        return None
+    fields = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    hops = ",".join(fields).split(",")[-_MOST_HOPS:]
+    while hops and _is_trusted(address, proxies):
+        nearer = parse_address(hops.pop().strip())
+        if nearer is None:
+            break
+        address = nearer
+    return str(address)
+
+
+def _is_trusted(address: Address, proxies: tuple[Network, ...]) -> bool:
+    return any(network.contains_address(address) for network in proxies)
+
+
+CSRF_FIELD: Final = "csrf_token"
+CSRF_HEADER: Final = "x-csrf-token"
+MAX_FORM_FIELDS: Final = 200
+MAX_FORM_FILES: Final = 4
+_URLENCODED: Final = "application/x-www-form-urlencoded"
+_FORMS: Final = frozenset({_URLENCODED, "multipart/form-data"})
+_LONGEST_TOKEN: Final = 200
+
+
+class CSRFMiddleware:
+    """Raises what was wrong with the visitor's credentials, and refuses forged writes."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._origin = settings.base_url
+        self._limit = settings.body_limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http":
+            request = Request(scope, receive)
+            visitor = get_visitor(request)
+            if visitor.failure is not None:
+                raise visitor.failure
+            if scope["method"] not in SAFE_METHODS and visitor.via != "token":
+                self._check_source(request)
+                receive = await self._check_token(request, receive)
+        await self._app(scope, receive, send)
+
+    def _check_source(self, request: Request) -> None:
+        site = request.headers.get("sec-fetch-site")
+        origin = request.headers.get("origin")
+        good = origin in {None, self._origin} if site is None else site in {"same-origin", "none"}
+        if not good:
+            raise _make_forgery_error(
+                "this form was sent from another site", "Origin" if site is None else "Sec-Fetch-Site"
+            )
+
+    async def _check_token(self, request: Request, receive: Receive) -> Receive:
+        """Test the token; the body of a form is read for it and handed on."""
+        visitor = get_visitor(request)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        given = request.headers.get(CSRF_HEADER)
+        if kind in _FORMS and given is None:
+            body = await _read_body(receive)
+            given = await self._form_token(request.scope, body, kind)
+            receive = _replay_body(body, receive)
+        elif visitor.via is None and kind not in _FORMS:
+            return receive  # a program's request: nothing of a browser's speaks for it
+        if given is None or not visitor.form_key.matches_token(given):
+            raise _make_forgery_error("the form's token is missing or was given to somebody else", CSRF_FIELD)
+        return receive
+
+    async def _form_token(self, scope: Scope, body: bytes, kind: str) -> str | None:
+        if kind == _URLENCODED:
+            return _urlencoded_token(body)
+        request = Request(scope, _replay_body(body, _receive_disconnect))
+        try:
+            async with request.form(
+                max_files=MAX_FORM_FILES, max_fields=MAX_FORM_FIELDS, max_part_size=self._limit
+            ) as form:
+                found = form.getlist(CSRF_FIELD)
+        except (MultiPartException, HTTPException, ValueError) as error:
+            raise _make_form_error() from error
+        return found[0] if len(found) == 1 and isinstance(found[0], str) else None
+
+
+def _urlencoded_token(body: bytes) -> str | None:
+    """The one token of the form. Other fields are not decoded: a body may be large, and is read later."""
+    pairs = body.split(b"&", MAX_FORM_FIELDS)
+    if len(pairs) > MAX_FORM_FIELDS:
+        raise _make_form_error()
+    found = [
+        value for name, _, value in (each.partition(b"=") for each in pairs) if name == CSRF_FIELD.encode()
+    ]
+    if len(found) != 1 or len(found[0]) > _LONGEST_TOKEN:
+        return None
+    return unquote_to_bytes(found[0]).decode("utf-8", "replace")
+
+
+async def _read_body(receive: Receive) -> bytes:
+    chunks = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunks.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _replay_body(body: bytes, then: Receive) -> Receive:
+    """A `receive` that gives the body once more, then what `then` gives."""
+    given = False
+
+    async def receive() -> Message:
+        nonlocal given
+        if given:
+            return await then()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+async def _receive_disconnect() -> Message:
+    return {"type": "http.disconnect"}
+
+
+def _make_form_error() -> RegistryError:
+    return RegistryError(
+        "the form cannot be read", code="http.bad-form", field="body", hint="send it as a browser does"
+    )
+
+
+def _make_forgery_error(message: str, field: str) -> AccessError:
+    return AccessError(
+        message, code="http.forged", field=field, hint="load the page again and send the form from there"
+    )
+
+
+#: buckets kept; the one longest unused goes first, and has mostly filled up again by then
+MAX_BUCKETS: Final = 50_000
+BucketKind: TypeAlias = Literal["reads", "writes", "logins"]
+
+
+class TokenBuckets:
+    """Token buckets by sort and key. `clock` gives seconds that only grow."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float], *, most: int = MAX_BUCKETS) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._most = most
+        self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take_token(self, sort: BucketKind, key: str, *, times: int = 1) -> float:
+        """Take one from the bucket: 0 where there was one, else the seconds until there is.
+
+        `times` makes the bucket so much larger and faster.
+        """
+        rate: RateLimit = getattr(self._limits, sort)
+        burst, per_second = rate.burst * times, rate.per_minute * times / 60
+        now = self._clock()
+        left, since = self._buckets.pop((sort, key), (float(burst), now))
+        left = min(float(burst), left + (now - since) * per_second)
+        wait = 0.0 if left >= 1 else (1 - left) / per_second
+        self._buckets[sort, key] = (left if wait else left - 1, now)
+        while len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
+        return wait
+
+
+class RateLimitMiddleware:
+    """Answers 429 with Retry-After (RFC 6585 4) where a visitor asks for more than its share."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        sort: BucketKind = "reads" if scope["method"] in SAFE_METHODS else "writes"
+        wait = get_services(request).rates.take_token(sort, _make_visitor_key(get_visitor(request)))
+        if wait:
+            await make_too_many_response(request, wait)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def make_too_many_response(request: Request, wait: float) -> ASGIApp:
+    """The answer 429. `wait` is in seconds."""
+    seconds = max(1, math.ceil(wait))
+    error = RegistryError(
+        "too many requests in a short time", code="http.too-many-requests", hint=f"wait {seconds} seconds"
+    )
+    return make_problem_response(request, error, headers={"retry-after": str(seconds)})
+
+
+def make_address_key(address: str | None) -> str:
+    """What one client's addresses have in common: an IPv6 network has 2^64 of them for free."""
+    return f"address:{get_client_network(address or 'unknown')}"
+
+
+def _make_visitor_key(visitor: Visitor) -> str:
+    if visitor.token is not None:
+        return f"token:{visitor.token.id}"
+    if visitor.account is not None:
+        return f"account:{visitor.account.id}"
+    return make_address_key(visitor.address)

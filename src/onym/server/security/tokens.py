@@ -1,0 +1,224 @@
+"""The account page and API tokens. A new token is shown once and can be revoked at any time."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from onym.errors import RegistryError, UnknownEntryError
+from onym.registry.accounts import MAX_LABEL, ApiToken, Scope, hash_secret, make_id, make_token, parse_scopes
+from onym.server.security.middleware import set_audit_action
+from onym.server.security.sign_in import read_form
+from onym.server.security.visitor import Visitor, get_visitor, require_access
+from onym.server.services import AccountView, get_services
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+#: live tokens of one account
+MAX_TOKENS: Final = 50
+_DAYS: Final = re.compile(r"[0-9]{1,4}\Z")
+_LONGEST_BODY: Final = 16 * 1024
+
+
+class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """What a token is asked for with. `days` is its life; the longest that there is where left out."""
+
+    label: str
+    scopes: list[str]
+    #: JSON has one sort of number: 30.0 is 30
+    days: int | float | None = None
+
+
+async def account_page(request: Request) -> Response:
+    """GET /account."""
+    return await _make_account_response(request)
+
+
+async def create_token(request: Request) -> Response:
+    """POST /account/tokens: fields `label`, `scopes` (several), `days`; the answer shows the token once."""
+    form = await read_form(request)
+    days = form.get_text("days").strip()
+    if days and not _DAYS.match(days):
+        raise _make_days_error(request)
+    order = TokenRequest(
+        label=form.get_text("label"), scopes=list(form.get_texts("scopes")), days=int(days) if days else None
+    )
+    _, secret = await _store_new_token(request, order)
+    return await _make_account_response(request, secret, 201)
+
+
+async def revoke_token(request: Request) -> Response:
+    """POST /account/tokens/{id}/revoke."""
+    await _revoke_own_token(request)
+    return RedirectResponse("/account", 303)
+
+
+async def get_api_account(request: Request) -> Response:
+    """GET /api/v1/account: who the caller is, and what it may do."""
+    visitor = get_visitor(request)
+    account = require_access(visitor)
+    roles = {name: sorted(visitor.list_roles(name)) for name in (*_list_registries(), *account.roles)}
+    return _make_json_response(
+        {
+            "id": account.id,
+            "login": account.login,
+            "name": account.name,
+            "roles": dict(sorted(roles.items())),
+            "scopes": sorted(visitor.scopes),
+            "via": visitor.via,
+        }
+    )
+
+
+async def list_api_tokens(request: Request) -> Response:
+    """GET /api/v1/account/tokens."""
+    account = require_access(get_visitor(request), scope=Scope.READ)
+    tokens = await get_services(request).store.tokens.list(account.id)
+    return _make_json_response({"tokens": [_to_token_data(each) for each in tokens]})
+
+
+async def create_api_token(request: Request) -> Response:
+    """POST /api/v1/account/tokens: JSON `label`, `scopes`, `days`; the answer holds `token`, this once."""
+    body = await request.body()
+    try:
+        if len(body) > _LONGEST_BODY:
+            raise msgspec.DecodeError("too long")
+        order = msgspec.json.decode(body, type=TokenRequest)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RegistryError(
+            "the body is not the JSON that this takes",
+            code="http.bad-form",
+            field="body",
+            hint='{"label": "ci", "scopes": ["read"], "days": 30}',
+        ) from error
+    token, secret = await _store_new_token(request, order)
+    return _make_json_response({**_to_token_data(token), "token": secret.reveal()}, 201)
+
+
+async def revoke_api_token(request: Request) -> Response:
+    """DELETE /api/v1/account/tokens/{id}."""
+    await _revoke_own_token(request)
+    return Response(status_code=204)
+
+
+async def _store_new_token(request: Request, order: TokenRequest) -> tuple[ApiToken, Secret]:
+    visitor = get_visitor(request)
+    account = require_access(visitor)
+    scopes = parse_scopes(order.scopes)
+    set_audit_action(request, "token.add", " ".join(sorted(scopes)))
+    for scope in scopes:
+        # a token makes none that may do more than itself
+        require_access(visitor, scope=scope)
+    parts = get_services(request)
+    at = parts.clock()
+    known = await parts.store.tokens.list(account.id)
+    if sum(_is_live(each, at) for each in known) >= MAX_TOKENS:
+        raise RegistryError(
+            f"an account has at most {MAX_TOKENS} tokens",
+            code="registry.too-many-tokens",
+            field="tokens",
+            hint="revoke those that are not used",
+        )
+    secret = make_token()
+    token = ApiToken(
+        id=make_id("token"),
+        digest=hash_secret(secret),
+        account=account.id,
+        label=_clean_label(order.label),
+        scopes=scopes,
+        created=at,
+        expires=_compute_expiry(request, visitor, order, at),
+    )
+    await parts.store.tokens.create(token)
+    return token, secret
+
+
+async def _revoke_own_token(request: Request) -> None:
+    visitor = get_visitor(request)
+    account = require_access(visitor)
+    identifier = request.path_params["id"]
+    set_audit_action(request, "token.revoke", identifier)
+    parts = get_services(request)
+    owned = {each.id: each for each in await parts.store.tokens.list(account.id)}
+    if identifier not in owned:
+        raise UnknownEntryError("no such token", code="registry.unknown-token", field="token")
+    for scope in sorted(owned[identifier].scopes):
+        # a token ends none that may do more than itself
+        require_access(visitor, scope=scope)
+    await parts.store.tokens.revoke(identifier, parts.clock())
+
+
+def _clean_label(text: str) -> str:
+    label = " ".join(unicodedata.normalize("NFC", text[: 4 * MAX_LABEL]).split())
+    if not label or len(label) > MAX_LABEL or not label.isprintable():
+        raise RegistryError(
+            f"a label has 1 to {MAX_LABEL} characters",
+            code="registry.bad-label",
+            field="label",
+            hint="say what the token is for",
+        )
+    return label
+
+
+def _compute_expiry(request: Request, visitor: Visitor, order: TokenRequest, at: datetime) -> datetime:
+    most = get_services(request).settings.token_days
+    days = most if order.days is None else order.days
+    if not 1 <= days <= most or days != int(days):
+        raise _make_days_error(request)
+    expires = at + timedelta(days=days)
+    own = None if visitor.token is None else visitor.token.expires
+    # nor one that lives longer than itself
+    return expires if own is None else min(expires, own)
+
+
+def _make_days_error(request: Request) -> RegistryError:
+    most = get_services(request).settings.token_days
+    return RegistryError(
+        f"days is a number from 1 to {most}",
+        code="registry.bad-days",
+        field="days",
+        hint="leave it out for all",
+    )
+
+
+async def _make_account_response(
+    request: Request, secret: Secret | None = None, status: int = 200
+) -> Response:
+    visitor = get_visitor(request)
+    account = require_access(visitor)
+    parts = get_services(request)
+    view = AccountView(
+        csrf_token=visitor.csrf_token,
+        account=account,
+        tokens=tuple(await parts.store.tokens.list(account.id)),
+        new_token=secret,
+    )
+    return HTMLResponse(parts.pages.render_account(request, view), status, {"cache-control": "no-store"})
+
+
+def _is_live(token: ApiToken, at: datetime) -> bool:
+    return token.revoked is None and (token.expires is None or token.expires > at)
+
+
+def _list_registries() -> tuple[str, ...]:
+    from onym.registry.registries import REGISTRIES
+
+    return tuple(REGISTRIES)
+
+
+def _to_token_data(token: ApiToken) -> dict[str, Any]:
+    times = {name: getattr(token, name) for name in ("created", "expires", "revoked", "last_used")}
+    return {"id": token.id, "label": token.label, "scopes": sorted(token.scopes), **times}
+
+
+def _make_json_response(data: dict[str, Any], status: int = 200) -> Response:
+    return Response(
+        msgspec.json.encode(data), status, {"cache-control": "no-store"}, media_type="application/json"
+    )

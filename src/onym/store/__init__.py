@@ -1,0 +1,1 @@
+"""Opening databases: SQLite by default, PostgreSQL and Valkey for fleets."""

@@ -1,0 +1,715 @@
+"""Recognise secrets in text: escaped text, secret names, key formats, random values and userinfo of URIs.
+
+A secret may be percent-encoded, JSON-escaped, written as HTML entities, in letters of another width, or
+split by invisible characters. A `TextView` undoes one such layer and maps spans back to the original text.
+
+The last word of a name decides whether its value is a secret, together with the word before it:
+`access_token` is a secret, `max_tokens` and `pad_token` are not. A key format is a literal prefix and a run
+of characters; conditions on the run exclude package names and prose (`sk-learn`, `gsk_test`).
+
+The search for credentials in URIs is not a parser: the text may be cut short or escaped, and the search
+hides too much rather than too little. In `llm:` text everything from the first `:` of the authority to its
+last `@` is the key (draft 4.2.1), even if a raw `/`, `?`, `#` or blank broke it, or if the `@` is encoded
+or missing. Other schemes follow the same rules, but always need an `@`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
+from itertools import accumulate
+from typing import Literal, NamedTuple, TypeAlias
+
+from onym.uri.secret import MARK
+
+#: (start, end) in characters, end excluded
+Span: TypeAlias = tuple[int, int]
+
+#: how many layers of escapes are undone: `%252540` has three
+LAYERS = 4
+
+_ENTITIES = {
+    "amp": "&", "apos": "'", "bsol": "\\", "colon": ":", "commat": "@", "equals": "=", "gt": ">",
+    "hyphen": "-", "lowbar": "_", "lt": "<", "num": "#", "period": ".", "quest": "?", "quot": '"', "sol": "/",
+}  # fmt: skip
+_SHORT = {"n": "\n", "r": "\r", "t": "\t"}
+# soft hyphen, zero width, marks of direction, word joiner, byte order mark
+_INVISIBLE = "\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+# backslash runs are bounded, else a megabyte of them costs a square of that
+_ESCAPES = {
+    "%": r"%[0-9A-Fa-f]{2}",
+    "\\": r"\\{1,8}(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[\"'/nrt])",
+    "&": rf"&(?:#[0-9]{{1,7}}|#[xX][0-9A-Fa-f]{{1,6}}|{'|'.join(_ENTITIES)});",
+}
+# compatibility forms (NFKC) of the characters that the scheme and its delimiters are made of
+_L = (
+    "2e1 1d38 2097 2112 2113 216c 217c 24c1 24db 1d40b 1d425 1d43f 1d459 1d473 1d48d 1d4c1 1d4db 1d4f5"
+    " 1d50f 1d529 1d543 1d55d 1d577 1d591 1d5ab 1d5c5 1d5df 1d5f9 1d613 1d62d 1d647 1d661 1d67b 1d695 1f13b"
+)
+_M = (
+    "1d39 1d50 2098 2133 216f 217f 24c2 24dc 1d40c 1d426 1d440 1d45a 1d474 1d48e 1d4c2 1d4dc 1d4f6 1d510"
+    " 1d52a 1d544 1d55e 1d578 1d592 1d5ac 1d5c6 1d5e0 1d5fa 1d614 1d62e 1d648 1d662 1d67c 1d696 1f13c"
+)
+
+
+@cache
+def _compile_lookalikes() -> tuple[re.Pattern[str], dict[int, int]]:
+    table = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+    for letter, codes in (("l", _L), ("m", _M), (":", "fe13 fe55"), ("@", "fe6b")):
+        table |= {int(code, 16): ord(letter) for code in codes.split()}
+    return re.compile(f"[{''.join(map(chr, table))}]"), table
+
+
+def replace_lookalikes(text: str) -> str:
+    """The text with lookalikes of ASCII replaced by ASCII, each by one: positions stay."""
+    if text.isascii():
+        return text
+    pattern, table = _compile_lookalikes()
+    return text.translate(table) if pattern.search(text) else text
+
+
+def lower_text(text: str) -> str:
+    """The text in lower case, positions unchanged (one capital letter has two in lower case)."""
+    low = text.lower()
+    return low if len(low) == len(text) else text.replace("\u0130", "I").lower()
+
+
+@cache
+def _compile_escapes(kinds: str) -> re.Pattern[str]:
+    return re.compile(f"({'|'.join(_ESCAPES[kind] for kind in kinds)})")
+
+
+@cache
+def _compile_gaps() -> re.Pattern[str]:
+    return re.compile(rf"([{_INVISIBLE}]|\x1b\[[0-9;]{{0,16}}m)")
+
+
+@cache
+def _decode_escape(escape: str) -> str:
+    body = escape.lstrip("\\")
+    if escape[0] == "%":
+        return chr(int(escape[1:], 16))
+    if escape[0] == "\\":
+        return _SHORT.get(body, body) if len(body) == 1 else chr(int(body[1:], 16))
+    name = escape[1:-1]
+    if name[0] != "#":
+        return _ENTITIES[name]
+    code = int(f"0{name[1:]}", 0) if name[1] in "xX" else int(name[1:])
+    return chr(code) if code <= 0x10FFFF else escape
+
+
+class TextView:
+    """A text without some of its characters, or with escapes undone, and the way back."""
+
+    __slots__ = ("_back", "_here", "text")
+
+    def __init__(self, parts: list[str], plain: list[str]) -> None:
+        # parts alternate: ordinary text, escape, ordinary text, ...
+        self.text = replace_lookalikes("".join(plain))
+        self._back = list(accumulate(map(len, parts), initial=0))
+        self._here = list(accumulate(map(len, plain), initial=0))
+
+    @staticmethod
+    def strip_invisible(text: str) -> TextView | None:
+        """The text without invisible characters and colours of a terminal, None where it has none."""
+        if text.isascii() and "\x1b" not in text:
+            return None
+        parts = _compile_gaps().split(text)
+        return (
+            TextView(parts, [part if index % 2 == 0 else "" for index, part in enumerate(parts)])
+            if parts[1:]
+            else None
+        )
+
+    @staticmethod
+    def undo_escapes(text: str) -> TextView | None:
+        """The text with one layer of escapes undone, None where it has none."""
+        kinds = "".join(kind for kind in _ESCAPES if kind in text)
+        parts = _compile_escapes(kinds).split(text) if kinds else []
+        if not parts[1:]:
+            return None
+        plain = parts.copy()
+        plain[1::2] = map(_decode_escape, parts[1::2])
+        return TextView(parts, plain)
+
+    def map_back(self, span: Span) -> Span:
+        """Where a span of this view stands in the text below, whole escapes included."""
+        first = bisect_right(self._here, span[0]) - 1
+        last = bisect_right(self._here, span[1] - 1) - 1
+        start, end = self._back[first], self._back[last]
+        if first % 2 == 0:
+            start += span[0] - self._here[first]
+        end = self._back[last + 1] if last % 2 else end + span[1] - self._here[last]
+        return start, end
+
+    def has_escape(self, start: int, end: int) -> bool:
+        """Whether any of these characters was written as an escape in the text below."""
+        first, last = bisect_right(self._here, start) - 1, bisect_right(self._here, end - 1) - 1
+        return last > first or first % 2 == 1
+
+
+#: strong: whatever the value is; weak: a value that looks drawn at random; none: not a secret's name
+Weight: TypeAlias = Literal["strong", "weak", "none"]
+
+
+def split_words(text: str) -> frozenset[str]:
+    """The words of a text, as a set."""
+    return frozenset(text.split())
+
+
+PASSWORDS = frozenset({"password", "passwd", "passphrase", "passcode", "pwd", "pass"})
+_STRONG = PASSWORDS | {"secret", "token", "authorization", "jwt"}
+_WEAK = frozenset({"auth", "sig", "signature", "credential", "credentials", "cookie", "bearer"})
+WORDS = tuple(sorted(_STRONG | _WEAK | {"key"}))
+
+#: characters of a name, before its last word
+HEAD = "abcdefghijklmnopqrstuvwxyz0123456789_.-"
+
+# before `key`: these make it a secret, these never do
+_KEY_OF = split_words(
+    """
+    api access secret private auth account subscription master admin service encryption signing
+    signature application shared storage license deploy webhook bot client user session
+    """
+)
+_NO_KEY_OF = split_words(
+    """
+    public primary foreign cache sort partition row object hash range routing idempotency hot soft
+    composite unique natural surrogate index lookup group dict map sorting join translation message
+    shortcut param field
+    """
+)
+# before `token`: words of tokenizers, parsers and paging
+_NO_TOKEN_OF = split_words(
+    """
+    max min pad eos bos unk sep mask cls stop start end special next page previous prev first last
+    continuation per each num count n new invalid unexpected expected image audio video text prompt
+    completion output input
+    """
+)
+# what stands glued to a word without a border: `apikey`, `authtoken`
+_GLUED = re.compile(r"(?:api|access|secret|private|auth|client|session|bearer|refresh|id|db|user|my|o)$")
+_ANY_GLUED = frozenset({"password", "passwd", "passphrase", "secret"})
+_HUMP = re.compile(r"[A-Z]?[a-z0-9]*$|[A-Z0-9]+$")
+_NUMBER = re.compile(r"[_-]?[0-9]{1,2}$")
+
+
+@lru_cache(maxsize=1024)
+def weigh_name(head: str, word: str, before: str = "") -> Weight:
+    """How much a name says of its value.
+
+    `word` is its last word as written (one of `WORDS`, any case), `head` what stands before it in the
+    name, `before` the text in front of the name ("api " of "API key").
+    """
+    low = word.lower()
+    qualifier = _find_qualifier(head, word, before)
+    if qualifier is None:
+        return "none"
+    if low == "key":
+        return "strong" if qualifier in _KEY_OF else "none" if qualifier in _NO_KEY_OF else "weak"
+    if low == "token" and qualifier in _NO_TOKEN_OF:
+        return "none"
+    return "strong" if low in _STRONG else "weak"
+
+
+def _find_qualifier(head: str, word: str, before: str) -> str | None:
+    """The word before the last one, "" where there is none, None where no border stands between."""
+    if not head:
+        left = before[-16:].lower()
+        return left.split()[-1] if left.endswith(" ") and left.strip() else ""
+    if head[-1] in "-_.":
+        return re.split(r"[-_.]", head.rstrip("-_."))[-1].lower()
+    if word[0].isupper() and not head[-1].isupper():
+        hump = _HUMP.search(head)
+        return hump[0].lower() if hump else ""
+    low = head.lower()
+    glued = _GLUED.search(low)
+    if glued:
+        return glued[0]
+    return low if word.lower() in _ANY_GLUED else None
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a parameter, header, variable or field of that name holds a credential.
+
+    `api_key`, `X-Api-Key`, `clientSecret`, `OPENAI_API_KEY`, `token`, `sig` and a lone `key` do;
+    `max_tokens`, `public_key`, `author` and `keyboard` do not.
+    """
+    plain = _NUMBER.sub("", name)
+    low = plain.lower()
+    for word in WORDS:
+        if low.endswith(word):
+            cut = len(plain) - len(word)
+            weight = weigh_name(plain[:cut], plain[cut:])
+            if weight == "strong" or (weight == "weak" and (word != "key" or not cut)):
+                return True
+    return False
+
+
+PEM_BEGIN = "-----BEGIN"
+PEM_END = "-----END"
+#: how far behind its first line the last line of a PEM block may stand, in characters
+PEM_REACH = 16_384
+
+_WORD = "[A-Za-z0-9]"
+_SLUG = "[A-Za-z0-9_-]"
+_BASE64 = "[A-Za-z0-9+/=_-]"
+#: start, what a run is made of, how long it is at least
+_SHAPES: tuple[tuple[str, str, int], ...] = (
+    ("sk-proj-", _SLUG, 8),  # OpenAI: project, service account, administrator
+    ("sk-svcacct-", _SLUG, 8),
+    ("sk-admin-", _SLUG, 8),
+    ("sk-ant-", _SLUG, 12),  # Anthropic
+    ("sk-or-", _SLUG, 12),  # OpenRouter
+    ("sk-lf-", _SLUG, 12),  # Langfuse
+    ("xai-", _SLUG, 16),
+    ("gsk_", _WORD, 16),  # Groq
+    ("pplx-", _WORD, 16),  # Perplexity
+    ("AIza", _SLUG, 30),  # Google
+    ("AQ.A", _SLUG, 24),
+    ("GOCSPX-", _SLUG, 16),
+    ("ya29.", "[A-Za-z0-9_.-]", 20),
+    ("hf_", _WORD, 16),  # Hugging Face
+    ("ghp_", _WORD, 16),  # GitHub
+    ("gho_", _WORD, 16),
+    ("ghu_", _WORD, 16),
+    ("ghs_", _WORD, 16),
+    ("ghr_", _WORD, 16),
+    ("github_pat_", r"\w", 16),
+    ("glpat-", _SLUG, 16),  # GitLab
+    ("r8_", _WORD, 16),  # Replicate
+    ("fw_", _WORD, 16),  # Fireworks
+    ("fpk_", _WORD, 16),
+    ("nvapi-", _SLUG, 16),  # NVIDIA
+    ("csk-", _WORD, 16),  # Cerebras
+    ("tgp_v1_", _SLUG, 16),  # Together
+    ("vck_", _SLUG, 16),  # Vercel
+    ("tvly-", _SLUG, 16),  # Tavily
+    ("lsv2_", r"\w", 16),  # LangSmith
+    ("dapi", "[0-9a-f]", 32),  # Databricks
+    ("ABSK", _BASE64, 30),  # Bedrock
+    ("bedrock-api-key-", _BASE64, 16),
+    ("hvs.", _SLUG, 16),  # HashiCorp Vault
+    ("npm_", _WORD, 30),
+    ("pypi-AgE", _SLUG, 16),
+    ("dckr_pat_", _SLUG, 16),
+    ("xoxb-", _SLUG, 16),  # Slack
+    ("xoxp-", _SLUG, 16),
+    ("xoxa-", _SLUG, 16),
+    ("xapp-", _SLUG, 16),
+    ("hooks.slack.com/services/", "[A-Za-z0-9/]", 20),
+    ("sk_live_", _WORD, 12),  # Stripe
+    ("sk_test_", _WORD, 12),
+    ("rk_live_", _WORD, 12),
+    ("whsec_", _BASE64, 16),
+    ("SG.", "[A-Za-z0-9_.-]", 40),  # SendGrid
+    ("AGE-SECRET-KEY-1", "[A-Z0-9]", 40),
+    ("onym_reg_", _SLUG, 32),  # the registry of Onym
+    ("ls__", _WORD, 32),  # LangSmith, of old
+    ("pcsk_", r"\w", 32),  # Pinecone
+    ("flp_", _WORD, 32),  # Friendli
+    ("rpa_", _WORD, 32),  # RunPod
+    ("e2b_", "[0-9a-f]", 40),
+    ("api_org_", _WORD, 32),  # Hugging Face, of organizations
+    ("sk-helicone-", _SLUG, 16),
+    ("sess-", _WORD, 40),  # OpenAI: sessions
+    ("gldt-", _SLUG, 16),  # GitLab
+    ("glrt-", _SLUG, 16),
+    ("glptt-", _WORD, 40),
+    ("dckr_oat_", _SLUG, 16),
+    ("hvb.", _SLUG, 24),
+    ("xoxe-", _SLUG, 24),
+    ("rk_test_", _WORD, 12),
+    ("dop_v1_", "[0-9a-f]", 64),  # DigitalOcean
+    ("doo_v1_", "[0-9a-f]", 64),
+    ("HRKU-", _SLUG, 36),  # Heroku
+    ("shpat_", _WORD, 32),  # Shopify
+    ("shpss_", _WORD, 32),
+    ("lin_api_", _WORD, 32),  # Linear
+    ("ntn_", _WORD, 40),  # Notion
+    ("figd_", _SLUG, 32),  # Figma
+    ("glsa_", r"\w", 32),  # Grafana
+    ("glc_", _BASE64, 40),
+    ("NRAK-", "[A-Z0-9]", 27),  # New Relic
+    ("sntrys_", _BASE64, 40),  # Sentry
+    ("sntryu_", "[0-9a-f]", 64),
+    ("ATATT3", _BASE64, 60),  # Atlassian
+    ("ATBB", _WORD, 32),
+    ("pscale_tkn_", _SLUG, 32),  # PlanetScale
+    ("PMAK-", _SLUG, 40),  # Postman
+    ("rubygems_", "[0-9a-f]", 48),
+    ("sq0atp-", _SLUG, 22),  # Square
+    ("sq0csp-", _SLUG, 40),
+    ("sbp_", "[0-9a-f]", 40),  # Supabase
+    ("sb_secret_", _SLUG, 24),
+    ("dp.pt.", _WORD, 40),  # Doppler
+    ("sgp_", r"\w", 40),  # Sourcegraph
+    ("pul-", "[0-9a-f]", 40),  # Pulumi
+    ("fo1_", _SLUG, 43),  # Fly.io
+    ("fm2_", _BASE64, 60),
+    ("AKCp", _WORD, 69),  # Artifactory
+    ("LTAI", _WORD, 20),  # Alibaba Cloud
+    ("AKID", _WORD, 32),  # Tencent Cloud
+    ("vcp_", _SLUG, 24),  # Vercel
+)
+_AMAZON = ("AKIA", "ASIA", "ABIA", "ACCA")
+# stands in the middle of the longer keys of Azure
+_AZURE = "JQQJ99"
+# starts that many names share: only a long piece without hyphens makes a key of what follows
+_LOOSE: tuple[tuple[str, str, int], ...] = (
+    ("sk-", _SLUG, 16),  # OpenAI, DeepSeek, Moonshot, LiteLLM
+    ("key-", _SLUG, 16),  # Mailgun
+    ("pa-", _SLUG, 24),  # Voyage
+    ("psk-", _SLUG, 16),  # Parasail
+    ("jina_", _SLUG, 16),
+    ("sk_", _WORD, 40),  # ElevenLabs, Novita
+    ("secret_", _WORD, 40),  # Notion, of old
+    ("fc-", _WORD, 32),  # Firecrawl
+)
+
+
+@cache
+def _compile_format(start: str, run: str, least: int) -> re.Pattern[str]:
+    # the literal comes first, so that the search for it is a search for a literal
+    return re.compile(f"{re.escape(start)}(?<![A-Za-z0-9]{re.escape(start)})({run}{{{least},}})")
+
+
+@cache
+def _compile_key_patterns() -> tuple[re.Pattern[str], ...]:
+    amazon = re.compile(r"A(?<![A-Za-z0-9]A)(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])")
+    token = re.compile(
+        r"eyJ(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,3}"
+    )
+    block = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+    body = re.compile(r"(?:(?:[\s\"'+,]|\\[nrt]){0,32}[A-Za-z0-9+/=]{16,128}){0,512}")
+    azure = re.compile(rf"JQQJ99(?<={_WORD}{{58}}){_WORD}{{20,30}}")
+    return amazon, token, block, body, azure
+
+
+@cache
+def _compile_character_kinds() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    return re.compile(r"\d"), re.compile(r"[^\W\d_]")
+
+
+def looks_random(text: str, least: int) -> bool:
+    """Whether a word is more likely drawn than written: digits and letters, both cases, or very long."""
+    if len(text) < least:
+        return False
+    if len(text) >= 24:
+        return True
+    digit, letter = _compile_character_kinds()
+    if digit.search(text):
+        return letter.search(text) is not None
+    return len(text) >= 20 and text.lower() != text and text.upper() != text
+
+
+def find_keys(text: str) -> Iterator[Span]:
+    """Spans of everything that has the shape of a key."""
+    for shapes, good in ((_SHAPES, _has_mixed_characters), (_LOOSE, _has_random_part)):
+        for start, run, least in shapes:
+            if start in text:
+                for match in _compile_format(start, run, least).finditer(text):
+                    if good(match[1]):
+                        yield match.span()
+    amazon, token, block, body, azure = _compile_key_patterns()
+    if any(start in text for start in _AMAZON):
+        yield from (match.span() for match in amazon.finditer(text))
+    if "eyJ" in text:
+        yield from (match.span() for match in token.finditer(text))
+    if _AZURE in text:
+        yield from ((match.start() - 52, match.end()) for match in azure.finditer(text))
+    if PEM_BEGIN in text:
+        yield from _find_pem_blocks(text, block, body)
+
+
+def _has_mixed_characters(run: str) -> bool:
+    return _compile_character_kinds()[0].search(run) is not None or (
+        run.lower() != run and run.upper() != run
+    )
+
+
+def _has_random_part(run: str) -> bool:
+    return any(looks_random(part, 12) for part in run.replace("_", "-").split("-"))
+
+
+def _find_pem_blocks(text: str, block: re.Pattern[str], body: re.Pattern[str]) -> Iterator[Span]:
+    """PEM private keys; one that is cut short goes as far as its lines look like one."""
+    ends = [match.start() for match in re.finditer(PEM_END, text)]
+    done = 0
+    for match in block.finditer(text):
+        if match.start() < done:
+            continue
+        index = bisect_left(ends, match.end())
+        if index < len(ends) and ends[index] - match.end() <= PEM_REACH:
+            tail = text.find("-----", ends[index] + len(PEM_END), ends[index] + 64)
+            done = tail + 5 if tail >= 0 else ends[index] + len(PEM_END)
+        else:
+            done = body.match(text, match.end()).end()  # type: ignore[union-attr]  # matches "" too
+            if done == match.end():
+                continue  # the line alone is no secret
+        yield match.start(), done
+
+
+#: of a longer value, this much is looked at
+MAX_EXAMINED = 256
+
+# values that say something about a secret, and are none
+_PLAIN = split_words(
+    """
+    true false null none nil undefined required optional missing invalid expired str string bytes text
+    any object here hidden redacted masked secret password token is not was has must should may can
+    the a an and or for authentication failed error wrong incorrect reset changed protected input bool
+    int expected unicode
+    """
+)
+
+
+@cache
+def _compile_harmless() -> re.Pattern[str]:
+    """References, placeholders, formats, masks, addresses without userinfo, punctuation, one letter."""
+    return re.compile(
+        r"(?:env|file|keyring|vault)(?::|%3[aA]).*|\$\{?[A-Z_][A-Z0-9_]*\}?|%[a-z(].{0,40}|<.{0,40}|\{?[a-z_]*\}|:[a-z:]+"
+        r"|https?://[^@]*|\*+|[\W_]+|.",
+        re.DOTALL,
+    )
+
+
+@cache
+def _compile_code_word() -> re.Pattern[str]:
+    return re.compile(r"_{0,2}[A-Za-z]{1,16}(?:[._][A-Za-z]{0,16}){0,8}")
+
+
+def is_secret_value(value: str, word: str, weight: Weight) -> bool:
+    """Whether a value with this much of a name is a secret, wherever it stands."""
+    value = value[:MAX_EXAMINED].strip()
+    if not value or value == MARK or value.lower() in _PLAIN or _compile_harmless().fullmatch(value):
+        return False
+    if weight == "weak":
+        return looks_drawn(value, 16)
+    return not (word == "token" and len(value) < 8 and value.replace(".", "").isdigit())
+
+
+def is_code_word(value: str, word: str, spaced: bool) -> bool:
+    """`token = other_token`, `key: str`, `token: missing`: an unquoted word that is no secret.
+
+    `spaced` says that a colon or a blank stands before it.
+    """
+    value = value[:MAX_EXAMINED]
+    if not _compile_code_word().fullmatch(value):
+        return False
+    if value.lower().endswith(word):
+        return True
+    if word in PASSWORDS and word != "pass":
+        return "_" in value or "." in value
+    return spaced
+
+
+def looks_drawn(value: str, least: int) -> bool:
+    """Whether the value is one word, long enough, and some piece of it looks drawn at random."""
+    value = value[:MAX_EXAMINED]
+    if len(value) < least or any(map(str.isspace, value)):
+        return False
+    return any(looks_random(part, 12) for part in re.split(r"[-_.:/]", value))
+
+
+class _URIPatterns(NamedTuple):
+    start: re.Pattern[str]
+    stop: re.Pattern[str]
+    delimiter: re.Pattern[str]
+    query: re.Pattern[str]
+    weak: re.Pattern[str]
+    port: re.Pattern[str]
+    host: re.Pattern[str]
+    domain: re.Pattern[str]
+    at: re.Pattern[str]
+    colon: re.Pattern[str]
+    wrapped: re.Pattern[str]
+    random: re.Pattern[str]
+    placeholder: re.Pattern[str]
+    spaced: re.Pattern[str]
+
+
+@cache
+def _compile_uri_patterns() -> _URIPatterns:
+    return _URIPatterns(
+        start=re.compile(r":(?:[/\\]{2,8}|(?<=llm:)[/\\]?)"),
+        stop=re.compile(r"[\s\x00-\x20\x7f\"<>`]"),
+        delimiter=re.compile(r"[/?#\\]"),
+        query=re.compile(r"[?#]"),
+        weak=re.compile(r"['),;\]}|]"),
+        port=re.compile(r"[0-9]{0,5}['.,;:!?)\]}|]*"),
+        host=re.compile(r"[^@/?#\\]*\.|localhost|\[|[^@:/?#\\]+:[0-9]", re.IGNORECASE),
+        domain=re.compile(r"(?:[\w-]+\.)+[A-Za-z]{2,}(?![\w.-])"),
+        at=re.compile(r"%(?:25){0,3}40|\\{1,8}(?:u0040|x40)|&(?:#0{0,4}64|#[xX]0{0,4}40|commat);"),
+        colon=re.compile(
+            r"%(?:25){0,3}3[aA]|\\{1,8}(?:u003[aA]|x3[aA])|&(?:#0{0,4}58|#[xX]0{0,4}3[aA]|colon);"
+        ),
+        wrapped=re.compile(
+            r"(?:[ \t]{1,4}|[ \t]{0,4}\r?\n[ \t]{0,16}|[\"<`](?=[A-Za-z0-9]))[^\s\"<>`@:]{0,256}@"
+            r"(?=[\w-]+[.:]|localhost|\[)"
+        ),
+        random=re.compile(r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{32,}"),
+        placeholder=re.compile(r"(?:\$?\{?port\}?|\$\{?[A-Z_]+\}?|\{[a-z_]*\})", re.IGNORECASE),
+        spaced=re.compile(
+            r"[ \t]{1,4}(?!mailto:)[^\s\"'<>`@:/?#\\]{0,64}:([^\s\"<>`@]{1,256})@(?=[\w-]+[.:]|localhost|\[)"
+        ),
+    )
+
+
+def find_uri_credentials(text: str, low: str, written: Callable[[int, int], bool]) -> Iterator[Span]:
+    """Spans of keys and passwords in the userinfo of every URI.
+
+    `low` is `text` in lower case. `written` says whether the delimiters at a span belong to this
+    layer: a URI of the layer below has been read there already, with its escapes as data.
+    """
+    stop = _compile_uri_patterns().stop
+    done = 0
+    for colon, begin, limit, llm in _find_uri_starts(low):
+        if begin < done or begin == limit or not written(colon - 3 if llm else colon, begin):
+            continue
+        last = stop.search(text, begin, limit)
+        end = last.start() if last else limit
+        bare = begin == colon + 1
+        span = _find_userinfo_secret(text, begin, end, llm and not bare)
+        if span is not None and span[0] < span[1]:
+            done = span[1]
+            yield span
+
+
+def _find_uri_starts(low: str) -> list[tuple[int, int, int, bool]]:
+    """(colon, begin of the authority, limit, is llm): a run ends where the next URI begins.
+
+    `llm:` without a slash ends no run but its own kind's: it may be a label and a key.
+    """
+    found = []
+    limit = bare_limit = len(low)
+    for match in reversed(list(_compile_uri_patterns().start.finditer(low))):
+        colon, begin = match.span()
+        llm = low.startswith("llm", colon - 3) if colon >= 3 else False
+        if not llm and not ("/" in low[colon:begin] and low[colon - 1 : colon].isalnum()):
+            continue
+        if begin > colon + 1:
+            found.append((colon, begin, limit, llm))
+            limit = bare_limit = colon - 3 if llm else colon
+        else:
+            found.append((colon, begin, bare_limit, llm))
+            bare_limit = colon - 3
+    found.reverse()
+    return found
+
+
+def _find_userinfo_secret(text: str, begin: int, end: int, llm: bool) -> Span | None:
+    """The span to hide in one run; `llm` allows for an encoded or missing `@`."""
+    stop = _find_delimiter(text, begin, end)
+    at = text.rfind("@", begin, stop)
+    if at >= 0:
+        return _find_secret_before(text, begin, _find_last_at(text, at, stop, end, llm))
+    if text.startswith("[", begin):
+        return None
+    colon = text.find(":", begin, stop)
+    if colon < 0:
+        return (
+            (_find_encoded_key(text, begin, stop, end) or _find_spaced_key(text, stop, end)) if llm else None
+        )
+    if _compile_uri_patterns().port.fullmatch(text, colon + 1, stop):
+        label = llm and not _compile_uri_patterns().host.match(text, begin, colon)
+        if label and colon + 1 == end:  # a blank before the key
+            return _find_wrapped_key(text, end, end)
+        return _find_port_like_key(text, colon + 1, stop, end) if label else None
+    return (
+        _find_malformed_key(text, colon + 1, stop, end)
+        if llm
+        else _find_foreign_key(text, colon + 1, stop, end)
+    )
+
+
+def _find_delimiter(text: str, begin: int, end: int) -> int:
+    match = _compile_uri_patterns().delimiter.search(text, begin, end)
+    return match.start() if match else end
+
+
+def _find_last_at(text: str, at: int, stop: int, end: int, llm: bool) -> int:
+    """The `@` that really ends the userinfo: a key with both `@` and `/` raw goes on behind the first."""
+    if stop == end:
+        return at
+    if text[stop] in "?#":
+        # no path: no llm URI ends its authority so, but a key may hold one of these
+        later = text.rfind("@", stop, end) if llm else -1
+    elif stop == at + 1 or _compile_uri_patterns().host.match(text, at + 1, stop):
+        return at
+    else:
+        match = _compile_uri_patterns().query.search(text, stop, end)
+        later = text.rfind("@", stop, match.start() if match else end)
+    return at if later < 0 else later
+
+
+def _find_secret_before(text: str, begin: int, at: int) -> Span | None:
+    """What is secret in `label:key` up to an `@`; a label alone is, if it looks like nothing but a key."""
+    colon = text.find(":", begin, at)
+    if colon >= 0:
+        return colon + 1, at
+    encoded = _compile_uri_patterns().colon.search(text, begin, at)
+    if encoded:
+        return encoded.end(), at
+    return (begin, at) if _compile_uri_patterns().random.fullmatch(text, begin, at) else None
+
+
+def _find_encoded_key(text: str, begin: int, stop: int, end: int) -> Span | None:
+    colon = _compile_uri_patterns().colon.search(text, begin, stop)
+    if colon is None or _compile_uri_patterns().port.fullmatch(text, colon.end(), stop):
+        return None
+    return _find_malformed_key(text, colon.end(), stop, end)
+
+
+def _find_malformed_key(text: str, key: int, border: int, end: int) -> Span | None:
+    """A key that RFC 3986 takes for a bad port: up to a later `@`, an encoded one, or its visible end."""
+    at = text.find("@", border, end)
+    if at >= 0:
+        return key, text.rfind("@", at, _find_delimiter(text, at, end))
+    encoded = _compile_uri_patterns().at.search(text, key, end)
+    if encoded:
+        *_, last = _compile_uri_patterns().at.finditer(
+            text, encoded.start(), _find_delimiter(text, encoded.end(), end)
+        )
+        return key, last.start()
+    if _compile_uri_patterns().placeholder.fullmatch(text, key, border):
+        return None
+    weak = _compile_uri_patterns().weak.search(text, key, end)
+    if weak:
+        return key, weak.start()
+    return _find_wrapped_key(text, key, end) or (key, end)
+
+
+def _find_spaced_key(text: str, stop: int, end: int) -> Span | None:
+    """`llm://my app:…@host`: a blank in the label cut the run."""
+    found = _compile_uri_patterns().spaced.match(text, end) if stop == end else None
+    return found.span(1) if found else None
+
+
+def _find_wrapped_key(text: str, key: int, end: int) -> Span | None:
+    """The same where one blank, line border or quote within the key has cut the run."""
+    wrapped = _compile_uri_patterns().wrapped.match(text, end)
+    if wrapped is None:
+        return None
+    at = wrapped.end() - 1
+    stop = _compile_uri_patterns().stop.search(text, at)
+    return key, text.rfind("@", at, _find_delimiter(text, at, stop.start() if stop else len(text)))
+
+
+def _find_port_like_key(text: str, key: int, stop: int, end: int) -> Span | None:
+    """A key that begins as a port does, `app:/…@host`, `app:12/…@h.example`; a model may hold an `@` too."""
+    span = _find_foreign_key(text, key, stop, end)
+    if span is None or key == stop or text[stop] != "/":
+        return span
+    return span if _compile_uri_patterns().domain.match(text, span[1] + 1, end) else None
+
+
+def _find_foreign_key(text: str, key: int, stop: int, end: int) -> Span | None:
+    """The same in another scheme, where a host must follow the `@`: paths there often hold one."""
+    at = text.find("@", stop, end)
+    if at < 0 or _compile_uri_patterns().placeholder.fullmatch(text, key, stop):
+        return None
+    at = text.rfind("@", at, _find_delimiter(text, at, end))
+    return (key, at) if _compile_uri_patterns().host.match(text, at + 1, end) else None

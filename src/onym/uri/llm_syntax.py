@@ -1,0 +1,595 @@
+"""The text of an llm URI: parse and write its components and its query (draft 3, 4 and 8).
+
+>>> params = parse_query("temp=0.7&web_search.max_uses=3&x=1&x=2")
+>>> params["temp"], params["x"], params.nested()["web_search"]
+(0.7, [1, 2], {'max_uses': 3})
+
+`LLMURI.parse` reads the common form with one expression of its own. `parse_parts` reads all other texts:
+IP literals, percent-encoded parts, forms that RFC 3986 allows and the draft forbids, and every invalid text.
+
+Onym writes only the draft's own grammar. The one exception is a key without a label: the draft has no form
+for it, so Onym writes an empty label, as RFC 3986 allows (`llm://:KEY@HOST/MODEL`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, final
+
+from onym.errors import LLMURIError, ParameterError, URIError, URILimitError, URISyntaxError
+from onym.uri import generic, parameters
+from onym.uri.components import (
+    FRAGMENT,
+    QUERY_NAME,
+    QUERY_VALUE,
+    SEGMENT,
+    USERINFO,
+    decode_component,
+    decode_component_bytes,
+    is_ipv4,
+)
+from onym.uri.parameters import (
+    DEFAULT_LIMITS,
+    DRAFT,
+    VALUE_PARSERS,
+    Limits,
+    RepeatedValues,
+    add_parameter_name,
+    copy_value,
+    format_name,
+    is_redirecting,
+    nest_names,
+    parse_typed_query,
+    split_dotted_name,
+)
+from onym.uri.secret import MARK, Secret
+
+if TYPE_CHECKING:
+    from collections.abc import ItemsView, Iterator, Sequence, ValuesView
+
+#: for text that was within somebody's limits already
+LOOSE_LIMITS: Final = Limits(
+    uri=2**31, value=2**31, system=2**31, json=2**31, depth=200, parameters=2**31, number=640
+)
+
+
+def loosen_limits(limits: Limits) -> Limits:
+    """`LOOSE_LIMITS`, but for what decides of what type a value is."""
+    return (
+        limits if limits is LOOSE_LIMITS else LOOSE_LIMITS.replace(number=limits.number, depth=limits.depth)
+    )
+
+
+@final
+class Params(Mapping[str, Any]):
+    """The parameters of one URI: an ordered, immutable mapping from name to typed value.
+
+    Well-known names have the types of draft 6, `stop` a tuple. Unknown ones are bool, int, float, str,
+    dict or list; a repeated name is the list of its values. What a name calls a credential is a `Secret`.
+    Objects and lists come out as copies. Two are equal when they would be written the same.
+    """
+
+    __slots__ = ("_typed",)
+    _typed: dict[str, Any]
+
+    def __init__(self) -> None:
+        raise TypeError("Params has no constructor: read them from a URI")
+
+    def __getitem__(self, name: str) -> Any:
+        return copy_value(self._typed[name])
+
+    def items(self) -> ItemsView[str, Any]:
+        """Name and typed value of each, in order."""
+        return self._copy_typed().items()
+
+    def values(self) -> ValuesView[Any]:
+        """The typed values, in order."""
+        return self._copy_typed().values()
+
+    def _copy_typed(self) -> dict[str, Any]:
+        # a view of a dict can't change it: only what stands inside has to be copied
+        for value in self._typed.values():
+            if isinstance(value, parameters.STRUCTURES):
+                out: dict[str, Any] = copy_value(self._typed)
+                return out
+        return self._typed
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._typed)
+
+    def __len__(self) -> int:
+        return len(self._typed)
+
+    def items_raw(self) -> tuple[tuple[str, str | Secret], ...]:
+        """Name and decoded text of each pair, in the order in which they are written."""
+        return tuple(iter_raw_items(self._typed, LOOSE_LIMITS))
+
+    def nested(self) -> dict[str, Any]:
+        """All of them, dotted names as objects. `Secret`s stay hidden; `list_withheld` names are among them."""
+        return nest_names(self._typed)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Params):
+            return self.items_raw() == other.items_raw()
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash(self.items_raw())
+
+    def __repr__(self) -> str:
+        from onym.uri.redact import redact  # a key may also hide in a harmless name
+
+        return redact(f"Params({self._typed!r})")
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("parameters do not change; use with_params()")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("parameters do not change; use without_params()")
+
+
+_new = object.__new__
+_set_typed = Params.__dict__["_typed"].__set__
+
+
+def make_params(typed: dict[str, Any]) -> Params:
+    """`typed`, which nobody changes from now on, as `Params`."""
+    params = _new(Params)
+    _set_typed(params, typed)
+    return params
+
+
+def parse_query(query: str, *, limits: Limits = DEFAULT_LIMITS) -> Params:
+    """The parameters of a query. Raises ParameterError or URISyntaxError; offsets count in `query`."""
+    return make_params(parse_typed_query(query, 0, limits)[0])
+
+
+def list_withheld(typed: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names that are never sent: they would redirect the request, or carry a credential."""
+    return tuple(
+        [name for name, value in typed.items() if name not in VALUE_PARSERS and _is_withheld(name, value)]
+    )
+
+
+def _is_withheld(name: str, value: Any) -> bool:
+    # below a well-known name (`stream.x`) nothing can be meant that would not replace it
+    return _is_credential(value) or is_redirecting(name) or name.partition(".")[0] in VALUE_PARSERS
+
+
+def _is_credential(value: Any) -> bool:
+    return isinstance(value, Secret) or (
+        isinstance(value, RepeatedValues) and any(map(_is_credential, value))
+    )
+
+
+def select_passed_through(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What goes to the provider beside the well-known parameters, nested."""
+    kept = {
+        name: value
+        for name, value in typed.items()
+        if name not in VALUE_PARSERS and not _is_withheld(name, value)
+    }
+    return nest_names(kept)
+
+
+def iter_raw_items(typed: Mapping[str, Any], limits: Limits) -> Iterator[tuple[str, str | Secret]]:
+    """Decoded text for each pair, in order: one for each value of a name that stands more than once."""
+    for name, value in typed.items():
+        for one in _iter_values(name, value):
+            try:
+                yield name, _format_value(name, one, limits)
+            except ParameterError as error:
+                raise add_parameter_name(error, name) from None
+
+
+def _format_value(name: str, value: Any, limits: Limits) -> str | Secret:
+    if isinstance(value, Secret):
+        return value
+    if name in VALUE_PARSERS and isinstance(value, str):
+        return value
+    text = parameters.format_unknown(value, limits)
+    return text.removesuffix(".0") if name in ("temp", "top_p") else text
+
+
+def _iter_values(name: str, value: Any) -> Iterable[Any]:
+    if isinstance(value, RepeatedValues):
+        return value
+    if name == "stop" and not isinstance(value, str):
+        return tuple(value)
+    return (value,)
+
+
+def format_query(typed: Mapping[str, Any], limits: Limits, *, reveal: bool) -> str:
+    """The query that `read_typed` reads as `typed`, with nothing but unreserved characters raw.
+
+    Stop sequences are listed with commas, or one by one where a sequence holds a comma. Without `reveal`
+    the value of a credential is `***`.
+    """
+    stops: Any = typed.get("stop", ())
+    commas = len(stops) > 1 and not isinstance(stops, str) and not any("," in stop for stop in stops)
+    pairs: list[str] = []
+    for name, text in iter_raw_items(typed, limits):
+        if isinstance(text, Secret):
+            value = QUERY_VALUE.quote(text.reveal()) if reveal else MARK
+        else:
+            value = QUERY_VALUE.quote(text)
+        if commas and name == "stop" and pairs and pairs[-1].startswith("stop="):
+            pairs[-1] += "," + value
+        else:
+            pairs.append(f"{QUERY_NAME.quote(name)}={value}")
+    return "&".join(pairs)
+
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+_PLAIN_NAME = re.compile("[A-Za-z0-9._~-]+").fullmatch
+_NOT_IN_KEY = re.compile("[\x00-\x20\x7f-\x9f]")
+_CONTROL_OCTET = re.compile(b"[\x00-\x1f\x7f]")
+# also within one segment: a server may decode %2F before it looks for dot segments
+_DOT_SEGMENT = re.compile(r"(?:\A|[/\\])\.{1,2}(?=[/\\]|\Z)").search
+
+
+class LLMURIParts(NamedTuple):
+    """What a text says, decoded; `hides` where a credential is among it."""
+
+    label: str | None
+    key: str | None
+    host: str
+    host_type: str
+    port: int | None
+    segments: tuple[str, ...]
+    typed: dict[str, Any]
+    fragment: str | None
+    hides: bool
+
+    def __repr__(self) -> str:
+        return "<Reading>"  # it holds the key
+
+
+def make_llm_error(
+    message: str,
+    code: str,
+    component: str,
+    offset: int,
+    clause: str,
+    *,
+    parameter: str | None = None,
+    hint: str | None = None,
+) -> LLMURIError:
+    """An LLMURIError; `clause` is a section of the draft."""
+    return LLMURIError(
+        message,
+        code=f"llm.{code}",
+        component=component,
+        offset=offset,
+        clause=f"{DRAFT} {clause}",
+        parameter=parameter,
+        hint=hint,
+    )
+
+
+def parse_parts(text: str, limits: Limits) -> LLMURIParts:
+    """Read `text`, or raise the URIError that says why not."""
+    try:
+        parts = generic.split_uri(text, "URI", max_length=limits.uri)
+    except URISyntaxError as error:
+        raise _explain_error(error, text) from None
+    at = generic.compute_offsets(parts)
+    if parts.scheme is None or parts.scheme.lower() != "llm":
+        raise make_llm_error("the scheme is not llm", "not-llm", "scheme", 0, "4.1", hint="llm://HOST/MODEL")
+    if parts.host is None or parts.host_type is None:
+        raise make_llm_error(
+            "there is no authority", "no-authority", "host", len("llm:"), "3.1", hint="write llm://HOST/MODEL"
+        )
+    label, key = _parse_userinfo(parts.userinfo, at.userinfo)
+    host, host_type = _parse_host(parts.host, parts.host_type, at.host)
+    port = _parse_port(parts.port, at.port)
+    segments = _parse_segments(parts.path, at.path)
+    fragment = None
+    if parts.fragment is not None:
+        fragment = decode_component(parts.fragment, component="fragment", offset=at.fragment)
+    typed, credential = parse_typed_query(parts.query, at.query, limits) if parts.query else ({}, False)
+    hides = credential or key is not None
+    return LLMURIParts(label, key, host, host_type, port, segments, typed, fragment, hides)
+
+
+def _explain_error(error: URISyntaxError, text: str) -> URISyntaxError:
+    """`error` for somebody who wrote an llm URI: the way for Unicode, the parameter it stands in."""
+    if error.offset is not None and not text[error.offset : error.offset + 1].isascii():
+        error.hint = "LLMURI.from_iri reads what was typed with other characters than ASCII"
+    if error.component == "query" and error.offset is not None:
+        start = max(text.find("?"), text.rfind("&", 0, error.offset)) + 1
+        name, equals, _ = text[start : error.offset].partition("=")
+        if equals and _PLAIN_NAME(name):
+            error.message = f"{error.message}, in the parameter {format_name(name)}"
+            error.args = (error.message,)
+    return error
+
+
+def make_length_error(text: str, limits: Limits) -> URILimitError:
+    """The error for a text beyond `limits.uri`; it names the parameter that crosses the limit."""
+    head = text[: limits.uri]
+    question, slash = head.find("?"), head.find("/", len("llm://"))
+    component, parameter = "query", None
+    if question >= 0:
+        name, equals, _ = head[max(question, head.rfind("&")) + 1 :].partition("=")
+        parameter = format_name(name) if name and equals else None
+    elif slash >= 0:
+        component, parameter = "path", "model"
+    else:
+        component = "host"
+    where = "" if parameter is None else f"; {parameter} crosses it"
+    return URILimitError(
+        f"the URI is longer than {limits.uri} octets{where}",
+        component=component,
+        offset=limits.uri,
+        clause=f"{DRAFT} 4.4",
+        parameter=parameter,
+        hint="keep long values in a configuration file",
+    )
+
+
+def _parse_userinfo(userinfo: str | None, at: int) -> tuple[str | None, str | None]:
+    """Label and key, split at the first raw colon; an empty key is no key (draft 4.2.1)."""
+    if userinfo is None:
+        return None, None
+    raw_label, colon, raw_key = userinfo.partition(":")
+    label = _decode_part(raw_label, "userinfo", at, "app-label")
+    _require_no_control(label, _CONTROL, "userinfo", at, "4.2.1", "app-label")
+    key_at = at + len(raw_label) + len(colon)
+    key = _decode_part(raw_key, "userinfo", key_at, "api-key")
+    _require_no_control(key, _NOT_IN_KEY, "userinfo", key_at, "4.2.1", "api-key")
+    return label, key or None
+
+
+def _decode_part(raw: str, component: str, at: int, part: str) -> str:
+    try:
+        return decode_component(raw, component=component, offset=at)
+    except URISyntaxError as error:
+        error.parameter = part
+        error.message = f"percent-encoded octets in the {part} are not UTF-8"
+        error.args = (error.message,)
+        raise
+
+
+def _require_no_control(
+    text: str, pattern: re.Pattern[str], component: str, at: int, clause: str, part: str
+) -> None:
+    if pattern.search(text):
+        what = "a space or control character" if pattern is _NOT_IN_KEY else "a control character"
+        # the offset of the part: a finer one would tell where in a key it stands
+        raise make_llm_error(
+            f"the {part} holds {what}", "control-character", component, at, clause, parameter=part
+        )
+
+
+def _parse_host(host: str, host_type: str, at: int) -> tuple[str, str]:
+    """The host in lower case, unreserved triplets decoded, so that a guard sees the real name."""
+    if not host:
+        raise make_llm_error("the host is empty", "no-host", "host", at, "4.2.2", hint="llm://HOST/MODEL")
+    if host_type != "reg-name":
+        return host.lower(), host_type
+    octets = decode_component_bytes(host, component="host", offset=at)
+    if _CONTROL_OCTET.search(octets):
+        raise make_llm_error("the host holds a control character", "control-character", "host", at, "4.2.2")
+    decode_component(host, component="host", offset=at)  # RFC 3986 3.2.2: UTF-8
+    host = generic.normalize_reg_name(host)
+    return host, "IPv4address" if is_ipv4(host) else "reg-name"
+
+
+def _parse_port(port: str | None, at: int) -> int | None:
+    """The number; an empty port is an absent one (RFC 3986 6.2.3), leading zeros count for nothing."""
+    if not port:
+        return None
+    digits = port.lstrip("0")
+    if not digits or len(digits) > 5 or int(digits) > 65535:
+        raise make_llm_error("the port is not from 1 to 65535", "bad-port", "port", at, "4.2.3")
+    return int(digits)
+
+
+def _parse_segments(path: str, at: int) -> tuple[str, ...]:
+    """The decoded segments of the model (draft 4.3). An encoded slash is data and does not separate."""
+    if path in ("", "/"):
+        raise make_llm_error(
+            "there is no model",
+            "no-model",
+            "path",
+            at,
+            "4.3",
+            parameter="model",
+            hint="write llm://HOST/MODEL",
+        )
+    segments = []
+    for raw in path[1:].split("/"):
+        at += 1
+        if not raw:
+            raise make_llm_error(
+                "the model has an empty segment", "empty-segment", "path", at, "3.2", parameter="model",
+                hint="a model ends in no slash and holds no //",
+            )  # fmt: skip
+        segment = _decode_part(raw, "path", at, "model")
+        _require_no_control(segment, _CONTROL, "path", at, "4.3", "model")
+        if _DOT_SEGMENT(segment):
+            raise make_llm_error(
+                "the model has a dot segment", "dot-segment", "path", at, "4.3", parameter="model",
+                hint="a model is a name, not a path to walk",
+            )  # fmt: skip
+        segments.append(segment)
+        at += len(raw)
+    return tuple(segments)
+
+
+# a reg-name, an IP literal with or without its brackets; `parse` judges it further
+_HOST = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[A-Za-z0-9._~!$&'()*+,;=:-]+\]|[0-9A-Fa-f:.]+").fullmatch
+
+
+def compose_llm_uri(
+    label: str | None,
+    key: Secret | None,
+    host: str,
+    port: int | None,
+    segments: Sequence[str],
+    typed: Mapping[str, Any],
+    fragment: str | None,
+    *,
+    reveal: bool,
+    limits: Limits,
+) -> str:
+    """The text for decoded parts; `host` as it stands in a URI. Without `reveal`, keys are `***`."""
+    userinfo = ""
+    if key is not None:
+        text = USERINFO.quote(key.reveal()) if reveal else MARK
+        userinfo = f"{USERINFO.quote(label or '')}:{text}@"
+    elif label:
+        userinfo = f"{USERINFO.quote(label)}@"
+    at = "" if port is None else f":{port}"
+    model = "/".join(map(SEGMENT.quote, segments))
+    query = format_query(typed, limits, reveal=reveal)
+    query = f"?{query}" if query else ""
+    tail = "" if fragment is None else f"#{FRAGMENT.quote(fragment)}"
+    return f"llm://{userinfo}{host}{at}/{model}{query}{tail}"
+
+
+_AUTH = re.compile(r"(?<=[?&])auth=([^&#]*)")
+
+
+def mask_credentials(text: str) -> str:
+    """The text of a URI with every credential masked, and the reference in `auth=` left readable."""
+    from onym.uri.redact import redact  # not needed to read a URI
+
+    out = redact(text)
+    found = _AUTH.search(text)
+    if found is None or f"auth={MARK}" not in out:
+        return out
+    try:
+        VALUE_PARSERS["auth"](decode_component(found[1], component="query"), LOOSE_LIMITS)
+    except URIError:
+        return out  # no reference: a pasted key, perhaps
+    return _AUTH.sub(lambda _: found[0], out, count=1)
+
+
+def compose_from_raw(
+    host: str,
+    model: str | Sequence[str],
+    label: str | None,
+    key: str | Secret | None,
+    port: int | None,
+    params: Mapping[str, Any],
+    fragment: str | None,
+    limits: Limits,
+) -> str:
+    """The revealed text for what a caller gave; `LLMURI.parse` then judges it as any other text."""
+    if not _HOST(host):
+        raise make_llm_error(
+            "the host is not a name or an address",
+            "bad-host",
+            "host",
+            len("llm://"),
+            "4.2.2",
+            hint="a name outside ASCII goes through LLMURI.from_iri",
+        )
+    if ":" in host and host[0] != "[":
+        host = f"[{host}]"
+    if key is not None and not isinstance(key, Secret):
+        key = Secret(key)
+    if key is not None and not key.reveal():
+        raise make_llm_error(
+            "the api-key is empty", "empty-key", "userinfo", len("llm://"), "4.2.1", parameter="api-key"
+        )
+    if port is not None and type(port) is not int:
+        raise TypeError("a port is an int")
+    segments = model.split("/") if isinstance(model, str) else list(model)
+    return compose_llm_uri(
+        label, key, host, port, segments, expand_params(params, limits), fragment, reveal=True, limits=limits
+    )
+
+
+def expand_params(params: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    """`params` as typed pairs: None is left out, plain objects become dotted names (draft 4.4)."""
+    typed: dict[str, Any] = {}
+    for name, value in params.items():
+        if not isinstance(name, str):
+            raise TypeError("the name of a parameter is a str")
+        if value is None:
+            continue
+        if name == "stop":
+            value = _to_stop_sequences(value)
+        for written, part in _iter_dotted(name, value, limits):
+            if written in typed:
+                raise ParameterError(
+                    f"the parameter {format_name(written)} is given twice",
+                    code="llm.clash",
+                    component="query",
+                    clause="draft-levy-llm-uri-scheme-00 4.4",
+                    parameter=format_name(written),
+                )
+            typed[written] = part
+    return typed
+
+
+def _to_stop_sequences(value: Any) -> tuple[str, ...]:
+    stops = (value,) if isinstance(value, str) else value
+    if isinstance(stops, Mapping) or not isinstance(stops, Iterable):
+        raise TypeError("stop is a str or a sequence of str")
+    found = tuple(stops)
+    if not all(isinstance(stop, str) for stop in found):
+        raise TypeError("stop is a str or a sequence of str")
+    return found
+
+
+def _iter_dotted(name: str, value: Any, limits: Limits) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        yield name, value
+    elif (
+        _is_dottable(value)
+        and all(name.split("."))
+        and len(split_dotted_name(name)) + _count_levels(value) <= limits.depth
+    ):
+        for key, member in value.items():
+            yield from _iter_dotted(f"{name}.{key}", member, limits)
+    else:
+        yield name, dict(value)
+
+
+def _is_dottable(value: Mapping[Any, Any]) -> bool:
+    """Whether dot-notation can say all of it: no lists, no empty objects, no odd keys."""
+    return bool(value) and all(
+        isinstance(key, str)
+        and key != ""
+        and key.isprintable()
+        and "." not in key
+        and (
+            _is_dottable(member)
+            if isinstance(member, Mapping)
+            else isinstance(member, bool | int | float | str)
+        )
+        for key, member in value.items()
+    )
+
+
+def _count_levels(value: Mapping[Any, Any]) -> int:
+    return 1 + max(
+        (_count_levels(member) for member in value.values() if isinstance(member, Mapping)), default=0
+    )
+
+
+def change_params(typed: Mapping[str, Any], changes: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    """`typed` with `changes` in the places of what they replace, new ones at the end; None removes."""
+    parse_typed_query(
+        format_query(expand_params(changes, limits), limits, reveal=True), 0, limits
+    )  # what is old was judged before
+    out: dict[str, Any] = {}
+    left = dict(changes)
+    for name, value in typed.items():
+        replaced = _find_replacement(name, changes)
+        if replaced is None:
+            out[name] = value
+        elif replaced in left:
+            out.update(expand_params({replaced: left.pop(replaced)}, limits))
+    return {**out, **expand_params(left, limits)}
+
+
+def _find_replacement(name: str, changes: Mapping[str, Any]) -> str | None:
+    """The change that takes the place of `name`: its own, or that of an object above it."""
+    parts = split_dotted_name(name)
+    return next((above for n in range(len(parts)) if (above := ".".join(parts[: n + 1])) in changes), None)
