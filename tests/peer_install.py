@@ -93,7 +93,7 @@ def installed(name: str, made_from: str, make: Callable[[Path], None]) -> Path:
     done = folder / ".installed"
     home.mkdir(parents=True, exist_ok=True)
     with lock_file(home / f"{name}.lock", lambda: None):
-        if not done.has_file():
+        if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)  # half an installation
             folder.mkdir()
             make(folder)

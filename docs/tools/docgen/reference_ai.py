@@ -23,8 +23,6 @@ MODULES = (
     "onym.ai.endpoint.oauth",
     "onym.ai.telemetry",
     "onym.ai.endpoint.kinds",
-    "onym.ai.endpoint.kinds",
-    "onym.ai.endpoint.kinds",
     "onym.server.models",
     "onym.bridges.mcp",
     "onym.bridges.a2a",

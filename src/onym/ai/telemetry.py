@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from onym.net.messages import Flow, Reply
     from onym.uri.ai import AIURI
 
+__all__ = ["VARIABLE", "Telemetry", "from_environment"]
+
 #: stands for a stage where nobody observes
 NULL_STAGE: Final = nullcontext()
 
@@ -152,7 +154,7 @@ class Telemetry:
         def document(found: Discovery) -> AnchorDocument | None:
             stage = self._spans.current_stage()
             if found.refusal is not None and stage is not None:
-                stage.refused(found.refusal, failed=True)
+                stage.record_refusal(found.refusal, failed=True)
             return found.document
 
         return self.observe_discovery(flow, document)

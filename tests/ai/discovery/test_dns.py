@@ -308,7 +308,7 @@ def test_malformed_uris_are_dropped_and_reported(value: str) -> None:
     assert "1 of 2" in source.why
 
 
-@given(st.lists(st.text(max_size=40) | st.text(max_size=20).map_all("endpoint={}".format), max_size=4))
+@given(st.lists(st.text(max_size=40) | st.text(max_size=20).map("endpoint={}".format), max_size=4))
 def test_whatever_strangers_write_is_safe_to_print_and_every_uri_is_canonical(texts: list[str]) -> None:
     source, uris = txt(found(*texts))
     assert all(text.isprintable() for text in source.said)

@@ -292,7 +292,7 @@ def test_the_metadata_of_the_protected_resource_is_where_its_challenge_says(
         at = tokens.metadata_url.removeprefix("https://factory.test")
         assert at == "/.well-known/oauth-protected-resource" + ("" if path == "/" else path)
         head = f"GET {at} HTTP/1.1\r\nHost: factory.test\r\n\r\n".encode()
-        assert line.print_line(head, "GET").json()["resource"] == resource
+        assert line.say(head, "GET").json()["resource"] == resource
 
 
 def test_an_idle_stream_type_is_told() -> None:

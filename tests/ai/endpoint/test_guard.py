@@ -242,19 +242,19 @@ def test_bodies_have_a_size(serving: Serving, ca: trustme.CA) -> None:
         assert heard.receipt
         target = f"/.well-known/aiip/v1/{line.authority}/run"
         chunked = line.head("POST", target, b"", ("Transfer-Encoding", "chunked"), JSON)
-        assert line.print_line(chunked + b'5\r\n{"dat\r\n8\r\na":1234}\r\n0\r\n\r\n').status == 413
+        assert line.say(chunked + b'5\r\n{"dat\r\n8\r\na":1234}\r\n0\r\n\r\n').status == 413
     with serving(Resources().fill, limits=Limits(body=10)) as (_, line):
         target = f"/.well-known/aiip/v1/{line.authority}/run"
         # said to be huge, and never sent: refused at once
         head = line.head("POST", target, b"", ("Content-Length", str(10**15)))
-        assert line.print_line(head).status == 413
+        assert line.say(head).status == 413
 
 
 def test_a_chunked_body_is_read(serving: Serving) -> None:
     with serving(Resources().fill) as (_, line):
         target = f"/.well-known/aiip/v1/{line.authority}/run"
         head = line.head("POST", target, b"", ("Transfer-Encoding", "chunked"), JSON)
-        assert line.print_line(head + b"2\r\n{}\r\n0\r\n\r\n").body == b"1"
+        assert line.say(head + b"2\r\n{}\r\n0\r\n\r\n").body == b"1"
 
 
 def test_deep_json_is_refused(serving: Serving) -> None:

@@ -214,9 +214,9 @@ def test_an_invocation_over_its_time_keeps_its_key(serving: Serving) -> None:
 
 CHILD = """
 import sys, time
-from onym.ai.endpoint.idempotency import Idempotency, Scope
-store = Idempotency(sys.argv[1], most=9)
-store.begin(Scope(client="c", principal="p", target="ai://a.example/x", key="k"), "f", time.time())
+from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
+store = IdempotencyStore(sys.argv[1], most=9)
+store.begin(KeyScope(client="c", principal="p", target="ai://a.example/x", key="k"), "f", time.time())
 print("begun", flush=True)
 sys.stdin.read()
 """

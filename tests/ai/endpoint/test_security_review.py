@@ -67,7 +67,7 @@ def deepest(octets: bytes) -> int:
     return most
 
 
-@given(st.lists(st.sampled_from(list(b'["\\]a{}')), max_size=24).map_all(bytes), st.integers(0, 6))
+@given(st.lists(st.sampled_from(list(b'["\\]a{}')), max_size=24).map(bytes), st.integers(0, 6))
 def test_the_depth_is_that_of_a_plain_reader(octets: bytes, most: int) -> None:
     try:
         validate_json_depth(octets, most)

@@ -196,8 +196,8 @@ def test_a_log_whose_only_line_is_torn_is_mended(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from datetime import UTC, datetime
-from onym.ai.gateway.audit_file import Journal
-log = Journal(sys.argv[1])
+from onym.ai.gateway.audit_file import AuditLog
+log = AuditLog(sys.argv[1])
 print("ready", flush=True)
 while True:
     log.append({"id": "x"}, at=datetime.now(UTC))
@@ -310,7 +310,7 @@ KILLED = """
 import os, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from onym.ai.gateway.audit_file import rotate
+from onym.ai.gateway.audit_file import rotate_log
 at = int(sys.argv[2])
 calls = 0
 
@@ -326,7 +326,7 @@ def counted(name):
 
 for name in ("open", "write", "fsync", "link", "rename", "unlink"):
     counted(name)
-print(rotate(Path(sys.argv[1]), at=datetime(2026, 11, 22, tzinfo=UTC)))
+print(rotate_log(Path(sys.argv[1]), at=datetime(2026, 11, 22, tzinfo=UTC)))
 """
 
 

@@ -25,6 +25,28 @@ from onym.ai.endpoint.schemas import build_schema
 from onym.common.strict_json import parse_json_object
 from onym.errors import AIIPError, SignatureError, UsageError
 
+__all__ = [
+    "AgentHandler",
+    "Completed",
+    "Completer",
+    "ModelHandler",
+    "Options",
+    "Outgoing",
+    "Progress",
+    "Responder",
+    "Role",
+    "State",
+    "TaskHandler",
+    "ToolFunction",
+    "ToolHandler",
+    "Turn",
+    "Update",
+    "agent",
+    "model",
+    "task",
+    "tool",
+]
+
 T = TypeVar("T")
 
 #: media type of a streaming result

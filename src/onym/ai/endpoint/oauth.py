@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from onym.net.messages import Headers
     from onym.sign.keys import KeySet
 
+__all__ = ["JWTAuthorization"]
+
 #: signatures that count; "EdDSA" is the older name of Ed25519 (RFC 9864)
 TOKEN_ALGORITHMS: Final = ("Ed25519", "EdDSA", "ES256", "PS256", "RS256")
 #: octets of a token

@@ -161,7 +161,7 @@ def test_a_task_shows_its_progress_and_ends_with_its_result(factory: Factory) ->
             assert stream.result.receipt.stream is not None
 
 
-@pytest.mark.is_embedded
+@pytest.mark.embedded
 @pytest.mark.xdist_group("embedded")
 def test_the_model_on_this_machine_answers_with_a_signed_completion(factory: Factory) -> None:
     pulled_weights()
