@@ -88,7 +88,7 @@ hostile_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max
     ]
 )
 _days = st.dates(date(1990, 1, 1), date(2090, 1, 1))
-_midnights = _days.map_all(lambda day: datetime(day.year, day.month, day.day, tzinfo=UTC))
+_midnights = _days.map(lambda day: datetime(day.year, day.month, day.day, tzinfo=UTC))
 
 
 @st.composite

@@ -70,8 +70,8 @@ def test_no_uri_of_the_vectors_is_too_odd_for_it():
                 ["api", "%61pi", "projct", "temp", "format", "x.y", "api-verson", "temperature", ""]
             ),
             st.sampled_from(["", "=", "=1", "=a", "=%7B%7D", "=json", "=true"]),
-        ).map_all("".join)
-    ).map_all("&".join),
+        ).map("".join)
+    ).map("&".join),
 )
 def test_no_combination_of_host_and_query_is_too_odd_for_it(host, query):
     text = f"llm://{host}/gpt-5?{query}#f"

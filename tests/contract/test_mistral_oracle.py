@@ -276,7 +276,7 @@ calls = st.lists(
         text,
     ),
     max_size=2,
-).map_all(lambda found: [{**call, "id": f"call{at:05}", "index": at} for at, call in enumerate(found)])
+).map(lambda found: [{**call, "id": f"call{at:05}", "index": at} for at, call in enumerate(found)])
 contents = st.none() | text | st.lists(written | thoughts | references, min_size=1, max_size=4)
 answers = st.builds(
     lambda content, calls, finish, taken, given: completion(

@@ -772,7 +772,7 @@ def test_what_is_killed_in_the_middle_did_everything_once_or_says_that_it_cannot
 # 8. the demonstration -------------------------------------------------------------------------------------
 
 
-@pytest.mark.is_embedded
+@pytest.mark.embedded
 @pytest.mark.xdist_group("embedded")
 def test_the_demonstration_runs_to_its_end() -> None:
     pulled_weights()

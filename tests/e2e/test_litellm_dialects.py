@@ -40,7 +40,7 @@ from onym.errors import AuthenticationError, BadRequestError, NotFoundError, Rat
 from onym.llm.types import Finish, TextDelta
 
 # one worker runs them all: the servers are started once
-pytestmark = [pytest.mark.peers, pytest.mark.is_embedded, pytest.mark.xdist_group("peers")]
+pytestmark = [pytest.mark.peers, pytest.mark.embedded, pytest.mark.xdist_group("peers")]
 
 EVERY = pytest.mark.parametrize("api", ["chat", "responses", "messages", "gemini"])
 

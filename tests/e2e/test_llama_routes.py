@@ -22,7 +22,7 @@ from model_support import MODEL
 from onym.errors import AuthenticationError, ContextLengthError, NotFoundError, UnsupportedError
 
 # one worker runs them all: the servers are started once
-pytestmark = [pytest.mark.peers, pytest.mark.is_embedded, pytest.mark.xdist_group("peers")]
+pytestmark = [pytest.mark.peers, pytest.mark.embedded, pytest.mark.xdist_group("peers")]
 
 EVERY = pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 ROUTES = pytest.mark.parametrize("api", ["responses", "messages"])

@@ -25,7 +25,7 @@ from model_support import MODEL
 from onym.errors import BadRequestError, NotFoundError, ProviderError, UnsupportedError
 
 # one worker runs them all: the servers are started once
-pytestmark = [pytest.mark.peers, pytest.mark.is_embedded, pytest.mark.xdist_group("peers")]
+pytestmark = [pytest.mark.peers, pytest.mark.embedded, pytest.mark.xdist_group("peers")]
 
 API = "ollama"
 HERE = f"{HERE_PREFIX}/{MODEL}"

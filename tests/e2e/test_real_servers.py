@@ -34,7 +34,7 @@ from onym.llm.types import Finish, TextDelta
 from onym.net.policy import Policy
 
 # one worker runs them all: the servers are started once
-pytestmark = [pytest.mark.peers, pytest.mark.is_embedded, pytest.mark.xdist_group("peers")]
+pytestmark = [pytest.mark.peers, pytest.mark.embedded, pytest.mark.xdist_group("peers")]
 
 SYSTEM = "You are a helpful assistant."
 QUESTION = "What is the capital of France? Tell me about it."

@@ -42,14 +42,14 @@ completions = st.builds(
     model=texts,
     finish_reason=st.sampled_from(["stop", "length", "tool_calls"]),
     reasoning=st.none() | texts,
-    tool_calls=st.lists(st.builds(ToolCall, id=texts, name=texts, arguments=texts), max_size=2).map_all(
+    tool_calls=st.lists(st.builds(ToolCall, id=texts, name=texts, arguments=texts), max_size=2).map(
         tuple
     ),
     usage=usages,
     request_id=st.none() | texts,
     carried=st.none()
     | st.builds(
-        Carried, dialect=texts, parts=st.lists(st.dictionaries(texts, json_values), max_size=2).map_all(tuple)
+        Carried, dialect=texts, parts=st.lists(st.dictionaries(texts, json_values), max_size=2).map(tuple)
     ),
     raw=st.dictionaries(texts, json_values, max_size=3),
 )

@@ -36,7 +36,7 @@ from support import untraced
 
 # one worker runs them all: each start loads the model, and two loads at once would share two cores
 pytestmark = [
-    pytest.mark.is_embedded,
+    pytest.mark.embedded,
     pytest.mark.xdist_group("embedded"),
     pytest.mark.usefixtures("gguf"),
 ]

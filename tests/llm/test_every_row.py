@@ -307,9 +307,9 @@ def test_json_where_only_schemas_exist_is_refused_with_what_it_takes(name: str) 
 # -- no parameter is lost
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "temp": st.floats(0, 2).map_all(lambda value: round(value, 3)) | st.integers(0, 2),
+    "temp": st.floats(0, 2).map(lambda value: round(value, 3)) | st.integers(0, 2),
     "max_tokens": st.integers(1, 100_000),
-    "top_p": st.floats(0, 1).map_all(lambda value: round(value, 3)),
+    "top_p": st.floats(0, 1).map(lambda value: round(value, 3)),
     "top_k": st.integers(0, 1000),
     "stop": st.lists(st.text("abc ⏎", min_size=1, max_size=4), min_size=1, max_size=20, unique=True),
     "seed": st.integers(-(2**31), 2**31),

@@ -161,7 +161,7 @@ def test_the_cache_folder_is_the_platforms_own_unless_a_variable_moves_it(
         assert weights.get_weights_folder() == tmp_path / "xdg" / "onym" / "models"
 
 
-@pytest.mark.is_embedded
+@pytest.mark.embedded
 def test_the_real_weights_are_what_the_catalogue_promises() -> None:
     file = pulled_weights()
     assert weights.get_weights_path(MODEL) == file == weights.list_installed()[MODEL]

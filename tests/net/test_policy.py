@@ -240,8 +240,8 @@ def test_a_refusal_of_this_machine_says_how_to_allow_it() -> None:
 
 @given(
     st.one_of(
-        st.integers(0, 2**32 - 1).map_all(lambda n: Address(4, n)),
-        st.integers(0, 2**128 - 1).map_all(lambda n: Address(6, n)),
+        st.integers(0, 2**32 - 1).map(lambda n: Address(4, n)),
+        st.integers(0, 2**128 - 1).map(lambda n: Address(6, n)),
     )
 )
 def test_every_category_of_address_has_its_words(address: Address) -> None:

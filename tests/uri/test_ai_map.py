@@ -47,24 +47,24 @@ def respelt(text: str) -> str:
 
 LABELS = st.text("abcxyz019-", min_size=1, max_size=6)
 HOSTS = st.one_of(
-    st.lists(LABELS, min_size=1, max_size=3).map_all(".".join),
+    st.lists(LABELS, min_size=1, max_size=3).map(".".join),
     st.sampled_from(["bank", "xn--bcher-kva.example", "ai.example", "a--b.example", "0x7g"]),
 )
 AUTHORITIES = st.one_of(HOSTS, st.builds("{}:{}".format, HOSTS, st.integers(1, 65_535)))
 #: printable, composed, with triplets of one to four octets
 LETTERS = st.characters(categories=["L", "Nd", "S", "P"], exclude_characters="/\\?#%&=;+'")
-TEXTS = st.text(LETTERS, min_size=1, max_size=6).map_all(lambda text: unicodedata.normalize("NFC", text))
+TEXTS = st.text(LETTERS, min_size=1, max_size=6).map(lambda text: unicodedata.normalize("NFC", text))
 SEGMENTS = st.one_of(
-    TEXTS.map_all(PCHAR_SEGMENT.quote), st.text("abZ09-_~!$&'()*+,;=:@", min_size=1, max_size=8)
+    TEXTS.map(PCHAR_SEGMENT.quote), st.text("abZ09-_~!$&'()*+,;=:@", min_size=1, max_size=8)
 )
-PATHS = st.lists(SEGMENTS, min_size=1, max_size=4).map_all(lambda segments: "/" + "/".join(segments))
-NAMES = st.one_of(TEXTS.map_all(QUERY_NAME.quote), st.text("abZ09-._~!$()*,:@/?", min_size=1, max_size=6))
+PATHS = st.lists(SEGMENTS, min_size=1, max_size=4).map(lambda segments: "/" + "/".join(segments))
+NAMES = st.one_of(TEXTS.map(QUERY_NAME.quote), st.text("abZ09-._~!$()*,:@/?", min_size=1, max_size=6))
 VALUES = st.one_of(
-    st.text(LETTERS, max_size=6).map_all(QUERY_VALUE.quote), st.text("ab=-%", max_size=6).map_all(whole)
+    st.text(LETTERS, max_size=6).map(QUERY_VALUE.quote), st.text("ab=-%", max_size=6).map_all(whole)
 )
 QUERIES = st.one_of(
     st.just(""),
-    st.lists(st.tuples(NAMES, VALUES), min_size=1, max_size=3, unique_by=lambda pair: pair[0]).map_all(
+    st.lists(st.tuples(NAMES, VALUES), min_size=1, max_size=3, unique_by=lambda pair: pair[0]).map(
         lambda pairs: "?" + "&".join(f"{name}={value}" for name, value in pairs)
     ),
 )
@@ -77,9 +77,9 @@ TWO = AI_URIS.flatmap(lambda text: st.tuples(st.just(text), st.one_of(AI_URIS, s
 #: what a stranger may send: near misses of every kind behind the prefix, or not even behind it
 TARGETS = st.one_of(
     st.builds("/gateway/{}{}{}".format, st.one_of(AUTHORITIES, st.just("_")), PATHS, QUERIES),
-    ost.ai_uris().map_all(lambda text: "/gateway/" + text.partition(":")[2].lstrip("/")),
-    TWO.map_all(lambda two: "/gateway/" + two[1].partition(":")[2].lstrip("/")),
-    st.text("/gatewy_%2eE:@?#;.\\b", max_size=20).map_all("/gateway/".__add__),
+    ost.ai_uris().map(lambda text: "/gateway/" + text.partition(":")[2].lstrip("/")),
+    TWO.map(lambda two: "/gateway/" + two[1].partition(":")[2].lstrip("/")),
+    st.text("/gatewy_%2eE:@?#;.\\b", max_size=20).map("/gateway/".__add__),
     st.text(st.characters(max_codepoint=255), max_size=12),
 )
 

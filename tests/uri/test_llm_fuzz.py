@@ -76,7 +76,7 @@ def test_any_text_is_read_or_refused(text):
 
 
 @pytest.mark.requirement("onym-read-f")
-@given(st.text(st.characters(codec="ascii"), max_size=60).map_all("llm://h/m?{}".format))
+@given(st.text(st.characters(codec="ascii"), max_size=60).map("llm://h/m?{}".format))
 def test_any_query_is_read_or_refused(text):
     _exercise(text)
 

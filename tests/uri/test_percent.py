@@ -151,7 +151,7 @@ def test_normal_triplets_are_upper_case_and_unreserved_characters_stand_for_them
     assert components.uppercase_triplets("plain") == "plain"
 
 
-@given(st.lists(st.one_of(triplets(), st.text("aZ9~-/", max_size=2))).map_all("".join))
+@given(st.lists(st.one_of(triplets(), st.text("aZ9~-/", max_size=2))).map("".join))
 def test_normalising_triplets_is_idempotent_and_keeps_the_octets(text: str) -> None:
     normal = normalize_triplets(text)
     assert normalize_triplets(normal) == normal

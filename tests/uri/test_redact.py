@@ -283,7 +283,7 @@ PIECES = [
     "localhost", "port", "$", "API", "Key", "api ", "digest ", "env:X", "None", "str",
     "llm://app:KEYKEY1 ", "b@c.d", "llm://a:k",
 ]  # fmt: skip
-texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=24).map_all("".join)
+texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=24).map("".join)
 
 
 @given(texts)

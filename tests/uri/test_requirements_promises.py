@@ -186,7 +186,7 @@ def test_each_part_that_tells_something_can_be_taken_out_before_sharing() -> Non
 
 
 @pytest.mark.requirement("onym-read-f", "onym-read-a")
-@given(st.one_of(st.text(), st.text().map_all(lambda text: f"llm://{text}"), llm_uris()))
+@given(st.one_of(st.text(), st.text().map(lambda text: f"llm://{text}"), llm_uris()))
 def test_any_text_gives_a_value_or_an_error_of_onym_and_check_never_raises(text: str) -> None:
     report = check(text)
     try:

@@ -115,7 +115,7 @@ def test_the_text_of_a_bad_row_is_not_in_its_error():
 
 @given(st.binary() | st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.lists(inner)
        | st.dictionaries(st.sampled_from(["id", "custom_id", "prompt", "body", "params", "x"]), inner))
-       .map_all(lambda value: json.dumps(value).encode()))  # fmt: skip
+       .map(lambda value: json.dumps(value).encode()))  # fmt: skip
 def test_any_line_is_a_row_whose_label_is_the_one_that_was_checked(line):
     found = decode_row(5, line, "m")
     assert found.id == get_label(5, line)

@@ -42,7 +42,7 @@ def test_a_place_beyond_the_input_takes_no_memory():
 
 
 @given(
-    st.lists(st.binary(max_size=30).map_all(lambda data: data.replace(b"\n", b"") + b"\n")),
+    st.lists(st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"") + b"\n")),
     st.integers(1, 500),
 )
 def test_lines_are_sorted_however_little_room_there_is(lines, room):

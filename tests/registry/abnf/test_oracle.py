@@ -45,18 +45,18 @@ def repeated(item: Both, least: int, more: int | None) -> Both:
 def larger(inner: st.SearchStrategy[Both]) -> st.SearchStrategy[Both]:
     several = st.lists(inner, min_size=2, max_size=3)
     return st.one_of(
-        several.map_all(
+        several.map(
             lambda each: Both(
                 f"( {' / '.join(item.abnf for item in each)} )",
                 "(" + "|".join(f"({item.regex})" for item in each) + ")",
             )
         ),
-        several.map_all(
+        several.map(
             lambda each: Both(
                 f"( {' '.join(item.abnf for item in each)} )", "".join(f"({item.regex})" for item in each)
             )
         ),
-        inner.map_all(lambda item: Both(f"[ {item.abnf} ]", f"(({item.regex})|())")),
+        inner.map(lambda item: Both(f"[ {item.abnf} ]", f"(({item.regex})|())")),
         st.builds(repeated, inner, st.integers(0, 2), st.none() | st.integers(0, 2)),
     )
 

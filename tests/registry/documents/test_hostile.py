@@ -84,7 +84,7 @@ PIECES = st.sampled_from(
 
 
 @given(
-    st.lists(st.one_of(PIECES, st.text(max_size=8)), max_size=60).map_all("".join),
+    st.lists(st.one_of(PIECES, st.text(max_size=8)), max_size=60).map("".join),
     st.sampled_from([None, *DocumentKind]),
 )
 def test_any_text_is_read_or_refused(text: str, kind: DocumentKind | None) -> None:

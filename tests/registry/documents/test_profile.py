@@ -89,13 +89,13 @@ PIECES = st.sampled_from(
     ]
 )
 TEXT = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs"]), max_size=30)
-VALUES = st.lists(st.one_of(PIECES, TEXT, PIECES.map_all("  ".__add__), st.just("")), min_size=1, max_size=6)
+VALUES = st.lists(st.one_of(PIECES, TEXT, PIECES.map("  ".__add__), st.just("")), min_size=1, max_size=6)
 
 
 @given(
     profile=st.sampled_from(["rfc4395", "rfc7595"]),
     status=st.sampled_from(["permanent", "Provisional"]),
-    values=st.dictionaries(st.sampled_from(FIELDS), VALUES.map_all("\n".join)),
+    values=st.dictionaries(st.sampled_from(FIELDS), VALUES.map("\n".join)),
 )
 def test_what_is_written_is_read_again(profile: str, status: str, values: dict[str, str]) -> None:
     given_values = {"name": "sample", "status": status, **values}
