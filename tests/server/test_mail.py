@@ -54,10 +54,10 @@ class Outbox:
         taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
         return tuple(taken)
 
-    async def sent(self, number: int, at: datetime) -> None:
+    async def mark_sent(self, number: int, at: datetime) -> None:
         self.done.append((number, "sent", None))
 
-    async def failed(self, number: int, at: datetime, again: datetime | None, reason: str) -> None:
+    async def mark_failed(self, number: int, at: datetime, again: datetime | None, reason: str) -> None:
         self.done.append((number, reason, again))
 
 

@@ -84,7 +84,8 @@ def test_no_namespace_is_allocated_yet() -> None:
 def test_a_snapshot_is_read_once_and_without_the_readers_of_other_formats() -> None:
     assert load_builtin_snapshot("uri-schemes") is load_builtin_snapshot("uri-schemes")
     code = (
-        "import sys; from onym.registry.iana import builtin; builtin('uri-schemes');"
+        "import sys; from onym.registry.iana import load_builtin_snapshot;"
+        "load_builtin_snapshot('uri-schemes');"
         "print(*sorted({'csv', 'pyexpat', 'publicsuffixlist', 'onym.registry.codec'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

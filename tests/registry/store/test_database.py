@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError, OperationalError
 
 from onym.errors import RefusalError, StoreError
 from onym.registry.records import EventKind
-from onym.registry.store import REVISION, Store, queries
+from onym.registry.store import REVISION, Store, queries, schema
 from onym.registry.store.schema import BASE, METADATA, migrate_schema, read_revision
 from onym.store import sql
 from onym.store.sql import Database
@@ -37,7 +37,7 @@ from registry.store.store_support import (
 
 
 def test_the_newest_migration_is_the_one_that_the_code_works_with() -> None:
-    folder = Path(sql.__file__).with_name("migrations")
+    folder = Path(schema.__file__).with_name("migrations")
     script = ScriptDirectory(str(folder))
     assert script.get_heads() == [REVISION]
     assert [each.revision for each in script.walk_revisions()] == ["0004", "0003", "0002", "0001"]
