@@ -20,7 +20,7 @@ __all__ = ["Settings", "create_app", "load_settings", "serve"]
 # everything here needs it, and the modules below import it without a word
 require_extra("starlette", "ai")
 
-_HOME_OF = {"Settings": "settings", "create_app": "app", "load_settings": "settings", "serve": "run"}
+_HOME_OF = {"Settings": "settings", "create_app": "app", "load_settings": "settings", "serve": "app"}
 
 
 def __getattr__(name: str) -> Any:
