@@ -153,7 +153,7 @@ def _build_resolver_settings(settings: GatewaySettings, clock: Callable[[], date
 
         pins = PinFile(settings.pins)
         with _raise_config_error("pins"):
-            pins.look()
+            pins.require_usable()
     return ResolverSettings(
         namespaces=tuple(_load_namespaces(settings)),
         contexts=contexts,
