@@ -94,8 +94,8 @@ def test_a_link_is_copied_as_itself_and_pickled_without_secrets(key):
     link = EndpointClient("llm://groq/m?auth=env:K", policy=None)
     assert copy.copy(link) is copy.deepcopy(link) is link
     again = pickle.loads(pickle.dumps(link))
-    assert again.text == link.uri_text
-    assert repr(link) == "Link('llm://groq/m?auth=env%3AK')"
+    assert again.uri_text == link.uri_text
+    assert repr(link) == "EndpointClient('llm://groq/m?auth=env%3AK')"
     for options in ({"key": key}, {"environ": {"GROQ_API_KEY": key}}, {"config": Config()}):
         with pytest.raises(SecretError):
             pickle.dumps(EndpointClient("llm://groq/m", **options))

@@ -19,7 +19,7 @@ from ai_support import authority_ca, key_store, serve_authority, trust
 from onym.ai.endpoint import Endpoint
 from onym.cli import exit_codes
 from onym.cli._app import app
-from onym.cli.commands import ai
+from onym.cli.commands import ai as ai_commands
 
 #: what a terminal would obey, and a table needs
 TABLE = "a\tb\r\nc\x1b[31m\t\u202ed\r\n"
@@ -188,7 +188,7 @@ def test_a_file_is_sent_as_it_is(ai: Any, tmp_path: Path) -> None:
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard output is a terminal."""
-    monkeypatch.setattr(ai, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(ai_commands, "is_terminal", lambda stream: True)
 
 
 def test_octets_go_to_a_pipe_as_they_are(ai: Any, octets: Any) -> None:
@@ -225,9 +225,9 @@ def test_a_note_begins_a_line_of_its_own_where_both_streams_are_one(ai: Any, tmp
     path = tmp_path / "both"
     code = (
         "import sys; from pathlib import Path; from types import SimpleNamespace as N\n"
-        "from onym.cli import _ai_result, _output\n"
+        "from onym.cli import _output\nfrom onym.cli.commands.ai import write_result\n"
         "session = _output.Session()\n"
-        "_ai_result.write(session, N(body=b'5', content_type='application/json')); session.note('signed')"
+        "write_result(session, N(body=b'5', content_type='application/json')); session.print_note('signed')"
     )
     with path.open("wb") as both:
         subprocess.run([sys.executable, "-c", code], stdout=both, stderr=both, check=True, timeout=60)

@@ -20,7 +20,7 @@ def test_the_file_appears_whole_when_the_block_ends_well(tmp_path):
     path = tmp_path / "answer.txt"
     with AtomicFile(path) as out:
         out.write("one ")
-        assert not path.has_file()
+        assert not path.exists()
         out.write("two")
     assert path.read_text(encoding="utf-8") == "one two"
     assert [each.name for each in tmp_path.iterdir()] == ["answer.txt"]

@@ -89,8 +89,8 @@ def test_a_log_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_the_gateway_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     code = (
         "import sys; from onym.cli._output import Session; "
-        "from onym.cli.commands.ai_serve import command; "
-        "command.main(sys.argv[1:], obj=Session(as_json='--json' in sys.argv), standalone_mode=False)"
+        "from onym.cli.commands.ai_serve import gateway_command; "
+        "gateway_command.main(sys.argv[1:], obj=Session(as_json='--json' in sys.argv), standalone_mode=False)"
     )
     port = free_port()
     command = [

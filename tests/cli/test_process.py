@@ -241,11 +241,11 @@ def test_debugging_shows_where_and_still_no_key(spawn):
 def test_a_polite_kill_that_python_drops_is_asked_for_again(environment):
     code = (
         "import os, signal, time\n"
-        "from onym.cli._app import die_politely\n"
+        "from onym.cli._app import install_sigterm_handler\n"
         "class Dropped:\n"
         "    def __del__(self):\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
-        "die_politely()\n"
+        "install_sigterm_handler()\n"
         "Dropped()\n"
         "signal.pause()\n"
         "time.sleep(60)\n"

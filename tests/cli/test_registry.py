@@ -416,7 +416,7 @@ class Timers:
     def __init__(self, **starts):
         self.starts, self.ready, self.rung = starts, ["a", "c"], []
 
-    async def due(self, at):
+    async def list_due_events(self, at):
         make = lambda name: Event(kind=EventKind.DRAFT_EXPIRED, registry="uri-schemes", name=name)  # noqa: E731
         return tuple(map(make, self.ready))
 

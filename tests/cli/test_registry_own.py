@@ -138,7 +138,7 @@ def test_a_weak_password_makes_no_account(run, tmp_path):
 def test_a_password_that_is_refused_leaves_no_half_of_a_registry(run, tmp_path):
     place = tmp_path / "registry.db"
     assert run("registry", "init", "--db", str(place), "--password-stdin", stdin="short").code == 11
-    assert not place.has_file()
+    assert not place.exists()
 
 
 def test_init_says_what_to_do_next(run, tmp_path):
@@ -201,7 +201,7 @@ def test_a_database_that_is_not_there_is_an_error_and_not_made(run, tmp_path):
     path = tmp_path / "none.db"
     ran = run("registry", "review", "--db", str(path))
     assert ran.code == 2
-    assert not path.has_file()
+    assert not path.exists()
 
 
 def test_the_password_of_a_database_url_is_never_shown(run):

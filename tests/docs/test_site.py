@@ -33,7 +33,7 @@ def in_nav(node: Any) -> Iterator[str]:
 def test_every_relative_link_and_picture_leads_to_a_file(page: Path) -> None:
     links = _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8")))
     near = [link.partition("#")[0] for link in links if "://" not in link and not link.startswith("#")]
-    assert not [link for link in near if not (page.parent / link).has_file()]
+    assert not [link for link in near if not (page.parent / link).exists()]
 
 
 def test_every_page_is_in_the_navigation_once() -> None:

@@ -173,7 +173,7 @@ class EndpointClient:
 
     def __repr__(self) -> str:
         # a debugger may look at one whose URI was refused
-        return f"Link({self.uri_text!r})" if hasattr(self, "_source") else "Link()"
+        return f"EndpointClient({self.uri_text!r})" if hasattr(self, "_source") else "EndpointClient()"
 
     def __copy__(self) -> EndpointClient:
         return self
