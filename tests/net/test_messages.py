@@ -71,7 +71,10 @@ def test_the_face_of_the_package_is_listed_sorted_and_real() -> None:
     ("statement", "absent"),
     [
         ("import onym.net", {"ssl", "socket", "asyncio", "dns", "onym.net.policy"}),
-        ("from onym.net import Policy, decide, SSEDecoder, Send", {"ssl", "socket", "asyncio", "dns"}),
+        (
+            "from onym.net import Policy, evaluate_policy, SSEDecoder, Send",
+            {"ssl", "socket", "asyncio", "dns"},
+        ),
         ("from onym.net import Transport, Policy; Transport(Policy.local())", {"asyncio", "dns"}),
     ],
 )

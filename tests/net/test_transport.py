@@ -603,7 +603,7 @@ def slices(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
             several.set()
         return compute_remaining(deadline, clock, most and 0.001)
 
-    monkeypatch.setattr("onym.net.connections.remaining", counting)
+    monkeypatch.setattr("onym.net.connections.compute_remaining", counting)
     return several
 
 

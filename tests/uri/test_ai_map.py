@@ -54,13 +54,11 @@ AUTHORITIES = st.one_of(HOSTS, st.builds("{}:{}".format, HOSTS, st.integers(1, 6
 #: printable, composed, with triplets of one to four octets
 LETTERS = st.characters(categories=["L", "Nd", "S", "P"], exclude_characters="/\\?#%&=;+'")
 TEXTS = st.text(LETTERS, min_size=1, max_size=6).map(lambda text: unicodedata.normalize("NFC", text))
-SEGMENTS = st.one_of(
-    TEXTS.map(PCHAR_SEGMENT.quote), st.text("abZ09-_~!$&'()*+,;=:@", min_size=1, max_size=8)
-)
+SEGMENTS = st.one_of(TEXTS.map(PCHAR_SEGMENT.quote), st.text("abZ09-_~!$&'()*+,;=:@", min_size=1, max_size=8))
 PATHS = st.lists(SEGMENTS, min_size=1, max_size=4).map(lambda segments: "/" + "/".join(segments))
 NAMES = st.one_of(TEXTS.map(QUERY_NAME.quote), st.text("abZ09-._~!$()*,:@/?", min_size=1, max_size=6))
 VALUES = st.one_of(
-    st.text(LETTERS, max_size=6).map(QUERY_VALUE.quote), st.text("ab=-%", max_size=6).map_all(whole)
+    st.text(LETTERS, max_size=6).map(QUERY_VALUE.quote), st.text("ab=-%", max_size=6).map(whole)
 )
 QUERIES = st.one_of(
     st.just(""),

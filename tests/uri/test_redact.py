@@ -18,7 +18,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onym.uri import _secret_detection, redact
+import onym.uri.redact as redact_module
+from onym.uri import _secret_detection
 from onym.uri._secret_detection import (
     _LOOSE,
     _SHAPES,
@@ -264,7 +265,7 @@ def test_a_long_run_that_is_no_secret_is_read_once() -> None:
 
 
 def test_searching_again_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redact, "_ROUNDS", 1)
+    monkeypatch.setattr(redact_module, "_ROUNDS", 1)
     assert redact(f"llm://a:{KEY}@h.example/m") == "llm://a:***@h.example/m"
 
 
@@ -430,8 +431,8 @@ def test_lines_far_longer_than_the_window_leak_nothing_and_lose_nothing_harmless
 
 def test_a_value_stays_with_its_name_where_a_long_line_is_cut() -> None:
     for shift in range(0, 400, 7):
-        filler = "w" * (2 * WINDOW - redact._MARGIN - shift) + " "
-        text = f'{filler}"api_key": "{KEY}" ' + "v" * redact._MARGIN * 2
+        filler = "w" * (2 * WINDOW - redact_module._MARGIN - shift) + " "
+        text = f'{filler}"api_key": "{KEY}" ' + "v" * redact_module._MARGIN * 2
         assert KEY not in "".join(redact_stream(pieces(text, 1_024)))
 
 
@@ -521,7 +522,8 @@ def test_time_grows_no_faster_than_the_text(unit: str) -> None:
 def test_importing_it_compiles_nothing_and_imports_no_logging() -> None:
     code = (
         "import sys; import onym.uri.redact; assert 'logging' not in sys.modules;"
-        "from onym.uri import _redact_uris; assert _redact_uris._patterns.cache_info().currsize == 0"
+        "from onym.uri._secret_detection import _compile_uri_patterns;"
+        "assert _compile_uri_patterns.cache_info().currsize == 0"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -1,1 +1,1 @@
-"""What every part of Onym needs and no user sees: durable files, locks, strict JSON, printable text, settings."""
+"""Helpers for every part of Onym: durable files, locks, strict JSON, printable text and settings."""

@@ -1,4 +1,4 @@
-"""Keys: JWKs (RFC 7517) and thumbprints (RFC 7638), key sets, the keys of an ai:// authority, and signing keys.
+"""JWKs (RFC 7517), thumbprints (RFC 7638), key sets, the keys of an ai:// authority, and signing keys.
 
 A key never serves an algorithm that is not its own. `AuthorityKeys` are the keys of one ai:// authority, by
 the stricter rules of AIIP/HTTPS v1 3.9: the name of such a key is its thumbprint, so no set can hold two

@@ -1,4 +1,4 @@
-"""Signing keys in a device (smart card, HSM, SoftHSM), by PKCS #11. The private key never leaves the device."""
+"""Signing keys in a PKCS #11 device (smart card, HSM, SoftHSM). The private key never leaves the device."""
 
 from __future__ import annotations
 

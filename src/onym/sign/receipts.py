@@ -2,7 +2,8 @@
 
 A receipt is a compact JWS over a claims set. It binds the request by a hash and the content by a digest, so
 it can be stored and verified later without the message. A stream's receipt ends a hash chain over its
-events: `c0 = SHA-256("aiip-stream-v1" LF rqh LF task)`, `ci = SHA-256(c(i-1) || SHA-256(id LF event LF data))`.
+events: `c0 = SHA-256("aiip-stream-v1" LF rqh LF task)`,
+`ci = SHA-256(c(i-1) || SHA-256(id LF event LF data))`.
 An event that is changed, moved, removed or added changes every later value.
 
 The tokens of an authority (receipts and signed metadata) have three parts and a header with only `typ`,

@@ -25,6 +25,22 @@ from onym.uri.components import SUB_DELIMS, UNRESERVED, decode_component
 from onym.uri.llm import LLMURI
 from onym.uri.parameters import PROVIDER_NAMES, VALUE_PARSERS, is_secret_parameter, split_dotted_name
 
+__all__ = [
+    "absolute_uris",
+    "ai_uris",
+    "hosts",
+    "ipv4_addresses",
+    "ipv6_addresses",
+    "ipvfuture_addresses",
+    "iri_references",
+    "llm_texts",
+    "llm_uris",
+    "relative_references",
+    "triplets",
+    "uri_references",
+    "uris",
+]
+
 _CONTROLS = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
 _RAW_IN_PATH = UNRESERVED + "!$&'()*+,;=:@"
 _RAW_IN_VALUE = UNRESERVED + "!$'()*,;=:@/?"

@@ -72,12 +72,16 @@ def _build_run_pattern(characters: str) -> str:
 
 
 _REG = r"A-Za-z0-9._~!$&'()*+,;=\-"  # unreserved and sub-delims
+_REG_NAME = _build_run_pattern(_REG)
+_USERINFO = _build_run_pattern(_REG + ":")
+_PATH = _build_run_pattern(_REG + ":@/")
+_QUERY = _build_run_pattern(_REG + ":@/?")
 _URI_REFERENCE = re.compile(
     # a scheme, or else no colon in the first segment (path-noscheme)
     r"(?:([A-Za-z][A-Za-z0-9+.\-]*+):|(?![^:/?#]*+:))"
     # an authority and path-abempty, or else a path that does not start with two slashes
-    rf"(?://((?:({_build_run_pattern(_REG + ':')})@)?(\[[{_REG}:]*+\]|{_build_run_pattern(_REG)})(?::([0-9]*+))?)(?![^/?#])|(?!//))"
-    rf"({_build_run_pattern(_REG + ':@/')})(?:\?({_build_run_pattern(_REG + ':@/?')}))?(?:#({_build_run_pattern(_REG + ':@/?')}))?"
+    rf"(?://((?:({_USERINFO})@)?(\[[{_REG}:]*+\]|{_REG_NAME})(?::([0-9]*+))?)(?![^/?#])|(?!//))"
+    rf"({_PATH})(?:\?({_QUERY}))?(?:#({_QUERY}))?"
 ).fullmatch
 
 

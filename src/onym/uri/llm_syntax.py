@@ -106,7 +106,7 @@ class Params(Mapping[str, Any]):
         return tuple(iter_raw_items(self._typed, LOOSE_LIMITS))
 
     def nested(self) -> dict[str, Any]:
-        """All of them, dotted names as objects. `Secret`s stay hidden; `list_withheld` names are among them."""
+        """All parameters, dotted names as objects. Secrets stay hidden; `list_withheld` names are included."""
         return nest_names(self._typed)
 
     def __eq__(self, other: object) -> bool:

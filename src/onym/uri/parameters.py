@@ -784,6 +784,7 @@ def _parse_item_name(item: str) -> str:
 
 
 def copy_value(value: Any) -> Any:
+    """A deep copy of a parameter's value."""
     if isinstance(value, dict):
         return {key: copy_value(member) for key, member in value.items()}
     if isinstance(value, list):
