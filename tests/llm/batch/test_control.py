@@ -28,7 +28,7 @@ def test_the_limit_doubles_until_the_first_refusal_and_then_grows_by_one_a_round
     found, _ = control(64)
     assert found.limit == 8
     assert rounds(found, 2) == [16, 32]
-    found.refused(0, None)
+    found.record_rejection(0, None)
     assert found.limit == 16
     grown = rounds(found, 4)
     assert grown == sorted(grown)
@@ -40,29 +40,29 @@ def test_it_stays_between_one_and_the_most():
     assert found.limit == 4
     assert rounds(found, 3) == [4, 4, 4]
     for sent_in in range(10):
-        found.refused(sent_in, None)
+        found.record_rejection(sent_in, None)
     assert found.limit == 1
 
 
 def test_refusals_of_one_round_halve_it_once():
     found, _ = control()
     for _ in range(8):
-        found.refused(0, None)
+        found.record_rejection(0, None)
     assert found.limit == 4
-    found.refused(1, None)
+    found.record_rejection(1, None)
     assert found.limit == 2
 
 
 def test_what_the_server_asks_for_holds_for_everybody_and_the_longest_counts():
     found, now = control()
-    found.refused(0, 5.0)
-    found.refused(0, 2.0)
+    found.record_rejection(0, 5.0)
+    found.record_rejection(0, 2.0)
     assert found.pause == 5.0
     now[0] += 3
     assert found.pause == 2.0
     now[0] += 3
     assert found.pause == 0.0
-    found.refused(0, 10.0**12)
+    found.record_rejection(0, 10.0**12)
     assert found.pause == 86_400.0
 
 
@@ -81,10 +81,10 @@ def test_never_more_are_inside_than_the_limit_and_everybody_gets_in(most, count)
             inside -= 1
             served += 1
             if at % 5 == 0:
-                found.refused(sent_in, None)
+                found.record_rejection(sent_in, None)
             else:
                 found.record_success()
-            found.leave()
+            found.release()
 
         await asyncio.gather(*(one(at) for at in range(count)))
         return served, highest, found.flying
@@ -101,7 +101,7 @@ def test_one_that_goes_while_it_waits_leaves_its_turn_to_the_next():
         await found.acquire()
         first, second = asyncio.ensure_future(found.acquire()), asyncio.ensure_future(found.acquire())
         await asyncio.sleep(0)
-        found.leave()
+        found.release()
         first.cancel()
         assert await asyncio.wait_for(second, 60) == 0
         assert first.cancelled()
@@ -118,7 +118,7 @@ def test_one_that_goes_before_its_turn_takes_no_slot():
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        found.leave()
+        found.release()
         assert await found.acquire() == 0
 
     asyncio.run(play())

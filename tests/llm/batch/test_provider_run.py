@@ -337,7 +337,7 @@ def test_cancelling_gives_up_rows_whose_results_stay_damaged(server, rows, tmp_p
         go(server, tmp_path)
     report = go(server, tmp_path, cancel=True)
     assert (report.failed, report.left) == (5, 0)
-    assert not (tmp_path / "out.jsonl.provider").has_file()
+    assert not (tmp_path / "out.jsonl.provider").exists()
 
 
 def test_rows_without_a_result_in_sound_results_are_errors_after_some_fetches(
@@ -449,7 +449,7 @@ def test_a_refused_creation_stops_the_run_and_its_rows_are_asked_by_the_next(ser
     with pytest.raises(BadRequestError) as caught:
         go(server, tmp_path)
     assert KEY not in str(caught.value)
-    assert not (tmp_path / "out.jsonl.provider").has_file()
+    assert not (tmp_path / "out.jsonl.provider").exists()
     assert go(server, tmp_path).answered == 5
     assert "list" not in server.steps()
 
@@ -458,7 +458,7 @@ def test_a_creation_in_the_dark_is_looked_for_by_the_next_run(server, rows, tmp_
     server.spoil["create"] = [html]
     with pytest.raises(MalformedResponseError):
         go(server, tmp_path, overrides={"retries": 0})
-    assert (tmp_path / "out.jsonl.provider").has_file()
+    assert (tmp_path / "out.jsonl.provider").exists()
     assert go(server, tmp_path, overrides={"retries": 0}).answered == 5
     assert len(server.batches) == 1
 
@@ -518,7 +518,7 @@ def test_a_search_that_is_refused_after_a_creation_in_the_dark_is_no_refused_cre
     with pytest.raises(OnymError):
         go(server, tmp_path)
     # the batch is there and will be paid: the next run has to find it
-    assert (tmp_path / "out.jsonl.provider").has_file()
+    assert (tmp_path / "out.jsonl.provider").exists()
     server.refuse.clear()
     assert go(server, tmp_path).answered == 5
     assert len(server.batches) == 1
@@ -546,7 +546,7 @@ def test_a_creation_that_is_refused_after_one_in_the_dark_is_looked_for_again(
     server.refuse["create"] = [500, 400]
     with pytest.raises(BadRequestError):
         go(server, tmp_path)
-    assert (tmp_path / "out.jsonl.provider").has_file()
+    assert (tmp_path / "out.jsonl.provider").exists()
     assert go(server, tmp_path).answered == 5
     assert len(server.batches) == 1
 
@@ -584,7 +584,7 @@ def test_where_nobody_listens_nothing_is_lost(rows, tmp_path, hurried):
     with pytest.raises(ConnectionFailed):
         run(given[0], tmp_path / "in.jsonl", tmp_path / "out.jsonl", engine="provider", poll=0.0, **given[1])
     # nothing can have got there: there is nothing that the next run has to look for
-    assert not (tmp_path / "out.jsonl.provider").has_file()
+    assert not (tmp_path / "out.jsonl.provider").exists()
 
 
 # endpoints without a batch API
@@ -876,7 +876,7 @@ def test_a_batch_is_not_done_with_before_its_results_are_durable(server, rows, t
         patched.setattr(driver_module, "JournalWriter", partial(JournalWriter, synced=full))
         with pytest.raises(OSError, match="No space"):
             go(server, tmp_path)
-    assert (tmp_path / "out.jsonl.provider").has_file()
+    assert (tmp_path / "out.jsonl.provider").exists()
     assert go(server, tmp_path).answered == 5
     assert len(server.batches) == 1
 
@@ -893,7 +893,7 @@ def test_results_that_were_durable_before_a_crash_are_not_fetched_again(server, 
     fetched = server.steps().count("results")
     assert go(server, tmp_path).answered == 5
     assert server.steps().count("results") == fetched
-    assert not (tmp_path / "out.jsonl.provider").has_file()
+    assert not (tmp_path / "out.jsonl.provider").exists()
 
 
 def test_a_batch_whose_results_were_durable_before_a_crash_is_done_while_others_go_on(

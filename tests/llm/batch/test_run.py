@@ -78,7 +78,7 @@ def test_every_row_is_asked_once_and_has_its_result(fake, source, tmp_path, orde
     assert sorted(prompts(fake)) == [f"ask {at}" for at in range(6)]
     assert (report.rows, report.answered, report.failed, report.left) == (6, 6, 0, 0)
     assert (report.input_tokens, report.output_tokens) == (30, 42)
-    assert not (tmp_path / "out.jsonl.journal").has_file()
+    assert not (tmp_path / "out.jsonl.journal").exists()
 
 
 def test_a_result_holds_what_the_model_said(fake, tmp_path):
@@ -158,7 +158,7 @@ def test_a_journal_that_outlived_its_output_is_put_away(fake, source, tmp_path):
     journal.write_bytes(out.read_bytes())
     fake.requests.clear()
     go(fake, source, out)
-    assert (fake.requests, journal.has_file()) == ([], False)
+    assert (fake.requests, journal.exists()) == ([], False)
 
 
 @pytest.mark.parametrize(
@@ -423,7 +423,7 @@ def test_a_run_stops_after_so_many_failed_rows_and_can_go_on(fake, source, tmp_p
     fake.fail(400).fail(400)
     report = go(fake, source, tmp_path / "out", concurrency=1, max_errors=2)
     assert (report.stopped, report.failed, report.left) == ("max-errors", 2, 4)
-    assert not (tmp_path / "out").has_file()
+    assert not (tmp_path / "out").exists()
     assert go(fake, source, tmp_path / "out").left == 0
 
 
@@ -601,7 +601,7 @@ def test_the_engine_may_be_anybodys(fake, source, tmp_path):
             self.job = job
 
         async def run(self, work):
-            assert work.take()[0] == 0
+            assert work.next_row()[0] == 0
 
     assert go(fake, source, tmp_path / "out", engine=Mute).left == 6
 
