@@ -68,7 +68,7 @@ def _hosts() -> Iterator[Difference]:
 
 
 def _cells(provider: str) -> Mapping[str, Cell]:
-    row = ProviderTable.builtin().alias(provider)
+    row = ProviderTable.builtin().find_alias(provider)
     return next(
         each.cells for each in lines() if each.provider.name == getattr(row, "name", "") and not each.api
     )
@@ -130,7 +130,7 @@ def _outcomes() -> Iterator[Difference]:
 
 
 def _theirs(example: Mapping[str, Any]) -> str:
-    row = ProviderTable.builtin().alias(example["provider"] or "")
+    row = ProviderTable.builtin().find_alias(example["provider"] or "")
     provider = "no provider" if row is None else row.name
     said = [f"validate: {each}" for each in example["findings"]]
     return _told(example["host"], provider, example["model"], example["params"], said)

@@ -121,7 +121,7 @@ def silent_rows() -> list[Provider]:
 def lines() -> tuple[Line, ...]:
     """The whole matrix."""
     return tuple(
-        Line(row if api is None else row.speaking(row.apis[api]), api, _cells(planner(row, api)))
+        Line(row if api is None else row.with_api(row.apis[api]), api, _cells(planner(row, api)))
         for row in table_rows()
         for api in (None, *row.apis)
     )

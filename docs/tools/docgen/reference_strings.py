@@ -62,7 +62,7 @@ def strings_page() -> str:
 def _words() -> Iterator[list[str]]:
     table = ProviderTable.builtin()
     for word in text_words():
-        row = table.alias(word)
+        row = table.find_alias(word)
         if row is not None:
             yield [code(word), f"{code(row.host)} ([{row.name}](providers.md#{row.name}))", code(row.dialect)]
 
