@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onym.errors import OnymError, OnymWarning
     from onym.llm.client import AsyncClient, Client, aconnect, connect
     from onym.llm.config import Config
-    from onym.llm.planner import Plan
+    from onym.llm.plan import Plan
     from onym.llm.providers import normalize
     from onym.llm.types import (
         Completion,
@@ -61,7 +61,7 @@ _HOME = {
     "ModelInfo": "onym.llm.types",
     "OnymError": "onym.errors",
     "OnymWarning": "onym.errors",
-    "Plan": "onym.llm.planner",
+    "Plan": "onym.llm.plan",
     "Policy": "onym.net.policy",
     "ReasoningDelta": "onym.llm.types",
     "RedactingFilter": "onym.uri.redact",

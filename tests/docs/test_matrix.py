@@ -24,7 +24,7 @@ import onym
 from onym.errors import ParameterError, UnsupportedError
 from onym.llm import profiles
 from onym.llm.config import Config
-from onym.llm.planner import Plan
+from onym.llm.plan import Plan
 from onym.llm.providers import Provider, ProviderTable
 from onym.net.policy import Policy
 from onym.uri.parameters import WELL_KNOWN

@@ -243,13 +243,13 @@ OTHER = """
 import sys
 from pathlib import Path
 from onym.llm.cache._store import ByteLocks
-from onym.llm.cache._single_flight import _offset
-from onym.llm.cache._store import Store
+from onym.llm.cache._single_flight import _compute_offset
+from onym.llm.cache._store import AnswerStore as Store
 folder, key, value = Path(sys.argv[1]), bytes.fromhex(sys.argv[2]), bytes.fromhex(sys.argv[3])
 store = Store(folder, size=10**6, age=1e9, trouble=print)
-store.secret()
+store.load_key()
 locks = ByteLocks(folder)
-print(locks.take(_offset(key)), flush=True)
+print(locks.acquire(_compute_offset(key)), flush=True)
 sys.stdin.readline()
 if value:
     store.put(key, value)

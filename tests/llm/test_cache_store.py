@@ -349,7 +349,7 @@ def test_a_forked_process_opens_a_file_of_its_own(made: Made) -> None:
 import os, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 from pathlib import Path
-from onym.llm.cache._store import Store
+from onym.llm.cache._store import AnswerStore as Store
 store = Store(Path({str(made.folder)!r}), size=10**6, age=10**9, trouble=print)
 assert store.get(b"k") == b"value"
 child = os.fork()
@@ -369,10 +369,10 @@ store.put(b"parent", b"value")
 HAMMER = """
 import sys, random
 from pathlib import Path
-from onym.llm.cache._store import Store
+from onym.llm.cache._store import AnswerStore as Store
 said = []
 store = Store(Path(sys.argv[1]), size=300_000, age=1e9, trouble=said.append)
-store.secret()
+store.load_key()
 chance = random.Random(sys.argv[2])
 bad = 0
 for turn in range(400):
@@ -384,7 +384,7 @@ for turn in range(400):
         store.put(key, key + b"x" * chance.randrange(1, 20_000))
     if turn == 200 and sys.argv[2] == "0":
         store.clear()
-print(bad, said, store.secret().hex())
+print(bad, said, store.load_key().hex())
 """
 
 

@@ -42,9 +42,7 @@ completions = st.builds(
     model=texts,
     finish_reason=st.sampled_from(["stop", "length", "tool_calls"]),
     reasoning=st.none() | texts,
-    tool_calls=st.lists(st.builds(ToolCall, id=texts, name=texts, arguments=texts), max_size=2).map(
-        tuple
-    ),
+    tool_calls=st.lists(st.builds(ToolCall, id=texts, name=texts, arguments=texts), max_size=2).map(tuple),
     usage=usages,
     request_id=st.none() | texts,
     carried=st.none()

@@ -190,7 +190,7 @@ def test_a_row_says_no_and_open_ends_in_the_words_of_toml(tmp_path: Path) -> Non
     row = Config.load(write(tmp_path, text)).providers.get("mine")
     assert dict(row.params) == {"top_k": None, "max_tokens": "max_completion_tokens"}
     assert row.ranges["temp"] == (0, None)
-    assert row.label_header("blue") == "X-Team"
+    assert row.find_label_header("blue") == "X-Team"
     assert row.needs_key
 
 

@@ -386,12 +386,12 @@ def test_a_child_that_does_not_hear_the_end_is_killed(monkeypatch: pytest.Monkey
 
 _OWNER = f"""
 import os, signal, sys, threading, time
-from onym.llm import _embedded_child, embedded
+from onym.llm import _embedded_server, embedded
 # a shell that runs the tests in its background has them ignore Ctrl-C, and nohup SIGHUP
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 {{before}}
-where = embedded.ensure({MODEL!r}, start_timeout=600)
+where = embedded.ensure_server({MODEL!r}, start_timeout=600)
 pid = next(iter(embedded._SERVERS._children.values()))._process.pid
 print(pid, flush=True)
 """
@@ -448,7 +448,7 @@ if os.fork() == 0:
 sys.stdin.read()
 """
     # the server hears of it by the end of the pipe alone, and not when it looks
-    with owner(script, "_embedded_child._LOOK = 3600.0") as (process, server):
+    with owner(script, "_embedded_server._LOOK = 3600.0") as (process, server):
         assert process.stdout is not None
         assert process.stdout.readline() == "forked\n"
         try:
@@ -464,11 +464,11 @@ def test_a_fork_starts_a_server_of_its_own_and_leaves_the_first_alone() -> None:
     script = f"""
 child = os.fork()
 if child == 0:
-    mine = embedded.ensure({MODEL!r}, start_timeout=600)
+    mine = embedded.ensure_server({MODEL!r}, start_timeout=600)
     print(mine.address != where.address, flush=True)
     sys.exit()
 os.waitpid(child, 0)
-print(embedded.ensure({MODEL!r}) == where, flush=True)
+print(embedded.ensure_server({MODEL!r}) == where, flush=True)
 sys.stdin.read()
 """
     with owner(script) as (process, server):
@@ -533,7 +533,7 @@ def test_a_server_that_is_still_loading_dies_with_its_owner(
         tmp_path,
         f"import ctypes\nopen({str(told)!r}, 'w').write(str(os.getpid()))\nctypes.PyDLL(None).pause()",
     )
-    script = f"from onym.llm import embedded; embedded.ensure({MODEL!r})"
+    script = f"from onym.llm import embedded; embedded.ensure_server({MODEL!r})"
     process = subprocess.Popen([sys.executable, "-c", script])
     server = int(told.read_text())
     process.kill()

@@ -24,7 +24,7 @@ from onym.errors import (
 )
 from onym.llm.config import Config
 from onym.llm.dialects import DIALECTS
-from onym.llm.planner import Plan
+from onym.llm.plan import Plan
 from onym.llm.providers import Provider, ProviderTable
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider

@@ -20,8 +20,8 @@ from onym.errors import (
     UsageError,
 )
 from onym.llm.embedded import EmbeddedEndpoint as Running
-from onym.llm.plan import MappingNote
-from onym.llm.planner import Plan, Planner, PlannerSettings, build_plan
+from onym.llm.plan import MappingNote, Plan
+from onym.llm.planner import Planner, PlannerSettings, build_plan
 from onym.llm.providers import Provider, ProviderTable
 from onym.llm.types import Completion, ImagePart, Message, TextPart, Tool, ToolCall
 from onym.net.messages import Origin

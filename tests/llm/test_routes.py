@@ -25,7 +25,8 @@ from onym.llm.client import connect
 from onym.llm.config import Config
 from onym.llm.credentials import Credential
 from onym.llm.flow import model_flow, models_flow
-from onym.llm.planner import Plan, Planner, PlannerSettings
+from onym.llm.plan import Plan
+from onym.llm.planner import Planner, PlannerSettings
 from onym.llm.providers import Api, PathValue, Provider, ProviderTable
 from onym.net.policy import Policy
 from onym.testing.clock import FakeClock

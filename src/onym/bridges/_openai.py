@@ -23,8 +23,7 @@ from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from onym.llm.config import Config
-    from onym.llm.plan import OnUnsupported
-    from onym.llm.planner import Plan
+    from onym.llm.plan import OnUnsupported, Plan
     from onym.llm.providers import ProviderTable
     from onym.uri.llm import LLMURI
 

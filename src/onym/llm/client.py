@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from onym.llm.cache import ResponseCache
     from onym.llm.endpoint import Endpoint
-    from onym.llm.planner import Plan
+    from onym.llm.plan import Plan
     from onym.llm.providers import ProviderTable
     from onym.llm.telemetry import CallSpan, Telemetry
     from onym.llm.types import ModelInfo

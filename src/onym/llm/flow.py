@@ -19,7 +19,7 @@ from onym.net.messages import Flow, Reply, Send, Wait
 
 if TYPE_CHECKING:
     from onym.llm.dialects import Decoder
-    from onym.llm.planner import Plan
+    from onym.llm.plan import Plan
     from onym.llm.types import Completion, Embeddings, ModelInfo, ModelPage
 
 T = TypeVar("T")

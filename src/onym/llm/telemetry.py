@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
     from onym.llm._arguments import Messages
-    from onym.llm.planner import Plan
+    from onym.llm.plan import Plan
     from onym.llm.types import Event
     from onym.net.messages import Reply
     from onym.uri.secret import Secret

@@ -18,8 +18,7 @@ from onym.errors import NotFoundError, OnymError, UnsupportedError
 
 if TYPE_CHECKING:
     from onym.llm.endpoint import Endpoint
-    from onym.llm.plan import MappingNote
-    from onym.llm.planner import Plan
+    from onym.llm.plan import MappingNote, Plan
     from onym.net.policy import Policy
     from onym.net.transport import ProbeReport
 

@@ -35,7 +35,7 @@ from onym.net.messages import ConnectionInfo, Headers, Reply
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from onym.llm.planner import Plan
+    from onym.llm.plan import Plan
     from onym.llm.types import Event
 
 __all__ = [
