@@ -262,18 +262,6 @@ async def _get_only_account(store: Store) -> Account:
     return accounts[0]
 
 
-async def list_entries(store: Store, registry: str) -> tuple[Entry, ...]:
-    """Every entry of a registry, in order of names."""
-    found: list[Entry] = []
-    after: str | None = None
-    while True:
-        page = await store.entries(registry, after=after, limit=PAGE_SIZE)
-        found += page.items
-        after = page.next
-        if after is None:
-            return tuple(found)
-
-
 @contextmanager
 def show_status(session: Session, text: str) -> Iterator[None]:
     """Something that moves while work goes on, on a terminal; else nothing."""

@@ -19,7 +19,6 @@ from onym.cli.commands._registry_common import (
     db_option,
     find_database,
     format_minute,
-    list_entries,
     open_store,
     require_database,
     run_async,
@@ -31,6 +30,7 @@ from onym.errors import UsageError
 from onym.net.hosts import is_loopback
 from onym.registry.records import Actor, Role
 from onym.registry.registries import REGISTRIES
+from onym.registry.service import list_entries
 
 if TYPE_CHECKING:
     from onym.registry.accounts import Account

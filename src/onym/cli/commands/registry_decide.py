@@ -31,9 +31,9 @@ from onym.cli.commands._registry_common import (
     utc_now,
 )
 from onym.errors import ConfigError, RefusalError, UsageError
-from onym.registry.account_ids import resolve_accounts
 from onym.registry.records import IANA_CLOCK, Event, EventKind
 from onym.registry.registries import get_registry as registry_row
+from onym.registry.service import apply_step
 
 if TYPE_CHECKING:
     from onym.registry.store import Applied, Store
@@ -122,9 +122,7 @@ def decide_command(
             event = await _build_event(store, target, EventKind(decision), registry, event_data)
             actor = await resolve_actor(store, event.registry, account=account, role=role)
             with _translate_missing_data():
-                applied = await store.apply(
-                    await resolve_accounts(store, event), actor, when, expected=expect, exact=at is not None
-                )
+                applied = await apply_step(store, event, actor, when, expected=expect, exact=at is not None)
             return applied, await list_logins(store)
 
     _print_applied(session, *run_async(work()), when)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +20,6 @@ from onym.cli.commands._registry_common import (
     find_database,
     get_request,
     is_request_id,
-    list_entries,
     open_store,
     parse_time,
     print_report,
@@ -30,16 +28,26 @@ from onym.cli.commands._registry_common import (
     resolve_actor,
     run_async,
 )
-from onym.errors import RefusalError, TemplateError, URIError, UsageError
-from onym.registry.records import Actor, Entry, Event, EventKind, Request, RequestKind, RequestState, Status
-from onym.registry.registries import DRAFT_LIFETIME, PROFILES, REGISTRIES, Profile
+from onym.errors import RefusalError, URIError, UsageError
+from onym.registry.records import Actor, Event, EventKind, Request, RequestKind, RequestState, Status
+from onym.registry.registries import PROFILES, REGISTRIES, Profile
 from onym.registry.registries import get_registry as registry_row
+from onym.registry.service import (
+    ParsedSubmission,
+    SubmissionInput,
+    apply_step,
+    build_opening_data,
+    build_request_data,
+    check_submission,
+    fill_from_entry,
+    get_applied_request,
+    get_requested_status,
+    parse_submission,
+)
 
 if TYPE_CHECKING:
     from onym.registry.checks import Report
-    from onym.registry.documents import Document
-    from onym.registry.documents.types import Template
-    from onym.registry.store import Applied, Store
+    from onym.registry.store import Store
 
 #: octets of a file that is read; RFC 3986 has 140,000
 MAX_FILE: Final = 4 * 1024 * 1024
@@ -67,51 +75,12 @@ GUIDANCE: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """What a file asks for: its template's fields, as the profile reads them, and the checker's report."""
+class CheckedFile:
+    """The submission in a file, and the checker's report on it."""
 
     source: str
-    text: str
-    profile: Profile
-    fields: dict[str, str]
+    submission: ParsedSubmission
     report: Report
-    document: Document
-
-    @property
-    def name(self) -> str:
-        """The name to register."""
-        return self.fields.get("name", "").strip()
-
-    def build_event_data(
-        self, registry: str, *, kind: str, status: str | None, on_behalf_of: str | None
-    ) -> dict[str, Any]:
-        """The members of the event that opens the request."""
-        wanted = status or _parse_status(self.fields.get("status", ""), self.profile)
-        found: dict[str, Any] = {
-            "kind": kind,
-            "profile": self.profile.id,
-            "fields": {name: text for name, text in self.fields.items() if name not in ("name", "status")},
-            "template": self.text,
-            "status": wanted,
-            "on_behalf_of": on_behalf_of,
-            "draft": self._internet_draft(),
-        }
-        return {name: value for name, value in found.items() if value is not None}
-
-    def _internet_draft(self) -> dict[str, str] | None:
-        """The Internet-Draft that holds the template, and when it expires (RFC 7595 7.4 References)."""
-        document = self.document
-        if document.name is None or not document.name.startswith("draft-"):
-            return None
-        expires = document.expires or (None if document.dated is None else document.dated + DRAFT_LIFETIME)
-        return None if expires is None else {"name": document.name, "expires": expires.isoformat()}
-
-
-def _parse_status(text: str, profile: Profile) -> str | None:
-    """The status that the template asks for, where its first word is one."""
-    words = text.strip().strip(".").split()
-    known = {word.lower(): word.lower() for word in profile.status_words}
-    return known.get(words[0].strip(".,;").lower()) if words else None
 
 
 def read_draft_text(file: str) -> str:
@@ -134,65 +103,37 @@ def read_draft_text(file: str) -> str:
         raise UsageError(f"{file} is not UTF-8 (octet {error.start})", code="usage.input-file") from None
 
 
-def read_draft(
-    file: str,
-    registry: str,
-    *,
-    profile: str | None,
-    name: str | None,
-    kind: str = "new",
-    entries: Mapping[str, Entry] | None = None,
-) -> Draft:
-    """Read a template or the document around one, and check it.
-
-    `name` chooses among several templates, `entries` are those of a registry of one's own, by name. Raises
-    TemplateError where there is no template, or more than one.
-    """
-    from onym.registry.checks import check  # late: grammars take a while to load
-    from onym.registry.checks.reference_data import load_builtin
-    from onym.registry.documents import profile_of_template, read_document
-
-    text = read_draft_text(file)
-    source = "standard input" if file == "-" else file
-    document = read_document(text, source=source, registry=registry)
-    template = _choose_template(document, name)
-    known = load_builtin(registry) if entries is None else load_builtin(registry).with_entries(entries)
-    report = check(
-        replace(document, templates=(template,)),
-        profile=profile or profile_of_template(template, registry),
-        known=known,
-        source=source,
-        update=kind != "new",
-    )
-    used = PROFILES[report.profile]
-    if used.id not in registry_row(registry).profiles:
+async def _check_file(session: Session, db: str | None, file: str, asked: _SubmitOptions) -> CheckedFile:
+    """Read the template in a file or in a document, and check it. Raises TemplateError and UsageError."""
+    row = registry_row(asked.registry)
+    if asked.profile is not None and asked.profile not in row.profiles:
         raise UsageError(
-            f"{registry} has no procedure {used.id}",
+            f"{asked.registry} has no procedure {asked.profile}",
             code="usage.profile",
-            hint=f"--profile {' or '.join(registry_row(registry).profiles)}",
+            hint=f"use --profile {' or '.join(row.profiles)}",
         )
-    fields = {identifier: value.text for identifier, value in template.values.items()}
-    return Draft(source=source, text=text, profile=used, fields=fields, report=report, document=document)
-
-
-def _choose_template(document: Document, name: str | None) -> Template:
-    named = [(each.text("name").strip().strip('"').lower(), each) for each in document.templates]
-    fits = [each for key, each in named if name is None or key == name.strip().lower()]
-    if len(fits) == 1:
-        return fits[0]
-    if not fits:
-        raise TemplateError(
-            "no template of that name",
-            code="registry.no-template",
-            hint=f"there are: {', '.join(key or '(no name)' for key, _ in named)}",
-        )
-    names = ", ".join(sorted({key or "(no name)" for key, _ in named}))
-    raise TemplateError(
-        f"there are {len(fits)} templates in that text: {names}",
-        code="registry.several-templates",
-        line=fits[1].line,
-        hint="choose one with --name, or put each in a file of its own",
+    given = SubmissionInput(
+        registry=row,
+        text=read_draft_text(file),
+        profile=asked.profile or "",
+        status=asked.status or "",
+        on_behalf_of=asked.on_behalf_of or "",
+        template_name=asked.name or "",
+        update=asked.revises is not None or asked.kind != RequestKind.NEW,
+        request=asked.revises,
     )
+    source = "standard input" if file == "-" else file
+    submission = parse_submission(given, source=source)
+    if find_database(session, db) is None:
+        report = await check_submission(submission, None, source=source)
+    else:
+        async with open_store(session, db) as store:
+            entry = await store.entry(row.id, submission.name)
+            filled = fill_from_entry(given, entry)
+            if filled is not given:
+                submission = parse_submission(filled, source=source)
+            report = await check_submission(submission, store, source=source)
+    return CheckedFile(source=source, submission=submission, report=report)
 
 
 def render_blank_template(profile: Profile) -> str:
@@ -345,16 +286,7 @@ def submit_command(
         run_async(_submit_draft(session, db, file, asked, who))
         return
 
-    draft = read_draft(
-        file,
-        asked.registry,
-        profile=asked.profile,
-        name=asked.name,
-        kind="update" if asked.revises else asked.kind,
-        entries=None
-        if find_database(session, db) is None
-        else run_async(_load_entries(session, db, asked.registry)),
-    )
+    draft = run_async(_check_file(session, db, file, asked))
     if not session.as_json:
         print_report(session, draft.report)
     if dry_run or not (draft.report.ok or asked.anyway):
@@ -367,16 +299,17 @@ def submit_command(
     run_async(_submit_file(session, db, draft, asked, who))
 
 
-def _print_next_steps(session: Session, draft: Draft, asked: _SubmitOptions) -> None:
+def _print_next_steps(session: Session, draft: CheckedFile, asked: _SubmitOptions) -> None:
     """Where a template that was only checked goes now."""
-    wanted = Status(draft.build_event_data(asked.registry, kind=asked.kind, status=asked.status, on_behalf_of=None).get(
-        "status", registry_row(asked.registry).default_status
-    ).lower())  # fmt: skip
-    review = draft.profile.list_review.get(wanted)
+    submission = draft.submission
+    status = get_requested_status(submission) or registry_row(asked.registry).default_status
+    review = (
+        submission.profile.list_review.get(Status(status)) if status in submission.profile.policies else None
+    )
     if review is not None:
         must = "needs" if review.required else "should have"
         session.print_note(
-            f"{wanted} {must} list review first [{review.clause}]: post it to uri-review@ietf.org; "
+            f"{status} {must} list review first [{review.clause}]: post it to uri-review@ietf.org; "
             f"{review.reasonable.days} days are reasonable"
         )
     iana = "to IANA: a mail to iana@iana.org; " if asked.registry == "uri-schemes" else ""
@@ -386,13 +319,7 @@ def _print_next_steps(session: Session, draft: Draft, asked: _SubmitOptions) -> 
     )
 
 
-async def _load_entries(session: Session, db: str | None, registry: str) -> dict[str, Entry]:
-    """The entries of one's own registry, for the checks of names."""
-    async with open_store(session, db) as store:
-        return {entry.name: entry for entry in await list_entries(store, registry)}
-
-
-def _build_report_record(draft: Draft) -> dict[str, Any]:
+def _build_report_record(draft: CheckedFile) -> dict[str, Any]:
     report = draft.report
     return {
         "source": report.source,
@@ -404,7 +331,7 @@ def _build_report_record(draft: Draft) -> dict[str, Any]:
 
 
 async def _submit_file(
-    session: Session, db: str | None, draft: Draft, asked: _SubmitOptions, who: dict[str, Any]
+    session: Session, db: str | None, draft: CheckedFile, asked: _SubmitOptions, who: dict[str, Any]
 ) -> None:
     async with open_store(session, db) as store:
         actor = await resolve_actor(store, asked.registry, **who)
@@ -472,35 +399,30 @@ def _make_announced_error(request: Request) -> RefusalError:
     )
 
 
-async def _open_request(store: Store, actor: Actor, draft: Draft, asked: _SubmitOptions) -> Request:
+async def _open_request(store: Store, actor: Actor, draft: CheckedFile, asked: _SubmitOptions) -> Request:
     event = Event(
         kind=EventKind.OPEN,
         registry=asked.registry,
         request=await store.next_request_id(asked.registry),
-        name=draft.name,
-        data=draft.build_event_data(
-            asked.registry, kind=asked.kind, status=asked.status, on_behalf_of=asked.on_behalf_of
-        ),
+        name=draft.submission.name,
+        data=build_opening_data(draft.submission, RequestKind(asked.kind)),
     )
-    return _get_applied_request(await store.apply(event, actor, asked.at, exact=asked.exact))
+    return get_applied_request(await apply_step(store, event, actor, asked.at, exact=asked.exact))
 
 
-async def _correct_request(store: Store, actor: Actor, draft: Draft, asked: _SubmitOptions) -> Request:
+async def _correct_request(store: Store, actor: Actor, draft: CheckedFile, asked: _SubmitOptions) -> Request:
     """A rejected request is handed in again, any other open one revised."""
     request = await get_request(store, asked.revises or "")
     if asked.archive is not None and request.state not in _WAITING:
         raise _make_announced_error(request)
     rejected = request.state is RequestState.REJECTED
-    data = draft.build_event_data(
-        request.registry, kind=str(request.kind), status=asked.status, on_behalf_of=None
-    )
     return await _apply_step(
         store,
         actor,
         request,
         EventKind.RESUBMIT if rejected else EventKind.REVISE,
         asked,
-        {name: data[name] for name in ("fields", "template", "status", "draft") if name in data},
+        build_request_data(draft.submission, request.kind),
     )
 
 
@@ -531,15 +453,9 @@ async def _apply_step(
     store: Store, actor: Actor, request: Request, kind: EventKind, asked: _SubmitOptions, data: dict[str, Any]
 ) -> Request:
     event = Event(kind=kind, registry=request.registry, request=request.id, name=request.name, data=data)
-    return _get_applied_request(
-        await store.apply(event, actor, asked.at, expected=request.version, exact=asked.exact)
+    return get_applied_request(
+        await apply_step(store, event, actor, asked.at, expected=request.version, exact=asked.exact)
     )
-
-
-def _get_applied_request(applied: Applied) -> Request:
-    request = applied.decision.request
-    assert request is not None  # noqa: S101 - every event about a request gives one
-    return request
 
 
 def _print_submission(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from collections.abc import Sequence
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +20,6 @@ from onym.cli.commands._registry_common import (
     at_option,
     db_option,
     find_database,
-    list_entries,
     open_store,
     parse_time,
     registry_option,
@@ -29,98 +27,27 @@ from onym.cli.commands._registry_common import (
     run_async,
     show_counter,
 )
-from onym.errors import RefusalError, SignatureError, StoreError, UsageError
-from onym.registry.records import IANA_CLOCK, Actor, Entry, Event, EventKind, Status
+from onym.errors import SignatureError, UsageError
+from onym.registry.records import Actor, Entry, Status
+from onym.registry.service import (
+    import_snapshot,
+    list_entries,
+    preview_import,
+    render_entries,
+    render_feed,
+    render_namespaces,
+)
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from onym.registry.iana import Snapshot
-    from onym.registry.store import EntryChange, ImportReport, Store
+    from onym.registry.store import EntryChange, Store
     from onym.sign.keys import SigningKey
 
 #: changes that a feed holds at most
 FEED_LIMIT: Final = 200
-#: how long a namespaces file holds
-_NAMESPACES_HOLD: Final = timedelta(days=30)
 #: octets of a key file
 _MAX_KEY: Final = 64 * 1024
-#: taggingEntity of feeds (RFC 4151) where nobody said whose they are: a name that nobody owns
-DEFAULT_AUTHORITY: Final = "registry.invalid,2026"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRequest:
-    """What to write: `at` is the time that the file is of, `key` a file with the key that signs it."""
-
-    registry: str
-    format: str
-    at: datetime
-    key: str | None = None
-    entries: tuple[Entry, ...]
-    #: the last changes, the newest first, for a feed
-    changes: Sequence[EntryChange] = ()
-    #: the day that the file says it is of, where that is not `at`'s
-    dated: date | None = None
-    #: the part for csv-2015
-    status: Status | None = None
-    #: who mints the ids of a feed, and the service's origin that its links lead to
-    authority: str = DEFAULT_AUTHORITY
-    origin: str | None = None
-
-
-def render_export(what: ExportRequest) -> str:
-    """The registry as text. Raises UsageError for a format that is not of this registry."""
-    return FORMATS.get(what.format, _render_published)(what)
-
-
-def _render_published(what: ExportRequest) -> str:
-    """IANA's formats, and JSON."""
-    from onym.registry.iana import write_entries
-
-    return write_entries(
-        what.entries,
-        format=what.format,
-        registry=what.registry,
-        updated=what.dated or what.at.date(),
-        status=what.status,
-    )
-
-
-def _render_atom(what: ExportRequest) -> str:
-    from onym.registry.iana import compare_logged_entries, format_atom_feed
-
-    home = f"tag:{what.authority}:{what.registry}"
-    link, feed = (lambda name: f"{home}:{name}"), None
-    if what.origin is not None:
-        from onym.server.registry import urls  # late: the service's addresses, for its feed alone
-
-        origin, row = what.origin, what.registry
-        home, feed = origin + urls.entries_url(row), origin + urls.feed_url(row)
-        link = lambda name: origin + urls.entry_url(row, name)  # noqa: E731 - of the same shape as above
-    return format_atom_feed(
-        filter(None, (compare_logged_entries(each.before, each.after, at=each.at) for each in what.changes)),
-        registry=what.registry,
-        updated=what.at,
-        tagger=what.authority,
-        link=link,
-        home=home,
-        feed=feed,
-    )
-
-
-def _render_namespaces(what: ExportRequest) -> str:
-    from onym.registry.iana import write_namespaces
-
-    if what.registry != "ai-namespaces":
-        raise UsageError(
-            "--format namespaces is for ai-namespaces", code="usage.bad-format", hint="add -r ai-namespaces"
-        )
-    payload = write_namespaces(what.entries, issued=what.at, expires=what.at + _NAMESPACES_HOLD)
-    if what.key is None:
-        return payload.decode("utf-8") + "\n"
-    from onym.sign.jws import sign_compact  # late: the JOSE library
-
-    return sign_compact(payload, _load_signing_key(what.key), header={"typ": "onym-ai-namespaces+jws"}) + "\n"
 
 
 def _load_signing_key(file: str) -> SigningKey:
@@ -140,20 +67,6 @@ def _load_signing_key(file: str) -> SigningKey:
         kind = (jwk.get("kty"), jwk.get("crv"))
         own = next((name for name, each in ALGORITHMS.items() if each == kind), "Ed25519")
         return SigningKey.from_jwk(Secret(text), algorithm=str(jwk.get("alg") or own))
-
-
-def _render_tables(what: ExportRequest) -> str:
-    from onym.registry.iana import write_table
-
-    return write_table(what.entries, registry=what.registry)
-
-
-#: formats that need more than the entries
-FORMATS: Final[dict[str, Callable[[ExportRequest], str]]] = {
-    "atom": _render_atom,
-    "namespaces": _render_namespaces,
-    "tables": _render_tables,
-}
 
 
 _FORMATS: Final = ("xml", "csv", "csv-2015", "csv-2022", "text", "json", "atom", "namespaces", "tables")
@@ -254,38 +167,14 @@ def _list_shipped_entries(registry: str) -> tuple[Entry, ...]:
     return load_builtin_snapshot(registry).entries
 
 
-def _compare_snapshot(snapshot: Snapshot, there: Sequence[Entry], at: datetime) -> dict[str, Any]:
-    """What an import would change: each row goes to the engine, as it would then."""
-    from onym.registry.iana import fill_missing_columns, prepare_import
-
-    before = {entry.name: entry for entry in there}
+def _compare_snapshot(snapshot: Snapshot, present: Sequence[Entry], at: datetime) -> dict[str, Any]:
+    """What an import would change."""
+    preview = preview_import(snapshot, present, at)
     record = _build_import_record(snapshot)
-    names: dict[str, list[str]] = {"added": [], "changed": [], "same": []}
-    for row in fill_missing_columns(snapshot, there):
-        entry, left_out = prepare_import(row, before.get(row.name))
-        if left_out is not None:
-            record["irregular"].append(_build_refusal(entry.name, left_out))
-        try:
-            names[_compare_entry(entry, before.get(entry.name), at)].append(entry.name)
-        except (RefusalError, StoreError) as error:
-            record["refused"] += 1
-            record["irregular"].append(_build_refusal(entry.name, str(error)))
-    record |= {fate: len(each) for fate, each in names.items()}
-    return record | {"names": {fate: names[fate] for fate in ("added", "changed")}}
-
-
-def _compare_entry(entry: Entry, old: Entry | None, at: datetime) -> str:
-    """Would the row be added, be changed or stay the same? Raises RefusalError and StoreError."""
-    from onym.registry.codec import to_data
-    from onym.registry.engine import decide
-
-    event = Event(
-        kind=EventKind.IMPORT, registry=entry.registry, name=entry.name, data={"entry": to_data(entry)}
-    )
-    new = decide(event, IANA_CLOCK, at, request=None, entry=old).entry
-    if old is None or new is None:
-        return "added"
-    return "same" if replace(new, version=old.version, updated=old.updated) == old else "changed"
+    record["irregular"] += [_build_refusal(name, reason) for name, reason in preview.remarks]
+    record |= {fate: len(names) for fate, names in preview.names.items()}
+    record["refused"] = preview.refused
+    return record | {"names": {fate: list(preview.names[fate]) for fate in ("added", "changed")}}
 
 
 def _build_refusal(name: str, reason: str) -> dict[str, Any]:
@@ -308,13 +197,8 @@ def _build_import_record(snapshot: Snapshot) -> dict[str, Any]:
 async def _import_snapshot(
     session: Session, store: Store, snapshot: Snapshot, actor: Actor, at: datetime
 ) -> dict[str, Any]:
-    from onym.registry.iana import fill_missing_columns
-
-    rows = fill_missing_columns(snapshot, await list_entries(store, snapshot.registry))
-    with show_counter(session, snapshot.source, len(rows)) as tell:
-        report: ImportReport = await store.import_entries(
-            snapshot.registry, rows, actor, at, source=snapshot.source, progress=tell
-        )
+    with show_counter(session, snapshot.source, len(snapshot.entries)) as progress:
+        report = await import_snapshot(store, snapshot, actor, at, progress=progress)
     record = _build_import_record(snapshot)
     record["irregular"] += [_build_refusal(each.name, each.reason) for each in report.irregular]
     record["refused"] = sum(not each.taken for each in report.irregular)
@@ -396,7 +280,7 @@ def export_command(
         )
     if format_ != "atom" and (authority or config):
         raise UsageError("--authority and --config go with --format atom", code="usage.command-line")
-    feed = _build_feed_options(session, authority, config) if format_ == "atom" else {}
+    feed = _build_feed_options(session, given["registry"], authority, config) if format_ == "atom" else {}
     text = run_async(_export_registry(session, format_, sign_key, feed, **given))
     if output is None:
         # what registrants wrote may hold a terminal's own commands
@@ -410,7 +294,9 @@ def export_command(
     session.print_line(f"wrote {output}")
 
 
-def _build_feed_options(session: Session, authority: str | None, config: str | None) -> dict[str, Any]:
+def _build_feed_options(
+    session: Session, registry: str, authority: str | None, config: str | None
+) -> dict[str, Any]:
     """Who mints a feed's ids and where its links lead: the option, then the service's settings."""
     from urllib.parse import urlsplit
 
@@ -421,8 +307,13 @@ def _build_feed_options(session: Session, authority: str | None, config: str | N
         if authority is None:
             session.print_note("the feed's ids are nobody's: --authority YOUR-DOMAIN,YEAR makes them yours")
         return {} if authority is None else {"authority": authority}
-    # as in the service's own feed
-    return {"origin": url, "authority": authority or f"{urlsplit(url).hostname or 'localhost'},2026"}
+    from onym.server.registry.urls import make_feed_addresses
+
+    # the same as in the service's feed
+    return {
+        "addresses": make_feed_addresses(url, registry),
+        "authority": authority or f"{urlsplit(url).hostname or 'localhost'},2026",
+    }
 
 
 async def _export_registry(
@@ -436,25 +327,28 @@ async def _export_registry(
     at: str | None,
     db: str | None,
 ) -> str:
+    from onym.registry.iana import write_table  # late: writers are needed by this command only
 
-    what = ExportRequest(
-        registry=registry,
-        format=format_,
-        at=parse_time(at),
-        key=key,
-        entries=(),
-        status=None if status is None else Status(status),
-        **feed,
-    )
+    when = parse_time(at)
+    signing_key = None if key is None else _load_signing_key(key)
+    updated = when.date()
+    changes: Sequence[EntryChange] = ()
     if find_database(session, db) is None:
         facts = _load_facts(registry)
-        return render_export(
-            replace(what, entries=facts.entries, dated=None if at else _parse_vintage(facts.vintage))
-        )
-    async with open_store(session, db) as store:
-        entries = await list_entries(store, registry)
-        changes = await store.changes(registry, limit=FEED_LIMIT) if format_ == "atom" else ()
-    return render_export(replace(what, entries=entries, changes=changes))
+        entries = facts.entries
+        updated = (None if at else _parse_vintage(facts.vintage)) or updated
+    else:
+        async with open_store(session, db) as store:
+            entries = await list_entries(store, registry)
+            changes = await store.changes(registry, limit=FEED_LIMIT) if format_ == "atom" else ()
+    if format_ == "atom":
+        return render_feed(changes, registry=registry, updated=when, **feed)
+    if format_ == "namespaces":
+        return render_namespaces(entries, registry=registry, issued=when, key=signing_key)
+    if format_ == "tables":
+        return write_table(entries, registry=registry)
+    part = None if status is None else Status(status)
+    return render_entries(entries, format=format_, registry=registry, updated=updated, status=part)
 
 
 def _parse_vintage(vintage: str | None) -> date | None:

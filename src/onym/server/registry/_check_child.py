@@ -18,7 +18,7 @@ from onym.registry.checks.reference_data import NameIndex, load_builtin
 from onym.registry.codec import from_data
 from onym.registry.records import Entry
 from onym.registry.registries import get_registry
-from onym.server.registry.checking import (
+from onym.registry.service import (
     SubmissionInput,
     build_report,
     list_requested_names,
@@ -26,7 +26,7 @@ from onym.server.registry.checking import (
 )
 
 if TYPE_CHECKING:
-    from onym.server.registry.checking import ParsedSubmission
+    from onym.registry.service import ParsedSubmission
 
 __all__ = ["main"]
 

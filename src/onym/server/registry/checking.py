@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import subprocess
 import sys
 import threading
@@ -16,18 +15,23 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym import errors
 from onym.errors import OnymError, RegistryError
 from onym.registry.checks.context import Finding, Level, Report
 from onym.registry.codec import to_data
-from onym.registry.documents.types import Document, DocumentKind, Template, TemplateValue
-from onym.registry.records import EMPTY, Entry, RequestKind, Status
-from onym.registry.registries import PROFILES, Profile, Registry
-from onym.registry.registries import get_profile as profile_of
+from onym.registry.records import Entry
+from onym.registry.service import (
+    ParsedSubmission,
+    SubmissionInput,
+    build_report,
+    fill_from_entry,
+    list_requested_names,
+    load_reference_data,
+    parse_submission,
+)
 from onym.server.registry.dependencies import get_store
 from onym.server.security import get_visitor
 from onym.server.security.middleware import make_address_key
@@ -211,8 +215,6 @@ class CheckWorkers:
         if size >= self._from:
             async with self._long.acquire_turn(key):
                 return await self._check_long(given, known_of)
-        # merged import  # late: it asks for this
-
         async with self._short.acquire_turn(key):
             submission = await asyncio.to_thread(parse_submission, given)
             known = await known_of(list_requested_names(submission))
@@ -238,8 +240,6 @@ class CheckWorkers:
 
     async def parse_text(self, given: SubmissionInput, *, key: str) -> ParsedSubmission:
         """The text, read and not checked. Raises RegistryError."""
-        # merged import  # late, as above
-
         async with self._reads.acquire_turn(key):
             return await asyncio.to_thread(parse_submission, given)
 
@@ -259,105 +259,8 @@ def get_check_workers(app: Any) -> CheckWorkers:
     return found
 
 
-#: what people put around a name
-_QUOTES: Final = "\"'`\u201c\u201d\u2018\u2019"
-#: the word that the checker reads as the status
-_WORD: Final = re.compile(r"[\W_]*([A-Za-z-]+)")
 #: seconds for which the registry's names may be older than the registry
 _NAMES_SECONDS: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmissionInput:
-    """What was handed in. `fields` are of the form, by id; `profile` and `status` are "" where left open."""
-
-    registry: Registry
-    text: str = ""
-    fields: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    profile: str = ""
-    status: str = ""
-    on_behalf_of: str = ""
-    #: the name may be in the registry already
-    update: bool = False
-    #: what the entry has of a template's fields, for those that a change of it leaves out
-    row: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    #: the request that this is: a row that is pending for it is no other's
-    request: str | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Was nothing said at all?"""
-        return not self.text.strip() and not any(value.strip() for value in self.fields.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedSubmission:
-    """The same, read: one document, its profile, and the fields by id."""
-
-    given: SubmissionInput
-    document: Document
-    profile: Profile
-    fields: Mapping[str, str]
-
-    @property
-    def name(self) -> str:
-        """The name asked for, as the registry would file it; "" for none."""
-        raw = self.fields.get("name", "").strip().strip(_QUOTES).removesuffix(":")
-        return self.given.registry.normalize_name(raw)
-
-    @property
-    def draft(self) -> dict[str, str] | None:
-        """The Internet-Draft that it came from, as an event names it."""
-        document = self.document
-        if document.kind is DocumentKind.RFC or document.name is None or document.expires is None:
-            return None
-        return {"name": document.name, "expires": document.expires.isoformat()}
-
-
-def parse_submission(given: SubmissionInput) -> ParsedSubmission:
-    """Find the template. Raises RegistryError (TemplateError) where a text holds none that can be read."""
-    row = given.registry
-    chosen = given.profile if given.profile in row.profiles else ""
-    if given.text.strip():
-        from onym.registry.checks import choose_profile  # late: readers and checks take a while to load
-        from onym.registry.documents import read_document
-
-        document = read_document(given.text, registry=row.id)
-        profile = profile_of(chosen or choose_profile(document))
-    else:
-        profile = profile_of(chosen or row.default_profile)
-        document = Document(kind=DocumentKind.TEMPLATE, registry=row.id, text="")
-    document = _overlay_fields(document, profile, given)
-    template = document.templates[0]
-    fields = {key: each.text for key, each in template.values.items()}
-    return ParsedSubmission(given=given, document=document, profile=profile, fields=fields)
-
-
-def _overlay_fields(document: Document, profile: Profile, given: SubmissionInput) -> Document:
-    """The document with the form's fields over its first template, and the entry's beneath."""
-    said = {key: value.strip() for key, value in given.fields.items() if value.strip()}
-    if given.status:
-        said["status"] = given.status
-    base = document.templates[0] if document.templates else Template(values=EMPTY, line=1)
-    values = dict(base.values)
-    row = {key: text for key, text in given.row.items() if key not in values and text.strip()}
-    for key, text in {**row, **said}.items():
-        known = profile.find_field(key)
-        label = known.label if known is not None else key
-        values[key] = TemplateValue(id=key, label=label, text=text, line=base.line_of(key))
-    if not values and document.templates == ():
-        return replace(document, templates=(base,))
-    return replace(
-        document, templates=(replace(base, values=MappingProxyType(values)), *document.templates[1:])
-    )
-
-
-def get_requested_status(submission: ParsedSubmission) -> str:
-    """The status asked for: the first word, where that is one, else what was written; "" for nothing."""
-    said = submission.fields.get("status", "").strip()
-    word = _WORD.match(said)
-    first = "" if word is None else word[1].lower()
-    return first if first in submission.profile.policies else said
 
 
 async def check_submission(request: HTTPRequest, given: SubmissionInput) -> Report:
@@ -380,36 +283,6 @@ async def parse_in_worker(request: HTTPRequest, given: SubmissionInput) -> Parse
 def _get_visitor_key(request: HTTPRequest) -> str:
     visitor = get_visitor(request)
     return make_address_key(visitor.address) if visitor.account is None else visitor.account.id
-
-
-def build_report(submission: ParsedSubmission, known: ReferenceData) -> Report:
-    """The report over what was handed in."""
-    from onym.registry.checks import check  # late, as above
-
-    return check(
-        submission.document,
-        profile=submission.profile.id,
-        known=known,
-        update=submission.given.update,
-        source="submission",
-    )
-
-
-def fill_from_entry(given: SubmissionInput, entry: Entry | None) -> SubmissionInput:
-    """For the checker, a request about an entry: what it leaves out stays as the entry has it."""
-    if entry is None or not given.update:
-        return given
-    known = {each for name in given.registry.profiles for each in _list_field_ids(PROFILES[name])}
-    kept = {name: text for name, text in _get_entry_fields(entry).items() if name in known}
-    return replace(given, row=kept)
-
-
-def _list_field_ids(profile: Profile) -> set[str]:
-    return {each.id for each in (*profile.fields, *profile.elsewhere)}
-
-
-def _get_entry_fields(entry: Entry) -> dict[str, str]:
-    return {"references": entry.fields.get("reference", ""), **entry.fields}
 
 
 async def check_saved_request(
@@ -437,26 +310,8 @@ async def load_known_facts(
     request: HTTPRequest, given: SubmissionInput, asked: tuple[str, ...]
 ) -> ReferenceData:
     """What checks know: all names of this registry, and those of its entries that are asked for."""
-    from onym.registry.checks.reference_data import load_builtin  # late, as above
-
-    row, names = given.registry, await _load_registry_names(request, given.registry.id)
-    entries: dict[str, Entry] = {}
-    for name in asked:
-        found = await get_store(request).entry(row.id, names.get_spelling(name)) if name in names else None
-        # a row that is pending for this very request is no other's
-        if found is not None and given.request not in found.pending:
-            entries[name] = found
-    base = await asyncio.to_thread(load_builtin)
-    return base.with_entries(MappingProxyType(entries), names)
-
-
-def list_requested_names(submission: ParsedSubmission) -> tuple[str, ...]:
-    """The names that the document's templates ask for, as the registry would file them."""
-    from onym.registry.checks import MAX_TEMPLATES, clean_name  # late, as above
-
-    templates = submission.document.templates[:MAX_TEMPLATES]
-    key = submission.given.registry.normalize_name
-    return tuple(dict.fromkeys(key(clean_name(each.text("name"))) for each in templates))
+    names = await _load_registry_names(request, given.registry.id)
+    return await load_reference_data(get_store(request), given, asked, names)
 
 
 async def _load_registry_names(request: HTTPRequest, registry: str) -> NameIndex:
@@ -473,17 +328,3 @@ async def _load_registry_names(request: HTTPRequest, registry: str) -> NameIndex
     names = await asyncio.to_thread(NameIndex, await get_store(request).names(registry))
     kept[registry] = (head, at, names)
     return names
-
-
-def list_missing_fields(about: Request, entry: Entry | None) -> tuple[tuple[str, str], ...]:
-    """(id, label) of the fields that the procedure requires and the request leaves out.
-
-    A change leaves out what it leaves as it is, and an upgrade what the entry has (docs/decisions/0026).
-    """
-    given = {**about.fields, "name": about.name, "status": str(about.status)}
-    upgrade = about.kind is RequestKind.STATUS_CHANGE and about.status is Status.PERMANENT
-    if upgrade and entry is not None:
-        given = {**_get_entry_fields(entry), **given}
-    found = PROFILES[about.profile].list_missing_fields(about.status, given)
-    whole = upgrade or about.kind is RequestKind.NEW
-    return tuple((each.id, each.label) for each in found if whole or each.id in given)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from onym.errors import AccessError, RefusalError, RegistryError, UnknownEntryError
-from onym.registry.account_ids import resolve_accounts
 from onym.registry.accounts import Scope
 from onym.registry.engine import RULES, list_allowed_events
 from onym.registry.records import (
@@ -29,6 +28,7 @@ from onym.registry.records import (
 )
 from onym.registry.registries import REGISTRIES, Registry
 from onym.registry.registries import get_registry as registry_of
+from onym.registry.service import apply_step
 from onym.server.registry import urls
 from onym.server.registry.labels import EVENT_SCOPES
 from onym.server.security import Visitor, get_visitor, require_access, set_audit_action
@@ -316,9 +316,8 @@ async def apply_event(
     if kind is EventKind.OPEN:
         _require_profile_in_force(request, registry, data or {})
     event = Event(kind=kind, registry=registry, request=about, name=name, data=dict(data or {}))
-    event = await resolve_accounts(get_store(request), event)
-    applied = await get_store(request).apply(
-        event, actor_of(visitor, registry), get_current_time(request), expected=expected
+    applied = await apply_step(
+        get_store(request), event, actor_of(visitor, registry), get_current_time(request), expected=expected
     )
     get_response_cache(request).clear_after_write()
     return applied
@@ -353,12 +352,6 @@ async def _require_role(
         asked, entry, _make_scoped_actor(visitor, registry), get_current_time(request)
     ):
         require_access(visitor, scope=Scope.SUBMIT)
-
-
-def get_request_id(applied: Applied) -> str:
-    """The id of the request that an event was about, or opened."""
-    assert applied.decision.request is not None  # noqa: S101 - an event about a request has one
-    return applied.decision.request.id
 
 
 async def load_account_names(request: HTTPRequest, ids: Iterable[str]) -> dict[str, str]:
@@ -426,15 +419,3 @@ def _strip_template(record: LogRecord) -> LogRecord:
         return record
     data = {name: value for name, value in record.event.data.items() if name != "template"}
     return replace(record, event=replace(record.event, data=data))
-
-
-async def iter_entries(request: HTTPRequest, registry: str) -> AsyncIterator[Entry]:
-    """All entries of a registry, by name, read in parts."""
-    after: str | None = None
-    while True:
-        page = await get_store(request).entries(registry, after=after, limit=_BATCH)
-        for entry in page.items:
-            yield entry
-        after = page.next
-        if after is None:
-            return

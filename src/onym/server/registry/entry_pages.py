@@ -9,6 +9,7 @@ from starlette.responses import Response
 from onym.errors import AccessError, RegistryError, UnknownEntryError, UsageError
 from onym.registry.records import Entry, Event, EventKind, Request, Role, Status
 from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
+from onym.registry.service import get_applied_request
 from onym.server.registry import urls
 from onym.server.registry.dependencies import (
     CachedResponse,
@@ -19,7 +20,6 @@ from onym.server.registry.dependencies import (
     find_hidden_ids,
     find_registry,
     get_current_time,
-    get_request_id,
     get_response_cache,
     get_store,
     is_removal,
@@ -541,7 +541,7 @@ async def open_change(request: HTTPRequest) -> Response:
     applied = await apply_event(
         request, EventKind.OPEN, entry.registry, name=entry.name, data=data, expected=expected
     )
-    return redirect_to(urls.request_url(get_request_id(applied)), "open")
+    return redirect_to(urls.request_url(get_applied_request(applied).id), "open")
 
 
 def _build_change_data(entry: Entry, form: PageForm) -> dict[str, Any]:

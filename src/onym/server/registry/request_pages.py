@@ -12,24 +12,23 @@ from onym.errors import RegistryError, UnknownEntryError, UsageError
 from onym.registry.records import EMPTY, Entry, EventKind, Request, RequestKind, RequestState, Role, Status
 from onym.registry.registries import PROFILES, REGISTRIES, Profile
 from onym.registry.registries import get_registry as registry_of
-from onym.server.registry import urls
-from onym.server.registry.checking import (
+from onym.registry.service import (
     ParsedSubmission,
     SubmissionInput,
-    check_saved_request,
-    check_submission,
+    build_opening_data,
+    build_request_data,
     fill_from_entry,
-    get_requested_status,
+    get_applied_request,
     list_missing_fields,
-    parse_in_worker,
 )
+from onym.server.registry import urls
+from onym.server.registry.checking import check_saved_request, check_submission, parse_in_worker
 from onym.server.registry.dependencies import (
     apply_event,
     filter_visible_requests,
     find_request,
     find_visible_request,
     get_current_time,
-    get_request_id,
     get_store,
     list_visitor_events,
     load_account_names,
@@ -220,27 +219,13 @@ def _get_error_status(error: RegistryError) -> int:
     return get_problem_type(error).status
 
 
-def build_request_data(submission: ParsedSubmission, kind: RequestKind) -> dict[str, Any]:
-    """What OPEN, REVISE and RESUBMIT of such a request carry; a status where it asks for one."""
-    fields = {key: text for key, text in submission.fields.items() if key != "status" and text.strip()}
-    data: dict[str, Any] = {"fields": fields, "template": submission.given.text}
-    status = get_requested_status(submission)
-    if status and kind in _ASKS_STATUS:
-        data["status"] = status
-    if submission.draft is not None:
-        data["draft"] = submission.draft
-    return data
-
-
 async def _open_request(request: HTTPRequest, submission: ParsedSubmission) -> str:
     row = submission.given.registry
     if not submission.name:
         raise _make_missing_name_error(submission.profile)
-    data = build_request_data(submission, RequestKind.NEW) | {"kind": "new", "profile": submission.profile.id}
-    if submission.given.on_behalf_of:
-        data["on_behalf_of"] = submission.given.on_behalf_of
+    data = build_opening_data(submission, RequestKind.NEW)
     applied = await apply_event(request, EventKind.OPEN, row.id, name=submission.name, data=data)
-    return get_request_id(applied)
+    return get_applied_request(applied).id
 
 
 def _make_missing_name_error(profile: Profile) -> RegistryError:

@@ -22,6 +22,7 @@ from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.accounts import Scope
 from onym.registry.records import Role
 from onym.registry.registries import REGISTRIES
+from onym.registry.service import render_entries, render_feed
 from onym.server.registry import urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
 from onym.server.registry.labels import DONE_MESSAGES, format_roles, format_time
@@ -378,8 +379,6 @@ def make_file_response(
 
     Raises UnknownEntryError for a format that there is not.
     """
-    from onym.registry.iana import write_entries  # late: writers are needed by few requests
-
     if form not in MEDIA_TYPES or (form in _SCHEMES and registry != "uri-schemes"):
         raise UnknownEntryError(
             "no such format",
@@ -389,7 +388,9 @@ def make_file_response(
         )
     rows = tuple(entries)
     updated = max((each.updated for each in rows if each.updated is not None), default=_NEVER)
-    body = write_entries(rows, format=form, registry=registry, updated=updated, status=status).encode("utf-8")
+    body = render_entries(rows, format=form, registry=registry, updated=updated, status=status).encode(
+        "utf-8"
+    )
     media, extension = MEDIA_TYPES[form]
     tag = make_entity_tag(body)
     kept = "".join(each if each.isascii() and (each.isalnum() or each in "+.-_") else "_" for each in name)
@@ -410,23 +411,16 @@ _ATOM_MEDIA_TYPE: Final = "application/atom+xml"
 
 async def get_changes_feed(request: Request) -> Response:
     """GET: the last changes of a registry that its columns show."""
-    from onym.registry.iana import (  # late: writers are needed by few requests
-        compare_logged_entries,
-        format_atom_feed,
-    )
-
     row = find_registry(request)
     negotiate_media_type(request, (_ATOM_MEDIA_TYPE, "application/xml", "text/xml", "text/html"))
     last = await get_store(request).changes(row.id, limit=_MAX_FEED_CHANGES)
     origin = get_services(request).settings.base_url
-    body = format_atom_feed(
-        filter(None, (compare_logged_entries(each.before, each.after, at=each.at) for each in last)),
+    body = render_feed(
+        last,
         registry=row.id,
         updated=last[0].at if last else (await get_store(request).head()).at or get_current_time(request),
-        tagger=f"{urlsplit(origin).hostname or 'localhost'},2026",
-        link=lambda name: origin + urls.entry_url(row.id, name),
-        home=origin + urls.entries_url(row.id),
-        feed=origin + urls.feed_url(row.id),
+        authority=f"{urlsplit(origin).hostname or 'localhost'},2026",
+        addresses=urls.make_feed_addresses(origin, row.id),
     ).encode("utf-8")
     tag = make_entity_tag(body)
     headers = {"etag": tag, "cache-control": "no-cache"}

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
+from onym.registry.service import FeedAddresses
 from onym.uri.components import QUERY_NAME, QUERY_VALUE, SEGMENT
 
 if TYPE_CHECKING:
@@ -178,3 +179,12 @@ def oidc_url(provider: str) -> str:
 def help_url(anchor: str | None = None) -> str:
     """The procedure, in plain words and as a picture."""
     return build_path("help") + ("" if anchor is None else f"#{anchor}")
+
+
+def make_feed_addresses(origin: str, registry: str) -> FeedAddresses:
+    """Where the links of a registry's feed lead, if the service is at `origin`."""
+    return FeedAddresses(
+        home=origin + entries_url(registry),
+        entry=lambda name: origin + entry_url(registry, name),
+        feed=origin + feed_url(registry),
+    )

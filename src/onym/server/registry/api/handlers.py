@@ -11,9 +11,16 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from onym.errors import RegistryError, UnknownEntryError
-from onym.registry.records import EventKind, RequestState, Role, Status
+from onym.registry.records import EventKind, RequestState, Role
 from onym.registry.registries import REGISTRIES
 from onym.registry.registries import get_registry as registry_of
+from onym.registry.service import (
+    DEFAULT_CSV_STATUS,
+    SubmissionInput,
+    build_opening_data,
+    get_applied_request,
+    iter_entries,
+)
 from onym.server.registry import urls
 from onym.server.registry.api.models import (
     MAX_NAME,
@@ -36,7 +43,7 @@ from onym.server.registry.api.models import (
     to_registry_data,
     to_request_data,
 )
-from onym.server.registry.checking import SubmissionInput, check_submission, parse_in_worker
+from onym.server.registry.checking import check_submission, parse_in_worker
 from onym.server.registry.dependencies import (
     CachedResponse,
     apply_event,
@@ -49,7 +56,6 @@ from onym.server.registry.dependencies import (
     find_request,
     get_response_cache,
     get_store,
-    iter_entries,
     list_visitor_events,
     load_entry_changes,
     make_unknown_entry_error,
@@ -57,7 +63,6 @@ from onym.server.registry.dependencies import (
 )
 from onym.server.registry.entry_pages import parse_status_filter
 from onym.server.registry.page_parts import index_versions
-from onym.server.registry.request_pages import build_request_data
 from onym.server.registry.responses import (
     MEDIA_TYPES,
     clean_query,
@@ -319,11 +324,15 @@ async def export_registry(request: HTTPRequest) -> Response:
     row = find_registry(request)
     form = request.path_params["format"]
     status = parse_status_filter(request, row)
-    if form == "csv-2015" and status is None:
-        status = Status.PERMANENT
+    if form == "csv-2015":
+        status = status or DEFAULT_CSV_STATUS
     if form in MEDIA_TYPES:
         negotiate_media_type(request, (MEDIA_TYPES[form][0],))
-    rows = [each async for each in iter_entries(request, row.id) if status is None or each.status is status]
+    rows = [
+        each
+        async for each in iter_entries(get_store(request), row.id)
+        if status is None or each.status is status
+    ]
     return make_file_response(request, rows, row.id, form, row.id, status)
 
 
@@ -483,18 +492,17 @@ async def open_request(request: HTTPRequest) -> Response:
         fields={**body.fields, **({"name": body.name} if body.name else {})},
         profile=body.profile or "",
         status=body.status or "",
+        on_behalf_of=body.on_behalf_of or "",
         update=body.kind != "new",
     )
     submission = await parse_in_worker(request, given)
-    data = build_request_data(submission, body.kind)
-    data |= {"kind": str(body.kind), "profile": body.profile or submission.profile.id}
+    data = build_opening_data(submission, body.kind)
+    if body.profile:
+        data["profile"] = body.profile
     if body.status is not None:
         data["status"] = body.status
-    if body.on_behalf_of:
-        data["on_behalf_of"] = body.on_behalf_of
     applied = await apply_event(request, EventKind.OPEN, row.id, name=body.name or submission.name, data=data)
-    opened = applied.decision.request
-    assert opened is not None  # noqa: S101 - OPEN gives one
+    opened = get_applied_request(applied)
     headers = {"location": urls.api_url("requests", opened.id)}
     tag = make_version_tag(opened.version, "json")
     return make_api_response(request, to_request_data(opened), status=201, tag=tag, headers=headers)
@@ -516,6 +524,7 @@ async def check_template(request: HTTPRequest) -> Response:
         fields=body.fields,
         profile=body.profile or "",
         status=body.status or "",
+        all_templates=not body.fields and not body.status,
     )
     report = await check_submission(request, given)
     findings = tuple(

@@ -1,0 +1,486 @@
+"""What people do with a registry: check and submit a template, take a step, import and export.
+
+The command line and the web service call these functions, so that the same text makes the same request
+through both. Nothing here knows about HTTP, terminals or files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from onym.errors import RefusalError, StoreError, TemplateError, UsageError
+from onym.registry.account_ids import resolve_accounts
+from onym.registry.documents.types import Document, DocumentKind, Template, TemplateValue
+from onym.registry.records import (
+    EMPTY,
+    IANA_CLOCK,
+    Actor,
+    Entry,
+    Event,
+    EventKind,
+    Request,
+    RequestKind,
+    Status,
+)
+from onym.registry.registries import DRAFT_LIFETIME, PROFILES, Profile, Registry, get_profile
+
+if TYPE_CHECKING:
+    from onym.registry.checks import ReferenceData, Report
+    from onym.registry.checks.reference_data import NameIndex
+    from onym.registry.iana import Snapshot
+    from onym.registry.store import Applied, EntryChange, ImportReport, Store
+    from onym.sign.keys import SigningKey
+
+#: characters that people put around a name
+_QUOTES: Final = "\"'`\u201c\u201d\u2018\u2019"
+#: the word that the checker reads as the status
+_WORD: Final = re.compile(r"[\W_]*([A-Za-z-]+)")
+#: kinds of requests that name a status; any other keeps the entry's
+_KINDS_WITH_STATUS: Final = frozenset({RequestKind.NEW, RequestKind.STATUS_CHANGE})
+#: entries that are read from the store at once
+_PAGE_SIZE: Final = 500
+#: validity of a namespaces file
+_NAMESPACES_LIFETIME: Final = timedelta(days=30)
+#: the status of the rows in a csv-2015 file, which has one for each status
+DEFAULT_CSV_STATUS: Final = Status.PERMANENT
+#: taggingEntity (RFC 4151) of a feed if nobody says whose it is: a name that cannot be registered
+DEFAULT_FEED_AUTHORITY: Final = "registry.invalid,2026"
+
+
+# -- check and submit -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionInput:
+    """What was submitted. `fields` are those of a form, by id; `profile` and `status` are "" if left open."""
+
+    registry: Registry
+    text: str = ""
+    fields: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    profile: str = ""
+    status: str = ""
+    on_behalf_of: str = ""
+    #: which of several templates in the text; the name field of the form chooses if this is ""
+    template_name: str = ""
+    #: check every template of the text; a request is made of one only
+    all_templates: bool = False
+    #: the name may be in the registry already
+    update: bool = False
+    #: the entry's values of template fields, for those that an update leaves out
+    row: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    #: the ID of the request that this is; an entry pending for the request is not a conflict
+    request: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Does it hold no text and no field?"""
+        return not self.text.strip() and not any(value.strip() for value in self.fields.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedSubmission:
+    """A submission after parsing: one document, its profile, and the template's fields by id."""
+
+    given: SubmissionInput
+    document: Document
+    profile: Profile
+    fields: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The requested name as the registry stores it, without quotes and a final colon; "" if there is none."""
+        return normalize_requested_name(self.given.registry, self.fields.get("name", ""))
+
+    @property
+    def draft(self) -> dict[str, str] | None:
+        """The Internet-Draft that holds the template, and when it expires (RFC 7595 7.4, References)."""
+        document = self.document
+        if document.kind is DocumentKind.RFC or not (document.name or "").startswith("draft-"):
+            return None
+        expires = document.expires or (None if document.dated is None else document.dated + DRAFT_LIFETIME)
+        return None if expires is None else {"name": str(document.name), "expires": expires.isoformat()}
+
+
+def normalize_requested_name(registry: Registry, text: str) -> str:
+    """A name as people write it, in the registry's spelling: `"abcx:"` becomes `abcx`."""
+    return registry.normalize_name(text.strip().strip(_QUOTES).removesuffix(":"))
+
+
+def parse_submission(given: SubmissionInput, *, source: str = "submission") -> ParsedSubmission:
+    """Find the template and put the form's fields over it.
+
+    Raises TemplateError if the text has no template that can be read (registry.no-template), or several of
+    which none was chosen (registry.several-templates).
+    """
+    row = given.registry
+    chosen = given.profile if given.profile in row.profiles else ""
+    if given.text.strip():
+        from onym.registry.checks import choose_profile  # late: readers and checks take 150 ms to load
+        from onym.registry.documents import read_document
+
+        document = read_document(given.text, source=source, registry=row.id)
+        if not given.all_templates:
+            document = replace(document, templates=(choose_template(document, given),))
+        profile = get_profile(chosen or choose_profile(document))
+    else:
+        profile = get_profile(chosen or row.default_profile)
+        document = Document(kind=DocumentKind.TEMPLATE, registry=row.id, text="")
+    document = _overlay_fields(document, profile, given)
+    fields = {key: value.text for key, value in document.templates[0].values.items()}
+    return ParsedSubmission(given=given, document=document, profile=profile, fields=fields)
+
+
+def choose_template(document: Document, given: SubmissionInput) -> Template:
+    """The only template of the document, or the one that the submission names. Raises TemplateError."""
+    templates = document.templates
+    if len(templates) <= 1 and not given.template_name:
+        return templates[0] if templates else Template(values=EMPTY, line=1)
+    wanted = given.template_name or given.fields.get("name", "")
+    key = normalize_requested_name(given.registry, wanted)
+    names = [normalize_requested_name(given.registry, template.text("name")) for template in templates]
+    fitting = [template for template, name in zip(templates, names, strict=True) if name == key or not key]
+    if len(fitting) == 1:
+        return fitting[0]
+    listed = ", ".join(sorted({name or "(no name)" for name in names}))
+    if not fitting:
+        raise TemplateError(
+            f"the text has no template for {key[:60]!r}",
+            code="registry.no-template",
+            hint=f"the text has templates for: {listed}",
+        )
+    raise TemplateError(
+        f"the text has {len(fitting)} templates ({listed}), and a request is made of one",
+        code="registry.several-templates",
+        line=fitting[1].line,
+        hint="choose one by its name (the name field of the form, --name on the command line), "
+        "or submit each template in a text of its own",
+    )
+
+
+def _overlay_fields(document: Document, profile: Profile, given: SubmissionInput) -> Document:
+    """The document with the form's fields over its first template, and the entry's values beneath."""
+    form = {key: value.strip() for key, value in given.fields.items() if value.strip()}
+    if given.status:
+        form["status"] = given.status
+    base = document.templates[0] if document.templates else Template(values=EMPTY, line=1)
+    values = dict(base.values)
+    row = {key: text for key, text in given.row.items() if key not in values and text.strip()}
+    for key, text in {**row, **form}.items():
+        known = profile.find_field(key)
+        label = known.label if known is not None else key
+        values[key] = TemplateValue(id=key, label=label, text=text, line=base.line_of(key))
+    if not values and document.templates == ():
+        return replace(document, templates=(base,))
+    return replace(
+        document, templates=(replace(base, values=MappingProxyType(values)), *document.templates[1:])
+    )
+
+
+def get_requested_status(submission: ParsedSubmission) -> str:
+    """The requested status: the first word of the field if that is a status, else the whole field; "" if empty.
+
+    `(provisional)` asks for provisional. The engine rejects a word that is not a status.
+    """
+    text = submission.fields.get("status", "").strip()
+    word = _WORD.match(text)
+    first = "" if word is None else word[1].lower()
+    return first if first in submission.profile.policies else text
+
+
+def build_request_data(submission: ParsedSubmission, kind: RequestKind) -> dict[str, Any]:
+    """The data of a REVISE or RESUBMIT event. The status is part of it if that kind of request names one."""
+    fields = {
+        key: text for key, text in submission.fields.items() if key not in ("name", "status") and text.strip()
+    }
+    data: dict[str, Any] = {"fields": fields, "template": submission.given.text}
+    status = get_requested_status(submission)
+    if status and kind in _KINDS_WITH_STATUS:
+        data["status"] = status
+    if submission.draft is not None:
+        data["draft"] = submission.draft
+    return data
+
+
+def build_opening_data(submission: ParsedSubmission, kind: RequestKind) -> dict[str, Any]:
+    """The data of the OPEN event of a request of that kind."""
+    data = build_request_data(submission, kind)
+    data |= {"kind": str(kind), "profile": submission.profile.id}
+    if submission.given.on_behalf_of:
+        data["on_behalf_of"] = submission.given.on_behalf_of
+    return data
+
+
+def build_report(submission: ParsedSubmission, known: ReferenceData, *, source: str = "submission") -> Report:
+    """The checker's report on a submission."""
+    from onym.registry.checks import check  # late: see parse_submission
+
+    return check(
+        submission.document,
+        profile=submission.profile.id,
+        known=known,
+        update=submission.given.update,
+        source=source,
+    )
+
+
+def list_requested_names(submission: ParsedSubmission) -> tuple[str, ...]:
+    """The names that the document's templates request, in the registry's spelling."""
+    from onym.registry.checks import MAX_TEMPLATES, clean_name  # late: see parse_submission
+
+    templates = submission.document.templates[:MAX_TEMPLATES]
+    normalize = submission.given.registry.normalize_name
+    return tuple(dict.fromkeys(normalize(clean_name(template.text("name"))) for template in templates))
+
+
+def fill_from_entry(given: SubmissionInput, entry: Entry | None) -> SubmissionInput:
+    """The submission of an update, with the entry's values for what it leaves out."""
+    if entry is None or not given.update:
+        return given
+    known = {name for profile in given.registry.profiles for name in _list_field_ids(PROFILES[profile])}
+    kept = {name: text for name, text in _get_entry_fields(entry).items() if name in known}
+    return replace(given, row=kept)
+
+
+def _list_field_ids(profile: Profile) -> set[str]:
+    return {template_field.id for template_field in (*profile.fields, *profile.elsewhere)}
+
+
+def _get_entry_fields(entry: Entry) -> dict[str, str]:
+    return {"references": entry.fields.get("reference", ""), **entry.fields}
+
+
+def list_missing_fields(request: Request, entry: Entry | None) -> tuple[tuple[str, str], ...]:
+    """(id, label) of the fields that the procedure requires and the request leaves out.
+
+    An update changes only the fields that it has, and an upgrade takes the rest from the entry (docs/decisions/0026).
+    """
+    given = {**request.fields, "name": request.name, "status": str(request.status)}
+    is_upgrade = request.kind is RequestKind.STATUS_CHANGE and request.status is Status.PERMANENT
+    if is_upgrade and entry is not None:
+        given = {**_get_entry_fields(entry), **given}
+    missing = PROFILES[request.profile].list_missing_fields(request.status, given)
+    is_whole = is_upgrade or request.kind is RequestKind.NEW
+    return tuple((row.id, row.label) for row in missing if is_whole or row.id in given)
+
+
+async def load_reference_data(
+    store: Store, given: SubmissionInput, requested: Iterable[str], names: NameIndex | None = None
+) -> ReferenceData:
+    """What the checks know: all names of this registry, and its entries of the `requested` names.
+
+    `names` is an index of the registry's names that the caller has already.
+    """
+    from onym.registry.checks.reference_data import NameIndex, load_builtin  # late: see parse_submission
+
+    row = given.registry
+    if names is None:
+        names = await asyncio.to_thread(NameIndex, await store.names(row.id))
+    entries: dict[str, Entry] = {}
+    for name in requested:
+        entry = await store.entry(row.id, names.get_spelling(name)) if name in names else None
+        # an entry that is pending for this very request is not a conflict
+        if entry is not None and given.request not in entry.pending:
+            entries[name] = entry
+    base = await asyncio.to_thread(load_builtin, row.id)
+    return base.with_entries(MappingProxyType(entries), names)
+
+
+async def check_submission(submission: ParsedSubmission, store: Store | None, *, source: str) -> Report:
+    """Check against the registry of the store, or against the shipped facts if `store` is None."""
+    if store is None:
+        from onym.registry.checks.reference_data import load_builtin  # late: see parse_submission
+
+        known = load_builtin(submission.given.registry.id)
+    else:
+        known = await load_reference_data(store, submission.given, list_requested_names(submission))
+    return build_report(submission, known, source=source)
+
+
+# -- steps ----------------------------------------------------------------------------------------------
+
+
+async def apply_step(
+    store: Store,
+    event: Event,
+    actor: Actor,
+    at: datetime,
+    *,
+    expected: int | None = None,
+    exact: bool = False,
+) -> Applied:
+    """Take one step of a procedure: logins in the event become account IDs, then the store applies it.
+
+    `expected` is the version that the caller saw; `exact` rejects a time before the last record. Raises
+    RegistryError in all its kinds.
+    """
+    return await store.apply(await resolve_accounts(store, event), actor, at, expected=expected, exact=exact)
+
+
+def get_applied_request(applied: Applied) -> Request:
+    """The request that an event was about, or opened."""
+    request = applied.decision.request
+    assert request is not None  # noqa: S101 - an event about a request has one
+    return request
+
+
+async def iter_entries(store: Store, registry: str) -> AsyncIterator[Entry]:
+    """Every entry of a registry in order of names, read in pages."""
+    after: str | None = None
+    while True:
+        page = await store.entries(registry, after=after, limit=_PAGE_SIZE)
+        for entry in page.items:
+            yield entry
+        after = page.next
+        if after is None:
+            return
+
+
+async def list_entries(store: Store, registry: str) -> tuple[Entry, ...]:
+    """Every entry of a registry in order of names."""
+    return tuple([entry async for entry in iter_entries(store, registry)])
+
+
+# -- import ---------------------------------------------------------------------------------------------
+
+RowFate: TypeAlias = Literal["added", "changed", "same"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPreview:
+    """What an import would do: names by fate, and (name, reason) of the rows that are kept back in part or whole."""
+
+    names: Mapping[RowFate, tuple[str, ...]]
+    refused: int
+    remarks: tuple[tuple[str, str], ...]
+
+
+def preview_import(snapshot: Snapshot, present: Sequence[Entry], at: datetime) -> ImportPreview:
+    """What importing the snapshot over the present entries would change; the engine decides each row."""
+    from onym.registry.iana import fill_missing_columns, prepare_import  # late: readers of few commands
+
+    before = {entry.name: entry for entry in present}
+    names: dict[RowFate, list[str]] = {"added": [], "changed": [], "same": []}
+    remarks: list[tuple[str, str]] = []
+    refused = 0
+    for row in fill_missing_columns(snapshot, present):
+        entry, left_out = prepare_import(row, before.get(row.name))
+        if left_out is not None:
+            remarks.append((entry.name, left_out))
+        try:
+            names[_compare_entry(entry, before.get(entry.name), at)].append(entry.name)
+        except (RefusalError, StoreError) as error:
+            refused += 1
+            remarks.append((entry.name, str(error)))
+    by_fate = {fate: tuple(listed) for fate, listed in names.items()}
+    return ImportPreview(names=by_fate, refused=refused, remarks=tuple(remarks))
+
+
+def _compare_entry(entry: Entry, old: Entry | None, at: datetime) -> RowFate:
+    """Would the row be added, changed or stay the same? Raises RefusalError and StoreError."""
+    from onym.registry.codec import to_data  # late: see preview_import
+    from onym.registry.engine import decide
+
+    event = Event(
+        kind=EventKind.IMPORT, registry=entry.registry, name=entry.name, data={"entry": to_data(entry)}
+    )
+    new = decide(event, IANA_CLOCK, at, request=None, entry=old).entry
+    if old is None or new is None:
+        return "added"
+    return "same" if replace(new, version=old.version, updated=old.updated) == old else "changed"
+
+
+async def import_snapshot(
+    store: Store,
+    snapshot: Snapshot,
+    actor: Actor,
+    at: datetime,
+    *,
+    progress: Callable[[int], object] | None = None,
+) -> ImportReport:
+    """Import the snapshot in one transaction. `progress` is called with the number of rows that are done."""
+    from onym.registry.iana import fill_missing_columns  # late: see preview_import
+
+    rows = fill_missing_columns(snapshot, await list_entries(store, snapshot.registry))
+    return await store.import_entries(
+        snapshot.registry, rows, actor, at, source=snapshot.source, progress=progress
+    )
+
+
+# -- export ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedAddresses:
+    """Where a feed's links lead: the registry's page, the feed itself, and the page of an entry."""
+
+    home: str
+    entry: Callable[[str], str]
+    feed: str | None = None
+
+
+def render_entries(
+    entries: Iterable[Entry],
+    *,
+    format: str,  # noqa: A002 - what it is called everywhere
+    registry: str,
+    updated: date,
+    status: Status | None = None,
+) -> str:
+    """The entries in one of IANA's formats or as JSON. csv-2015 has one file for each status: permanent by default."""
+    from onym.registry.iana import write_entries  # late: writers of few requests
+
+    if format == "csv-2015":
+        status = status or DEFAULT_CSV_STATUS
+    return write_entries(entries, format=format, registry=registry, updated=updated, status=status)
+
+
+def render_feed(
+    changes: Iterable[EntryChange],
+    *,
+    registry: str,
+    updated: datetime,
+    authority: str = DEFAULT_FEED_AUTHORITY,
+    addresses: FeedAddresses | None = None,
+) -> str:
+    """The changes as an Atom feed (RFC 4287). `authority` mints the feed's IDs: a domain and a year (RFC 4151)."""
+    from onym.registry.iana import compare_logged_entries, format_atom_feed  # late: see render_entries
+
+    if addresses is None:
+        home = f"tag:{authority}:{registry}"
+        addresses = FeedAddresses(home=home, entry=lambda name: f"{home}:{name}")
+    compared = (compare_logged_entries(change.before, change.after, at=change.at) for change in changes)
+    return format_atom_feed(
+        filter(None, compared),
+        registry=registry,
+        updated=updated,
+        tagger=authority,
+        link=addresses.entry,
+        home=addresses.home,
+        feed=addresses.feed,
+    )
+
+
+def render_namespaces(
+    entries: Iterable[Entry], *, registry: str, issued: datetime, key: SigningKey | None = None
+) -> str:
+    """The namespaces file that resolvers read, valid for 30 days; signed (JWS) if there is a key. Raises UsageError."""
+    from onym.registry.iana import write_namespaces  # late: see render_entries
+
+    if registry != "ai-namespaces":
+        raise UsageError(
+            f"the format namespaces is for the registry ai-namespaces, not for {registry}",
+            code="usage.bad-format",
+            hint="add -r ai-namespaces",
+        )
+    payload = write_namespaces(tuple(entries), issued=issued, expires=issued + _NAMESPACES_LIFETIME)
+    if key is None:
+        return payload.decode("utf-8") + "\n"
+    from onym.sign.jws import sign_compact  # late: the JOSE library
+
+    return sign_compact(payload, key, header={"typ": "onym-ai-namespaces+jws"}) + "\n"
