@@ -250,7 +250,8 @@ def test_the_template_that_is_named_is_checked_alone(run, tmp_path):
     assert run("registry", "submit", "--dry-run", "--name", "zed", str(path)).code == 0
     other = run("registry", "submit", "--dry-run", "--name", "xor", str(path))
     assert other.code == 11
-    assert "there are: zed, yot" in other.err
+    assert "registry.no-template" in other.err
+    assert "yot, zed" in other.err
 
 
 def test_a_profile_of_another_registry_is_refused(run, good):

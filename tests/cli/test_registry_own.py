@@ -769,8 +769,10 @@ def test_a_long_piece_of_work_moves_on_a_terminal(terminal, tmp_path, own, write
 
 
 def test_a_status_that_nobody_can_ask_for_is_refused(own, write):
-    ran = own("submit", "--status", "eternal", write(), ok=False)
+    assert own("submit", "--status", "eternal", write(), ok=False).code == 1
+    ran = own("submit", "--status", "eternal", "--anyway", write(), ok=False)
     assert ran.code == 11
+    assert "registry.bad-status" in ran.err
     assert "Permanent, Provisional, Historical" in ran.err
 
 
