@@ -75,7 +75,7 @@ def web_form(fresh: Site) -> Iterator[Door]:
     sign_in(fresh, "rita")
 
     def submit(text: str, name: str) -> dict[str, Any] | str:
-        fields = {"f__name": name} if name else {}
+        fields = {"field__name": name} if name else {}
         answer = send(fresh, "/submit", "/submit", registry="uri-schemes", template=text, **fields)
         if answer.status_code != 303:
             return f"HTTP {answer.status_code}"
