@@ -19,7 +19,7 @@ from ai_support import authority_ca, key_store, serve_authority, trust
 from onym.ai.endpoint import Endpoint
 from onym.cli import exit_codes
 from onym.cli._app import app
-from onym.cli.commands import ai as ai_commands
+from onym.cli.commands.ai import client as ai_commands
 
 #: what a terminal would obey, and a table needs
 TABLE = "a\tb\r\nc\x1b[31m\t\u202ed\r\n"
@@ -225,7 +225,7 @@ def test_a_note_begins_a_line_of_its_own_where_both_streams_are_one(ai: Any, tmp
     path = tmp_path / "both"
     code = (
         "import sys; from pathlib import Path; from types import SimpleNamespace as N\n"
-        "from onym.cli import _output\nfrom onym.cli.commands.ai import write_result\n"
+        "from onym.cli import _output\nfrom onym.cli.commands.ai.client import write_result\n"
         "session = _output.Session()\n"
         "write_result(session, N(body=b'5', content_type='application/json')); session.print_note('signed')"
     )

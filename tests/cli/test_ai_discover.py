@@ -133,7 +133,7 @@ def test_what_names_no_host_is_a_slip_of_the_command_line(discover: Any) -> None
 def test_where_dns_leads_is_shown() -> None:
     from onym.ai.discovery.evaluation import Discovery
     from onym.cli._output import Session
-    from onym.cli.commands.ai import _build_decision_rows, _build_discovery_record
+    from onym.cli.commands.ai.client import _build_decision_rows, _build_discovery_record
     from onym.net.messages import Origin
 
     found = Discovery(

@@ -44,13 +44,13 @@ def test_what_an_extra_would_bring_is_told_with_the_command_that_installs_it(
 def test_an_import_that_fails_in_the_registry_names_its_extra(
     run: Any, monkeypatch: pytest.MonkeyPatch, package: str, extra: str | None
 ) -> None:
-    from onym.cli.commands import ai
+    from onym.cli.commands.ai import client
 
     def lacks(_: object) -> None:
         raise ModuleNotFoundError(f"No module named '{package}'", name=f"{package}.orm")
 
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr(ai, "build_resolver_settings", lacks)
+    monkeypatch.setattr(client, "build_resolver_settings", lacks)
     done = run("ai", "discover", NAME)
     assert done.code == (70 if extra is None else 10)
     assert (f"onym[{extra}]" in done.err) is (extra is not None)
@@ -59,12 +59,12 @@ def test_an_import_that_fails_in_the_registry_names_its_extra(
 def test_an_import_that_fails_although_the_package_is_there_is_a_bug(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from onym.cli.commands import ai
+    from onym.cli.commands.ai import client
 
     def broken(_: object) -> None:
         raise ModuleNotFoundError("No module named 'sqlalchemy.nothing'", name="sqlalchemy.nothing")
 
-    monkeypatch.setattr(ai, "build_resolver_settings", broken)
+    monkeypatch.setattr(client, "build_resolver_settings", broken)
     assert run("ai", "discover", NAME).code == 70
 
 

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from onym.cli.commands.registry import rank_entries
-from onym.cli.commands.registry_decide import _ROUNDS, _run_due_timers, _run_timer
-from onym.cli.commands.registry_submit import GUIDANCE
+from onym.cli.commands.registry.decide import _ROUNDS, _run_due_timers, _run_timer
+from onym.cli.commands.registry.lookup import rank_entries
+from onym.cli.commands.registry.submit import GUIDANCE
 from onym.errors import RefusalError
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import Decision, Event, EventKind, Status

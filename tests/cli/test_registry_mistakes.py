@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onym.cli.commands.registry_admin import _resolve_base_url
+from onym.cli.commands.registry.admin import _resolve_base_url
 from onym.errors import UsageError
 from onym.server.settings import Settings
 

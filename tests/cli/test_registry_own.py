@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from onym.cli.commands.registry_admin import _resolve_base_url
+from onym.cli.commands.registry.admin import _resolve_base_url
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.iana import write_entries as write_registry
 from onym.server.settings import Settings

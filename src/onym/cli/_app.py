@@ -73,7 +73,7 @@ _MODULES = {
     "completions": "config",
     "convert": "uri",
     "embed": "chat",
-    "gateway": "ai_serve",
+    "gateway": "ai.serve",
     "normalize": "uri",
     "parse": "uri",
     "ping": "explain",

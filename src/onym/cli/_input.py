@@ -12,7 +12,8 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeAlias, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from onym.uri.llm_syntax import Params
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_P = ParamSpec("_P")
 
 
 if TYPE_CHECKING:
@@ -82,6 +84,27 @@ json_option = click.option(
     callback=_set_json,
     help="Print JSON on standard output, errors included.",
 )
+
+
+def pass_session(function: Callable[Concatenate[Session, _P], None]) -> Callable[_P, None]:
+    """Add `--json` to a command, and pass it the session, which then knows the command's name."""
+
+    @json_option
+    @click.pass_context
+    @wraps(function)
+    def run(ctx: click.Context, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        session = ctx.find_object(Session)
+        assert session is not None  # noqa: S101 - the group always makes one
+        session.command = ctx.command_path.partition(" ")[2]
+        function(session, *args, **kwargs)
+
+    return run
+
+
+def exit_with(code: int) -> NoReturn:
+    """End the command with an exit code and without a message."""
+    raise click.exceptions.Exit(code)
+
 
 policy_option = click.option(
     "--policy",

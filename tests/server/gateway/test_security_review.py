@@ -25,8 +25,8 @@ from onym.ai.endpoint import Answer, Call, Endpoint
 from onym.ai.gateway.audit_file import AuditLog, rotate_log, verify_log
 from onym.ai.gateway.forms import build_form_fields
 from onym.cli._output import Session
-from onym.cli.commands.ai_receipts import verify_command as verify
-from onym.cli.commands.ai_serve import audit_command as audit
+from onym.cli.commands.ai.receipts import verify_command as verify
+from onym.cli.commands.ai.serve import audit_command as audit
 from onym.errors import ConfigError
 from onym.net.sse import SSEDecoder
 from onym.server.gateway.responses import StartedStream, make_stream_response

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import json_option, uri_argument
+from onym.cli._input import pass_session, uri_argument
 from onym.cli._llm_client import CallOptions, call_options, resolve_call, show_warnings_as_notes
 from onym.cli._output import Session, is_terminal
 from onym.errors import OnymError, OnymWarning, UsageError
@@ -49,8 +49,7 @@ _USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": 
 @click.option("--max-errors", type=click.IntRange(1), metavar="N", help="Stop after N rows that failed.")
 @click.option("--restart", is_flag=True, help="Throw the results of former runs away.")
 @call_options
-@json_option
-@click.pass_obj
+@pass_session
 def batch_command(session: Session, /, source: str, output: str, **given: Any) -> None:
     """Answer every row of INPUT (JSON Lines, Parquet, or - for standard input) with the model at URI.
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onym.cli._errors import format_error
-from onym.cli._input import json_option, read_lines, read_stdin, uri_argument
+from onym.cli._input import pass_session, read_lines, read_stdin, uri_argument
 from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
 from onym.cli._output import Session, encode_json, escape_controls, escape_unprintable, is_terminal
 from onym.errors import OnymError, UsageError
@@ -302,8 +302,7 @@ def _save_history(path: Path, lines: list[str]) -> None:
 )
 @click.option("--usage", is_flag=True, help="Say on standard error how many tokens it took.")
 @call_options
-@json_option
-@click.pass_obj
+@pass_session
 def embed_command(session: Session, /, texts: tuple[str, ...], **given: Any) -> None:
     """Turn each TEXT, or each line of standard input, into a vector: one JSON object a line,
     {"index": 0, "embedding": [...]}, in order.
@@ -352,8 +351,7 @@ def _embed_texts(session: Session, to: ConnectedCall, texts: Iterator[str], batc
 @click.option("--stream/--no-stream", default=None, help="As it comes (default: on a terminal) or whole.")
 @click.option("--usage", is_flag=True, help="Say on standard error how many tokens and seconds it took.")
 @call_options
-@json_option
-@click.pass_obj
+@pass_session
 def chat_command(session: Session, /, prompt: tuple[str, ...], interactive: bool, **given: Any) -> None:
     """Ask the model at URI: an llm:// URI, a name from your configuration, env:NAME for a variable, or -
     for a line of standard input. The prompt is the words after it, then whatever is piped in.

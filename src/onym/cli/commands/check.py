@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import URI_TYPE, iter_subjects, json_option, load_providers
+from onym.cli._input import URI_TYPE, exit_with, iter_subjects, load_providers, pass_session
 from onym.cli._output import Session, Subject, escape_unprintable, point_at
 from onym.errors import OnymError, ParameterError, UnsupportedError, URIError
 from onym.uri.generic import split_uri
@@ -207,9 +207,8 @@ def _make_warning(
 @click.command("check")
 @click.argument("uris", nargs=-1, required=True, type=URI_TYPE, metavar="URI...")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
-@json_option
-@click.pass_context
-def check_command(ctx: click.Context, uris: tuple[str, ...], strict: bool) -> None:
+@pass_session
+def check_command(session: Session, uris: tuple[str, ...], strict: bool) -> None:
     """Check URIs: every diagnostic with the place it is about, its code, its rule and the mended URI.
 
     What the draft says comes first; then, as warnings, what the provider and the model behind the URI are
@@ -226,8 +225,6 @@ def check_command(ctx: click.Context, uris: tuple[str, ...], strict: bool) -> No
       onym check ai://Factory.example/agent/x
       grep -ho 'llm://[^"]*' *.env | onym check -
     """
-    session = ctx.find_object(Session)
-    assert session is not None  # noqa: S101 - the group always makes one
     fatal = {"error", "warning"} if strict else {"error"}
     failed = False
     providers = load_providers()
@@ -235,7 +232,7 @@ def check_command(ctx: click.Context, uris: tuple[str, ...], strict: bool) -> No
         found = _check_text(subject.text, providers)
         failed |= any(each.severity in fatal for each in found)
         _print_findings(session, subject, found)
-    ctx.exit(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
+    exit_with(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
 
 
 def _check_text(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...]:

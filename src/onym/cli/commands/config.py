@@ -11,7 +11,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from onym.cli import exit_codes
-from onym.cli._input import json_option
+from onym.cli._input import exit_with, pass_session
 from onym.cli._output import Session, encode_json, escape_unprintable, to_plain_data
 from onym.errors import ConfigError, UsageError
 
@@ -66,8 +66,7 @@ def config_command() -> None:
 
 
 @config_command.command("path", short_help="Print where the configuration is read from.")
-@json_option
-@click.pass_obj
+@pass_session
 def path_command(session: Session, /) -> None:
     """Print where the configuration is read from, whether or not there is such a file."""
     from onym.llm.config import default_path
@@ -78,8 +77,7 @@ def path_command(session: Session, /) -> None:
 
 
 @config_command.command("show")
-@json_option
-@click.pass_obj
+@pass_session
 def show_command(session: Session, /) -> None:
     """Print what the configuration says, keys masked."""
     from onym.llm.config import Config
@@ -91,14 +89,11 @@ def show_command(session: Session, /) -> None:
 
 
 @config_command.command("check", short_help="Read the configuration over.")
-@json_option
-@click.pass_context
-def check_command(ctx: click.Context, /) -> None:
+@pass_session
+def check_command(session: Session, /) -> None:
     """Read the configuration over: every endpoint, profile and rule. Exit code 1 when any has an error."""
     from onym.llm.config import Config
 
-    session = ctx.find_object(Session)
-    assert session is not None  # noqa: S101 - the group always makes one
     config = Config.load()
     findings = config.check()
     wrong = any(each.severity == "error" for each in findings)
@@ -118,12 +113,11 @@ def check_command(ctx: click.Context, /) -> None:
         session.print_line(
             f"{session.paint('ok', 'good')}  {_get_path_text(config) or 'there is no configuration file'}"
         )
-    ctx.exit(exit_codes.CHECK_FAILED if wrong else exit_codes.OK)
+    exit_with(exit_codes.CHECK_FAILED if wrong else exit_codes.OK)
 
 
 @config_command.command("init", short_help="Write a first configuration file.")
-@json_option
-@click.pass_obj
+@pass_session
 def init_command(session: Session, /) -> None:
     """Write a first configuration file, everything in it commented out. Never touches one that is there."""
     from onym.llm.config import default_path
@@ -208,8 +202,7 @@ def cache_command() -> None:
 
 
 @cache_command.command("stats")
-@json_option
-@click.pass_obj
+@pass_session
 def stats_command(session: Session) -> None:
     """Show where the cache is, what it holds, and its bounds."""
     cache = _open_cache()
@@ -229,8 +222,7 @@ def stats_command(session: Session) -> None:
 
 
 @cache_command.command("clear")
-@json_option
-@click.pass_obj
+@pass_session
 def clear_command(session: Session) -> None:
     """Forget every answer. Processes at work may go on using the cache."""
     cache = _open_cache()
@@ -288,8 +280,7 @@ _PLACES = {
 
 @click.command("completions")
 @click.argument("shell", type=click.Choice(sorted(_PLACES)), metavar="SHELL")
-@json_option
-@click.pass_obj
+@pass_session
 def completions_command(session: Session, shell: str) -> None:
     """Print the completion script of SHELL (bash, fish or zsh): commands, options, and the names of your
     endpoints.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onym.cli._errors import build_error_record
-from onym.cli._input import json_option, load_providers, uri_argument
+from onym.cli._input import load_providers, pass_session, uri_argument
 from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
 from onym.cli._output import Session, encode_json, escape_unprintable, to_plain_data
 from onym.cli.commands.check import find_misspellings
@@ -40,8 +40,7 @@ _LONGEST = 60
 @click.option("-s", "--system", metavar="TEXT", help="The system prompt, as for `onym chat`.")
 @click.option("--stream/--no-stream", default=None, help="Explain a streamed call, or one that is not.")
 @call_options
-@json_option
-@click.pass_obj
+@pass_session
 def explain_command(session: Session, /, **given: Any) -> None:
     """Show the request that `onym chat` would send for URI: method, address, headers, body, and for each
     value where it came from and what it is called on the way. Nothing is sent, and no name looked up.
@@ -201,8 +200,7 @@ class _Steps:
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
               metavar="SECONDS", help="For the connection, and again for the request.")  # fmt: skip
 @call_options
-@json_option
-@click.pass_obj
+@pass_session
 def ping_command(session: Session, /, timeout: float, **given: Any) -> None:
     """Try URI step by step: where the policy lets it lead, the addresses of the name, the connection, TLS,
     the key, and one cheap request (the list of models, else one token of chat). Stops at the first step

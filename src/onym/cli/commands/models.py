@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onym.cli._input import URI_TYPE, json_option
+from onym.cli._input import URI_TYPE, pass_session
 from onym.cli._llm_client import CallOptions, call_options, open_client
 from onym.cli._output import Session, is_terminal
 from onym.errors import UsageError
@@ -60,8 +60,7 @@ def models_command() -> None:
 @click.argument("uri", type=URI_TYPE, required=False)
 @click.option("--local", is_flag=True, help="The models that this machine can run, instead of a server's.")
 @call_options
-@json_option
-@click.pass_obj
+@pass_session
 def list_command(session: Session, /, uri: str | None, local: bool, **given: Any) -> None:
     """List the models of the server at URI, or with --local those for this machine.
 
@@ -71,7 +70,6 @@ def list_command(session: Session, /, uri: str | None, local: bool, **given: Any
       onym models list --json llm://openrouter/any | jq -r '.models[].id'
       onym models list --local
     """
-    session.command = "models list"
     if local is (uri is not None):
         raise UsageError("give a URI, or --local", code="usage.command-line")
     if uri is None:
@@ -84,8 +82,7 @@ def list_command(session: Session, /, uri: str | None, local: bool, **given: Any
 @models_command.command("show", short_help="What a server says of one model.")
 @click.argument("uri", type=URI_TYPE)
 @call_options
-@json_option
-@click.pass_obj
+@pass_session
 def show_command(session: Session, /, uri: str, **given: Any) -> None:
     """Show what the server says of URI's model: its context window, its longest answer, what it takes.
 
@@ -97,7 +94,6 @@ def show_command(session: Session, /, uri: str, **given: Any) -> None:
       onym models show llm://openrouter/openai/gpt-5
       onym models show --json llm://ollama/llama3 | jq .context_window
     """
-    session.command = "models show"
     with open_client(session, CallOptions(uri=uri, **given)) as to:
         _print_model(session, to.client.model(**to.overrides))
 
@@ -183,8 +179,7 @@ def _print_local_models(session: Session) -> None:
 
 @models_command.command("pull", short_help="Fetch the model that runs on this machine.")
 @click.argument("name", required=False)
-@json_option
-@click.pass_obj
+@pass_session
 def pull_command(session: Session, /, name: str | None) -> None:
     """Fetch the weights of model NAME (default: the one there is), checked against their hash.
 
@@ -195,7 +190,6 @@ def pull_command(session: Session, /, name: str | None) -> None:
     Example:
       onym models pull && onym chat llm://embedded/smollm2-135m-instruct "Say hello."
     """
-    session.command = "models pull"
     from onym.llm.weights import CATALOGUE, get_weights
     from onym.llm.weights import pull_weights as fetch
 

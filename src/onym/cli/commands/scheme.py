@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import json_option
+from onym.cli._input import exit_with, pass_session
 from onym.cli._output import Session, encode_json, escape_controls, escape_unprintable, has_colour
 from onym.errors import UsageError
 
@@ -54,9 +54,8 @@ def scheme_command() -> None:
     "--format", "form", type=click.Choice(_FORMATS), default="text", help="How to write the report."
 )
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
-@json_option
-@click.pass_context
-def check_command(ctx: click.Context, files: tuple[str, ...], profile: str, form: str, strict: bool) -> None:
+@pass_session
+def check_command(session: Session, files: tuple[str, ...], profile: str, form: str, strict: bool) -> None:
     """Say what is wrong with a scheme's definition: clause, line, what shows it, and what to write instead.
 
     Names, templates, citations, grammar, examples, security: about thirty checks. An error blocks
@@ -79,7 +78,6 @@ def check_command(ctx: click.Context, files: tuple[str, ...], profile: str, form
     """
     from onym.registry.checks import Level
 
-    session = _get_session(ctx)
     as_json = session.as_json or form == "json"
     fatal = (Level.ERROR, Level.WARNING) if strict else (Level.ERROR,)
     failed = False
@@ -95,7 +93,7 @@ def check_command(ctx: click.Context, files: tuple[str, ...], profile: str, form
             _print_report(session, report, first=at == 0)
     if form == "sarif":
         sys.stdout.write(encode_json(_merge_logs(logs), indent=2) + "\n")
-    ctx.exit(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
+    exit_with(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
 
 
 def _check_file(file: str, profile: str | None) -> tuple[Report, str]:
@@ -149,16 +147,14 @@ def _merge_logs(logs: list[dict[str, Any]]) -> dict[str, Any]:
 @click.argument("file")
 @click.argument("strings", nargs=-1, required=True, metavar="STRING...")
 @click.option("--start", metavar="RULE", help="The rule to begin with; without it, the scheme's own.")
-@json_option
-@click.pass_context
-def match_command(ctx: click.Context, file: str, strings: tuple[str, ...], start: str | None) -> None:
+@pass_session
+def match_command(session: Session, file: str, strings: tuple[str, ...], start: str | None) -> None:
     """Try strings against the grammar of FILE, rules of other RFCs included, octet by octet.
 
     Exit code 0 when every string matches, 1 when one does not.
     """
     from onym.registry.abnf import build_matcher
 
-    session = _get_session(ctx)
     grammar, rule = _load_grammar(file, start)
     match = build_matcher(grammar, rule)
     all_match = True
@@ -170,7 +166,7 @@ def match_command(ctx: click.Context, file: str, strings: tuple[str, ...], start
         else:
             word = session.paint("yes", "good") if found else session.paint("no ", "bad")
             session.print_line(f"{word}  {escape_unprintable(each)}")
-    ctx.exit(exit_codes.OK if all_match else exit_codes.CHECK_FAILED)
+    exit_with(exit_codes.OK if all_match else exit_codes.CHECK_FAILED)
 
 
 @scheme_command.command("diff", short_help="Compare two grammars: the strings that they take.")
@@ -178,16 +174,12 @@ def match_command(ctx: click.Context, file: str, strings: tuple[str, ...], start
 @click.argument("file_b", metavar="B")
 @click.option("--start", metavar="RULE", help="The rule of A to begin with (and of B, without --start-b).")
 @click.option("--start-b", metavar="RULE", help="The rule of B to begin with.")
-@json_option
-@click.pass_context
-def diff_command(
-    ctx: click.Context, file_a: str, file_b: str, start: str | None, start_b: str | None
-) -> None:
+@pass_session
+def diff_command(session: Session, file_a: str, file_b: str, start: str | None, start_b: str | None) -> None:
     """Say whether two grammars take the same strings, and show the shortest string that only one takes.
 
     Exit code 0 when they are equal, 1 when they differ.
     """
-    session = _get_session(ctx)
     first, second = _load_grammar(file_a, start), _load_grammar(file_b, start_b or start)
     found = _compare_grammars(first, second)
     session.print_record({"a": file_a, "b": file_b, **found})
@@ -202,7 +194,7 @@ def diff_command(
     for side in ("only_a", "only_b"):
         if found[side] is not None:
             session.print_line(f"  only {side[-1].upper()}: {escape_unprintable(found[side])}")
-    ctx.exit(exit_codes.OK if found["relation"] == "equal" else exit_codes.CHECK_FAILED)
+    exit_with(exit_codes.OK if found["relation"] == "equal" else exit_codes.CHECK_FAILED)
 
 
 @scheme_command.command("examples", short_help="Make strings of a grammar.")
@@ -210,8 +202,7 @@ def diff_command(
 @click.option("-n", "count", type=click.IntRange(1, MAX_EXAMPLES), default=10, help="How many (default 10).")
 @click.option("--seed", type=int, default=0, help="Another number, other strings (default 0).")
 @click.option("--start", metavar="RULE", help="The rule to begin with; without it, the scheme's own.")
-@json_option
-@click.pass_obj
+@pass_session
 def examples_command(session: Session, file: str, count: int, seed: int, start: str | None) -> None:
     """Make strings that the grammar of FILE takes: the same seed gives the same ones."""
     from onym.registry.abnf import generate_examples
@@ -229,8 +220,7 @@ def examples_command(session: Session, file: str, count: int, seed: int, start: 
 @click.argument("file")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write here, not to standard output.")
 @click.option("--start", metavar="RULE", help="The rule to begin with; without it, the scheme's own.")
-@json_option
-@click.pass_obj
+@pass_session
 def railroad_command(session: Session, file: str, output: Path | None, start: str | None) -> None:
     """Draw the rules of FILE that the scheme uses as one SVG picture."""
     from onym.registry.abnf import render_railroad
@@ -247,12 +237,6 @@ def railroad_command(session: Session, file: str, output: Path | None, start: st
         out.write(picture)
     session.print_record({"start": rule, "file": str(output)})
     session.print_line(f"{escape_unprintable(str(output))} written")
-
-
-def _get_session(ctx: click.Context) -> Session:
-    session = ctx.find_object(Session)
-    assert session is not None  # noqa: S101 - the group always makes one
-    return session
 
 
 def _read_text(file: str) -> str:

@@ -17,12 +17,12 @@ import click
 from onym.cli._input import (
     URI_TYPE,
     iter_subjects,
-    json_option,
     key_stdin_option,
     load_providers,
     param_option,
     parse_params,
     parse_subject,
+    pass_session,
     read_key,
     read_stdin,
     resolve_subject,
@@ -91,8 +91,7 @@ Parts = dict[str, Any]
     type=click.Choice(["llm", "ai", "uri"]),
     help="Read it as an llm or ai URI, or as any URI reference of RFC 3986. Default: by its scheme.",
 )
-@json_option
-@click.pass_obj
+@pass_session
 def parse_command(session: Session, uri: str, strict: bool, kind: str | None) -> None:
     """Take URI apart: host, port, model, label, parameters with their types. The key is shown as ***.
 
@@ -164,8 +163,7 @@ def _format_typed(value: object) -> str:
 @click.argument("uris", nargs=-1, required=True, type=URI_TYPE, metavar="URI...")
 @click.option("--generic", is_flag=True, help="By RFC 3986 alone, for a URI of any scheme.")
 @click.option("--reveal", is_flag=True, help="Write the key instead of ***.")
-@json_option
-@click.pass_obj
+@pass_session
 def normalize_command(session: Session, uris: tuple[str, ...], generic: bool, reveal: bool) -> None:
     """Write each URI in its one canonical spelling: equal endpoints become equal texts.
 
@@ -228,8 +226,7 @@ def _normalize_generic(text: str, reveal: bool) -> str:
 @param_option
 @click.option("--profile", metavar="NAME", help="A profile of the configuration file (the fragment).")
 @click.option("--reveal", is_flag=True, help="Write the key instead of ***.")
-@json_option
-@click.pass_obj
+@pass_session
 def build_command(session: Session, /, **given: Any) -> None:
     """Make a URI from raw parts. Whatever they hold is encoded, so the result is always a correct URI.
 
@@ -292,8 +289,7 @@ _TARGETS = ("env", "litellm", "langchain", "ai-sdk")
 @click.argument("text", required=False, metavar="[TEXT]")
 @click.option("--model", metavar="NAME", help="With --from env: the model, where no variable names one.")
 @click.option("--with-key", is_flag=True, help="Copy a key that stands in the source, instead of a note.")
-@json_option
-@click.pass_obj
+@pass_session
 def convert_command(session: Session, /, **given: Any) -> None:
     """Convert between llm:// URIs and the names that other tools have for the same model.
 
@@ -438,8 +434,7 @@ _CHUNK = 1 << 16
 
 @click.command("redact")
 @click.argument("files", nargs=-1, type=click.Path(allow_dash=True), metavar="[FILE]...")
-@json_option
-@click.pass_obj
+@pass_session
 def redact_command(session: Session, files: tuple[str, ...]) -> None:
     """Take credentials out of text: standard input, or FILEs one after another, to standard output.
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym._lazy import require_extra
-from onym.cli._input import json_option
+from onym.cli._input import pass_session
 from onym.cli._output import Session
-from onym.cli.commands._registry_common import (
+from onym.cli.commands.registry._common import (
     DEFAULT_DATABASE,
     db_option,
     find_database,
@@ -48,8 +48,7 @@ _SEED: Final = Actor(id="iana-seed", roles=frozenset({Role.IANA}))
 @click.option("--password-stdin", is_flag=True, help="Read its password from standard input.")
 @click.option("--empty", is_flag=True, help="Without the facts that Onym ships.")
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def init_command(
     session: Session,
     /,
@@ -69,8 +68,7 @@ def init_command(
       onym registry init --db registry.db
       pass show registry | onym registry init --db registry.db --login ann --password-stdin
     """
-    session.command = "registry init"
-    from onym.cli.commands.registry_user import ask_password, make_account
+    from onym.cli.commands.registry.user import ask_password, make_account
 
     place = find_database(session, db)
     if place is None:
@@ -154,8 +152,7 @@ async def _seed_registries(session: Session, store: Store) -> dict[str, dict[str
     help="A head that was written down earlier: is the log still the same up to there?",
 )
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def verify_command(session: Session, /, rebuild: bool, head: str | None, db: str | None) -> None:
     """Check that no record of the log was changed, and that entries and requests are what the log makes.
 
@@ -171,7 +168,6 @@ def verify_command(session: Session, /, rebuild: bool, head: str | None, db: str
       onym registry verify --rebuild
       onym registry verify --head 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
     """
-    session.command = "registry verify"
     anchor = None if head is None else _parse_anchor(head)
 
     async def work() -> Verified:
@@ -234,8 +230,7 @@ def _format_time(at: datetime | None) -> str | None:
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--portable", is_flag=True, help="JSON Lines, which any database takes back.")
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def backup_command(session: Session, /, file: str, portable: bool, db: str | None) -> None:
     """Copy the database into FILE, which is replaced once the copy is whole. Work goes on meanwhile.
 
@@ -247,7 +242,6 @@ def backup_command(session: Session, /, file: str, portable: bool, db: str | Non
       onym registry backup registry-2026-11-21.db
       onym registry backup --portable registry-2026-11-21.jsonl
     """
-    session.command = "registry backup"
 
     async def work() -> None:
         async with open_store(session, db) as store:
@@ -262,8 +256,7 @@ def backup_command(session: Session, /, file: str, portable: bool, db: str | Non
 @click.command("restore", short_help="Read a backup into an empty database.")
 @click.argument("file", type=click.Path(dir_okay=False, exists=True))
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def restore_command(session: Session, /, file: str, db: str | None) -> None:
     """Read the backup FILE, of either form, into the database of --db, which is made where there is none.
 
@@ -275,7 +268,6 @@ def restore_command(session: Session, /, file: str, db: str | None) -> None:
       onym registry restore registry-2026-11-21.db --db new.db
       onym registry restore registry-2026-11-21.jsonl --db postgresql://registry@/registry
     """
-    session.command = "registry restore"
     place = require_database(session, db)
     from onym.registry.store import restore as restored  # late: SQLAlchemy takes longer than all the rest
 
@@ -296,8 +288,7 @@ def restore_command(session: Session, /, file: str, db: str | None) -> None:
 )
 @click.option("--config", metavar="FILE", help="Settings (TOML). Default: ONYM_REGISTRY_CONFIG.")
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def serve_command(session: Session, /, db: str | None, config: str | None, **given: Any) -> None:
     """Serve the registry until Ctrl-C: pages for people, JSON for programs at the same addresses.
 
@@ -309,7 +300,6 @@ def serve_command(session: Session, /, db: str | None, config: str | None, **giv
       onym registry serve --db registry.db
       onym registry serve --config /etc/onym/registry.toml
     """
-    session.command = "registry serve"
     require_extra("starlette", "registry")
     from onym.server.app import run_registry  # late: the web server is needed nowhere else
     from onym.server.settings import load_settings

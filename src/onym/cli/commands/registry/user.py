@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from onym.cli._input import json_option
+from onym.cli._input import pass_session
 from onym.cli._output import Session, is_terminal
-from onym.cli.commands._registry_common import (
+from onym.cli.commands.registry._common import (
     db_option,
     format_minute,
     get_account,
@@ -44,8 +44,7 @@ _SCOPES: Final = ("read", "submit", "review", "iana", "iesg", "admin")
 )
 @click.option("--revoke", metavar="ID", help="End that token.")
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def token_command(
     session: Session,
     /,
@@ -62,7 +61,6 @@ def token_command(
     Example:
       onym registry user token ann --label ci --scope read --scope submit
     """
-    session.command = "registry user token"
     if scopes and revoke:
         raise UsageError("--scope makes a token, --revoke ends one", code="usage.command-line")
 
@@ -266,8 +264,7 @@ def _format_roles(account: Account) -> str:
 @_registry
 @_stdin
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def add_command(
     session: Session,
     /,
@@ -286,7 +283,6 @@ def add_command(
     Example:
       onym registry user add ann --name "Ann Example" --email ann@example.net --role expert
     """
-    session.command = "registry user add"
 
     async def work() -> Account:
         async with open_store(session, db) as store:
@@ -306,8 +302,7 @@ def add_command(
 
 @user_command.command("list", short_help="List the accounts.")
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def list_command(session: Session, /, db: str | None) -> None:
     """List every account: login, name, roles, whether it may sign in.
 
@@ -315,7 +310,6 @@ def list_command(session: Session, /, db: str | None) -> None:
     Example:
       onym registry user list
     """
-    session.command = "registry user list"
 
     async def work() -> list[Account]:
         async with open_store(session, db) as store:
@@ -342,8 +336,7 @@ def list_command(session: Session, /, db: str | None) -> None:
 )
 @_registry
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def roles_command(
     session: Session, /, login: str, given: Sequence[str], taken: Sequence[str], registry: str, db: str | None
 ) -> None:
@@ -353,7 +346,6 @@ def roles_command(
     Example:
       onym registry user roles ann --add expert -r uri-schemes
     """
-    session.command = "registry user roles"
 
     async def work() -> Account:
         async with open_store(session, db) as store:
@@ -393,8 +385,7 @@ def _format_registry(registry: str) -> str:
 @click.argument("address", required=False)
 @click.option("--none", "gone", is_flag=True, help="Take the address away: no notices.")
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def email_command(session: Session, /, login: str, address: str | None, gone: bool, db: str | None) -> None:
     """Send the notices of LOGIN to ADDRESS from now on.
 
@@ -402,7 +393,6 @@ def email_command(session: Session, /, login: str, address: str | None, gone: bo
     Example:
       onym registry user email ann ann@example.net
     """
-    session.command = "registry user email"
     if (address is None) is not gone:
         raise UsageError("give an ADDRESS, or --none", code="usage.command-line")
 
@@ -422,8 +412,7 @@ def email_command(session: Session, /, login: str, address: str | None, gone: bo
 @click.argument("login")
 @_stdin
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def password_command(session: Session, /, login: str, password_stdin: bool, db: str | None) -> None:
     """Set a new password for LOGIN. Every session of the account ends.
 
@@ -431,7 +420,6 @@ def password_command(session: Session, /, login: str, password_stdin: bool, db: 
     Example:
       onym registry user password ann
     """
-    session.command = "registry user password"
 
     async def work() -> Account:
         from onym.registry import accounts
@@ -450,8 +438,7 @@ def password_command(session: Session, /, login: str, password_stdin: bool, db: 
 @user_command.command("disable", short_help="Let an account sign in no more.")
 @click.argument("login")
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def disable_command(session: Session, /, login: str, db: str | None) -> None:
     """Let LOGIN sign in no more: sessions end, tokens no longer hold. What it did stays in the log.
 
@@ -459,16 +446,13 @@ def disable_command(session: Session, /, login: str, db: str | None) -> None:
     Example:
       onym registry user disable ann
     """
-    session.command = "registry user disable"
-
     _print_account(session, run_async(_set_enabled(session, db, login, on=False)))
 
 
 @user_command.command("enable", short_help="Let a disabled account sign in again.")
 @click.argument("login")
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def enable_command(session: Session, /, login: str, db: str | None) -> None:
     """Let LOGIN, which was disabled, sign in again, with the roles and tokens that it had.
 
@@ -476,7 +460,6 @@ def enable_command(session: Session, /, login: str, db: str | None) -> None:
     Example:
       onym registry user enable ann
     """
-    session.command = "registry user enable"
     _print_account(session, run_async(_set_enabled(session, db, login, on=True)))
 
 

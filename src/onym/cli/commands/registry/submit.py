@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import json_option, read_stdin
+from onym.cli._input import exit_with, pass_session, read_stdin
 from onym.cli._output import Session
-from onym.cli.commands._registry_common import (
+from onym.cli.commands.registry._common import (
     account_options,
     at_option,
     build_record,
@@ -153,8 +153,7 @@ def render_blank_template(profile: Profile) -> str:
 @click.option(
     "--profile", type=click.Choice(list(PROFILES)), help="The procedure. Default: the registry's own."
 )
-@json_option
-@click.pass_obj
+@pass_session
 def template_command(session: Session, /, registry: str, profile: str | None) -> None:
     """Print the empty template of a procedure; what belongs in each field is said on standard error.
 
@@ -164,8 +163,6 @@ def template_command(session: Session, /, registry: str, profile: str | None) ->
       onym registry template --profile rfc4395
       onym registry template -r llm-parameters
     """
-    session.command = "registry template"
-
     row = registry_row(registry)
     chosen = PROFILES[profile or row.default_profile]
     if chosen.id not in row.profiles:
@@ -251,10 +248,9 @@ class _SubmitOptions:
 @account_options
 @at_option
 @db_option
-@json_option
-@click.pass_context
+@pass_session
 def submit_command(
-    ctx: click.Context,
+    session: Session,
     /,
     file: str,
     dry_run: bool,
@@ -276,9 +272,6 @@ def submit_command(
       onym registry submit --db registry.db --account ann myscheme.txt
       onym registry submit --archive https://mailarchive.ietf.org/arch/msg/uri-review/x uri-schemes-17
     """
-    session = ctx.find_object(Session)
-    assert session is not None  # noqa: S101 - the group always makes one
-    session.command = "registry submit"
     asked = _SubmitOptions(at=parse_time(at), exact=at is not None, **options)
     _require_archive_url(asked.archive)
     who = {"account": account, "role": role}
@@ -295,7 +288,7 @@ def submit_command(
             session.print_note("nothing was submitted: mend the errors, or add --anyway")
         elif draft.report.ok and not session.as_json:
             _print_next_steps(session, draft, asked)
-        ctx.exit(exit_codes.OK if draft.report.ok else exit_codes.CHECK_FAILED)
+        exit_with(exit_codes.OK if draft.report.ok else exit_codes.CHECK_FAILED)
     run_async(_submit_file(session, db, draft, asked, who))
 
 

@@ -13,7 +13,7 @@ import click
 
 from onym._lazy import require_extra
 from onym.cli._atomic_file import AtomicFile
-from onym.cli._input import json_option, translate_key_errors
+from onym.cli._input import pass_session, translate_key_errors
 from onym.cli._output import Session
 from onym.errors import CredentialError, NetError, ProvenanceError, SignatureError, UsageError
 
@@ -53,8 +53,7 @@ _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
     "--at", "when", metavar="TIME", help="Judge as of this time (ISO 8601, with its offset or Z); else now."
 )
 @click.option("--gateway", is_flag=True, help="It is a gateway's receipt (AIIP-Gateway-Receipt).")
-@json_option
-@click.pass_obj
+@pass_session
 def verify_command(
     session: Session,
     /,
@@ -80,7 +79,6 @@ def verify_command(
       onym ai verify receipt.jwt --body answer.json --history keys.json
       onym ai verify receipt.jwt --keys jwks.json --uri ai://bank.example/balance --json
     """
-    session.command = "ai verify"
     require_extra("joserfc", "ai")
     at = _parse_time(when)
     token = _FIELD.sub("", _read_file(receipt, _MAX_TOKEN).decode("ascii", "replace").strip(), count=1)
@@ -319,11 +317,9 @@ def keys_command() -> None:
     show_default=True,
     help="What it signs with.",
 )
-@json_option
-@click.pass_obj
+@pass_session
 def new_command(session: Session, /, folder: Path, algorithm: str) -> None:
     """Make a key that signs from now on. DIR is made where it is missing, for you alone."""
-    session.command = "ai keys new"
     kid = _open_key_store(folder).new(algorithm, at=_get_timestamp())
     _print_key(session, folder, kid, "signs from now on")
 
@@ -341,15 +337,13 @@ def new_command(session: Session, /, folder: Path, algorithm: str) -> None:
     metavar="SECONDS",
     help="How long others may keep a copy of the key set (3600): the new key signs after that time.",
 )
-@json_option
-@click.pass_obj
+@pass_session
 def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max_age: int | None) -> None:
     """Replace the key that signs, with overlap: nobody meets a signature by a key that he cannot know yet.
 
     The new key is published at once and signs when everybody's copy of the set is new; the old one stays
     published until its last receipt has expired. A second call before that changes nothing.
     """
-    session.command = "ai keys rotate"
     at = _get_timestamp()
     store = _open_key_store(folder, max_age)
     kid = store.rotate(at, algorithm=algorithm)
@@ -370,14 +364,12 @@ def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max
 )
 @_folder
 @click.argument("kid")
-@json_option
-@click.pass_obj
+@pass_session
 def revoke_command(session: Session, /, folder: Path, kid: str) -> None:
     """Revoke a key that somebody else may have: nothing that it signed counts any more, filed or not.
 
     If it was the one that signs, the next one signs at once, a new one where none waits.
     """
-    session.command = "ai keys revoke"
     now = _open_key_store(folder).revoke(kid, _get_timestamp())
     session.print_note(f"{kid} is revoked; serve the new set at once", kind="note")
     _print_key(session, folder, now, "signs from now on")
@@ -392,11 +384,9 @@ def revoke_command(session: Session, /, folder: Path, kid: str) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="A file instead of standard output.",
 )
-@json_option
-@click.pass_obj
+@pass_session
 def publish_command(session: Session, /, folder: Path, history: bool, output: Path | None) -> None:
     """Write the public keys as a JWK Set (application/jwk-set+json). It holds no secret."""
-    session.command = "ai keys publish"
     store = _open_key_store(folder)
     text = (store.history if history else store.jwks)(_get_timestamp()).decode("ascii") + "\n"
     if output is None:
@@ -409,14 +399,12 @@ def publish_command(session: Session, /, folder: Path, history: bool, output: Pa
 
 @keys_command.command("list", short_help="Show the keys and what each is for.")
 @_folder
-@json_option
-@click.pass_obj
+@pass_session
 def list_command(session: Session, /, folder: Path) -> None:
     """Show each key: signs, waits (for its time), kept (published, signs no more), retired or revoked.
 
     A key that is to sign, now or later, and whose private file is gone or cannot be read, is lost.
     """
-    session.command = "ai keys list"
     at, store = _get_timestamp(), _open_key_store(folder)
     records = store.records()
     states = {each.kid: "lost" if _is_lost(store, each, at) else each.get_state(at) for each in records}

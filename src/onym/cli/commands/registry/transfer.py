@@ -13,9 +13,9 @@ import click
 
 from onym.cli import exit_codes
 from onym.cli._atomic_file import AtomicFile
-from onym.cli._input import json_option, translate_key_errors
+from onym.cli._input import exit_with, pass_session, translate_key_errors
 from onym.cli._output import Session, escape_controls, is_terminal
-from onym.cli.commands._registry_common import (
+from onym.cli.commands.registry._common import (
     account_options,
     at_option,
     db_option,
@@ -87,10 +87,9 @@ _SHOWN: Final = 20
 @account_options
 @at_option
 @db_option
-@json_option
-@click.pass_context
+@pass_session
 def import_command(
-    ctx: click.Context,
+    session: Session,
     /,
     files: Sequence[str],
     format_: str | None,
@@ -115,9 +114,6 @@ def import_command(
       onym registry import --dry-run uri-schemes-1.csv
       onym registry import --account ann uri-schemes.xml
     """
-    session = ctx.find_object(Session)
-    assert session is not None  # noqa: S101 - the group always makes one
-    session.command = "registry import"
     when = parse_time(at)
     snapshots = [_read_snapshot(file, format_, registry, contacts) for file in files]
 
@@ -136,7 +132,7 @@ def import_command(
     for record in found:
         _print_import(session, record, dry_run=dry_run)
     if any(record["refused"] for record in found):
-        ctx.exit(exit_codes.REGISTRY)
+        exit_with(exit_codes.REGISTRY)
 
 
 def _read_snapshot(file: str, format_: str | None, registry: str, contacts: str | None) -> Snapshot:
@@ -244,8 +240,7 @@ def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) ->
 @registry_option
 @at_option
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def export_command(
     session: Session,
     /,
@@ -267,7 +262,6 @@ def export_command(
       onym registry export -r ai-namespaces --format namespaces --sign-key root.jwk -o namespaces.jws
       onym registry export --db registry.db --format atom --authority registry.example,2026
     """
-    session.command = "registry export"
     if sign_key is not None and format_ != "namespaces":
         raise UsageError("--sign-key goes with --format namespaces", code="usage.command-line")
     if session.as_json and output is None:

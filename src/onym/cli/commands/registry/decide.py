@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from onym.cli._input import json_option
+from onym.cli._input import pass_session
 from onym.cli._output import Session
-from onym.cli.commands._registry_common import (
+from onym.cli.commands.registry._common import (
     account_options,
     at_option,
     build_record,
@@ -75,8 +75,7 @@ _MAX_DATA: Final = 1_000_000
 @account_options
 @at_option
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def decide_command(
     session: Session,
     /,
@@ -113,7 +112,6 @@ def decide_command(
       onym registry decide conti override --set undoes=423 --reason "it is used after all"
       onym registry decide agents renew -r ai-namespaces --set expires=2028-01-31
     """
-    session.command = "registry decide"
     event_data = _build_event_data(reason, members, data)
     when = parse_time(at)
 
@@ -196,8 +194,7 @@ def _print_applied(session: Session, applied: Applied, names: dict[str, str], at
 @click.option("--send", is_flag=True, help="Then send the mail that waits, as `serve` does while it runs.")
 @click.option("--config", metavar="FILE", help="The service's settings. Default: ONYM_REGISTRY_CONFIG.")
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def tick_command(
     session: Session, /, at: str | None, dry_run: bool, send: bool, config: str | None, db: str | None
 ) -> None:
@@ -212,7 +209,6 @@ def tick_command(
       onym registry tick --dry-run --at 2026-12-24
       onym registry tick --send --config /etc/onym/registry.toml
     """
-    session.command = "registry tick"
     when = parse_time(at)
     if send and dry_run:
         raise UsageError("--dry-run sends no mail", code="usage.command-line")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import json_option
+from onym.cli._input import pass_session
 from onym.cli._output import Session, escape_unprintable
 from onym.errors import OnymError, UsageError
 from onym.uri.generic import URI
@@ -50,8 +50,7 @@ _FORM: Final = "module:name, where the module is in this folder or installed: fa
     type=click.Path(file_okay=False, path_type=Path),
     help="Sign with the keys of this folder (onym ai keys new). Default: those of the app.",
 )
-@json_option
-@click.pass_obj
+@pass_session
 def serve_command(
     session: Session,
     /,
@@ -72,7 +71,6 @@ def serve_command(
       onym ai serve factory:app --tls-cert cert.pem --tls-key key.pem --host 0.0.0.0 --port 443
       onym ai serve factory:app --keys keys/
     """
-    session.command = "ai serve"
     from onym.server.http_server import run_app  # late: the web server is needed nowhere else
 
     if tls_key is not None and tls_cert is None:
@@ -182,8 +180,7 @@ def audit_command() -> None:
 @click.option(
     "--expect", metavar="HASH", help="What the last line's hash must be: a cut-off end shows by it alone."
 )
-@json_option
-@click.pass_obj
+@pass_session
 def verify_audit_command(
     session: Session, /, files: tuple[str, ...], begins: str | None, expect: str | None
 ) -> None:
@@ -194,7 +191,6 @@ def verify_audit_command(
       onym ai audit verify audit.jsonl
       onym ai audit verify audit.jsonl.2026*Z audit.jsonl
     """
-    session.command = "ai audit verify"
     from onym.ai.gateway.audit_file import verify_log  # late: each command imports what it needs
 
     previous, good = begins, True
@@ -249,8 +245,7 @@ def _print_verdict(session: Session, file: str, verdict: AuditReport) -> None:
 
 @audit_command.command("mend", short_help="Take out a last line that was not written whole.")
 @click.argument("file")
-@json_option
-@click.pass_obj
+@pass_session
 def repair_audit_command(session: Session, /, file: str) -> None:
     """Take out a last line without an end, as a killed process leaves it, and say so in the log itself.
 
@@ -258,7 +253,6 @@ def repair_audit_command(session: Session, /, file: str) -> None:
     Examples:
       onym ai audit mend audit.jsonl
     """
-    session.command = "ai audit mend"
     from onym.ai.gateway.audit_file import repair_log as mended
 
     octets = mended(file, at=_utc_now())
@@ -271,8 +265,7 @@ def repair_audit_command(session: Session, /, file: str) -> None:
 @click.option(
     "--keep-days", type=click.FloatRange(0), metavar="DAYS", help="Remove rotated files older than that."
 )
-@json_option
-@click.pass_obj
+@pass_session
 def rotate_audit_command(session: Session, /, file: str, keep_days: float | None) -> None:
     """Give the log another name and begin a new file that continues its chain; a running gateway follows.
 
@@ -281,7 +274,6 @@ def rotate_audit_command(session: Session, /, file: str, keep_days: float | None
       onym ai audit rotate audit.jsonl
       onym ai audit rotate audit.jsonl --keep-days 90
     """
-    session.command = "ai audit rotate"
     from onym.ai.gateway.audit_file import remove_old_logs
     from onym.ai.gateway.audit_file import rotate_log as rotated
 
@@ -321,8 +313,7 @@ def _utc_now() -> datetime:
     "--ca-file", "ca_files", multiple=True, metavar="FILE", help="Trust these authorities too (PEM)."
 )
 @click.option("--local", is_flag=True, help="Reach authorities on this machine too, for trials.")
-@json_option
-@click.pass_obj
+@pass_session
 def gateway_command(session: Session, /, config: str | None, local: bool, **given: Any) -> None:
     """Serve an HTTPS gateway to ai: names until Ctrl-C: pages for people, verified results for programs.
 
@@ -335,7 +326,6 @@ def gateway_command(session: Session, /, config: str | None, local: bool, **give
       onym gateway
       onym gateway --base-url https://gw.example --tls-cert gw.pem --keys keys --audit audit.jsonl
     """
-    session.command = "gateway"
     from onym.server.gateway import create_gateway, load_gateway_settings  # late: the web server is heavy
     from onym.server.http_server import run_app
 

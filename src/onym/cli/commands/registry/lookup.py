@@ -1,4 +1,4 @@
-"""`onym registry`: the group, and its reading commands show, search, status and review.
+"""`onym registry show`, `search`, `status` and `review`: read the registry.
 
 Without a database, `show` and `search` read the registry data that Onym ships.
 """
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from onym.cli._input import OrderedGroup, json_option
+from onym.cli._input import pass_session
 from onym.cli._output import Session
-from onym.cli.commands._registry_common import (
+from onym.cli.commands.registry._common import (
     at_option,
     build_entry_rows,
     build_record,
@@ -30,17 +30,6 @@ from onym.cli.commands._registry_common import (
     registry_option,
     run_async,
 )
-from onym.cli.commands.registry_admin import (
-    backup_command,
-    init_command,
-    restore_command,
-    serve_command,
-    verify_command,
-)
-from onym.cli.commands.registry_decide import decide_command, tick_command
-from onym.cli.commands.registry_submit import submit_command, template_command
-from onym.cli.commands.registry_transfer import export_command, import_command
-from onym.cli.commands.registry_user import user_command
 from onym.errors import UnknownEntryError, UsageError
 from onym.registry.records import Entry, LogRecord, Request, RequestState, Role, Status
 from onym.registry.registries import REGISTRIES
@@ -69,8 +58,7 @@ _OPEN: Final = (
 @click.argument("name", shell_complete=complete_name)
 @registry_option
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def show_command(session: Session, /, name: str, registry: str, db: str | None) -> None:
     """Show the entry NAME. Without a database it is taken from the facts that Onym ships, with their date.
 
@@ -80,7 +68,6 @@ def show_command(session: Session, /, name: str, registry: str, db: str | None) 
       onym registry show temp -r llm-parameters
       onym registry show --json --db registry.db llm
     """
-    session.command = "registry show"
     if find_database(session, db) is None:
         _show_shipped(session, registry, name)
     else:
@@ -199,8 +186,7 @@ def _format_origin(facts: Snapshot) -> str:
     "--limit", type=click.IntRange(1, _MOST_ROWS), default=_ROWS, show_default=True, help="Rows at most."
 )
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def search_command(
     session: Session, /, text: str, registry: str, wanted: str | None, limit: int, db: str | None
 ) -> None:
@@ -212,7 +198,6 @@ def search_command(
       onym registry search --status historical --limit 50
       onym registry search --json --db registry.db llm
     """
-    session.command = "registry search"
     status = None if wanted is None else Status(wanted)
     statuses = registry_row(registry).statuses
     if status is not None and status not in statuses:
@@ -282,8 +267,7 @@ def _print_found(session: Session, found: list[Entry], *, more: bool, facts: Sna
 @click.argument("request")
 @at_option
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def status_command(session: Session, /, request: str, at: str | None, db: str | None) -> None:
     """Show where REQUEST (an id such as uri-schemes-17, or a name) stands: who holds it, until when, history.
 
@@ -292,7 +276,6 @@ def status_command(session: Session, /, request: str, at: str | None, db: str | 
       onym registry status uri-schemes-17
       onym registry status --json llm | jq '.requests[].holder'
     """
-    session.command = "registry status"
     when = parse_time(at)
     found, records, names = run_async(_load_status(session, db, request))
     session.print_record(
@@ -343,8 +326,7 @@ async def _load_status(
 )
 @at_option
 @db_option
-@json_option
-@click.pass_obj
+@pass_session
 def review_command(
     session: Session, /, registry: str | None, role: str | None, at: str | None, db: str | None
 ) -> None:
@@ -355,7 +337,6 @@ def review_command(
       onym registry review
       onym registry review --for expert
     """
-    session.command = "registry review"
     when = parse_time(at)
     if registry is not None:
         registry = registry_row(registry).id
@@ -381,41 +362,3 @@ async def _list_open_requests(
                     break
     # the most urgent first; what has no date comes last, oldest first
     return sorted(found, key=lambda each: (each.due is None, each.due or each.since, each.id))
-
-
-@click.group("registry", cls=OrderedGroup)
-def registry_command() -> None:
-    """Which URI schemes, llm parameters and ai namespaces exist, and who may change them. Each takes --json.
-
-    `show`, `search`, `template`, `submit --dry-run` and `export` work without a database, from the facts
-    that Onym ships. A registry of your own lies in a SQLite file or a PostgreSQL database: --db, or
-    ONYM_REGISTRY_DB.
-
-    \b
-    Examples:
-      onym registry show http
-      onym registry template > myscheme.txt
-      onym registry submit --dry-run myscheme.txt
-      onym registry init --db registry.db && onym registry serve --db registry.db
-    """
-
-
-for each in (
-    show_command,
-    search_command,
-    template_command,
-    submit_command,
-    status_command,
-    review_command,
-    decide_command,
-    tick_command,
-    init_command,
-    import_command,
-    export_command,
-    verify_command,
-    backup_command,
-    restore_command,
-    serve_command,
-    user_command,
-):
-    registry_command.add_command(each)

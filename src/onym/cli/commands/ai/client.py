@@ -23,9 +23,8 @@ import click
 from onym._lazy import require_extra
 from onym.cli import exit_codes
 from onym.cli._errors import build_error_record, build_failure_record
-from onym.cli._input import OrderedGroup, json_option, read_stdin, translate_key_errors
+from onym.cli._input import pass_session, read_stdin, translate_key_errors
 from onym.cli._output import Session, Subject, encode_json, escape_unprintable, is_terminal
-from onym.cli.commands import ai_receipts, ai_serve
 from onym.cli.exit_codes import get_exit_code
 from onym.errors import UsageError
 
@@ -236,8 +235,7 @@ _MOST_SAID: Final = 2
 @click.command("discover", short_help="Find who answers for a name; which source won, and why.")
 @click.argument("name", metavar="NAME")
 @ai_options
-@json_option
-@click.pass_obj
+@pass_session
 def discover_command(session: Session, /, name: str, **options: Unpack[AIOptions]) -> None:
     """Find out who answers for NAME: a host, an https address or an ai URI. Nothing is invoked.
 
@@ -251,7 +249,6 @@ def discover_command(session: Session, /, name: str, **options: Unpack[AIOptions
       onym ai discover --json https://shop.example/pay
       onym ai discover --registry namespaces.jws --registry-key registry.jwk ai://bank/service/payments
     """
-    session.command = "ai discover"
     require_extra("selectolax", "ai")  # now, and not when the first page has come
     from onym.ai.discovery.evaluation import discover_authority
     from onym.net.transport import run_flow
@@ -336,8 +333,7 @@ def _build_source_record(source: Source) -> dict[str, Any]:
 @click.command("resolve", short_help="Show where a name leads: anchor, service, keys, policy.")
 @uri_argument
 @ai_options
-@json_option
-@click.pass_obj
+@pass_session
 def resolve_command(session: Session, /, uri: str, **options: Unpack[AIOptions]) -> None:
     """Show where URI leads: the anchor that speaks for its authority, the service, the keys, what it demands.
 
@@ -346,7 +342,6 @@ def resolve_command(session: Session, /, uri: str, **options: Unpack[AIOptions])
       onym ai resolve ai://factory.example/agent/forklift-42
       onym ai resolve ai://bank/service/payments --registry names.jws --registry-key registry.jwk
     """
-    session.command = "ai resolve"
     with open_client(options) as client:
         found = client.resolve(parse_uri_argument(session, uri))
     session.print_record(_build_resolution_record(found))
@@ -406,8 +401,7 @@ def _build_resolution_rows(found: Resolution) -> list[tuple[str, str]]:
 @click.command("describe", short_help="Ask what a resource is: input, output, effects, scopes.")
 @uri_argument
 @ai_options
-@json_option
-@click.pass_obj
+@pass_session
 def describe_command(session: Session, /, uri: str, **options: Unpack[AIOptions]) -> None:
     """Ask what the resource at URI is: title, input and output, effects, scopes. Has no effects itself.
 
@@ -415,7 +409,6 @@ def describe_command(session: Session, /, uri: str, **options: Unpack[AIOptions]
     Example:
       onym ai describe ai://factory.example/model/helper
     """
-    session.command = "ai describe"
     with open_client(options) as client:
         found = client.describe(parse_uri_argument(session, uri))
     session.print_record(_build_description_record(found))
@@ -548,8 +541,7 @@ def _is_same_output() -> bool:
 @click.option("--save", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Keep body and receipt.jwt there, for `onym ai verify`.")  # fmt: skip
 @ai_options
-@json_option
-@click.pass_obj
+@pass_session
 def invoke_command(
     session: Session,
     /,
@@ -576,7 +568,6 @@ def invoke_command(
       onym ai invoke 'ai://factory.example/agent/forklift-42?zone=A3' --allow physical
       onym ai invoke ai://factory.example/model/helper -d - --save out/
     """
-    session.command = "ai invoke"
     from onym.ai.exchange import is_event_stream  # late: the JOSE library
 
     octets, kind = _read_body(data, body, content_type)
@@ -671,30 +662,3 @@ def _deliver_result(session: Session, result: Result, folder: Path | None, *, sh
     )
     if failed is not None:
         raise failed
-
-
-@click.group("ai", cls=OrderedGroup)
-def ai_command() -> None:
-    """ai:// names: who answers for one, what it is, its signed results. Each takes --json.
-
-    \b
-    Examples:
-      onym ai discover bank.example
-      onym ai describe ai://factory.example/model/helper
-      onym ai invoke ai://factory.example/model/helper -d '{"prompt": "Say hello."}' --save out/
-      onym ai verify out/receipt.jwt --body out/body --history history.json
-      onym ai keys new keys/ && onym ai serve module:app --keys keys/
-    """
-
-
-for command in (
-    discover_command,
-    resolve_command,
-    describe_command,
-    invoke_command,
-    ai_receipts.verify_command,
-    ai_receipts.keys_command,
-    ai_serve.serve_command,
-    ai_serve.audit_command,
-):
-    ai_command.add_command(command)

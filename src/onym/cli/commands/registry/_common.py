@@ -1,4 +1,4 @@
-"""Shared by the registry commands: options, the database, the acting account, and how entries and requests look."""
+"""What the commands of `onym registry` share: options, the store, the acting account, records and tables."""
 
 from __future__ import annotations
 

@@ -1,0 +1,37 @@
+"""`onym ai`: find, invoke and verify `ai://` resources, and serve your own."""
+
+from __future__ import annotations
+
+import click
+
+from onym.cli._input import OrderedGroup
+from onym.cli.commands.ai.client import describe_command, discover_command, invoke_command, resolve_command
+from onym.cli.commands.ai.receipts import keys_command, verify_command
+from onym.cli.commands.ai.serve import audit_command, serve_command
+
+
+@click.group("ai", cls=OrderedGroup)
+def ai_command() -> None:
+    """ai:// names: who answers for one, what it is, its signed results. Each takes --json.
+
+    \b
+    Examples:
+      onym ai discover bank.example
+      onym ai describe ai://factory.example/model/helper
+      onym ai invoke ai://factory.example/model/helper -d '{"prompt": "Say hello."}' --save out/
+      onym ai verify out/receipt.jwt --body out/body --history history.json
+      onym ai keys new keys/ && onym ai serve module:app --keys keys/
+    """
+
+
+for command in (
+    discover_command,
+    resolve_command,
+    describe_command,
+    invoke_command,
+    verify_command,
+    keys_command,
+    serve_command,
+    audit_command,
+):
+    ai_command.add_command(command)

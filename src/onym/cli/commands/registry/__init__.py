@@ -1,0 +1,57 @@
+"""`onym registry`: look up entries, ask for registration, decide requests, and run a registry."""
+
+from __future__ import annotations
+
+import click
+
+from onym.cli._input import OrderedGroup
+from onym.cli.commands.registry.admin import (
+    backup_command,
+    init_command,
+    restore_command,
+    serve_command,
+    verify_command,
+)
+from onym.cli.commands.registry.decide import decide_command, tick_command
+from onym.cli.commands.registry.lookup import review_command, search_command, show_command, status_command
+from onym.cli.commands.registry.submit import submit_command, template_command
+from onym.cli.commands.registry.transfer import export_command, import_command
+from onym.cli.commands.registry.user import user_command
+
+
+@click.group("registry", cls=OrderedGroup)
+def registry_command() -> None:
+    """Which URI schemes, llm parameters and ai namespaces exist, and who may change them. Each takes --json.
+
+    `show`, `search`, `template`, `submit --dry-run` and `export` work without a database, from the facts
+    that Onym ships. A registry of your own lies in a SQLite file or a PostgreSQL database: --db, or
+    ONYM_REGISTRY_DB.
+
+    \b
+    Examples:
+      onym registry show http
+      onym registry template > myscheme.txt
+      onym registry submit --dry-run myscheme.txt
+      onym registry init --db registry.db && onym registry serve --db registry.db
+    """
+
+
+for command in (
+    show_command,
+    search_command,
+    template_command,
+    submit_command,
+    status_command,
+    review_command,
+    decide_command,
+    tick_command,
+    init_command,
+    import_command,
+    export_command,
+    verify_command,
+    backup_command,
+    restore_command,
+    serve_command,
+    user_command,
+):
+    registry_command.add_command(command)
