@@ -36,7 +36,7 @@ class Driver:
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
         assert answer["id"] == 7
-        self.took = time.monotonic() - began
+        self.record_duration = time.monotonic() - began
         return answer
 
     def close(self) -> int:

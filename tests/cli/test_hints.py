@@ -56,7 +56,7 @@ def named(text: str) -> Iterator[list[str]]:
 def check(words: list[str]) -> None:
     """Raises a usage error, click's or ours, for a command that does not exist, or has no such option."""
     command, rest = follow(words)
-    context = click.Context(command, info_name=command.name)
+    context = click.Context(command, info_name=command.name, help_option_names=["-h", "--help"])
     parser = command.make_parser(context)
     parser.allow_interspersed_args = True
     given = typed(command, rest)
