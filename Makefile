@@ -20,7 +20,7 @@ help: ## what there is to make
 
 .venv/.test: pyproject.toml uv.lock
 	@echo "make: installing Onym and its test tools into .venv"
-	@$(UV) sync --quiet --locked --inexact --all-extras
+	@$(UV) sync --quiet --locked --inexact --all-extras --compile-bytecode
 	@touch $@ .venv/.run
 
 run: .venv/.run ## one prompt to the embedded model, through an llm:// URI (PROMPT=…, URI=…)

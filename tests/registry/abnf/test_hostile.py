@@ -60,9 +60,9 @@ HOSTILE = {
 }
 PROGRAM = """
 import json, pathlib, re, sys, time
-from onym.registry.abnf import included, read, resolve
+from onym.registry.abnf import decide_inclusion, parse_grammar, resolve
 before = time.process_time()
-found = included(resolve(read(sys.stdin.read())), "s")
+found = decide_inclusion(resolve(parse_grammar(sys.stdin.read())), "s")
 took = time.process_time() - before
 # the peak of this process; getrusage would count what its parent had when it was forked
 status = pathlib.Path("/proc/self/status")

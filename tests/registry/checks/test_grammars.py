@@ -172,10 +172,16 @@ def too_large(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize(
     ("name", "check_id"),
-    [("resolve", "S1"), ("begins", "S2"), ("lint", None), ("reserved", None), ("matcher", "S7")],
+    [
+        ("resolve", "S1"),
+        ("find_wrong_prefix", "S2"),
+        ("lint", None),
+        ("find_reserved", None),
+        ("build_matcher", "S7"),
+    ],
 )
 def test_whatever_the_grammar_refuses_is_told_and_never_raised(monkeypatch, name, check_id):
-    monkeypatch.setattr(f"onym.registry.abnf.{name}", too_large)
+    monkeypatch.setattr(f"onym.registry.checks._grammar.{name}", too_large)
     told = report(of('kite-URI = "kite:" 1*ALPHA', examples=("kite:a",)))
     unchecked = {each.check for each in told.findings if each.code == "could-not-check"}
     assert check_id is None or check_id in unchecked

@@ -10,14 +10,28 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from onym.errors import GrammarError, URIError
+from onym.registry.abnf import (
+    Grammar,
+    Matcher,
+    Probes,
+    Remark,
+    ReservedCharacter,
+    Verdict,
+    build_matcher,
+    decide_inclusion,
+    find_reserved,
+    find_wrong_prefix,
+    lint,
+    parse_blocks,
+    probe_rule,
+    resolve,
+)
+from onym.registry.abnf.grammar import CharacterSet, collect_characters, find_reached_rules, find_unused_rules
 from onym.registry.documents.types import Block
-
-if TYPE_CHECKING:
-    from onym.registry.abnf import Grammar, Matcher, Probes, Remark, ReservedCharacter, Verdict
-    from onym.registry.abnf.grammar import CharacterSet
+from onym.uri.generic import URI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +85,6 @@ class SchemeGrammar:
 
     def _resolve_grammar(self, written: Grammar) -> None:
         """Imports resolved, the scheme's rule found; or the problem that keeps from it."""
-        from onym.registry.abnf import resolve
-
         try:
             self.grammar = resolve(written)
         except GrammarError as error:
@@ -95,8 +107,6 @@ class SchemeGrammar:
 
     def _find_start_candidates(self, grammar: Grammar) -> set[str]:
         """What may be the scheme's rule where no rule begins with a name: a header's is not."""
-        from onym.registry.abnf.grammar import find_unused_rules
-
         if not self._name:
             return set(find_unused_rules(grammar)) if self.alone else set()
         plain = re.sub(r"[^a-z0-9]", "", self._name)
@@ -139,8 +149,6 @@ class SchemeGrammar:
     @cached_property
     def reached(self) -> frozenset[str]:
         """The rules that the scheme's rule is made of, by their names in lower case; it too."""
-        from onym.registry.abnf.grammar import find_reached_rules
-
         if self.grammar is None or self.start is None:
             return frozenset()
         return find_reached_rules(self.grammar, self.start)
@@ -164,8 +172,6 @@ class SchemeGrammar:
 
     def is_uri(self, text: str) -> bool:
         """Is it a URI of RFC 3986, fragment or not?"""
-        from onym.uri.generic import URI
-
         try:
             URI.parse(text, "URI")
         except URIError:
@@ -174,8 +180,6 @@ class SchemeGrammar:
 
     @cached_property
     def _matcher(self) -> Matcher | None:
-        from onym.registry.abnf import build_matcher
-
         if self.grammar is None or self.start is None:
             return None
         try:
@@ -201,15 +205,11 @@ class SchemeGrammar:
     @cached_property
     def inclusion(self) -> Verdict:
         """Is every string of the scheme an absolute-URI? To be asked where it is decidable."""
-        from onym.registry.abnf import decide_inclusion
-
         assert self.grammar is not None and self.start is not None  # noqa: PT018, S101 - decidable says so
         return decide_inclusion(self.grammar, self.start)
 
     def begins(self, name: str) -> Answer:
         """A string of the scheme that does not begin with its name and a colon."""
-        from onym.registry.abnf import find_wrong_prefix
-
         if self.grammar is None or self.start is None:
             return Answer(problem="there is no grammar")
         try:
@@ -219,8 +219,6 @@ class SchemeGrammar:
 
     @cached_property
     def _probes(self) -> Probes | None:
-        from onym.registry.abnf import probe_rule
-
         if self.grammar is None or self.start is None or self._is_large:
             return None
         return probe_rule(self.grammar, self.start)
@@ -261,8 +259,6 @@ class SchemeGrammar:
     def _all_remarks(self) -> tuple[Remark, ...]:
         if self.grammar is None:
             return ()
-        from onym.registry.abnf import lint
-
         try:
             found = dict.fromkeys((*self.grammar.remarks, *lint(self.grammar)))
         except GrammarError:
@@ -271,16 +267,12 @@ class SchemeGrammar:
 
     @cached_property
     def _characters(self) -> CharacterSet:
-        from onym.registry.abnf.grammar import CharacterSet, collect_characters
-
         if self.grammar is None or self.start is None:
             return CharacterSet(found=frozenset(), letters=False)
         return collect_characters(self.grammar, self.start)
 
     @cached_property
     def _reserved(self) -> tuple[tuple[ReservedCharacter, ...], str | None]:
-        from onym.registry.abnf import find_reserved
-
         if self.grammar is None or self.start is None or self.unprobed is not None:
             return (), self.unprobed
         try:
@@ -315,8 +307,6 @@ def read_syntax(blocks: Sequence[Block], name: str) -> SchemeGrammar:
     """The grammar in the blocks of a document, as that of the scheme `name` ("": whichever it is of)."""
     if not blocks:
         return SchemeGrammar(name)
-    from onym.registry.abnf import parse_blocks
-
     # only what is ABNF from its first line on has its one block there
     alone = len(blocks) == 1 and blocks[0].line == 1
     try:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from datetime import date
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from onym.errors import GrammarError
-from onym.registry.abnf.grammar import find_unused_rules
+from onym.registry.abnf import parse_blocks, resolve
+from onym.registry.abnf.grammar import Grammar, find_unused_rules
 from onym.registry.checks import _citations, _names, _prose, _syntax, _template
 from onym.registry.checks._grammar import SchemeGrammar, read_syntax
 from onym.registry.checks.context import (
@@ -29,13 +30,11 @@ from onym.registry.checks.context import (
     lower_ascii,
 )
 from onym.registry.checks.reference_data import ReferenceData, load_builtin
+from onym.registry.documents import profile_of_template, read_document
 from onym.registry.documents.types import Block, Document, DocumentKind, Template, TemplateValue
 from onym.registry.records import Request, RequestKind
 from onym.registry.registries import Profile
 from onym.registry.registries import get_profile as profile_of
-
-if TYPE_CHECKING:
-    from onym.registry.abnf.grammar import Grammar
 
 _COMMENT: Final = re.compile(r"(?:[ \t]*(?:;[^\n]*)?\r?\n)*")
 _RULE: Final = re.compile(r"[ \t]*[A-Za-z][A-Za-z0-9-]*[ \t]*(?:\r?\n[ \t]+)?=/?[ \t]*(?:\r?\n[ \t]+)?[^\s=]")
@@ -50,8 +49,6 @@ def load_document(text: str, *, source: str = "-") -> Document:
 
     Raises RegistryError as `read_document` does: not text that it can read, or beyond its caps.
     """
-    from onym.registry.documents import read_document  # late: `onym --help` needs no reader
-
     if _is_grammar(text):
         return Document(kind=DocumentKind.TEMPLATE, text=text, blocks=(Block(text=text, line=1),))
     return read_document(text, source=source, need_template=False)
@@ -74,8 +71,6 @@ def load_grammar(document: Document, start: str | None = None) -> tuple[Grammar,
 
     Raises GrammarError: no ABNF, ABNF that cannot be read, no rule `start`, or none that is the scheme's.
     """
-    from onym.registry.abnf import parse_blocks, resolve
-
     if not document.blocks:
         raise GrammarError(
             "the text holds no ABNF",
@@ -260,8 +255,6 @@ def check_request(
 
     Raises RegistryError as `read_document` does.
     """
-    from onym.registry.documents import read_document  # late: lists of requests need no reader
-
     if request.template.strip():
         document = read_document(
             request.template, registry=request.registry, source=request.id, need_template=False
@@ -298,8 +291,6 @@ def choose_profile(document: Document, template: Template | None = None) -> str:
 
     Its labels decide; but a document that cites RFC 7595, or came after it, is judged by RFC 7595.
     """
-    from onym.registry.documents import profile_of_template
-
     first = document.templates[0] if document.templates else Template(values={}, line=1)
     chosen = profile_of_template(first if template is None else template, document.registry)
     return "rfc7595" if chosen == "rfc4395" and _is_under_rfc7595(document) else chosen
