@@ -115,7 +115,7 @@ def claims(**more: Any) -> dict[str, Any]:
 
 
 def _decoded(text: str) -> bytes:
-    from onym.common.strict_json import decode_base64url
+    from onym.sign.encoding import decode_base64url
 
     return decode_base64url(text, "part")
 

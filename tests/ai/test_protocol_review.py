@@ -46,13 +46,13 @@ from onym.ai.endpoint.signing import LIFE
 from onym.ai.problems import CODES
 from onym.ai.records import Auth, Namespace, Requirements
 from onym.ai.settings import CONTEXT
-from onym.common.strict_json import decode_base64url
 from onym.errors import AIIPError, DeniedError, DiscoveryError, ProvenanceError
 from onym.net.messages import Wait
 from onym.net.policy import Policy
 from onym.net.transport import Transport, run_flow
 from onym.sign import keys as key_sets
 from onym.sign import receipts
+from onym.sign.encoding import decode_base64url
 from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey
 from onym.uri.ai import AIURI, MAX_CANONICAL_LENGTH
 

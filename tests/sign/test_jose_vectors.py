@@ -16,8 +16,9 @@ import pytest
 from http_message_signatures import HTTPMessageVerifier, HTTPSignatureKeyResolver, algorithms
 from http_message_signatures.exceptions import InvalidSignature
 
-from onym.common.strict_json import decode_base64url, encode_base64url
+from onym.common.strict_json import encode_base64url
 from onym.errors import ProvenanceError, SignatureError
+from onym.sign.encoding import decode_base64url
 from onym.sign.jws import sign_compact, verify_compact
 from onym.sign.keys import ALGORITHMS, SigningKey, read_authority_keys, read_keys, thumbprint
 from onym.sign.receipts import verify_filed

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from onym.common.strict_json import decode_base64url, encode_base64url, parse_json_object
+from onym.common.strict_json import encode_base64url
 from onym.errors import SignatureError
+from onym.sign.encoding import decode_base64url, parse_json_object
 from onym.sign.jws import MAX_HEADER, MAX_TOKEN, sign_compact, verify, verify_compact
 from onym.sign.keys import ALGORITHMS, MAX_KEY_SET, MAX_KEYS, KeySet, SigningKey, read_keys
 from onym.uri.secret import Secret

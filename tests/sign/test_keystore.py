@@ -411,7 +411,7 @@ def test_a_rotation_waits_for_the_lock(tmp_path: Path) -> None:
         store.rotate(NOW)
         done.set()
 
-    with private_files.lock_file(store.path / ".lock"):
+    with private_files.lock_private_file(store.path / ".lock"):
         thread = threading.Thread(target=rotate)
         thread.start()
         begun.wait(300)
@@ -428,7 +428,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_part(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fdatasync", full)
     error = error_of(store.rotate, NOW)
     assert (error.code, "No space left" in error.message) == ("credential.unreadable", True)
     assert served(store, NOW) == [kid]
@@ -441,10 +441,10 @@ def test_what_cannot_be_made_locked_or_removed_is_said(tmp_path: Path) -> None:
         error_of(private_files.make_private_folder, tmp_path / "file" / "keys").code
         == "credential.unreadable"
     )
-    with pytest.raises(CredentialError), private_files.lock_file(tmp_path / "none" / ".lock"):
+    with pytest.raises(CredentialError), private_files.lock_private_file(tmp_path / "none" / ".lock"):
         pass
     (tmp_path / "folder").mkdir()
-    assert error_of(private_files.remove_file, tmp_path / "folder").code == "credential.unreadable"
+    assert error_of(private_files.remove_private_file, tmp_path / "folder").code == "credential.unreadable"
 
 
 class Rotations(RuleBasedStateMachine):

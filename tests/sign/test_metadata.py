@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from onym.common.strict_json import decode_base64url, encode_base64url
+from onym.common.strict_json import encode_base64url
 from onym.errors import SignatureError
+from onym.sign.encoding import decode_base64url
 from onym.sign.keys import AuthorityKeys, SigningKey, read_authority_keys
 from onym.sign.metadata import MAX_METADATA, METADATA, sign_metadata, verify_metadata
 from onym.sign.receipts import Receipt, content_digest, make_receipt_id, sign_receipt

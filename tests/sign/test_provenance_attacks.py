@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 import sign_support
-from onym.common.strict_json import decode_base64url
 from onym.errors import SignatureError
+from onym.sign.encoding import decode_base64url
 from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey, read_authority_keys, thumbprint
 from onym.sign.receipts import StreamChain, access_token_hash, content_digest, sign_receipt, verify_filed
 from sign_support import (

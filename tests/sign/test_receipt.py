@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onym.common.strict_json import decode_base64url, encode_base64url
+from onym.common.strict_json import encode_base64url
 from onym.errors import ProvenanceError, SignatureError, UsageError
+from onym.sign.encoding import decode_base64url
 from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey
 from onym.sign.receipts import (
     GATEWAY,

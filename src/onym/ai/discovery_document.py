@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from onym.ai.records import AnchorDocument, Auth, Effects, EndpointEntry, Level, Requirements
 from onym.common.strict_json import parse_json_object
-from onym.errors import DiscoveryError, SignatureError, URIError
+from onym.errors import DiscoveryError, URIError
 from onym.net.hosts import parse_host
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
@@ -260,9 +260,9 @@ def _parse_json(octets: bytes) -> dict[str, Any]:
     if len(octets) > MAX_OCTETS:
         raise_document_error(None, f"it is longer than {MAX_OCTETS} octets")
     try:
-        return parse_json_object(octets, "anchor document")
-    except SignatureError as error:
-        raise_document_error(None, "it is not a JSON object in UTF-8 with each member once", error.hint)
+        return parse_json_object(octets)
+    except ValueError as error:
+        raise_document_error(None, f"it {error}")
 
 
 def _parse_requirements(found: _JSONObject) -> Requirements:

@@ -247,11 +247,11 @@ class Result:
     def json(self) -> Any:
         """The body read as JSON, which has one reading. Raises ProvenanceError where it is none."""
         from onym.common.strict_json import parse_json_value
-        from onym.errors import ProvenanceError, SignatureError
+        from onym.errors import ProvenanceError
 
         try:
-            return parse_json_value(self.body, "result")
-        except SignatureError:
+            return parse_json_value(self.body)
+        except ValueError:
             raise ProvenanceError(
                 "the result is signed, and is no JSON", target=self.receipt.subject
             ) from None

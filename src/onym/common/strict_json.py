@@ -1,4 +1,8 @@
-"""Strict JSON and base64url: each text has one meaning or is rejected (RFC 8259 4, RFC 7515 2)."""
+"""Strict JSON and base64url: a text has one meaning or is rejected (RFC 8259 4, RFC 7515 2).
+
+The errors are ValueErrors with a message such as "is not JSON" or "repeats a member", which callers put
+after the name of the thing that they read.
+"""
 
 from __future__ import annotations
 
@@ -8,60 +12,60 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any, Final, NoReturn
 
-from onym.errors import SignatureError
-
 _ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]*\Z")
-_DEEPEST: Final = 16
+_MAX_DEPTH: Final = 16
+_REPEATED: Final = "repeats a member"
 
 
-def encode_base64url(octets: bytes) -> str:
+def encode_base64url(content: bytes) -> str:
     """Base64url without padding."""
-    return urlsafe_b64encode(octets).rstrip(b"=").decode("ascii")
+    return urlsafe_b64encode(content).rstrip(b"=").decode("ascii")
 
 
-def decode_base64url(text: str, what: str) -> bytes:
-    """The octets of base64url without padding, in its one canonical spelling. Raises SignatureError."""
+def decode_base64url(text: str) -> bytes:
+    """The bytes of base64url without padding, in its one canonical spelling. Raises ValueError."""
     if _ALPHABET.match(text) and len(text) % 4 != 1:
-        octets = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        if encode_base64url(octets) == text:
-            return octets
-    raise SignatureError(f"the {what} is not base64url", code="sign.malformed")
+        content = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        if encode_base64url(content) == text:
+            return content
+    raise ValueError("is not base64url")
 
 
-def parse_json_object(octets: bytes, what: str) -> dict[str, Any]:
-    """A JSON object in UTF-8 without duplicate members, NaN or deep nesting. Raises SignatureError."""
-    found = parse_json_value(octets, what)
-    if not isinstance(found, dict) or not _is_shallow(found):
-        raise _make_json_error(f"the {what} is not a JSON object with each member once")
-    return found
+def parse_json_object(content: bytes, *, max_depth: int = _MAX_DEPTH) -> dict[str, Any]:
+    """A JSON object in UTF-8 without duplicate members, NaN or deep nesting. Raises ValueError."""
+    value = parse_json_value(content)
+    if not isinstance(value, dict):
+        raise ValueError("is not a JSON object")
+    if not _is_shallow(value, max_depth):
+        raise ValueError(f"nests deeper than {max_depth} levels")
+    return value
 
 
-def parse_json_value(octets: bytes, what: str) -> Any:
-    """A JSON value in UTF-8 without duplicate members and NaN. Raises SignatureError."""
+def parse_json_value(content: bytes | str) -> Any:
+    """A JSON value, in UTF-8 if it is bytes, without duplicate members or NaN. Raises ValueError."""
     try:
         return json.loads(
-            octets.decode("utf-8"),
+            content.decode("utf-8") if isinstance(content, bytes) else content,
             object_pairs_hook=_require_unique_members,
-            parse_constant=_refuse_constant,
+            parse_constant=_reject_constant,
             parse_float=_parse_finite,
         )
-    except (ValueError, RecursionError):
-        raise _make_json_error(f"the {what} is not JSON with each member once") from None
-
-
-def _make_json_error(message: str) -> SignatureError:
-    hint = "is it the right file? Whoever makes it writes JSON, repeats no member and does not nest deeply"
-    return SignatureError(message, code="sign.malformed", hint=hint)
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8") from None
+    except RecursionError:
+        raise ValueError("nests too deep") from None
+    except ValueError as error:
+        raise ValueError(_REPEATED if error.args == (_REPEATED,) else "is not JSON") from None
 
 
 def _require_unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("duplicate member")
-    return found
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError(_REPEATED)
+    return members
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
@@ -72,10 +76,10 @@ def _parse_finite(text: str) -> float:
     return number
 
 
-def _is_shallow(value: object) -> bool:
+def _is_shallow(value: object, max_depth: int) -> bool:
     layer: list[object] = [value]
-    for _ in range(_DEEPEST):
-        layer = [inner for each in layer for inner in _list_children(each)]
+    for _ in range(max_depth):
+        layer = [child for parent in layer for child in _list_children(parent)]
         if not layer:
             return True
     return False

@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from onym.common.strict_json import encode_base64url, parse_json_object
+from onym.common.strict_json import encode_base64url
 from onym.errors import SignatureError
+from onym.sign.encoding import parse_json_object
 from onym.sign.jws import MAX_TOKEN, Verified, verify
 from onym.sign.keys import KeySet
 

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from onym.common.strict_json import decode_base64url, encode_base64url, parse_json_object
+from onym.common.strict_json import encode_base64url
 from onym.errors import SignatureError
+from onym.sign.encoding import decode_base64url, parse_json_object
 from onym.sign.keys import ALGORITHMS, Key, KeySet, SigningKey
 
 #: octets of a token, and of its header

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from onym._lazy import require_extra
-from onym.common.strict_json import decode_base64url, parse_json_object
 from onym.errors import SignatureError
+from onym.sign.encoding import decode_base64url, parse_json_object
 from onym.uri.secret import Secret
 
 KeyKind = tuple[str, str | None]

@@ -17,15 +17,15 @@ from typing import Any, Final
 
 from onym._lazy import require_extra
 from onym.common.private_files import (
-    lock_file,
+    lock_private_file,
     make_private_folder,
     read_private_file,
-    remove_file,
+    remove_private_file,
     require_private_folder,
     write_private_file,
 )
-from onym.common.strict_json import parse_json_object
 from onym.errors import CredentialError, SignatureError
+from onym.sign.encoding import parse_json_object
 from onym.sign.keys import LEEWAY, MAX_HISTORY, PRIVATE, RECEIPT_ALGORITHMS, Signer, SigningKey, thumbprint
 from onym.sign.receipts import MAX_LIFE
 from onym.uri.secret import Secret
@@ -330,7 +330,7 @@ class KeyStore:
 
     def _update_records(self, change: _Change, at: float) -> None:
         require_private_folder(self.path)
-        with lock_file(self.path / _LOCK_FILE):
+        with lock_private_file(self.path / _LOCK_FILE):
             before = self._load_records() if (self.path / _STATE_FILE).exists() else ()
             after = change(before)
             if len(after) > MAX_HISTORY:
@@ -342,7 +342,7 @@ class KeyStore:
             write_private_file(self.path / _STATE_FILE, encode_records(after))
             for each in after:
                 if not (each.can_sign(at) or each.is_waiting(at)):
-                    remove_file(_get_key_file(self.path, each.kid))
+                    remove_private_file(_get_key_file(self.path, each.kid))
 
 
 class _KeyMaker:

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from onym.common.strict_json import parse_json_object
 from onym.errors import SignatureError
+from onym.sign.encoding import parse_json_object
 from onym.sign.keys import LEEWAY
 from onym.sign.receipts import (
     DEFAULT_ALGORITHMS,

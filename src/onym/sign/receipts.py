@@ -25,8 +25,9 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from onym.common.strict_json import decode_base64url, encode_base64url, parse_json_object
+from onym.common.strict_json import encode_base64url
 from onym.errors import ProvenanceError, SignatureError, UsageError
+from onym.sign.encoding import decode_base64url, parse_json_object
 from onym.sign.keys import LEEWAY, RECEIPT_ALGORITHMS
 
 if TYPE_CHECKING:

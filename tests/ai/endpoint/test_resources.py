@@ -293,7 +293,7 @@ def test_two_receipts_are_never_the_same(serving: Serving) -> None:
         ("/tool/add", b'{"a":1,"c":2}', "`c`"),
         ("/tool/add", b"{}", "`a`"),
         ("/tool/add", b"{", "not JSON"),
-        ("/tool/order", b'{"note":"\xff"}', "not JSON"),
+        ("/tool/order", b'{"note":"\xff"}', "not UTF-8"),
         ("/tool/order", b'{"order":{"item":"x","count":"2"}}', "$.order.count"),
     ],
 )

@@ -32,7 +32,7 @@ from onym.ai.endpoint.signing import ReceiptRequest, ReceiptSigner
 from onym.ai.request_validation import bad_request, validate_json_depth, verify_content_digest
 from onym.ai.telemetry import NULL_STAGE
 from onym.common.strict_json import parse_json_value
-from onym.errors import AIIPError, OnymError, SignatureError
+from onym.errors import AIIPError, OnymError
 from onym.uri.ai import from_target
 
 if TYPE_CHECKING:
@@ -271,10 +271,13 @@ class RequestPipeline:
         validate_json_depth(body, self._limits.depth)
         try:
             # policy, function and whoever looks on must see one and the same value
-            return parse_json_value(body, "body")
-        except SignatureError as error:
+            return parse_json_value(body)
+        except ValueError as error:
             raise AIIPError(
-                error.message, code="aiip.invalid-input", clause="RFC 8259 4", hint="name each member once"
+                f"the body {error}",
+                code="aiip.invalid-input",
+                clause="RFC 8259 4",
+                hint="name each member once",
             ) from None
 
     def make_problem(

@@ -23,7 +23,7 @@ import msgspec
 from onym.ai.endpoint.context import JSON, Answer, Call, StreamEvent
 from onym.ai.endpoint.schemas import build_schema
 from onym.common.strict_json import parse_json_object
-from onym.errors import AIIPError, SignatureError, UsageError
+from onym.errors import AIIPError, UsageError
 
 __all__ = [
     "AgentHandler",
@@ -123,13 +123,13 @@ def _parse_body(call: Call) -> dict[str, Any]:
             "the body is read as JSON alone", "aiip.unsupported-media-type", f"Content-Type: {JSON}"
         )
     try:
-        found = parse_json_object(call.body, "body")
+        found = parse_json_object(call.body)
         if _SURROGATE in call.body.lower():
             msgspec.json.encode(found)
-    except SignatureError as error:
-        raise make_input_error(error.message) from None
     except UnicodeEncodeError:
         raise make_input_error("the body has half a character, which no text can have") from None
+    except ValueError as error:
+        raise make_input_error(f"the body {error}") from None
     return found
 
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.ai.endpoint.context import Caller
-from onym.common.strict_json import decode_base64url, parse_json_object
 from onym.errors import AIIPError, NetError, SignatureError, URIError, UsageError
 from onym.net.limits import NetLimits, TLSConfig
 from onym.net.messages import HTTPRequest, Origin, Reply, Send
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport
+from onym.sign.encoding import decode_base64url, parse_json_object
 from onym.sign.jws import verify
 from onym.uri.generic import URI
 

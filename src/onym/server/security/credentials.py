@@ -100,9 +100,9 @@ class OIDCFetcher:
         if reply.status != 200:
             raise self._make_error(f"the {what} was refused with status {reply.status}")
         try:
-            return parse_json_object(reply.body, what)
-        except SignatureError as error:
-            raise self._make_error(error.message) from None
+            return parse_json_object(reply.body)
+        except ValueError as error:
+            raise self._make_error(f"the {what} {error}") from None
 
     async def close(self) -> None:
         """Close the connections."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from onym.common.strict_json import decode_base64url, encode_base64url
-from onym.errors import AccessError, OnymError, RegistryError, SignatureError, UnknownEntryError
+from onym.errors import AccessError, OnymError, RegistryError, UnknownEntryError
 from onym.registry.accounts import (
     MAX_LOGIN,
     Account,
@@ -273,8 +273,8 @@ class SignInFlow:
         if match is None:
             return None
         try:
-            target = decode_base64url(match[4], "target").decode("utf-8")
-        except (SignatureError, UnicodeDecodeError):
+            target = decode_base64url(match[4]).decode("utf-8")
+        except ValueError:
             return None
         return cls(Secret(match[1]), match[2], int(match[3]), sanitize_target(target))
 
