@@ -42,7 +42,7 @@ def read_file(
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         if check is not None:
             check(state)
-        with open(descriptor, "rb", closefd=False) as stream:  # noqa: PTH123 - a descriptor, not a path
+        with open(descriptor, "rb", closefd=False) as stream:
             content = stream.read(limit + 1)
     finally:
         os.close(descriptor)
