@@ -57,7 +57,7 @@ def http_page() -> str:
             "# The registry over HTTP\n",
             (
                 "A running service describes itself at `/openapi.json` (OpenAPI 3.1), with every type. "
-                "Every page has a JSON twin at its own address, for `Accept: application/json`. Errors are "
+                "Pages are HTML only; `/api/v1` is the one JSON interface. Errors are "
                 "`application/problem+json` (RFC 9457) with the `code` of [Errors](errors.md). Reads carry "
                 "an ETag; a write names in `If-Match` the version that it changes (428 without one, 412 "
                 "where somebody else was first).\n"

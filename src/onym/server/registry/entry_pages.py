@@ -12,7 +12,6 @@ from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
 from onym.registry.service import get_applied_request
 from onym.server.registry import urls
 from onym.server.registry.dependencies import (
-    CachedResponse,
     apply_event,
     filter_visible_requests,
     find_entry,
@@ -20,7 +19,6 @@ from onym.server.registry.dependencies import (
     find_hidden_ids,
     find_registry,
     get_current_time,
-    get_response_cache,
     get_store,
     is_removal,
     list_visitor_events,
@@ -81,22 +79,17 @@ from onym.server.registry.page_parts import (
 from onym.server.registry.request_pages import parse_event_kind
 from onym.server.registry.responses import (
     PageForm,
-    build_page_data,
     build_page_frame,
     clean_query,
-    encode_json,
     get_entry_counts,
     list_formats,
     make_file_response,
-    make_json_response,
     make_page_response,
     parse_number,
     read_form,
     redirect_to,
-    wants_json,
 )
 from onym.server.security import get_visitor, parse_cursor, parse_page_size, require_access
-from onym.server.services import get_services
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
@@ -249,23 +242,7 @@ def build_crumbs(row: Registry, *more: tuple[str, str]) -> tuple[tuple[str, str]
 
 
 async def entry_page(request: HTTPRequest) -> Response:
-    """One entry. What a program without an account reads is kept, like the API's representation."""
-    if get_visitor(request).account is not None or request.url.query or not wants_json(request):
-        return make_page_response(request, await _build_entry_page(request))
-    # it says how long ago things were, so that it may be a minute old
-    minute = int(get_services(request).monotonic() // 60)
-
-    async def make() -> CachedResponse:
-        return CachedResponse(encode_json(build_page_data(await _build_entry_page(request))), "")
-
-    params = request.path_params
-    kept = await get_response_cache(request).get(
-        (params["registry"], f"page {minute} {params['name']}"), make
-    )
-    return make_json_response(request, kept.body)
-
-
-async def _build_entry_page(request: HTTPRequest) -> EntryPage:
+    """GET: one entry."""
     entry = await find_entry(request)
     row = REGISTRIES[entry.registry]
     records = await load_entry_history(request, entry.registry, entry.name)
@@ -273,7 +250,7 @@ async def _build_entry_page(request: HTTPRequest) -> EntryPage:
     names = await load_actor_names(request, part)
     names |= await load_account_names(request, (note.by for note in entry.notes))
     about = await get_store(request).requests(registry=row.id, name=entry.name, limit=_MAX_REQUESTS)
-    return EntryPage(
+    context = EntryPage(
         page=build_page_frame(request, f"{entry.name} ({row.noun})", *build_crumbs(row)),
         registry=row.id,
         registry_title=row.title,
@@ -305,6 +282,7 @@ async def _build_entry_page(request: HTTPRequest) -> EntryPage:
             for each in filter_visible_requests(request, about.items)
         ),
     )
+    return make_page_response(request, context)
 
 
 def _format_draft(entry: Entry) -> str:

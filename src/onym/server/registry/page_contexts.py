@@ -475,14 +475,6 @@ class SubmitPage(PageContext):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckResult(PageContext):
-    """The checker's report alone: what htmx puts beside the text."""
-
-    template: ClassVar[str] = "check.html"
-    report: Annotated[ReportView, "the report"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestPage(PageContext):
     """The public status of one request."""
 
@@ -659,7 +651,6 @@ PAGES: Final[tuple[type[PageContext], ...]] = (
     AccountPage,
     AuditPage,
     ChangePage,
-    CheckResult,
     ComparePage,
     EntryPage,
     ErrorPage,

@@ -48,7 +48,6 @@ from onym.server.registry.labels import (
 )
 from onym.server.registry.page_contexts import (
     ActionView,
-    CheckResult,
     FormField,
     Link,
     QueuePage,
@@ -150,7 +149,7 @@ def _make_input_from_form(form: PageForm, *, update: bool = False) -> Submission
 
 
 async def check_form(request: HTTPRequest) -> Response:
-    """POST: the report, as a fragment for htmx, as JSON, or in the whole form. Nothing is saved."""
+    """POST: the report, as a fragment for htmx or in the whole form. Nothing is saved."""
     form = await read_form(request)
     about = (
         await find_visible_request(request, form.get_text("request")) if form.get_text("request") else None
@@ -159,13 +158,8 @@ async def check_form(request: HTTPRequest) -> Response:
     entry = await get_store(request).entry(about.registry, about.name) if about and given.update else None
     report = await _build_check_report(request, fill_from_entry(given, entry))
     if request.headers.get("hx-request") == "true":
-        # as in check.html, the report alone
         macros: Any = get_template_environment().get_template("parts/macros.html").module
         return Response(macros.report(report), media_type="text/html", headers={"cache-control": "no-store"})
-    if "text/html" not in request.headers.get("accept", "text/html"):
-        return make_page_response(
-            request, CheckResult(page=build_page_frame(request, "Check"), report=report)
-        )
     return _make_form_response(
         request, given, report, about=about, step=form.get_text("step") if about else "open"
     )

@@ -18,7 +18,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from onym.errors import RegistryError, UnknownEntryError
+from onym.errors import RegistryError, UnknownEntryError, UsageError
 from onym.registry.accounts import Scope
 from onym.registry.records import Role
 from onym.registry.registries import REGISTRIES
@@ -232,18 +232,10 @@ _NAV_LABELS: Final = {
 }
 
 
-def _get_context_fields(context: PageContext) -> dict[str, Any]:
-    return {each.name: getattr(context, each.name) for each in fields(context)}
-
-
 def render_page(context: PageContext) -> str:
-    """The whole HTML document."""
-    return get_template_environment().get_template(context.template).render(_get_context_fields(context))
-
-
-def build_page_data(context: PageContext) -> dict[str, Any]:
-    """The page's data: every field of its context but `page`."""
-    return {name: value for name, value in _get_context_fields(context).items() if name != "page"}
+    """Return the whole HTML document."""
+    members = {field.name: getattr(context, field.name) for field in fields(context)}
+    return get_template_environment().get_template(context.template).render(members)
 
 
 def encode_json(value: Any) -> bytes:
@@ -256,19 +248,24 @@ def negotiate_media_type(request: Request, offered: Iterable[str]) -> str:
 
     Raises HTTPException 406 where none will do.
     """
-    header = request.headers.get("accept", "").strip() or "*/*"
-    ranges = [_parse_media_range(part) for part in header.split(",")[:_MOST_RANGES]]
-    best, liked = "", 0.0
-    for media in offered:
-        quality = max(
-            ((exact, q) for pattern, q in ranges if (exact := _match_media_range(pattern, media))),
-            default=(0, 0.0),
-        )[1]
-        if quality > liked:
-            best, liked = media, quality
-    if not best:
+    qualities = {media: _get_quality(request, media) for media in offered}
+    best = max(qualities, key=lambda media: qualities[media])
+    if not qualities[best]:
         raise HTTPException(406)
     return best
+
+
+def accepts_media_type(request: Request, media: str) -> bool:
+    """Does the client accept this media type?"""
+    return _get_quality(request, media) > 0
+
+
+def _get_quality(request: Request, media: str) -> float:
+    """The weight (0 to 1) that the client gives a media type; its most specific range decides."""
+    header = request.headers.get("accept", "").strip() or "*/*"
+    ranges = (_parse_media_range(part) for part in header.split(",")[:_MOST_RANGES])
+    weights = ((exact, weight) for pattern, weight in ranges if (exact := _match_media_range(pattern, media)))
+    return max(weights, default=(0, 0.0))[1]
 
 
 _MOST_RANGES: Final = 40
@@ -291,30 +288,20 @@ def _match_media_range(pattern: str, media: str) -> int:
     return (2 if media.startswith(family + "/") else 1 if family == "*" else 0) if kind == "*" else 0
 
 
-def wants_json(request: Request) -> bool:
-    """Does the client like a page's JSON better than the page?"""
-    return negotiate_media_type(request, ("text/html", "application/json")) == "application/json"
-
-
 def make_page_response(
     request: Request, context: PageContext, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The page or its twin, as the client asks; 304 where it has the twin already."""
-    if wants_json(request):
-        return make_json_response(
-            request, encode_json(build_page_data(context)), status=status, headers=headers
+    """Return the page as HTML. Raises UsageError (http.406) if the client accepts no HTML.
+
+    A page that reports an error is always sent.
+    """
+    if status == 200 and not accepts_media_type(request, "text/html"):
+        raise UsageError(
+            "this page is available as HTML only",
+            code="http.406",
+            hint=f"Programs use the JSON API under {urls.API_PREFIX}; {urls.OPENAPI_URL} describes it.",
         )
     return Response(render_page(context), status, {**_HEADERS, **(headers or {})}, media_type="text/html")
-
-
-def make_json_response(
-    request: Request, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
-) -> Response:
-    """The twin, encoded already; 304 where the client has it."""
-    given = {**_HEADERS, **(headers or {}), "etag": (tag := make_entity_tag(body))}
-    if status == 200 and request.method in ("GET", "HEAD") and is_fresh(request, tag):
-        return Response(status_code=304, headers=given)
-    return Response(body, status, given, media_type="application/json")
 
 
 _HEADERS: Final = {
