@@ -11,10 +11,17 @@ import pytest
 from jinja2 import meta
 
 from onym.registry.records import EventKind
-from onym.server.registry.page_contexts import PAGES
+from onym.server.registry import account_pages, entry_pages, help_page, request_pages
+from onym.server.registry.page_parts import PageContext
 from onym.server.registry.responses import STATIC_FOLDER, get_template_environment
 from server.registry.site import HOSTILE, Site
 
+PAGES = [
+    member
+    for module in (account_pages, entry_pages, help_page, request_pages)
+    for member in vars(module).values()
+    if isinstance(member, type) and issubclass(member, PageContext) and member is not PageContext
+]
 LOGINS = ("", "rita", "ian", "eve", "ingo")
 STATES = (
     "draft", "list", "submitted", "expert", "more", "ietf", "approved", "rejected", "incomplete", "withdrawn",
@@ -161,14 +168,6 @@ def test_a_template_uses_what_its_context_gives_and_nothing_else(context: type[A
     given = {each.name for each in dataclasses.fields(context)}
     assert used(context.template) | used("base.html") == given
     assert used("parts/macros.html") == set()
-
-
-@pytest.mark.parametrize("context", PAGES, ids=lambda each: each.__name__)
-def test_every_field_of_a_context_says_what_it_is(context: type[Any]) -> None:
-    for each in dataclasses.fields(context):
-        if each.name != "page":
-            assert str(each.type).startswith("Annotated["), each.name
-    assert context.__doc__
 
 
 @pytest.mark.parametrize("path", PLAIN)

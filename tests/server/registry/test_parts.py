@@ -13,8 +13,9 @@ from starlette.requests import Request
 from onym.registry.records import Role
 from onym.server.registry import urls
 from onym.server.registry.dependencies import CachedResponse, ResponseCache
+from onym.server.registry.help_page import build_diagram, find_transitions
 from onym.server.registry.labels import format_roles
-from onym.server.registry.page_parts import build_diagram, find_transitions, split_differences, split_links
+from onym.server.registry.page_parts import split_differences, split_links
 from onym.server.registry.responses import get_template_environment, negotiate_media_type
 
 

@@ -1,7 +1,7 @@
-"""The registry's pages for people and its JSON API; `create_app` mounts what `routes()` gives.
+"""The registry's pages for people and its JSON API; `create_app` mounts the routes of `list_routes()`.
 
-Each page has a frozen context (`contexts/`), from which its HTML is drawn and its JSON twin is made; every
-link comes from `urls.py`.
+A page is one function with one frozen context, in the module of its subject (`entry_pages`, `request_pages`,
+`account_pages`, `help_page`), one template and its URL in `urls.py`. The module's `ROUTES` name its pages.
 """
 
 from __future__ import annotations
@@ -17,14 +17,26 @@ __all__ = ["list_routes", "make_pages"]
 
 
 def list_routes() -> list[BaseRoute]:
-    """Every route of the registry: the API first, since programs ask most often."""
-    from onym.server.registry.routes import build_routes  # late: the pages need templates and the checker
+    """Return every route of the registry: the API first, because most requests are the API's."""
+    # late: importing this package must not load the templates and the checker
+    from starlette.routing import Mount
 
-    return build_routes()
+    from onym.server.registry import account_pages, entry_pages, help_page, request_pages
+    from onym.server.registry.api.openapi import list_api_routes
+    from onym.server.registry.responses import STATIC_FOLDER, StaticAssets
+
+    return [
+        *list_api_routes(),
+        *help_page.ROUTES,
+        *request_pages.ROUTES,
+        *account_pages.ROUTES,
+        *entry_pages.ROUTES,
+        Mount("/static", StaticAssets(directory=STATIC_FOLDER), name="static"),
+    ]
 
 
 def make_pages() -> Pages:
-    """Whoever draws errors, sign-in and account in the registry's own style."""
-    from onym.server.registry.responses import RegistryPages  # late, as above
+    """Return the renderer of error, sign-in and account pages in the registry's style."""
+    from onym.server.registry.account_pages import RegistryPages  # late, as above
 
     return RegistryPages()

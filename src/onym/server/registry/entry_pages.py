@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from starlette.responses import Response
 
-from onym.errors import AccessError, RegistryError, UnknownEntryError, UsageError
+from onym.errors import RegistryError, UnknownEntryError, UsageError
 from onym.registry.records import Entry, Event, EventKind, Request, Role, Status
-from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
+from onym.registry.registries import REGISTRIES, Registry
 from onym.registry.service import get_applied_request
 from onym.server.registry import urls
+from onym.server.registry.actions import (
+    EVENT_SCOPES,
+    build_actions,
+    build_change_requests,
+    build_control_actions,
+    build_undo_actions,
+    parse_event_data,
+)
 from onym.server.registry.dependencies import (
     apply_event,
     filter_visible_requests,
@@ -29,46 +38,32 @@ from onym.server.registry.dependencies import (
     make_unknown_entry_error,
 )
 from onym.server.registry.labels import (
-    EVENT_SCOPES,
     REGISTRY_SUMMARIES,
     STATUS_HELP,
     STATUS_LABELS,
-    build_actions,
-    build_change_requests,
-    build_control_actions,
-    build_status_view,
-    build_undo_actions,
     format_date,
     format_time,
-    parse_event_data,
-)
-from onym.server.registry.page_contexts import (
-    ActionField,
-    AuditLine,
-    AuditPage,
-    Cell,
-    ChangePage,
-    Choice,
-    ComparePage,
-    EntryPage,
-    HelpPage,
-    HomePage,
-    Link,
-    ListPage,
-    PolicyRow,
-    ProfileHelp,
-    RegistryCard,
-    RegistryHits,
-    SearchPage,
 )
 from onym.server.registry.page_parts import (
+    ActionField,
+    Cell,
+    Choice,
+    Comparison,
+    EntryRow,
+    HistoryLine,
+    Link,
+    NoteView,
+    PageContext,
+    RequestRow,
+    StatusView,
+    VersionOption,
     build_choices,
-    build_diagram,
     build_entry_cells,
     build_entry_row,
     build_history_lines,
     build_note_view,
     build_request_row,
+    build_status_view,
     build_version_options,
     compare_versions,
     describe_missing_registrant,
@@ -81,6 +76,7 @@ from onym.server.registry.responses import (
     PageForm,
     build_page_frame,
     clean_query,
+    get_changes_feed,
     get_entry_counts,
     list_formats,
     make_file_response,
@@ -89,18 +85,48 @@ from onym.server.registry.responses import (
     read_form,
     redirect_to,
 )
+from onym.server.registry.urls import make_route
 from onym.server.security import get_visitor, parse_cursor, parse_page_size, require_access
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest
 
     from onym.registry.store import EntryChange
-    from onym.server.registry.page_contexts import ActionView
+    from onym.server.registry.page_parts import ActionView
 
 _MAX_NEWS: Final = 8
 _WINDOW: Final = 200
 _MAX_HITS: Final = 10
 _MAX_REQUESTS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryCard:
+    """One registry on the home page."""
+
+    id: str
+    title: str
+    noun: str
+    href: str
+    feed: str
+    submit: str
+    reference: str
+    summary: str
+    total: int
+    counts: tuple[Choice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomePage(PageContext):
+    """The three registries, what is new, and how to register."""
+
+    template: ClassVar[str] = "home.html"
+    registries: tuple[RegistryCard, ...]
+    news: tuple[HistoryLine, ...]
+    news_names: tuple[Link, ...]
+    open_requests: tuple[RequestRow, ...]
+    submit: str
+    requests: str
 
 
 async def home_page(request: HTTPRequest) -> Response:
@@ -180,6 +206,29 @@ def parse_status_filter(request: HTTPRequest, row: Registry) -> Status | None:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPage(PageContext):
+    """One registry, in IANA's columns."""
+
+    template: ClassVar[str] = "list.html"
+    registry: str
+    title: str
+    noun: str
+    reference: str
+    headings: tuple[Link, ...]
+    rows: tuple[EntryRow, ...]
+    query: str
+    statuses: tuple[Choice, ...]
+    action: str
+    #: the next part, empty at the end
+    next: str
+    #: the first part, empty on it
+    first: str
+    feed: str
+    submit: str
+    exports: tuple[Link, ...]
+
+
 async def list_page(request: HTTPRequest) -> Response:
     """One registry, filtered."""
     row, query = find_registry(request), _parse_query(request)
@@ -212,6 +261,27 @@ async def list_page(request: HTTPRequest) -> Response:
     return make_page_response(request, context)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryHits:
+    """What a search found in one registry; `more` is the list filtered by the same words."""
+
+    registry: str
+    title: str
+    rows: tuple[EntryRow, ...]
+    more: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPage(PageContext):
+    """Search across all registries."""
+
+    template: ClassVar[str] = "search.html"
+    query: str
+    action: str
+    hits: tuple[RegistryHits, ...]
+    total: int
+
+
 async def search_page(request: HTTPRequest) -> Response:
     """Search across the registries."""
     query, groups = _parse_query(request), []
@@ -239,6 +309,37 @@ async def search_page(request: HTTPRequest) -> Response:
 def build_crumbs(row: Registry, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
     """From the root down to a registry."""
     return ((urls.HOME_URL, "Home"), (urls.entries_url(row.id), row.title), *more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryPage(PageContext):
+    """One entry: fields, status, notes, history, files."""
+
+    template: ClassVar[str] = "entry.html"
+    registry: str
+    registry_title: str
+    noun: str
+    name: str
+    spelling: str
+    status: StatusView
+    status_help: str
+    cells: tuple[Cell, ...]
+    notes: tuple[NoteView, ...]
+    registered: str
+    updated: str
+    expires: str
+    draft: str
+    version: int
+    nobody: str
+    pending: tuple[Link, ...]
+    history: tuple[HistoryLine, ...]
+    #: the part before; empty where there is none
+    earlier: str
+    versions: tuple[VersionOption, ...]
+    downloads: tuple[Link, ...]
+    compare: str
+    change: str
+    requests: tuple[RequestRow, ...]
 
 
 async def entry_page(request: HTTPRequest) -> Response:
@@ -289,6 +390,22 @@ def _format_draft(entry: Entry) -> str:
     return "" if entry.draft is None else f"{entry.draft.name}, expires {format_date(entry.draft.expires)}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparePage(PageContext):
+    """Two versions of an entry, field by field."""
+
+    template: ClassVar[str] = "compare.html"
+    registry: str
+    name: str
+    entry: str
+    action: str
+    before: int
+    after: int
+    versions: tuple[VersionOption, ...]
+    fields: tuple[Comparison, ...]
+    changes: int
+
+
 async def compare_page(request: HTTPRequest) -> Response:
     """Two versions of an entry; the last two where none are named."""
     entry = await find_entry(request)
@@ -331,62 +448,6 @@ async def download_entry(request: HTTPRequest) -> Response:
     return make_file_response(request, (entry,), entry.registry, request.path_params["form"], entry.name)
 
 
-async def help_page(request: HTTPRequest) -> Response:
-    """The procedure."""
-    profiles = tuple(_build_profile_help(each) for each in PROFILES.values())
-    context = HelpPage(
-        page=build_page_frame(request, "How it works", (urls.HOME_URL, "Home")),
-        profiles=profiles,
-        contents=(
-            Link(href=urls.help_url("short"), text="In short"),
-            Link(href=urls.help_url("statuses"), text="Statuses"),
-            *(Link(href=urls.help_url(each.id), text=each.title) for each in profiles),
-        ),
-        statuses=tuple(
-            Cell(id=str(each), heading=STATUS_LABELS[each][0], value=text)
-            for each, text in STATUS_HELP.items()
-        ),
-        submit=urls.SUBMIT_URL,
-    )
-    return make_page_response(request, context)
-
-
-def _build_profile_help(profile: Profile) -> ProfileHelp:
-    rows = []
-    for status, policy in profile.policies.items():
-        review = profile.list_review.get(status)
-        said = "optional"
-        if review is not None:
-            weeks = f"{review.reasonable.days // 7} weeks, {review.clause}"
-            said = f"{'required' if review.required else 'optional'}: {weeks}"
-        rows.append(
-            PolicyRow(
-                status=build_status_view(status), policy=policy.name, clause=policy.clause, list_review=said
-            )
-        )
-    timeout = (
-        f"An answer of the expert is expected within {profile.expert_time.days} days."
-        if profile.expert_timeout is None
-        else f"After {profile.expert_timeout.days} days of silence it is registered provisionally."
-    )
-    fields = tuple(
-        Cell(
-            id=each.id,
-            heading=each.label[0].upper() + each.label[1:],
-            value=f"{'required' if each.required else 'optional'}; see {each.guideline}",
-        )
-        for each in profile.fields
-    )
-    return ProfileHelp(
-        id=profile.id,
-        title=profile.title,
-        policies=tuple(rows),
-        fields=fields,
-        timeout=timeout,
-        diagram=build_diagram(profile.id),
-    )
-
-
 #: columns that an update may bring, by registry: (field id, label)
 _UPDATES: Final = {
     "uri-schemes": ("description", "applications", "contact", "change_controller", "references", "reference"),
@@ -396,6 +457,23 @@ _UPDATES: Final = {
 _PREFIX: Final = "field."
 #: who may undo what removed an entry
 _OVERRIDES: Final = frozenset({Role.IANA, Role.IESG})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangePage(PageContext):
+    """All changes of an entry that the visitor may ask for, one form each."""
+
+    template: ClassVar[str] = "change.html"
+    registry: str
+    name: str
+    entry: str
+    status: StatusView
+    version: int
+    direct: tuple[ActionView, ...]
+    requested: tuple[ActionView, ...]
+    signed_in: bool
+    #: when it was removed, and by which record; empty where it is there
+    removed: str
 
 
 async def change_page(request: HTTPRequest) -> Response:
@@ -544,37 +622,16 @@ def _build_change_data(entry: Entry, form: PageForm) -> dict[str, Any]:
     return data
 
 
-async def audit_page(request: HTTPRequest) -> Response:
-    """GET: the audit log, for IANA."""
-    visitor = get_visitor(request)
-    require_access(visitor)
-    held = [each for each in REGISTRIES if Role.IANA in visitor.list_roles(each)]
-    account = require_access(
-        visitor, registry=held[0] if held else next(iter(REGISTRIES)), roles=(Role.IANA,)
-    )
-    if not account.is_administrator:
-        # it tells of every registry, and of who signed in from where
-        raise AccessError(
-            "this needs the role iana in every registry", code="registry.wrong-role", field="role"
-        )
-    page = await get_store(request).audit.page(
-        after=parse_cursor(request.query_params.get("after")),
-        limit=parse_page_size(request.query_params.get("limit")),
-    )
-    names = await load_account_names(request, (each.account for each in page.items if each.account))
-    context = AuditPage(
-        page=build_page_frame(request, "Audit log", (urls.HOME_URL, "Home")),
-        lines=tuple(
-            AuditLine(
-                at=format_time(each.at),
-                account="nobody" if each.account is None else names.get(each.account, each.account),
-                action=each.action,
-                subject=each.subject or "",
-                outcome=each.outcome,
-                address=each.address or "",
-            )
-            for each in page.items
-        ),
-        next="" if page.next is None else urls.build_path("audit", after=page.next),
-    )
-    return make_page_response(request, context)
+#: addresses below a registry come before the one that takes any name
+ROUTES: Final = (
+    make_route(urls.HOME_URL, {"GET": home_page}),
+    make_route("/search", {"GET": search_page}),
+    make_route("/r/{registry}", {"GET": list_page}),
+    make_route("/r/{registry}/changes.atom", {"GET": get_changes_feed}),
+    make_route("/r/{registry}/-/entry/{name}", {"GET": entry_page}),
+    make_route("/r/{registry}/{name}", {"GET": entry_page}),
+    make_route("/r/{registry}/{name}/compare", {"GET": compare_page}),
+    make_route("/r/{registry}/{name}/change", {"GET": change_page, "POST": open_change}),
+    make_route("/r/{registry}/{name}/events", {"POST": post_entry_event}),
+    make_route("/r/{registry}/{name}/download/{form}", {"GET": download_entry}),
+)

@@ -7,30 +7,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from difflib import SequenceMatcher
-from functools import cache
 from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from onym.errors import RefusalError
 from onym.registry.checks.context import Level, Report
-from onym.registry.engine import decide
 from onym.registry.records import (
     EMPTY,
-    Actor,
     Entry,
-    Event,
     EventKind,
     LogRecord,
     Note,
     Request,
     RequestKind,
     RequestState,
-    Role,
     Status,
 )
 from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
@@ -40,32 +34,251 @@ from onym.server.registry.labels import (
     REQUEST_KIND_LABELS,
     ROLE_LABELS,
     STATE_LABELS,
-    build_status_view,
+    STATUS_LABELS,
     format_date,
     format_roles,
     format_time,
 )
-from onym.server.registry.page_contexts import (
-    Cell,
-    Choice,
-    Comparison,
-    Diagram,
-    DiagramArrow,
-    DiagramBox,
-    EntryRow,
-    FindingView,
-    HistoryLine,
-    Link,
-    NoteView,
-    Piece,
-    ReportView,
-    RequestRow,
-    Step,
-    VersionOption,
-)
 
 if TYPE_CHECKING:
     from onym.registry.store import EntryChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A link: where to, its text, and whether it is the page in hand."""
+
+    href: str
+    text: str
+    current: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFrame:
+    """What stands around every page. It is no part of the page's JSON twin."""
+
+    title: str
+    nav: tuple[Link, ...]
+    desk: tuple[Link, ...]
+    crumbs: tuple[Link, ...]
+    #: the name of whoever is signed in, "" for nobody
+    who: str
+    account: str
+    login: str
+    logout: str
+    csrf: str
+    css: str
+    script: str
+    icon: str
+    openapi: str
+    help: str
+    search: str
+    #: what the last form did, in a sentence; "" for nothing
+    done: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageContext:
+    """One page. `template` draws it; every field but `page` is in its JSON twin."""
+
+    template: ClassVar[str]
+    page: PageFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusView:
+    """A status: its id, its words, and a sign so that colour is never the only bearer of it."""
+
+    id: str
+    label: str
+    sign: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A column's or field's value under its heading; `parts` is the value cut at the links found in it."""
+
+    id: str
+    heading: str
+    value: str
+    parts: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryRow:
+    """One row of a registry's table."""
+
+    registry: str
+    registry_title: str
+    name: str
+    href: str
+    status: StatusView
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteView:
+    """A note on an entry."""
+
+    kind: str
+    text: str
+    at: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryLine:
+    """One accepted event: what, who, when, by which rule and clause."""
+
+    number: int
+    at: str
+    actor: str
+    roles: str
+    kind: str
+    label: str
+    rule: str
+    clause: str
+    reason: str
+    request: Link | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRow:
+    """One request in a list."""
+
+    id: str
+    href: str
+    registry: str
+    registry_title: str
+    name: str
+    kind: str
+    status: StatusView
+    state: str
+    state_label: str
+    holder: str
+    since: str
+    due: str
+    overdue: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingView:
+    """One finding of the checker; `anchor` is the form field it is about."""
+
+    check: str
+    code: str
+    level: str
+    message: str
+    clause: str
+    field: str
+    line: int | None
+    column: int | None
+    witness: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportView:
+    """The checker's report, counted. `fault` says why there is none ("" where there is)."""
+
+    profile: str
+    profile_title: str
+    scheme: str
+    ok: bool
+    errors: int
+    warnings: int
+    hints: int
+    findings: tuple[FindingView, ...]
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a request's way. `mark` is done, current, left, skipped or stopped."""
+
+    id: str
+    label: str
+    mark: str
+    mark_label: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One value that a choice offers."""
+
+    value: str
+    label: str
+    chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormField:
+    """One field of a template in a form."""
+
+    id: str
+    label: str
+    value: str
+    required: bool
+    clause: str
+    help: str
+    long: bool
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionField:
+    """What an action asks for: `kind` is text, long, choice, date or list."""
+
+    id: str
+    label: str
+    kind: str
+    required: bool
+    help: str
+    value: str = ""
+    choices: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionView:
+    """One step that the visitor may take now, as the engine allows it."""
+
+    kind: str
+    label: str
+    help: str
+    #: good, bad or plain
+    tone: str
+    href: str
+    version: int
+    fields: tuple[ActionField, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionOption:
+    """One version of an entry that may be compared."""
+
+    number: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A stretch of text: `kind` is same, gone or new."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One field in two versions."""
+
+    id: str
+    heading: str
+    changed: bool
+    before: tuple[Piece, ...]
+    after: tuple[Piece, ...]
+
 
 #: events on one page
 EVENTS_SHOWN: Final = 50
@@ -76,6 +289,12 @@ _LINK: Final = re.compile(
     r"\bRFC ?(?P<rfc>[1-9][0-9]{0,4})\b"
     r"|https?://[A-Za-z0-9._~:/?#@!$&'()*+,;=%-]{0,499}[A-Za-z0-9_~/#@$&*+=%-]"
 )
+
+
+def build_status_view(status: Status) -> StatusView:
+    """The status, to be shown."""
+    label, sign = STATUS_LABELS[status]
+    return StatusView(id=str(status), label=label, sign=sign)
 
 
 def split_links(text: str) -> tuple[Link, ...]:
@@ -452,224 +671,3 @@ def _join_pieces(parts: list[tuple[str, str]]) -> tuple[Piece, ...]:
         Piece(kind=kind, text="".join(text for _, text in group))
         for kind, group in groupby(kept, lambda p: p[0])
     )
-
-
-_AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
-#: longer than every timer
-_WAIT: Final = timedelta(days=60)
-_NAME: Final = "sample"
-_ASKER: Final = Actor(id="asker", roles=frozenset({Role.REGISTRANT}))
-_ACTORS: Final = (
-    _ASKER,
-    *(Actor(id=f"a-{role}", roles=frozenset({role})) for role in (Role.IANA, Role.EXPERT, Role.IESG)),
-)
-_DATA: Final[Mapping[str, Any]] = MappingProxyType(
-    {"reason": "r", "archive": "https://list.example/1", "missing": ["contact"]}
-)
-#: state -> column, row of its box; arrows between these pass over no other box, with the bends below
-_PLACES: Final[Mapping[RequestState, tuple[int, int]]] = MappingProxyType(
-    {
-        RequestState.DRAFT: (0, 1),
-        RequestState.LIST_REVIEW: (1, 0),
-        RequestState.SUBMITTED: (2, 1),
-        RequestState.EXPERT_REVIEW: (3, 1),
-        RequestState.MORE_REVIEW: (3, 0),
-        RequestState.IETF_REVIEW: (4, 2),
-        RequestState.APPROVED: (5, 1),
-        RequestState.TIMED_OUT: (5, 2),
-        RequestState.REJECTED: (3, 3),
-    }
-)
-#: how far aside of the straight way an arrow passes, to its left
-_BENDS: Final[Mapping[tuple[RequestState, RequestState], int]] = MappingProxyType(
-    {
-        (RequestState.SUBMITTED, RequestState.APPROVED): 62,
-        (RequestState.MORE_REVIEW, RequestState.REJECTED): -92,
-        (RequestState.MORE_REVIEW, RequestState.TIMED_OUT): 26,
-    }
-)
-_SHORT_STATE_LABELS: Final[Mapping[RequestState, str]] = MappingProxyType(
-    {
-        RequestState.LIST_REVIEW: "List review",
-        RequestState.SUBMITTED: "Submitted",
-        RequestState.MORE_REVIEW: "More review",
-        RequestState.IETF_REVIEW: "IETF review",
-        RequestState.TIMED_OUT: "Timed out",
-    }
-)
-_BOX: Final = (128, 46)
-_GRID_STEP: Final = (192, 112)
-_EDGE: Final = 24
-_FINAL: Final = frozenset(
-    {RequestState.APPROVED, RequestState.REJECTED, RequestState.WITHDRAWN, RequestState.TIMED_OUT}
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """One step that the engine allows."""
-
-    source: RequestState
-    target: RequestState
-    event: EventKind
-    who: str
-    clause: str
-
-
-def _make_sample_request(row: Registry, profile: Profile, status: Status, kind: RequestKind) -> Request:
-    fields = {each.id: "x" for each in profile.fields}
-    fields |= {"name": _NAME, "status": str(status), "expires": "2099-12-31"}
-    return Request(
-        id="sample-1", registry=row.id, profile=profile.id, kind=kind, name=_NAME, status=status,
-        state=RequestState.DRAFT, registrant=_ASKER.id, fields=fields, opened=_AT, since=_AT,
-        holder=Role.REGISTRANT, version=1,
-    )  # fmt: skip
-
-
-def _iter_starts(row: Registry, profile: Profile) -> Iterator[tuple[Request, Entry | None]]:
-    for status in profile.policies:
-        yield _make_sample_request(row, profile, status, RequestKind.NEW), None
-    if Status.PERMANENT in profile.policies:
-        kept = Entry(registry=row.id, name=_NAME, status=Status.PERMANENT, registrant=_ASKER.id, version=1)
-        yield _make_sample_request(row, profile, Status.HISTORICAL, RequestKind.STATUS_CHANGE), kept
-
-
-@cache
-def find_transitions(profile_id: str) -> tuple[Transition, ...]:
-    """Every (state, event) that the engine lets somebody take, and where it leads; each once."""
-    row = next(each for each in REGISTRIES.values() if profile_id in each.profiles)
-    profile = PROFILES[profile_id]
-    found: dict[tuple[RequestState, RequestState, EventKind], Transition] = {}
-    waiting, seen = list(_iter_starts(row, profile)), set()
-    while waiting:
-        request, entry = waiting.pop()
-        key = (request.state, request.status, request.kind, request.timed_out, request.announced is None,
-               request.outcome, None if entry is None else entry.status)  # fmt: skip
-        if key in seen:
-            continue
-        seen.add(key)
-        for step, after in _iter_transitions(request, entry):
-            found.setdefault((step.source, step.target, step.event), step)
-            waiting.append(after)
-    order = list(RequestState)
-    return tuple(
-        sorted(found.values(), key=lambda each: (order.index(each.source), order.index(each.target)))
-    )
-
-
-def _iter_transitions(
-    request: Request, entry: Entry | None
-) -> Iterator[tuple[Transition, tuple[Request, Entry | None]]]:
-    for kind in EventKind:
-        if kind is EventKind.OPEN:
-            continue
-        event = Event(kind=kind, registry=request.registry, request=request.id, name=_NAME, data=_DATA)
-        for actor in _ACTORS:
-            try:
-                decision = decide(event, actor, request.since + _WAIT, request=request, entry=entry)
-            except RefusalError:
-                continue
-            if decision.request is None:
-                continue
-            after = None if decision.removed else decision.entry or entry
-            role = next(iter(actor.roles))
-            who = "time" if kind is EventKind.REVIEW_TIMEOUT else ROLE_LABELS[role]
-            yield (
-                Transition(request.state, decision.request.state, kind, who, decision.clause),
-                (replace(decision.request, version=1), after),
-            )
-            break
-
-
-def _get_corner(state: RequestState) -> tuple[int, int]:
-    column, line = _PLACES[state]
-    return _EDGE + column * _GRID_STEP[0], _EDGE + line * _GRID_STEP[1]
-
-
-def _get_state_label(state: RequestState) -> str:
-    return _SHORT_STATE_LABELS.get(state, STATE_LABELS[state])
-
-
-@cache
-def build_diagram(profile_id: str) -> Diagram:
-    """The picture of a profile's state machine. Arrows between the same two states are drawn as one."""
-    steps = find_transitions(profile_id)
-    pairs: dict[tuple[RequestState, RequestState], list[Transition]] = {}
-    for step in steps:
-        if step.source is not step.target and step.target in _PLACES:
-            pairs.setdefault((step.source, step.target), []).append(step)
-    states = [each for each in _PLACES if any(each in pair for pair in pairs)]
-    boxes = tuple(
-        DiagramBox(
-            id=str(each), label=_get_state_label(each), x=_get_corner(each)[0], y=_get_corner(each)[1],
-            width=_BOX[0], height=_BOX[1], final=each in _FINAL,
-        )
-        for each in states
-    )  # fmt: skip
-    arrows = tuple(
-        _build_arrow(number, source, target, several, (target, source) in pairs)
-        for number, ((source, target), several) in enumerate(pairs.items(), 1)
-    )
-    right = max(box.x + box.width for box in boxes)
-    below = max(box.y + box.height for box in boxes)
-    return Diagram(
-        width=right + _EDGE,
-        height=below + _EDGE,
-        boxes=boxes,
-        arrows=arrows,
-        aside=_describe_withdrawals(steps),
-    )
-
-
-def _build_arrow(
-    number: int, source: RequestState, target: RequestState, steps: list[Transition], both: bool
-) -> DiagramArrow:
-    bend = _BENDS.get((source, target), 18 if both else 0)
-    path, x, y = _draw_curve(_get_corner(source), _get_corner(target), bend)
-    return DiagramArrow(
-        path=path,
-        number=number,
-        x=x,
-        y=y,
-        label="; ".join(dict.fromkeys(EVENT_LABELS[step.event].lower() for step in steps)),
-        who=", ".join(dict.fromkeys(step.who for step in steps)),
-        clause="; ".join(dict.fromkeys(step.clause for step in steps)),
-        source=_get_state_label(source),
-        target=_get_state_label(target),
-    )
-
-
-def _describe_withdrawals(steps: tuple[Transition, ...]) -> str:
-    """In words, what would be an arrow from nearly everywhere."""
-    gone = dict.fromkeys(
-        _get_state_label(each.source) for each in steps if each.target is RequestState.WITHDRAWN
-    )
-    return f"The registrant may withdraw a request while it stands at: {', '.join(gone)}." if gone else ""
-
-
-def _draw_curve(start: tuple[int, int], end: tuple[int, int], bend: int) -> tuple[str, int, int]:
-    """A path from box to box whose middle lies `bend` to the left, and the place of its number."""
-    width, height = _BOX
-    sx, sy = start[0] + width / 2, start[1] + height / 2
-    ex, ey = end[0] + width / 2, end[1] + height / 2
-    dx, dy = ex - sx, ey - sy
-    length = (dx * dx + dy * dy) ** 0.5
-    mx, my = (sx + ex) / 2 + dy / length * bend, (sy + ey) / 2 - dx / length * bend
-    ax, ay = _find_border_point(sx, sy, mx, my)
-    bx, by = _find_border_point(ex, ey, mx, my)
-    cx, cy = 2 * mx - (ax + bx) / 2, 2 * my - (ay + by) / 2
-    # before the middle, where fewer arrows cross
-    t = 0.42
-    u = 1 - t
-    x, y = u * u * ax + 2 * u * t * cx + t * t * bx, u * u * ay + 2 * u * t * cy + t * t * by
-    return f"M{ax:.0f} {ay:.0f} Q{cx:.0f} {cy:.0f} {bx:.0f} {by:.0f}", round(x), round(y)
-
-
-def _find_border_point(x: float, y: float, toward_x: float, toward_y: float) -> tuple[float, float]:
-    """Where the line from a box's middle leaves the box."""
-    dx, dy = toward_x - x, toward_y - y
-    scale = min(
-        (_BOX[0] / 2 + 2) / abs(dx) if dx else float("inf"),
-        (_BOX[1] / 2 + 2) / abs(dy) if dy else float("inf"),
-    )
-    return x + dx * scale, y + dy * scale

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from starlette.responses import Response
 
@@ -22,6 +22,7 @@ from onym.registry.service import (
     list_missing_fields,
 )
 from onym.server.registry import urls
+from onym.server.registry.actions import build_actions, parse_event_data
 from onym.server.registry.checking import check_saved_request, check_submission, parse_in_worker
 from onym.server.registry.dependencies import (
     apply_event,
@@ -41,28 +42,26 @@ from onym.server.registry.labels import (
     ROLE_LABELS,
     STATE_LABELS,
     STATUS_LABELS,
-    build_actions,
-    build_status_view,
     format_time,
-    parse_event_data,
-)
-from onym.server.registry.page_contexts import (
-    ActionView,
-    FormField,
-    Link,
-    QueuePage,
-    ReportView,
-    RequestPage,
-    RequestsPage,
-    ReviewPage,
-    SubmitPage,
 )
 from onym.server.registry.page_parts import (
+    ActionView,
+    Cell,
+    Choice,
+    FormField,
+    HistoryLine,
+    Link,
+    PageContext,
+    ReportView,
+    RequestRow,
+    StatusView,
+    Step,
     build_choices,
     build_field_cells,
     build_history_lines,
     build_report_view,
     build_request_row,
+    build_status_view,
     build_steps,
     paginate_records,
 )
@@ -77,6 +76,7 @@ from onym.server.registry.responses import (
     read_form,
     redirect_to,
 )
+from onym.server.registry.urls import make_route
 from onym.server.security import get_visitor, parse_cursor, parse_page_size, require_access
 from onym.server.services import get_services
 
@@ -91,6 +91,31 @@ _ASIDE: Final = frozenset({"status"})
 #: other kinds leave the entry's status as it is
 _ASKS_STATUS: Final = frozenset({RequestKind.NEW, RequestKind.STATUS_CHANGE})
 _STEPS: Final = {"revise": EventKind.REVISE, "resubmit": EventKind.RESUBMIT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitPage(PageContext):
+    """The form of a registration: paste a template or a draft, or fill the fields; checked as you type."""
+
+    template: ClassVar[str] = "submit.html"
+    registries: tuple[Choice, ...]
+    registry: str
+    noun: str
+    profiles: tuple[Choice, ...]
+    statuses: tuple[Choice, ...]
+    text: str
+    fields: tuple[FormField, ...]
+    on_behalf_of: str
+    report: ReportView | None
+    action: str
+    check: str
+    reload: str
+    #: the id of the request that is revised; empty for a new one
+    request: str
+    version: int
+    step: str
+    signed_in: bool
+    limit: int
 
 
 async def submit_page(request: HTTPRequest) -> Response:
@@ -324,6 +349,21 @@ _REVIEWERS: Final = (Role.EXPERT, Role.IANA, Role.IESG)
 _BY_FORM: Final = frozenset({EventKind.REVISE, EventKind.RESUBMIT})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestsPage(PageContext):
+    """All requests, filtered."""
+
+    template: ClassVar[str] = "requests.html"
+    rows: tuple[RequestRow, ...]
+    registries: tuple[Choice, ...]
+    states: tuple[Choice, ...]
+    #: the visitor's own requests; empty for nobody
+    mine: str
+    action: str
+    #: the next part, empty at the end
+    next: str
+
+
 async def requests_page(request: HTTPRequest) -> Response:
     """All requests, filtered by registry, state and registrant."""
     query = request.query_params
@@ -391,6 +431,49 @@ def _describe_next_step(about: Request) -> str:
     if about.state in (RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW) and timeout is not None:
         said += f" Without an explicit rejection within {timeout.days} days it goes on by time alone."
     return said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPage(PageContext):
+    """The public status of one request."""
+
+    template: ClassVar[str] = "request.html"
+    id: str
+    registry: str
+    registry_title: str
+    name: str
+    #: the entry's page, empty while there is none
+    entry: str
+    kind: str
+    profile: str
+    status: StatusView
+    state: str
+    state_label: str
+    final: bool
+    #: whose move it is, in words; empty at the end
+    holder: str
+    since: str
+    #: until when; empty where no clause gives a time
+    due: str
+    overdue: bool
+    next: str
+    reason: str
+    registrant: str
+    on_behalf_of: str
+    opened: str
+    archive: str
+    steps: tuple[Step, ...]
+    fields: tuple[Cell, ...]
+    text: str
+    history: tuple[HistoryLine, ...]
+    #: the part before; empty where there is none
+    earlier: str
+    actions: tuple[ActionView, ...]
+    #: the form that revises it; empty where it may not be
+    edit: str
+    #: the review page; empty for who does not review
+    review: str
+    version: int
 
 
 async def request_page(request: HTTPRequest) -> Response:
@@ -472,6 +555,32 @@ def parse_event_kind(said: str) -> EventKind:
         raise RegistryError("no such event", code="registry.bad-data", field="kind") from None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewPage(PageContext):
+    """Template and report side by side, and the decisions that the engine allows."""
+
+    template: ClassVar[str] = "review.html"
+    id: str
+    request: str
+    registry: str
+    name: str
+    kind: str
+    profile: str
+    status: StatusView
+    state_label: str
+    registrant: str
+    due: str
+    overdue: bool
+    lines: tuple[str, ...]
+    faults: tuple[int, ...]
+    fields: tuple[Cell, ...]
+    missing: tuple[str, ...]
+    report: ReportView
+    existing: Link | None
+    actions: tuple[ActionView, ...]
+    archive: str
+
+
 async def review_page(request: HTTPRequest) -> Response:
     """Template and report side by side, for whoever decides."""
     about = await find_request(request)
@@ -530,6 +639,19 @@ def _find_queue_link(request: HTTPRequest, about: Request) -> tuple[str, str]:
     return urls.queue_url(str(role)), _QUEUES[role][0]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePage(PageContext):
+    """What waits for one role, the most urgent first."""
+
+    template: ClassVar[str] = "queue.html"
+    role: str
+    title: str
+    intro: str
+    rows: tuple[RequestRow, ...]
+    overdue: int
+    queues: tuple[Link, ...]
+
+
 async def queue_page(request: HTTPRequest) -> Response:
     """What waits for a role, in every registry where the visitor holds it."""
     role = next((each for each in _QUEUES if each == request.path_params["role"]), None)
@@ -565,3 +687,15 @@ async def queue_page(request: HTTPRequest) -> Response:
         ),
     )
     return make_page_response(request, context)
+
+
+ROUTES: Final = (
+    make_route(urls.SUBMIT_URL, {"GET": submit_page, "POST": save_form}),
+    make_route(urls.SUBMIT_CHECK_URL, {"POST": check_form}),
+    make_route("/requests", {"GET": requests_page}),
+    make_route("/requests/{id}", {"GET": request_page}),
+    make_route("/requests/{id}/edit", {"GET": edit_page}),
+    make_route("/requests/{id}/review", {"GET": review_page}),
+    make_route("/requests/{id}/events", {"POST": post_request_event}),
+    make_route("/queue/{role}", {"GET": queue_page}),
+)

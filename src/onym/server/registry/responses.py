@@ -17,36 +17,25 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
 
 from onym.errors import RegistryError, UnknownEntryError, UsageError
-from onym.registry.accounts import Scope
 from onym.registry.records import Role
 from onym.registry.registries import REGISTRIES
 from onym.registry.service import render_entries, render_feed
 from onym.server.registry import urls
 from onym.server.registry.dependencies import find_registry, get_current_time, get_store
-from onym.server.registry.labels import DONE_MESSAGES, format_roles, format_time
-from onym.server.registry.page_contexts import (
-    AccountPage,
-    Cell,
-    Choice,
-    ErrorPage,
-    Link,
-    LoginPage,
-    PageContext,
-    PageFrame,
-    TokenRow,
-)
+from onym.server.registry.labels import DONE_MESSAGES
+from onym.server.registry.page_parts import Link, PageContext, PageFrame
 from onym.server.security import get_visitor, is_fresh, make_entity_tag
 from onym.server.services import get_services, make_template_environment
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from starlette.requests import Request
+    from starlette.types import Scope
 
-    from onym.registry.accounts import ApiToken
     from onym.registry.records import Entry, Status
-    from onym.server.services import AccountView, ProblemView, SignInView
 
 #: characters of a pasted template, draft or RFC
 MAX_TEMPLATE: Final = 1_000_000
@@ -143,6 +132,19 @@ async def get_entry_counts(request: Request, registry: str) -> dict[Status, int]
 _HERE: Final = Path(__file__).parent
 #: the folder of style, script and icon
 STATIC_FOLDER: Final = _HERE.parent / "static"
+
+
+class StaticAssets(StaticFiles):
+    """Static files. An address that contains the file's hash may be cached for a year."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return the file, with its cache lifetime."""
+        response = await super().get_response(path, scope)
+        if response.status_code == 200 and scope["query_string"].startswith(b"v="):
+            response.headers["cache-control"] = "public, max-age=31536000, immutable"
+        return response
+
+
 #: queues, by the role that works at them
 _QUEUES: Final = ((Role.EXPERT, "Review queue"), (Role.IANA, "IANA queue"), (Role.IESG, "IESG queue"))
 
@@ -414,91 +416,3 @@ async def get_changes_feed(request: Request) -> Response:
     if is_fresh(request, tag):
         return Response(status_code=304, headers=headers)
     return Response(body, 200, headers, media_type=_ATOM_MEDIA_TYPE)
-
-
-_SCOPES: Final = {
-    Scope.READ: "read",
-    Scope.SUBMIT: "submit and revise requests",
-    Scope.REVIEW: "review as an expert",
-    Scope.IANA: "act for IANA",
-    Scope.IESG: "act for the IESG",
-    Scope.ADMIN: "manage accounts",
-}
-
-
-class RegistryPages:
-    """Draws them with the registry's templates; `onym.server.services.Pages` says what each is given."""
-
-    def render_problem(self, request: Request, view: ProblemView) -> str:
-        """The page of an error."""
-        context = ErrorPage(
-            page=build_page_frame(request, view.title, (urls.HOME_URL, "Home")),
-            status=view.status,
-            title=view.title,
-            code=view.code,
-            detail=view.detail,
-            clause=view.clause,
-            field=view.field,
-            hint=view.hint,
-            back=view.sign_in or urls.HOME_URL,
-            request_id=view.request_id,
-        )
-        return render_page(context)
-
-    def render_sign_in(self, request: Request, view: SignInView) -> str:
-        """The sign-in page."""
-        context = LoginPage(
-            page=build_page_frame(request, "Sign in", (urls.HOME_URL, "Home")),
-            action=urls.LOGIN_URL,
-            local=get_services(request).settings.local_accounts,
-            providers=tuple(Link(href=href, text=title) for title, href in view.providers),
-            login_name=view.login,
-            fault="" if view.error is None else str(view.error),
-            target=view.next,
-        )
-        return render_page(context)
-
-    def render_account(self, request: Request, view: AccountView) -> str:
-        """The account page."""
-        account = view.account
-        context = AccountPage(
-            page=build_page_frame(request, "Your account", (urls.HOME_URL, "Home")),
-            login_name=account.login,
-            name=account.name,
-            email=account.email or "",
-            roles=tuple(
-                Cell(
-                    id=row.id,
-                    heading=row.title,
-                    value=format_roles(account.get_roles(row.id) | {Role.REGISTRANT}),
-                )
-                for row in REGISTRIES.values()
-            ),
-            tokens=tuple(_build_token_row(each, request) for each in view.tokens),
-            scopes=tuple(
-                Choice(value=str(each), label=label, chosen=each is Scope.READ)
-                for each, label in _SCOPES.items()
-            ),
-            create=urls.TOKENS_URL,
-            new_token="" if view.new_token is None else view.new_token.reveal(),
-            sign_out=urls.SIGN_OUT_EVERYWHERE_URL,
-            password="" if account.password_hash is None else urls.PASSWORD_URL,
-            fault="" if view.error is None else str(view.error),
-            requests=urls.requests_url(mine=1),
-        )
-        return render_page(context)
-
-
-def _build_token_row(token: ApiToken, request: Request) -> TokenRow:
-    over = token.expires is not None and token.expires <= get_services(request).clock()
-    state = "revoked" if token.revoked is not None else "expired" if over else "in use"
-    return TokenRow(
-        id=token.id,
-        label=token.label,
-        scopes=", ".join(sorted(token.scopes)),
-        created=format_time(token.created),
-        expires=format_time(token.expires),
-        last_used=format_time(token.last_used),
-        state=state,
-        revoke=urls.token_revoke_url(token.id) if state == "in use" else "",
-    )

@@ -21,7 +21,7 @@ from onym.server.registry.api import handlers
 from onym.server.registry.api import models as m
 from onym.server.registry.api.models import Problem
 from onym.server.registry.responses import MEDIA_TYPES, encode_json, negotiate_media_type
-from onym.server.registry.urls import API_PREFIX, Handler, make_route
+from onym.server.registry.urls import API_PREFIX, OPENAPI_URL, Handler, make_route
 from onym.server.security import is_fresh, make_entity_tag
 
 if TYPE_CHECKING:
@@ -242,15 +242,6 @@ COMMON: Final = (400, 401, 405, 406, 413, 414, 421, 429, 503)
 EVENTS: Final = tuple(str(each) for each in EventKind)
 
 
-def api_routes() -> list[Route]:
-    """One route per address, in the table's order."""
-    by_path: dict[str, dict[str, Handler]] = {}
-    for each in OPERATIONS:
-        if each.handler is not None:
-            by_path.setdefault(each.path, {})[each.method] = each.handler
-    return [make_route(API_PREFIX + path, found) for path, found in by_path.items()]
-
-
 _REF: Final = "#/components/schemas/{name}"
 _PROBLEM: Final = "application/problem+json"
 _VERSION_TAG: Final = r'^"[0-9]{1,15}-json"$'
@@ -397,3 +388,13 @@ async def get_openapi_document(request: Request) -> Response:
     if is_fresh(request, tag):
         return Response(status_code=304, headers=headers)
     return Response(body, 200, headers, media_type="application/json")
+
+
+def list_api_routes() -> list[Route]:
+    """Return one route per address, in the table's order, and the route of this document."""
+    by_path: dict[str, dict[str, Handler]] = {}
+    for operation in OPERATIONS:
+        if operation.handler is not None:
+            by_path.setdefault(API_PREFIX + operation.path, {})[operation.method] = operation.handler
+    by_path[OPENAPI_URL] = {"GET": get_openapi_document}
+    return [make_route(path, handlers) for path, handlers in by_path.items()]

@@ -1,0 +1,234 @@
+"""Pages of accounts and of the service itself: sign-in, account, audit log and errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from onym.errors import AccessError
+from onym.registry.accounts import ApiToken, Scope
+from onym.registry.records import Role
+from onym.registry.registries import REGISTRIES
+from onym.server.registry import urls
+from onym.server.registry.dependencies import get_store, load_account_names
+from onym.server.registry.labels import format_roles, format_time
+from onym.server.registry.page_parts import Cell, Choice, Link, PageContext
+from onym.server.registry.responses import build_page_frame, make_page_response, render_page
+from onym.server.registry.urls import make_route
+from onym.server.security import get_visitor, parse_cursor, parse_page_size, require_access
+from onym.server.services import AccountView, ProblemView, SignInView, get_services
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorPage(PageContext):
+    """What went wrong, where, by which clause, and how to go on."""
+
+    template: ClassVar[str] = "error.html"
+    status: int
+    title: str
+    code: str
+    detail: str
+    clause: str
+    field: str
+    hint: str
+    back: str
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRow:
+    """One API token; the token itself is shown once, when it is made."""
+
+    id: str
+    label: str
+    scopes: str
+    created: str
+    expires: str
+    last_used: str
+    state: str
+    revoke: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountPage(PageContext):
+    """The visitor's own account: roles, API tokens, sessions."""
+
+    template: ClassVar[str] = "account.html"
+    login_name: str
+    name: str
+    email: str
+    roles: tuple[Cell, ...]
+    tokens: tuple[TokenRow, ...]
+    scopes: tuple[Choice, ...]
+    create: str
+    new_token: str
+    sign_out: str
+    #: where the password is changed; empty where there is none
+    password: str
+    fault: str
+    requests: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginPage(PageContext):
+    """Signing in: with a local account, or with an OpenID provider."""
+
+    template: ClassVar[str] = "login.html"
+    action: str
+    local: bool
+    providers: tuple[Link, ...]
+    login_name: str
+    fault: str
+    target: str
+
+
+_SCOPES: Final = {
+    Scope.READ: "read",
+    Scope.SUBMIT: "submit and revise requests",
+    Scope.REVIEW: "review as an expert",
+    Scope.IANA: "act for IANA",
+    Scope.IESG: "act for the IESG",
+    Scope.ADMIN: "manage accounts",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLine:
+    """One line of the audit log."""
+
+    at: str
+    account: str
+    action: str
+    subject: str
+    outcome: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPage(PageContext):
+    """Who did what, for the IANA role."""
+
+    template: ClassVar[str] = "audit.html"
+    lines: tuple[AuditLine, ...]
+    #: the next part, empty at the end
+    next: str
+
+
+async def audit_page(request: Request) -> Response:
+    """GET: the audit log, for IANA."""
+    visitor = get_visitor(request)
+    require_access(visitor)
+    held = [each for each in REGISTRIES if Role.IANA in visitor.list_roles(each)]
+    account = require_access(
+        visitor, registry=held[0] if held else next(iter(REGISTRIES)), roles=(Role.IANA,)
+    )
+    if not account.is_administrator:
+        # it tells of every registry, and of who signed in from where
+        raise AccessError(
+            "this needs the role iana in every registry", code="registry.wrong-role", field="role"
+        )
+    page = await get_store(request).audit.page(
+        after=parse_cursor(request.query_params.get("after")),
+        limit=parse_page_size(request.query_params.get("limit")),
+    )
+    names = await load_account_names(request, (each.account for each in page.items if each.account))
+    context = AuditPage(
+        page=build_page_frame(request, "Audit log", (urls.HOME_URL, "Home")),
+        lines=tuple(
+            AuditLine(
+                at=format_time(each.at),
+                account="nobody" if each.account is None else names.get(each.account, each.account),
+                action=each.action,
+                subject=each.subject or "",
+                outcome=each.outcome,
+                address=each.address or "",
+            )
+            for each in page.items
+        ),
+        next="" if page.next is None else urls.build_path("audit", after=page.next),
+    )
+    return make_page_response(request, context)
+
+
+class RegistryPages:
+    """Draws them with the registry's templates; `onym.server.services.Pages` says what each is given."""
+
+    def render_problem(self, request: Request, view: ProblemView) -> str:
+        """The page of an error."""
+        context = ErrorPage(
+            page=build_page_frame(request, view.title, (urls.HOME_URL, "Home")),
+            status=view.status,
+            title=view.title,
+            code=view.code,
+            detail=view.detail,
+            clause=view.clause,
+            field=view.field,
+            hint=view.hint,
+            back=view.sign_in or urls.HOME_URL,
+            request_id=view.request_id,
+        )
+        return render_page(context)
+
+    def render_sign_in(self, request: Request, view: SignInView) -> str:
+        """The sign-in page."""
+        context = LoginPage(
+            page=build_page_frame(request, "Sign in", (urls.HOME_URL, "Home")),
+            action=urls.LOGIN_URL,
+            local=get_services(request).settings.local_accounts,
+            providers=tuple(Link(href=href, text=title) for title, href in view.providers),
+            login_name=view.login,
+            fault="" if view.error is None else str(view.error),
+            target=view.next,
+        )
+        return render_page(context)
+
+    def render_account(self, request: Request, view: AccountView) -> str:
+        """The account page."""
+        account = view.account
+        context = AccountPage(
+            page=build_page_frame(request, "Your account", (urls.HOME_URL, "Home")),
+            login_name=account.login,
+            name=account.name,
+            email=account.email or "",
+            roles=tuple(
+                Cell(
+                    id=row.id,
+                    heading=row.title,
+                    value=format_roles(account.get_roles(row.id) | {Role.REGISTRANT}),
+                )
+                for row in REGISTRIES.values()
+            ),
+            tokens=tuple(_build_token_row(each, request) for each in view.tokens),
+            scopes=tuple(
+                Choice(value=str(each), label=label, chosen=each is Scope.READ)
+                for each, label in _SCOPES.items()
+            ),
+            create=urls.TOKENS_URL,
+            new_token="" if view.new_token is None else view.new_token.reveal(),
+            sign_out=urls.SIGN_OUT_EVERYWHERE_URL,
+            password="" if account.password_hash is None else urls.PASSWORD_URL,
+            fault="" if view.error is None else str(view.error),
+            requests=urls.requests_url(mine=1),
+        )
+        return render_page(context)
+
+
+def _build_token_row(token: ApiToken, request: Request) -> TokenRow:
+    over = token.expires is not None and token.expires <= get_services(request).clock()
+    state = "revoked" if token.revoked is not None else "expired" if over else "in use"
+    return TokenRow(
+        id=token.id,
+        label=token.label,
+        scopes=", ".join(sorted(token.scopes)),
+        created=format_time(token.created),
+        expires=format_time(token.expires),
+        last_used=format_time(token.last_used),
+        state=state,
+        revoke=urls.token_revoke_url(token.id) if state == "in use" else "",
+    )
+
+
+ROUTES: Final = (make_route(urls.AUDIT_URL, {"GET": audit_page}),)

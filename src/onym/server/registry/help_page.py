@@ -1,0 +1,412 @@
+"""The help page: the procedures in plain words, and each profile's state machine as a diagram."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from starlette.requests import Request as HTTPRequest
+from starlette.responses import Response
+
+from onym.errors import RefusalError
+from onym.registry.engine import decide
+from onym.registry.records import (
+    Actor,
+    Entry,
+    Event,
+    EventKind,
+    Request,
+    RequestKind,
+    RequestState,
+    Role,
+    Status,
+)
+from onym.registry.registries import PROFILES, REGISTRIES, Profile, Registry
+from onym.server.registry import urls
+from onym.server.registry.labels import EVENT_LABELS, ROLE_LABELS, STATE_LABELS, STATUS_HELP, STATUS_LABELS
+from onym.server.registry.page_parts import Cell, Link, PageContext, StatusView, build_status_view
+from onym.server.registry.responses import build_page_frame, make_page_response
+from onym.server.registry.urls import make_route
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRow:
+    """How requests for one status are decided."""
+
+    status: StatusView
+    policy: str
+    clause: str
+    list_review: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileHelp:
+    """One procedure: its policies, fields and picture."""
+
+    id: str
+    title: str
+    policies: tuple[PolicyRow, ...]
+    fields: tuple[Cell, ...]
+    timeout: str
+    diagram: Diagram
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HelpPage(PageContext):
+    """The procedure in plain words, and each profile's state machine."""
+
+    template: ClassVar[str] = "help.html"
+    profiles: tuple[ProfileHelp, ...]
+    contents: tuple[Link, ...]
+    statuses: tuple[Cell, ...]
+    submit: str
+
+
+async def help_page(request: HTTPRequest) -> Response:
+    """The procedure."""
+    profiles = tuple(_build_profile_help(each) for each in PROFILES.values())
+    context = HelpPage(
+        page=build_page_frame(request, "How it works", (urls.HOME_URL, "Home")),
+        profiles=profiles,
+        contents=(
+            Link(href=urls.help_url("short"), text="In short"),
+            Link(href=urls.help_url("statuses"), text="Statuses"),
+            *(Link(href=urls.help_url(each.id), text=each.title) for each in profiles),
+        ),
+        statuses=tuple(
+            Cell(id=str(each), heading=STATUS_LABELS[each][0], value=text)
+            for each, text in STATUS_HELP.items()
+        ),
+        submit=urls.SUBMIT_URL,
+    )
+    return make_page_response(request, context)
+
+
+def _build_profile_help(profile: Profile) -> ProfileHelp:
+    rows = []
+    for status, policy in profile.policies.items():
+        review = profile.list_review.get(status)
+        said = "optional"
+        if review is not None:
+            weeks = f"{review.reasonable.days // 7} weeks, {review.clause}"
+            said = f"{'required' if review.required else 'optional'}: {weeks}"
+        rows.append(
+            PolicyRow(
+                status=build_status_view(status), policy=policy.name, clause=policy.clause, list_review=said
+            )
+        )
+    timeout = (
+        f"An answer of the expert is expected within {profile.expert_time.days} days."
+        if profile.expert_timeout is None
+        else f"After {profile.expert_timeout.days} days of silence it is registered provisionally."
+    )
+    fields = tuple(
+        Cell(
+            id=each.id,
+            heading=each.label[0].upper() + each.label[1:],
+            value=f"{'required' if each.required else 'optional'}; see {each.guideline}",
+        )
+        for each in profile.fields
+    )
+    return ProfileHelp(
+        id=profile.id,
+        title=profile.title,
+        policies=tuple(rows),
+        fields=fields,
+        timeout=timeout,
+        diagram=build_diagram(profile.id),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagramBox:
+    """A state."""
+
+    id: str
+    label: str
+    x: int
+    y: int
+    width: int
+    height: int
+    final: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagramArrow:
+    """A transition: an SVG path, and the number that the list below explains."""
+
+    path: str
+    number: int
+    x: int
+    y: int
+    label: str
+    who: str
+    clause: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagram:
+    """A state machine as boxes and arrows, drawn by the template. Lengths in user units of the SVG.
+
+    `aside` says in words what is not drawn.
+    """
+
+    width: int
+    height: int
+    boxes: tuple[DiagramBox, ...]
+    arrows: tuple[DiagramArrow, ...]
+    aside: str
+
+
+_AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+#: longer than every timer
+_WAIT: Final = timedelta(days=60)
+
+
+_NAME: Final = "sample"
+
+
+_ASKER: Final = Actor(id="asker", roles=frozenset({Role.REGISTRANT}))
+
+
+_ACTORS: Final = (
+    _ASKER,
+    *(Actor(id=f"a-{role}", roles=frozenset({role})) for role in (Role.IANA, Role.EXPERT, Role.IESG)),
+)
+
+
+_DATA: Final[Mapping[str, Any]] = MappingProxyType(
+    {"reason": "r", "archive": "https://list.example/1", "missing": ["contact"]}
+)
+
+
+#: state -> column, row of its box; arrows between these pass over no other box, with the bends below
+_PLACES: Final[Mapping[RequestState, tuple[int, int]]] = MappingProxyType(
+    {
+        RequestState.DRAFT: (0, 1),
+        RequestState.LIST_REVIEW: (1, 0),
+        RequestState.SUBMITTED: (2, 1),
+        RequestState.EXPERT_REVIEW: (3, 1),
+        RequestState.MORE_REVIEW: (3, 0),
+        RequestState.IETF_REVIEW: (4, 2),
+        RequestState.APPROVED: (5, 1),
+        RequestState.TIMED_OUT: (5, 2),
+        RequestState.REJECTED: (3, 3),
+    }
+)
+
+
+#: how far aside of the straight way an arrow passes, to its left
+_BENDS: Final[Mapping[tuple[RequestState, RequestState], int]] = MappingProxyType(
+    {
+        (RequestState.SUBMITTED, RequestState.APPROVED): 62,
+        (RequestState.MORE_REVIEW, RequestState.REJECTED): -92,
+        (RequestState.MORE_REVIEW, RequestState.TIMED_OUT): 26,
+    }
+)
+
+
+_SHORT_STATE_LABELS: Final[Mapping[RequestState, str]] = MappingProxyType(
+    {
+        RequestState.LIST_REVIEW: "List review",
+        RequestState.SUBMITTED: "Submitted",
+        RequestState.MORE_REVIEW: "More review",
+        RequestState.IETF_REVIEW: "IETF review",
+        RequestState.TIMED_OUT: "Timed out",
+    }
+)
+
+
+_BOX: Final = (128, 46)
+
+
+_GRID_STEP: Final = (192, 112)
+
+
+_EDGE: Final = 24
+
+
+_FINAL: Final = frozenset(
+    {RequestState.APPROVED, RequestState.REJECTED, RequestState.WITHDRAWN, RequestState.TIMED_OUT}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One step that the engine allows."""
+
+    source: RequestState
+    target: RequestState
+    event: EventKind
+    who: str
+    clause: str
+
+
+def _make_sample_request(row: Registry, profile: Profile, status: Status, kind: RequestKind) -> Request:
+    fields = {each.id: "x" for each in profile.fields}
+    fields |= {"name": _NAME, "status": str(status), "expires": "2099-12-31"}
+    return Request(
+        id="sample-1", registry=row.id, profile=profile.id, kind=kind, name=_NAME, status=status,
+        state=RequestState.DRAFT, registrant=_ASKER.id, fields=fields, opened=_AT, since=_AT,
+        holder=Role.REGISTRANT, version=1,
+    )  # fmt: skip
+
+
+def _iter_starts(row: Registry, profile: Profile) -> Iterator[tuple[Request, Entry | None]]:
+    for status in profile.policies:
+        yield _make_sample_request(row, profile, status, RequestKind.NEW), None
+    if Status.PERMANENT in profile.policies:
+        kept = Entry(registry=row.id, name=_NAME, status=Status.PERMANENT, registrant=_ASKER.id, version=1)
+        yield _make_sample_request(row, profile, Status.HISTORICAL, RequestKind.STATUS_CHANGE), kept
+
+
+@cache
+def find_transitions(profile_id: str) -> tuple[Transition, ...]:
+    """Every (state, event) that the engine lets somebody take, and where it leads; each once."""
+    row = next(each for each in REGISTRIES.values() if profile_id in each.profiles)
+    profile = PROFILES[profile_id]
+    found: dict[tuple[RequestState, RequestState, EventKind], Transition] = {}
+    waiting, seen = list(_iter_starts(row, profile)), set()
+    while waiting:
+        request, entry = waiting.pop()
+        key = (request.state, request.status, request.kind, request.timed_out, request.announced is None,
+               request.outcome, None if entry is None else entry.status)  # fmt: skip
+        if key in seen:
+            continue
+        seen.add(key)
+        for step, after in _iter_transitions(request, entry):
+            found.setdefault((step.source, step.target, step.event), step)
+            waiting.append(after)
+    order = list(RequestState)
+    return tuple(
+        sorted(found.values(), key=lambda each: (order.index(each.source), order.index(each.target)))
+    )
+
+
+def _iter_transitions(
+    request: Request, entry: Entry | None
+) -> Iterator[tuple[Transition, tuple[Request, Entry | None]]]:
+    for kind in EventKind:
+        if kind is EventKind.OPEN:
+            continue
+        event = Event(kind=kind, registry=request.registry, request=request.id, name=_NAME, data=_DATA)
+        for actor in _ACTORS:
+            try:
+                decision = decide(event, actor, request.since + _WAIT, request=request, entry=entry)
+            except RefusalError:
+                continue
+            if decision.request is None:
+                continue
+            after = None if decision.removed else decision.entry or entry
+            role = next(iter(actor.roles))
+            who = "time" if kind is EventKind.REVIEW_TIMEOUT else ROLE_LABELS[role]
+            yield (
+                Transition(request.state, decision.request.state, kind, who, decision.clause),
+                (replace(decision.request, version=1), after),
+            )
+            break
+
+
+def _get_corner(state: RequestState) -> tuple[int, int]:
+    column, line = _PLACES[state]
+    return _EDGE + column * _GRID_STEP[0], _EDGE + line * _GRID_STEP[1]
+
+
+def _get_state_label(state: RequestState) -> str:
+    return _SHORT_STATE_LABELS.get(state, STATE_LABELS[state])
+
+
+@cache
+def build_diagram(profile_id: str) -> Diagram:
+    """The picture of a profile's state machine. Arrows between the same two states are drawn as one."""
+    steps = find_transitions(profile_id)
+    pairs: dict[tuple[RequestState, RequestState], list[Transition]] = {}
+    for step in steps:
+        if step.source is not step.target and step.target in _PLACES:
+            pairs.setdefault((step.source, step.target), []).append(step)
+    states = [each for each in _PLACES if any(each in pair for pair in pairs)]
+    boxes = tuple(
+        DiagramBox(
+            id=str(each), label=_get_state_label(each), x=_get_corner(each)[0], y=_get_corner(each)[1],
+            width=_BOX[0], height=_BOX[1], final=each in _FINAL,
+        )
+        for each in states
+    )  # fmt: skip
+    arrows = tuple(
+        _build_arrow(number, source, target, several, (target, source) in pairs)
+        for number, ((source, target), several) in enumerate(pairs.items(), 1)
+    )
+    right = max(box.x + box.width for box in boxes)
+    below = max(box.y + box.height for box in boxes)
+    return Diagram(
+        width=right + _EDGE,
+        height=below + _EDGE,
+        boxes=boxes,
+        arrows=arrows,
+        aside=_describe_withdrawals(steps),
+    )
+
+
+def _build_arrow(
+    number: int, source: RequestState, target: RequestState, steps: list[Transition], both: bool
+) -> DiagramArrow:
+    bend = _BENDS.get((source, target), 18 if both else 0)
+    path, x, y = _draw_curve(_get_corner(source), _get_corner(target), bend)
+    return DiagramArrow(
+        path=path,
+        number=number,
+        x=x,
+        y=y,
+        label="; ".join(dict.fromkeys(EVENT_LABELS[step.event].lower() for step in steps)),
+        who=", ".join(dict.fromkeys(step.who for step in steps)),
+        clause="; ".join(dict.fromkeys(step.clause for step in steps)),
+        source=_get_state_label(source),
+        target=_get_state_label(target),
+    )
+
+
+def _describe_withdrawals(steps: tuple[Transition, ...]) -> str:
+    """In words, what would be an arrow from nearly everywhere."""
+    gone = dict.fromkeys(
+        _get_state_label(each.source) for each in steps if each.target is RequestState.WITHDRAWN
+    )
+    return f"The registrant may withdraw a request while it stands at: {', '.join(gone)}." if gone else ""
+
+
+def _draw_curve(start: tuple[int, int], end: tuple[int, int], bend: int) -> tuple[str, int, int]:
+    """A path from box to box whose middle lies `bend` to the left, and the place of its number."""
+    width, height = _BOX
+    sx, sy = start[0] + width / 2, start[1] + height / 2
+    ex, ey = end[0] + width / 2, end[1] + height / 2
+    dx, dy = ex - sx, ey - sy
+    length = (dx * dx + dy * dy) ** 0.5
+    mx, my = (sx + ex) / 2 + dy / length * bend, (sy + ey) / 2 - dx / length * bend
+    ax, ay = _find_border_point(sx, sy, mx, my)
+    bx, by = _find_border_point(ex, ey, mx, my)
+    cx, cy = 2 * mx - (ax + bx) / 2, 2 * my - (ay + by) / 2
+    # before the middle, where fewer arrows cross
+    t = 0.42
+    u = 1 - t
+    x, y = u * u * ax + 2 * u * t * cx + t * t * bx, u * u * ay + 2 * u * t * cy + t * t * by
+    return f"M{ax:.0f} {ay:.0f} Q{cx:.0f} {cy:.0f} {bx:.0f} {by:.0f}", round(x), round(y)
+
+
+def _find_border_point(x: float, y: float, toward_x: float, toward_y: float) -> tuple[float, float]:
+    """Where the line from a box's middle leaves the box."""
+    dx, dy = toward_x - x, toward_y - y
+    scale = min(
+        (_BOX[0] / 2 + 2) / abs(dx) if dx else float("inf"),
+        (_BOX[1] / 2 + 2) / abs(dy) if dy else float("inf"),
+    )
+    return x + dx * scale, y + dy * scale
+
+
+ROUTES: Final = (make_route("/help", {"GET": help_page}),)
