@@ -13,8 +13,9 @@ from starlette.websockets import WebSocketDisconnect
 
 import onym.server
 from onym.errors import MalformedResponseError
+from onym.server.security.clients import CSRFKey
 from onym.server.security.credentials import OIDCFetcher
-from onym.server.security.visitor import CSRFKey, Visitor, get_visitor
+from onym.server.security.visitor import Visitor, get_visitor
 from onym.server.services import AccountView, PlainPages, ProblemView
 from onym.server.settings import Issuer, Smtp
 from onym.uri.secret import Secret

@@ -21,6 +21,7 @@ from onym.server.http_server import BoundedProtocol
 from onym.server.mail import MailSender
 from onym.server.registry.urls import make_route
 from onym.server.security import sign_in, tokens
+from onym.server.security.clients import TokenBuckets
 from onym.server.security.credentials import OIDCProvider, Passwords
 from onym.server.security.middleware import (
     AuditMiddleware,
@@ -28,7 +29,6 @@ from onym.server.security.middleware import (
     HeadersMiddleware,
     RateLimitMiddleware,
     RequestLimitsMiddleware,
-    TokenBuckets,
 )
 from onym.server.security.sessions import AuthenticationMiddleware
 from onym.server.services import Pages, PlainPages, Services

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from onym.errors import OnymError
     from onym.registry.accounts import Account, ApiToken
     from onym.registry.store import Store
+    from onym.server.security.clients import TokenBuckets
     from onym.server.security.credentials import OIDCProvider, Passwords
-    from onym.server.security.middleware import TokenBuckets
     from onym.server.settings import Settings
     from onym.uri.secret import Secret
 

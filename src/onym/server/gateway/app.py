@@ -21,8 +21,7 @@ from onym.net.hosts import parse_network
 from onym.server.gateway.dependencies import RequestContext, read_body, record_exchange
 from onym.server.gateway.responses import make_problem_response
 from onym.server.gateway.views import STATIC_FILES
-from onym.server.security.middleware import get_client_address, make_address_key
-from onym.server.security.visitor import CSRFKey
+from onym.server.security.clients import CSRFKey, get_client_address, make_address_key
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:

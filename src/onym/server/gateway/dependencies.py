@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from onym.net.sse import SSEEvent
     from onym.server.gateway.result_store import ResultStore
     from onym.server.gateway.settings import GatewaySettings
-    from onym.server.security.middleware import TokenBuckets
-    from onym.server.security.visitor import CSRFKey
+    from onym.server.security.clients import CSRFKey, TokenBuckets
     from onym.sign.keys import Signer
     from onym.uri.ai import AIURI
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from onym.ai.telemetry import resolve_telemetry
 from onym.errors import ConfigError, OnymError
@@ -20,7 +20,7 @@ from onym.server.gateway.app import Gateway, GatewayRoutes
 from onym.server.gateway.dependencies import ConcurrencyLimiter, Dependencies
 from onym.server.gateway.handlers import ExchangeHandler, PageHandler, UpstreamRelay
 from onym.server.gateway.result_store import ResultStore
-from onym.server.security.middleware import TokenBuckets
+from onym.server.security.clients import TokenBuckets
 
 if TYPE_CHECKING:
     from onym.ai.gateway.audit_file import AuditLog
@@ -205,7 +205,7 @@ def create_gateway(
         jwks=jwks,
         journal=journal,
         audit_key=audit_key,
-        rates=TokenBuckets(cast("Any", settings.rates), monotonic),
+        rates=TokenBuckets(settings.rates, monotonic),
         slots=ConcurrencyLimiter(
             total=settings.concurrency,
             client=settings.client_concurrency,

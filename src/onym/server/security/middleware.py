@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 from uuid import uuid4
 
@@ -17,17 +15,17 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, Request
 
 from onym.errors import AccessError, OnymError, RegistryError
-from onym.net.hosts import Address, Network, get_client_network, parse_address, parse_network
+from onym.net.hosts import parse_network
 from onym.registry.accounts import AuditRecord
 from onym.server.problems import make_problem_response
+from onym.server.security.clients import BucketKind, get_client_address, make_address_key
 from onym.server.security.visitor import Visitor, get_visitor
 from onym.server.services import Services, get_request_state, get_services
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from onym.server.settings import RateLimit, Settings
-    from onym.server.settings import RateLimits as Limits
+    from onym.server.settings import Settings
 
 #: RFC 9110 9.2.1
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
@@ -176,7 +174,6 @@ _HEADERS: Final = (
 )
 #: two years
 _HSTS: Final = ("strict-transport-security", "max-age=63072000; includeSubDomains")
-_MOST_HOPS: Final = 32
 
 
 class HeadersMiddleware:
@@ -214,30 +211,6 @@ class HeadersMiddleware:
             await send(message)
 
         await self._app(scope, receive, finish)
-
-
-def get_client_address(scope: Scope, proxies: tuple[Network, ...]) -> str | None:
-    """The client's IP address: the peer's, or what trusted proxies say in X-Forwarded-For.
-
-    The field is read from its end, since its beginning is whatever the client wrote. What is no address
-    ends the walk.
-    """
-    peer = scope.get("client")
-    address = parse_address(str(peer[0])) if peer else None
-    if address is None:
-        return None
-    fields = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
-    hops = ",".join(fields).split(",")[-_MOST_HOPS:]
-    while hops and _is_trusted(address, proxies):
-        nearer = parse_address(hops.pop().strip())
-        if nearer is None:
-            break
-        address = nearer
-    return str(address)
-
-
-def _is_trusted(address: Address, proxies: tuple[Network, ...]) -> bool:
-    return any(network.contains_address(address) for network in proxies)
 
 
 CSRF_FIELD: Final = "csrf_token"
@@ -361,40 +334,6 @@ def _make_forgery_error(message: str, field: str) -> AccessError:
     )
 
 
-#: buckets kept; the one longest unused goes first, and has mostly filled up again by then
-MAX_BUCKETS: Final = 50_000
-BucketKind: TypeAlias = Literal["reads", "writes", "logins"]
-
-
-class TokenBuckets:
-    """Token buckets by sort and key. `clock` gives seconds that only grow."""
-
-    def __init__(self, limits: Limits, clock: Callable[[], float], *, most: int = MAX_BUCKETS) -> None:
-        self._limits = limits
-        self._clock = clock
-        self._most = most
-        self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._buckets)
-
-    def take_token(self, sort: BucketKind, key: str, *, times: int = 1) -> float:
-        """Take one from the bucket: 0 where there was one, else the seconds until there is.
-
-        `times` makes the bucket so much larger and faster.
-        """
-        rate: RateLimit = getattr(self._limits, sort)
-        burst, per_second = rate.burst * times, rate.per_minute * times / 60
-        now = self._clock()
-        left, since = self._buckets.pop((sort, key), (float(burst), now))
-        left = min(float(burst), left + (now - since) * per_second)
-        wait = 0.0 if left >= 1 else (1 - left) / per_second
-        self._buckets[sort, key] = (left if wait else left - 1, now)
-        while len(self._buckets) > self._most:
-            self._buckets.popitem(last=False)
-        return wait
-
-
 class RateLimitMiddleware:
     """Answers 429 with Retry-After (RFC 6585 4) where a visitor asks for more than its share."""
 
@@ -422,11 +361,6 @@ def make_too_many_response(request: Request, wait: float) -> ASGIApp:
         "too many requests in a short time", code="http.too-many-requests", hint=f"wait {seconds} seconds"
     )
     return make_problem_response(request, error, headers={"retry-after": str(seconds)})
-
-
-def make_address_key(address: str | None) -> str:
-    """What one client's addresses have in common: an IPv6 network has 2^64 of them for free."""
-    return f"address:{get_client_network(address or 'unknown')}"
 
 
 def _make_visitor_key(visitor: Visitor) -> str:

@@ -16,7 +16,8 @@ from starlette.requests import Request
 from onym.errors import AccessError
 from onym.registry.accounts import Account, Session, hash_secret, is_api_token, make_session_id
 from onym.registry.accounts import Scope as TokenScope
-from onym.server.security.visitor import CSRFKey, Visitor, get_visitor
+from onym.server.security.clients import CSRFKey
+from onym.server.security.visitor import Visitor, get_visitor
 from onym.server.services import Services, get_request_state, get_services
 from onym.uri.secret import Secret
 

@@ -27,10 +27,10 @@ from onym.registry.accounts import (
     validate_password,
 )
 from onym.server.problems import get_problem_type, make_problem_response, wants_page
+from onym.server.security.clients import make_address_key
 from onym.server.security.middleware import (
     MAX_FORM_FIELDS,
     MAX_FORM_FILES,
-    make_address_key,
     make_too_many_response,
     set_audit_action,
 )

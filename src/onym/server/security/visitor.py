@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from onym.errors import AccessError, OnymError
-from onym.registry.accounts import Account, ApiToken, Scope, Session, limit_roles, make_session_id
+from onym.registry.accounts import Account, ApiToken, Scope, Session, limit_roles
 from onym.registry.records import Actor, Role
+from onym.server.security.clients import CSRFKey
 from onym.server.services import get_request_state
-from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
-
-_PURPOSE: Final = b"onym form token v1"
-
-
-class CSRFKey:
-    """The secret that a browser's form tokens come from: its session id, or a cookie of its own.
-
-    `made` says that it was made for this request and was used, so that the cookie must be set.
-    """
-
-    __slots__ = ("_secret", "made")
-
-    def __init__(self, secret: Secret | None = None) -> None:
-        self._secret = secret
-        self.made = False
-
-    def get_secret(self) -> Secret:
-        """The secret, made now if there is none."""
-        if self._secret is None:
-            self._secret = make_session_id()
-            self.made = True
-        return self._secret
-
-    @property
-    def token(self) -> str:
-        """The token for this browser's forms: it follows from the secret and does not tell it."""
-        mac = hmac.new(self.get_secret().reveal().encode(), _PURPOSE, hashlib.sha256)
-        return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode("ascii")
-
-    def matches_token(self, given: str) -> bool:
-        """Is it this browser's token? False where the browser has no secret yet."""
-        if self._secret is None:
-            return False
-        return hmac.compare_digest(self.token.encode(), given.encode("utf-8", "replace"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

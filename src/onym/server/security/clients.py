@@ -1,0 +1,138 @@
+"""Clients of a service: their addresses, rate limits and form tokens.
+
+The registry service and the gateway share this module, so it imports nothing of the registry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import urlsafe_b64encode
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+
+from onym.net.hosts import Address, Network, get_client_network, parse_address
+from onym.registry.accounts import make_session_id
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+    from onym.server.settings_parser import RateLimit
+
+_MAX_HOPS: Final = 32
+
+
+def _is_trusted(address: Address, proxies: tuple[Network, ...]) -> bool:
+    return any(network.contains_address(address) for network in proxies)
+
+
+def get_client_address(scope: Scope, proxies: tuple[Network, ...]) -> str | None:
+    """The client's IP address: the peer's, or the one that trusted proxies give in X-Forwarded-For.
+
+    The field is read from its end, because the client may have written its beginning. A value that is not an
+    address ends the search.
+    """
+    peer = scope.get("client")
+    address = parse_address(str(peer[0])) if peer else None
+    if address is None:
+        return None
+    fields = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    hops = ",".join(fields).split(",")[-_MAX_HOPS:]
+    while hops and _is_trusted(address, proxies):
+        nearer = parse_address(hops.pop().strip())
+        if nearer is None:
+            break
+        address = nearer
+    return str(address)
+
+
+#: buckets kept; the one longest unused goes first, and has mostly filled up again by then
+MAX_BUCKETS: Final = 50_000
+
+
+BucketKind: TypeAlias = Literal["reads", "writes", "logins"]
+
+
+class Limits(Protocol):
+    """The rate limits of a service. Requests to sign in are a kind of their own only if it has accounts."""
+
+    @property
+    def reads(self) -> RateLimit:
+        """The limit for requests that change nothing."""
+        ...
+
+    @property
+    def writes(self) -> RateLimit:
+        """The limit for all other requests."""
+        ...
+
+
+class TokenBuckets:
+    """Token buckets by kind and key. `clock` returns monotonic seconds."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float], *, most: int = MAX_BUCKETS) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._most = most
+        self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take_token(self, sort: BucketKind, key: str, *, times: int = 1) -> float:
+        """Take a token. Return 0, or the seconds until the bucket has one.
+
+        `times` multiplies the bucket's size and rate.
+        """
+        rate: RateLimit = getattr(self._limits, sort)
+        burst, per_second = rate.burst * times, rate.per_minute * times / 60
+        now = self._clock()
+        left, since = self._buckets.pop((sort, key), (float(burst), now))
+        left = min(float(burst), left + (now - since) * per_second)
+        wait = 0.0 if left >= 1 else (1 - left) / per_second
+        self._buckets[sort, key] = (left if wait else left - 1, now)
+        while len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
+        return wait
+
+
+def make_address_key(address: str | None) -> str:
+    """What one client's addresses have in common: an IPv6 network has 2^64 of them for free."""
+    return f"address:{get_client_network(address or 'unknown')}"
+
+
+_PURPOSE: Final = b"onym form token v1"
+
+
+class CSRFKey:
+    """The secret that a browser's form tokens come from: its session id, or a cookie of its own.
+
+    `made` says that it was made for this request and was used, so that the cookie must be set.
+    """
+
+    __slots__ = ("_secret", "made")
+
+    def __init__(self, secret: Secret | None = None) -> None:
+        self._secret = secret
+        self.made = False
+
+    def get_secret(self) -> Secret:
+        """The secret, made now if there is none."""
+        if self._secret is None:
+            self._secret = make_session_id()
+            self.made = True
+        return self._secret
+
+    @property
+    def token(self) -> str:
+        """The token for this browser's forms: it follows from the secret and does not tell it."""
+        mac = hmac.new(self.get_secret().reveal().encode(), _PURPOSE, hashlib.sha256)
+        return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode("ascii")
+
+    def matches_token(self, given: str) -> bool:
+        """Is it this browser's token? False where the browser has no secret yet."""
+        if self._secret is None:
+            return False
+        return hmac.compare_digest(self.token.encode(), given.encode("utf-8", "replace"))
