@@ -219,7 +219,7 @@ class Model(Base):
 
 @pytest.fixture
 def engine():
-    made = sa.create_engine("sqlite://", hide_parameters=True)
+    made = sa.create_engine("sqlite://", hide_parameters=True)  # noqa: TID251 - an engine of the application
     Base.metadata.create_all(made)
     yield made
     made.dispose()

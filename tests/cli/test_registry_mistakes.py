@@ -263,7 +263,7 @@ def test_a_database_of_somebody_else_is_told_as_that(own, tmp_path, monkeypatch)
     told = error_of(own("show", "zed", "--json", code=11))
     assert told["code"] == "registry.io"
     assert str(file) in told["message"]
-    assert "owner and mode" in told["hint"]
+    assert "mode of the file" in told["hint"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"kty": "oct", "k": "AAAA"}', "[" * 100_000])

@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from enum import StrEnum
 from types import MappingProxyType, UnionType
 from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+from onym.common.timestamps import format_timestamp, parse_timestamp
 from onym.errors import StoreError
 from onym.registry.records import Actor, DraftReference, Entry, Event, LogRecord, Note, Request
 
@@ -63,20 +64,18 @@ def encode_time(value: datetime, where: str = "time") -> str:
 
     Raises StoreError for a time without an offset.
     """
-    if value.utcoffset() is None:
-        raise _make_record_error(where, "a time needs an offset from UTC")
-    return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    try:
+        return format_timestamp(value)
+    except ValueError as error:
+        raise _make_record_error(where, str(error)) from None
 
 
 def decode_time(data: object, where: str = "time") -> datetime:
     """The time of `encode_time`, in UTC. Raises StoreError."""
     try:
-        value = datetime.fromisoformat(_require_text(data, where))
-    except ValueError:
-        raise _make_record_error(where, "not a time of ISO 8601") from None
-    if value.utcoffset() is None:
-        raise _make_record_error(where, "a time needs an offset from UTC")
-    return value.astimezone(UTC)
+        return parse_timestamp(_require_text(data, where))
+    except ValueError as error:
+        raise _make_record_error(where, str(error)) from None
 
 
 def _make_record_error(where: str, message: str) -> StoreError:

@@ -1,15 +1,16 @@
 """SQL databases, SQLite or PostgreSQL: open, read and write one, and turn driver errors into `StoreError`.
 
 SQLite: one file in WAL mode with `synchronous=FULL` (a committed transaction survives kill -9 and a
-power cut) and foreign keys on. Writers begin with `BEGIN IMMEDIATE`, so that no writer finds at its end
-that it read old data. The transaction control of pysqlite is off: SQLAlchemy's events begin
+power cut) and foreign keys on. Writers begin with `BEGIN IMMEDIATE`, so that a writer never finds at its
+end that it read old data. The transaction control of pysqlite is off: SQLAlchemy's events begin
 transactions.
 
 PostgreSQL: writers wait for an advisory lock that ends with their transaction. A transaction that still
 loses a race is tried again; after `TRIES` tries the result is a `StaleError`.
 
-Failures are told apart by SQLite's result codes and PostgreSQL's SQLSTATE, never by the text of a
-message, and no secret appears in an error.
+Failures are classified by SQLite's result codes and PostgreSQL's SQLSTATE, never by the text of a
+message, and errors contain no secret. Each application passes a `DatabaseProfile` with its error codes,
+its hints and the number of its advisory lock.
 """
 
 from __future__ import annotations
@@ -17,131 +18,203 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import URL, Connection, event, make_url, text
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Connection,
+    Dialect,
+    Integer,
+    String,
+    Text,
+    TypeDecorator,
+    event,
+    make_url,
+    text,
+)
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine  # noqa: TID251 - here only
+from sqlalchemy.types import TypeEngine
 
+from onym.common.timestamps import format_timestamp, parse_timestamp
 from onym.errors import StaleError, StoreError
+from onym.store.sqlite import create_private_file, enable_wal
 from onym.uri.secret import Secret
 
 
-class _Failure(NamedTuple):
-    """What one class of failures means, and what to do."""
+class Time(TypeDecorator[datetime]):
+    """A column of times in UTC, stored as 27 characters: `2026-01-02T03:04:05.000006Z`."""
+
+    impl = String(27)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
+        """Return the text to store."""
+        return None if value is None else format_timestamp(value)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
+        """Return the time that was stored. Raises StoreError (store.bad-time)."""
+        try:
+            return None if value is None else parse_timestamp(value)
+        except ValueError as error:
+            raise StoreError(
+                f"the database contains a time that cannot be read: {error}",
+                code="store.bad-time",
+                hint="Restore a backup: another program changed the database.",
+            ) from None
+
+
+def make_text_type() -> TypeEngine[str]:
+    """Return the type of text that compares by code point, whatever the locale of the database."""
+    return Text().with_variant(Text(collation="C"), "postgresql")
+
+
+def make_number_type() -> TypeEngine[int]:
+    """Return the type of row numbers. SQLite numbers rows by itself only if the key is INTEGER."""
+    return BigInteger().with_variant(Integer(), "sqlite")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One class of database failures: the last part of its code, what happened and what to do."""
 
     code: str
     message: str
     hint: str
 
 
-_BUSY: Final = _Failure(
-    "registry.busy", "the database is busy with another writer", "try again; look for a writer that hangs"
-)
-_FULL: Final = _Failure(
-    "registry.full", "no room is left for the database", "make room; nothing was half-written"
-)
-_READ_ONLY: Final = _Failure(
-    "registry.read-only", "the database does not let itself be written", "check owner and mode of the file"
-)
-_CORRUPT: Final = _Failure(
-    "registry.corrupt", "the database file is damaged, or no database", "restore a backup into a new file"
-)
-_UNREACHABLE: Final = _Failure(
-    "registry.unreachable",
-    "the database cannot be reached",
-    "check that it runs, and the URL's host and user",
-)
-_GUARDED: Final = _Failure(
-    "registry.append-only", "the log takes no change and no deletion", "record an override instead"
-)
-_NO_SCHEMA: Final = _Failure(
-    "registry.wrong-schema", "the database has not the tables of a registry", "run: onym registry init"
-)
-_OTHER: Final = _Failure("registry.store", "the database refused", "see the cause above; the log has more")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseProfile:
+    """What an application says about its database.
 
-#: SQLite's primary result codes (sqlite3.h); SQLITE_CONSTRAINT_TRIGGER is looked up whole
-_SQLITE_FAILURES: Final = MappingProxyType(
+    Error codes begin with `name` ("registry" gives `registry.busy`). `lock_key` is the PostgreSQL advisory
+    lock of its writers: applications that share a database use different keys. `failures` are by SQLite
+    result code (int) or SQLSTATE (str) and take precedence over the general ones.
+    """
+
+    name: str
+    lock_key: int
+    failures: Mapping[int | str, Failure] = field(default_factory=dict)
+
+
+_BUSY: Final = Failure(
+    "busy",
+    "the database is busy with another writer",
+    "Try again. If it stays busy, look for a stuck writer.",
+)
+_FULL: Final = Failure(
+    "full", "the disk of the database is full", "Free some space; nothing was half-written."
+)
+_READ_ONLY: Final = Failure(
+    "read-only", "the database is read-only", "Check the owner and the mode of the file."
+)
+_CORRUPT: Final = Failure(
+    "corrupt", "the file is damaged or not a database", "Restore a backup into a new file."
+)
+_UNREACHABLE: Final = "unreachable"
+_CONNECTION: Final = Failure(
+    _UNREACHABLE,
+    "the database cannot be reached",
+    "Check that it runs, and the host and the user in the URL.",
+)
+_OTHER: Final = Failure("store", "the database reported an error", "Look at the log of the database.")
+
+#: by SQLite's result code (sqlite3.h), whole or primary, and by SQLSTATE (PostgreSQL, appendix A), whole or
+#: its class
+_FAILURES: Final[Mapping[int | str, Failure]] = MappingProxyType(
     {
         5: _BUSY,
         6: _BUSY,
         8: _READ_ONLY,
-        10: _Failure("registry.io", "the disk does not do what it should", "check disk and file system"),
+        10: Failure("io", "the disk reported an error", "Check the disk and the file system."),
         11: _CORRUPT,
         13: _FULL,
-        14: _UNREACHABLE._replace(hint="check that the folder exists and may be written"),
+        14: Failure(
+            _UNREACHABLE,
+            "the database file cannot be opened",
+            "Check that the folder exists and can be written to.",
+        ),
         26: _CORRUPT,
-        1811: _GUARDED,
-    }
-)
-
-#: SQLSTATE, whole or by its class (PostgreSQL, appendix A)
-_SQLSTATE_FAILURES: Final = MappingProxyType(
-    {
-        "08": _UNREACHABLE,
-        "28": _UNREACHABLE._replace(message="the database does not let this user in"),
-        "3D": _UNREACHABLE._replace(message="there is no database of that name"),
+        "08": _CONNECTION,
+        "28": Failure(
+            _UNREACHABLE, "the database rejected the user or the password", "Check the user in the URL."
+        ),
+        "3D": Failure(
+            _UNREACHABLE, "the database server has no such database", "Check the last part of the URL."
+        ),
         "40": _BUSY,
-        "42P01": _NO_SCHEMA,
-        "42501": _READ_ONLY._replace(hint="grant the user its rights"),
+        "42501": Failure(
+            "read-only", "the database is read-only for this user", "Grant the user its rights."
+        ),
         "25006": _READ_ONLY,
         "53": _FULL,
         "55P03": _BUSY,
-        "57": _UNREACHABLE,
-        "ON001": _GUARDED,
+        "57": _CONNECTION,
         "XX001": _CORRUPT,
         "XX002": _CORRUPT,
     }
 )
-#: serialisation failure, deadlock, lock not had in time
+#: serialisation failure, deadlock, lock timeout
 _RACES: Final = frozenset({"40001", "40P01", "55P03"})
 _UNIQUE: Final = frozenset({"23505"})
 _SQLITE_UNIQUE: Final = frozenset({1555, 2067})
 
 
 @contextmanager
-def translate_errors() -> Iterator[None]:
-    """Driver errors that leave the block do so as StoreError; all others pass."""
+def translate_errors(profile: DatabaseProfile) -> Iterator[None]:
+    """Turn driver errors that leave the block into StoreError; all others pass."""
     try:
         yield
     except SQLAlchemyError as error:
-        row = _find_failure(error)
-        raise StoreError(f"{row.message}: {_format_cause(error)}", code=row.code, hint=row.hint) from None
+        failure = _find_failure(profile, error)
+        raise StoreError(
+            f"{failure.message}: {_format_cause(error)}",
+            code=f"{profile.name}.{failure.code}",
+            hint=failure.hint,
+        ) from None
     except OSError as error:
         raise StoreError(
-            f"the file cannot be used: {error.strerror or type(error).__name__}",
-            code="registry.io",
-            hint="check path, owner and room",
+            f"the database file cannot be used: {error.strerror or type(error).__name__}",
+            code=f"{profile.name}.io",
+            hint="Check the path, the owner and the free space.",
         ) from None
 
 
 def is_lost_race(error: BaseException) -> bool:
-    """Did another transaction come between, so that the same again may succeed?"""
+    """Report whether another transaction came between, so that the same one may succeed now."""
     return isinstance(error, DBAPIError) and _get_sqlstate(error) in _RACES
 
 
 def is_duplicate(error: BaseException) -> bool:
-    """Did a unique key refuse the row?"""
+    """Report whether a unique key rejected the row."""
     if not isinstance(error, DBAPIError):
         return False
     return _get_sqlstate(error) in _UNIQUE or _get_sqlite_code(error) in _SQLITE_UNIQUE
 
 
-def _find_failure(error: SQLAlchemyError) -> _Failure:
+def _find_failure(profile: DatabaseProfile, error: SQLAlchemyError) -> Failure:
     if not isinstance(error, DBAPIError):
         return _OTHER
     code, state = _get_sqlite_code(error), _get_sqlstate(error)
+    keys: tuple[int | str, ...] = ()
     if code is not None:
-        return _SQLITE_FAILURES.get(code) or _SQLITE_FAILURES.get(code & 0xFF, _OTHER)
-    if state:
-        return _SQLSTATE_FAILURES.get(state) or _SQLSTATE_FAILURES.get(state[:2], _OTHER)
-    # psycopg has no SQLSTATE where no server answered
-    return _UNREACHABLE if error.connection_invalidated or _is_connection_failure(error) else _OTHER
+        keys = (code, code & 0xFF)
+    elif state:
+        keys = (state, state[:2])
+    elif error.connection_invalidated or _is_connection_failure(error):
+        return _CONNECTION  # psycopg has no SQLSTATE if no server answered
+    for table in (profile.failures, _FAILURES):
+        for key in keys:
+            if key in table:
+                return table[key]
+    return _OTHER
 
 
 def _is_connection_failure(error: DBAPIError) -> bool:
@@ -149,7 +222,7 @@ def _is_connection_failure(error: DBAPIError) -> bool:
 
 
 def _format_cause(error: SQLAlchemyError) -> str:
-    """Class and code, not the text: that may quote values, file names and connection strings."""
+    """Return class and code, not the text, which may quote values, file names and connection strings."""
     if not isinstance(error, DBAPIError):
         return type(error).__name__
     name: Any = getattr(error.orig, "sqlite_errorname", None) or _get_sqlstate(error)
@@ -172,74 +245,75 @@ _Result = TypeVar("_Result")
 TRIES: Final = 5
 #: seconds that a writer waits for another one
 _PATIENCE: Final = 15
-#: and between two looks, where SQLite does not wait by itself
-_PAUSE: Final = 0.01
-#: the key of the advisory lock: the letters "onym"
-_LOCK: Final = int.from_bytes(b"onym")
-#: the execution option that names how SQLite begins
+#: the execution option that names the statement with which SQLite begins a transaction
 _BEGIN: Final = "onym_begin"
 
 
 class Database:
-    """An open database. `dialect` is "sqlite" or "postgresql"; `path` the file of the former.
+    """An open database. `dialect` is "sqlite" or "postgresql"; `path` is the file of a SQLite database.
 
-    Raises StoreError (registry.bad-url) for a URL that is neither. The URL may hold a password and is
-    shown nowhere.
+    Raises StoreError (`bad-url`) for any other URL. The URL may contain a password and is never shown.
     """
 
-    def __init__(self, url: str | Path | Secret) -> None:
-        self._url = _parse_url(url)
+    def __init__(self, url: str | Path | Secret, profile: DatabaseProfile) -> None:
+        self.profile = profile
+        self._url = _parse_url(url, profile)
         self.dialect = self._url.get_backend_name()
         self.path = Path(self._url.database or "") if self.dialect == "sqlite" else None
-        make = _create_sqlite_engines if self.path is not None else _create_postgresql_engines
-        self._plain, self._snapshot, self._writer = make(self._url)
-        # one process need not wait by polling for itself
+        create_engines = _create_sqlite_engines if self.path is not None else _create_postgresql_engines
+        self._plain, self._snapshot, self._writer = create_engines(self._url)
+        # writers of one process wait here, which needs no polling
         self._turn = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<Database {self.dialect} {self._url.database}>"
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Close all connections."""
         await self._plain.dispose()
 
     def has_file(self) -> bool:
-        """Is there a file to open? PostgreSQL answers for itself."""
+        """Report whether the SQLite file exists; a PostgreSQL database reports for itself."""
         return self.path is None or self.path.is_file()
 
     def require_readable(self) -> None:
-        """Raises StoreError (registry.io) for a file that is not ours to read.
+        """Raise StoreError (`io`) if this user may not read the file.
 
-        SQLite would say no more than that it cannot open it.
+        SQLite would only say that it cannot open the file.
         """
         if self.path is not None and self.path.is_file() and not os.access(self.path, os.R_OK):
             raise StoreError(
-                f"{self.path} is not for this user to read",
-                code="registry.io",
-                hint="check owner and mode of the file",
+                f"this user may not read {self.path}",
+                code=f"{self.profile.name}.io",
+                hint="Check the owner and the mode of the file.",
             )
 
     def create_file(self) -> None:
-        """An empty file that its owner alone may read, where there is none: it will hold password hashes."""
+        """Create an empty SQLite file that only its owner can read: it may contain password hashes."""
         if self.path is not None:
-            with translate_errors():
-                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            _enable_wal(self.path)
+            with translate_errors(self.profile):
+                create_private_file(self.path)
+            # other faults of the file are reported when it is opened
+            with (
+                suppress(sqlite3.Error),
+                closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as connection,
+            ):
+                enable_wal(connection, _PATIENCE)
 
     @asynccontextmanager
     async def open_reader(self, *, snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
-        """A connection for reading. `snapshot`: several statements that see the same state."""
-        with translate_errors():
+        """Open a connection for reading; with `snapshot`, several statements see the same state."""
+        with translate_errors(self.profile):
             async with (self._snapshot if snapshot else self._plain).connect() as connection:
                 yield connection
 
     async def run_transaction(self, work: Callable[[AsyncConnection], Awaitable[_Result]]) -> _Result:
-        """Run `work` in a transaction of its own, which no other writer's overlaps.
+        """Run `work` in a transaction that does not overlap with those of other writers.
 
-        It may be run again from the start, so it changes nothing but the database. Raises StaleError for a
-        race lost `TRIES` times, StoreError for what the database cannot do; nothing is written then.
+        `work` may run again from the start, so it must change nothing but the database. Raises StaleError
+        for a race lost `TRIES` times and StoreError for a failure; nothing is written then.
         """
-        with translate_errors():
+        with translate_errors(self.profile):
             for _ in range(TRIES):
                 try:
                     async with self._turn, self._writer.begin() as connection:
@@ -249,48 +323,34 @@ class Database:
                     if not is_lost_race(error):
                         raise
         raise StaleError(
-            "others were faster each time", code="registry.stale", hint="read it again, then try again"
+            f"other writers changed the database first, {TRIES} times in a row",
+            code=f"{self.profile.name}.stale",
+            hint="Read the data again, then try again.",
         )
 
     async def _lock_writers(self, connection: AsyncConnection) -> None:
         if self.dialect == "postgresql":
             await connection.execute(text(f"SET LOCAL lock_timeout = '{_PATIENCE}s'"))
-            await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+            await connection.execute(
+                text("SELECT pg_advisory_xact_lock(:key)"), {"key": self.profile.lock_key}
+            )
 
 
-def _enable_wal(path: Path) -> None:
-    """Write-ahead logging, which stays with the file.
-
-    SQLite's patience does not cover this change: of two that made it at once, one would be told "locked".
-    What else is wrong with a file is told when it is opened.
-    """
-    until = time.monotonic() + _PATIENCE
-    with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as base:
-        while True:
-            try:
-                base.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
-                    raise
-            time.sleep(_PAUSE)
-
-
-def _parse_url(given: str | Path | Secret) -> URL:
-    plain = given.reveal() if isinstance(given, Secret) else str(given)
-    if isinstance(given, Path) or "://" not in plain:
+def _parse_url(address: str | Path | Secret, profile: DatabaseProfile) -> URL:
+    plain = address.reveal() if isinstance(address, Secret) else str(address)
+    if isinstance(address, Path) or "://" not in plain:
         url = URL.create("sqlite", database=plain)
     else:
         try:
             url = make_url(plain)
         except (ArgumentError, ValueError):
-            # their texts quote the URL
-            raise _make_url_error("not a database URL") from None
+            # SQLAlchemy's messages quote the URL
+            raise _make_url_error(profile, "not a database URL") from None
     driver = _DRIVERS.get(url.drivername)
     if driver is None:
-        raise _make_url_error("neither SQLite nor PostgreSQL")
+        raise _make_url_error(profile, "the database URL is neither for SQLite nor for PostgreSQL")
     if driver == _SQLITE and (not url.database or ":memory:" in url.database or url.query):
-        raise _make_url_error("SQLite needs a file, and takes no options")
+        raise _make_url_error(profile, "a SQLite URL needs a file and has no options")
     return url.set(drivername=driver)
 
 
@@ -305,12 +365,12 @@ _DRIVERS: Final = {
 }
 
 
-def _make_url_error(message: str) -> StoreError:
+def _make_url_error(profile: DatabaseProfile, message: str) -> StoreError:
     return StoreError(
         message,
-        code="registry.bad-url",
+        code=f"{profile.name}.bad-url",
         field="url",
-        hint="write a file name, or postgresql+psycopg://USER@HOST/DATABASE",
+        hint="Write a file name, or postgresql+psycopg://USER@HOST/DATABASE.",
     )
 
 
@@ -318,7 +378,7 @@ _Engines = tuple[AsyncEngine, AsyncEngine, AsyncEngine]
 
 
 def _create_sqlite_engines(url: URL) -> _Engines:
-    """Engines over one pool: without a transaction, with a read snapshot, for writing."""
+    """Return three engines over one pool: without transactions, for read snapshots and for writing."""
     engine = create_async_engine(url, hide_parameters=True)
     event.listen(engine.sync_engine, "connect", _configure_sqlite)
     event.listen(engine.sync_engine, "begin", _begin_sqlite)

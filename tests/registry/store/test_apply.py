@@ -303,7 +303,7 @@ def test_a_race_lost_each_time_is_stale(store_url: str, monkeypatch: pytest.Monk
         from onym.registry.store.schema import accounts
 
         monkeypatch.setattr(sql, "is_lost_race", lost)
-        with pytest.raises(StaleError, match="others were faster"):
+        with pytest.raises(StaleError, match=f"{sql.TRIES} times"):
             await store._database.run_transaction(
                 lambda connection: connection.execute(insert(accounts), row)
             )

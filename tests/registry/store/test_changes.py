@@ -13,8 +13,7 @@ from onym.registry.account_ids import resolve_accounts
 from onym.registry.accounts import Account
 from onym.registry.records import Actor, Event, EventKind, Role, Status
 from onym.registry.store import Store
-from onym.registry.store.schema import migrate_schema
-from onym.store.sql import Database
+from onym.registry.store.schema import migrate_schema, open_database
 from registry.store.store_support import (
     AT,
     EXPERT,
@@ -242,7 +241,7 @@ def test_an_older_schema_gets_its_changes_from_the_log(empty_url: str) -> None:
             await remove(store)
             await registered(store)
             changes = await store.changes(SCHEMES)
-        database = Database(empty_url)
+        database = open_database(empty_url)
         await migrate_schema(database, "0003")
         await database.close()
         async with await Store.open(empty_url, create=True) as store:

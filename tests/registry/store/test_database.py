@@ -17,9 +17,15 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError, OperationalError
 from onym.errors import RefusalError, StoreError
 from onym.registry.records import EventKind
 from onym.registry.store import REVISION, Store, queries, schema
-from onym.registry.store.schema import BASE, METADATA, migrate_schema, read_revision
+from onym.registry.store.schema import (
+    BASE,
+    DATABASE_PROFILE,
+    METADATA,
+    migrate_schema,
+    open_database,
+    read_revision,
+)
 from onym.store import sql
-from onym.store.sql import Database
 from onym.uri.secret import Secret
 from registry.store.store_support import (
     AT,
@@ -71,7 +77,7 @@ def test_the_schema_goes_down_and_up_again_with_the_data(empty_url: str) -> None
             )
             before = await store.log()
             page = await store.entries(SCHEMES)
-        database = Database(empty_url)
+        database = open_database(empty_url)
         for target in ("0003", "0002", "0001"):
             await migrate_schema(database, target)
             assert await read_revision(database) == target
@@ -133,8 +139,8 @@ def test_a_file_that_another_one_is_making_is_waited_for(
         paused.append(seconds)
         other.execute("ROLLBACK")
 
-    monkeypatch.setattr("onym.store.sql.time.sleep", pause)
-    Database(path).create_file()
+    monkeypatch.setattr("onym.store.sqlite.time.sleep", pause)
+    open_database(path).create_file()
     assert len(paused) == 1
     assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     other.close()
@@ -209,7 +215,7 @@ BAD_URLS = [
 def test_a_url_that_cannot_be_used_is_refused_without_being_shown(url: str) -> None:
     for given in (url, Secret(url)):
         with pytest.raises(StoreError) as caught:
-            Database(given)
+            open_database(given)
         assert caught.value.code == "registry.bad-url"
         assert "sekret" not in f"{caught.value}{caught.value.as_dict()}{caught.value.__cause__}"
 
@@ -225,14 +231,14 @@ def test_sqlite_is_named_by_path_or_url(tmp_path: Path, form: str) -> None:
 
 def test_no_password_is_in_what_a_store_or_its_failures_print(tmp_path: Path) -> None:
     url = "postgresql+psycopg://u:sekret@127.0.0.1:9/db"
-    store = Store(Database(Secret(url)))
+    store = Store(open_database(Secret(url)))
     assert repr(store) == "<Store <Database postgresql db>>"
     with pytest.raises(StoreError) as caught:
         run(store.head())
     error = caught.value
     assert error.code == "registry.unreachable"
     assert "sekret" not in f"{error}{error!r}{error.__cause__}{error.as_dict()}"
-    assert repr(Database(tmp_path / "x.db")) == f"<Database sqlite {tmp_path / 'x.db'}>"
+    assert repr(open_database(tmp_path / "x.db")) == f"<Database sqlite {tmp_path / 'x.db'}>"
 
 
 def test_a_wrong_password_is_told_as_such_and_not_shown(postgres: object) -> None:
@@ -336,7 +342,7 @@ class _Raised(Exception):
     ],
 )
 def test_failures_are_told_apart_by_their_codes(codes: dict[str, object], code: str) -> None:
-    with pytest.raises(StoreError) as caught, sql.translate_errors():
+    with pytest.raises(StoreError) as caught, sql.translate_errors(DATABASE_PROFILE):
         raise OperationalError("SELECT 'sekret'", {"p": "sekret"}, _Raised(**codes))
     assert caught.value.code == code
     assert "sekret" not in str(caught.value)
@@ -344,7 +350,7 @@ def test_failures_are_told_apart_by_their_codes(codes: dict[str, object], code: 
 
 
 def test_a_fault_of_sqlalchemys_own_is_a_store_error_too() -> None:
-    with pytest.raises(StoreError, match="InvalidRequestError"), sql.translate_errors():
+    with pytest.raises(StoreError, match="InvalidRequestError"), sql.translate_errors(DATABASE_PROFILE):
         raise InvalidRequestError("sekret")
     assert not sql.is_duplicate(ValueError())
     assert not sql.is_lost_race(ValueError())

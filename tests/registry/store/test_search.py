@@ -19,7 +19,7 @@ from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.records import EventKind, RequestState, Role, Status
 from onym.registry.store import MAX_LIMIT, Store, queries
 from onym.registry.store.queries import CANDIDATES
-from onym.registry.store.rows import decode_cursor, encode_cursor
+from onym.store.pages import decode_cursor, encode_cursor
 from postgres_support import Postgres
 from registry.store.store_support import (
     AT,
@@ -247,7 +247,7 @@ def test_a_cursor_of_another_list_or_of_nobody_is_refused(sqlite_path: Path, cur
         assert (await store.entries(SCHEMES, after=CURSOR)).items == ()
         with pytest.raises(RegistryError) as caught:
             await store.entries(SCHEMES, after=cursor)
-        assert (caught.value.code, caught.value.field) == ("registry.bad-cursor", "after")
+        assert (caught.value.code, caught.value.field) == ("store.bad-cursor", "after")
 
     in_store(str(sqlite_path), work)
 
@@ -278,7 +278,7 @@ def test_a_limit_is_checked(sqlite_path: Path, limit: int) -> None:
         ):
             with pytest.raises(RegistryError) as caught:
                 await call()
-            assert caught.value.code == "registry.bad-limit"
+            assert caught.value.code == "store.bad-limit"
 
     in_store(str(sqlite_path), work)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from onym.registry.store._store import Store, restore
 from onym.registry.store._writes import LEASE, MAX_EVENT
 from onym.registry.store.rows import (
-    MAX_LIMIT,
     Applied,
     Decide,
     EntryChange,
@@ -17,10 +16,10 @@ from onym.registry.store.rows import (
     ImportReport,
     Irregularity,
     OutboxNotice,
-    Page,
     Verified,
 )
 from onym.registry.store.schema import REVISION
+from onym.store.pages import MAX_LIMIT, Page
 
 __all__ = [
     "LEASE",

@@ -43,7 +43,7 @@ from onym.registry.store.rows import (
     make_text_row,
 )
 from onym.registry.store.schema import (
-    Time,
+    DATABASE_PROFILE,
     account_roles,
     accounts,
     audit,
@@ -51,13 +51,14 @@ from onym.registry.store.schema import (
     entry_changes,
     entry_text,
     log,
+    open_database,
     read_revision,
     requests,
     sequences,
     subjects,
     tokens,
 )
-from onym.store.sql import Database, translate_errors
+from onym.store.sql import Database, Time, translate_errors
 
 _BATCH: Final = 1000
 _OnChange: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
@@ -319,7 +320,7 @@ async def copy_sqlite(source: Path, target: Path) -> None:
 async def dump_portable(database: Database, target: Path) -> None:
     """The portable form, of one moment."""
     with (
-        translate_errors(),
+        translate_errors(DATABASE_PROFILE),
         _replace_file(target) as path,
         path.open("w", encoding="utf-8", newline="\n") as out,
     ):
@@ -387,7 +388,7 @@ def require_other_target(database: Path | None, target: Path) -> None:
 
 async def require_registry(path: Path) -> None:
     """Raises StoreError (registry.bad-backup) unless the file of SQLite is a registry's."""
-    database = Database(path)
+    database = open_database(path)
     try:
         found = await read_revision(database)
     finally:
@@ -402,12 +403,12 @@ async def require_registry(path: Path) -> None:
 
 def is_sqlite_file(path: Path) -> bool:
     """Is that a database of SQLite, rather than the portable form? Raises StoreError."""
-    with translate_errors(), path.open("rb") as file:
+    with translate_errors(DATABASE_PROFILE), path.open("rb") as file:
         return file.read(16) == b"SQLite format 3\0"
 
 
 def _copy_sqlite_file(source: Path, target: Path) -> None:
-    with translate_errors(), _replace_file(target) as path:
+    with translate_errors(DATABASE_PROFILE), _replace_file(target) as path:
         try:
             with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(path)) as new:
                 old.backup(new)
@@ -481,7 +482,7 @@ class _PortableLoader:
     async def load_file(self, source: Path) -> None:
         """Every line, into the database."""
         ended = False
-        with translate_errors(), source.open("rb") as file:
+        with translate_errors(DATABASE_PROFILE), source.open("rb") as file:
             for line in iter(lambda: file.readline(_MAX_LINE + 1), b""):
                 self._line += 1
                 data = self._parse_line(line)

@@ -34,11 +34,10 @@ from onym.registry.store.rows import (
     EntryChange,
     Head,
     ImportReport,
-    Page,
     Verified,
-    require_limit,
 )
-from onym.registry.store.schema import migrate_schema, require_schema
+from onym.registry.store.schema import migrate_schema, open_database, require_schema
+from onym.store.pages import Page, require_limit
 from onym.store.sql import Database
 from onym.uri.secret import Secret
 
@@ -72,7 +71,7 @@ class Store:
         from the log. Raises StoreError: registry.bad-url, registry.no-database, registry.wrong-schema,
         registry.unreachable, registry.no-full-text (a SQLite without FTS5), registry.replay-failed.
         """
-        database = Database(url)
+        database = open_database(url)
         try:
             require_search(database)
             if create:
@@ -204,8 +203,8 @@ class Store:
     ) -> Page[Entry]:
         """Entries by name; those that contain `query` in name or text, those of `status`.
 
-        `after` is the `next` of the page before. Raises RegistryError (registry.bad-cursor,
-        registry.bad-limit).
+        `after` is the `next` of the page before. Raises RegistryError (store.bad-cursor,
+        store.bad-limit).
         """
         async with self._database.open_reader(snapshot=True) as connection:
             return await queries.select_entries(connection, registry, query, status, after, limit)

@@ -38,15 +38,14 @@ from onym.registry.store.rows import (
     Irregularity,
     OutboxNotice,
     decode_record,
-    is_storable,
     make_entry_row,
     make_log_row,
     make_notice_row,
     make_request_row,
     make_text_row,
-    require_limit,
 )
 from onym.registry.store.schema import entries, entry_changes, entry_text, log, outbox, requests, sequences
+from onym.store.pages import is_storable, require_limit
 from onym.store.sql import Database
 
 #: characters of one event's JSON

@@ -17,8 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.accounts import Account, ApiToken, AuditRecord, Session
 from onym.registry.records import Role
-from onym.registry.store.rows import Page, decode_cursor, encode_cursor, is_storable, require_limit
 from onym.registry.store.schema import account_roles, accounts, audit, sessions, subjects, tokens
+from onym.store.pages import Page, decode_cursor, encode_cursor, is_storable, require_limit
 from onym.store.sql import Database, is_duplicate
 from onym.uri.secret import Secret
 

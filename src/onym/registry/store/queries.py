@@ -20,17 +20,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from onym.errors import StoreError
 from onym.registry.records import Entry, LogRecord, Request, RequestState, Role, Status
 from onym.registry.registries import get_registry as registry_of
-from onym.registry.store.rows import (
-    MOST_TEXT,
-    Page,
-    decode_cursor,
-    decode_record,
-    encode_cursor,
-    fold_text,
-    is_storable,
-    require_limit,
-)
+from onym.registry.store.rows import MOST_TEXT, decode_record, fold_text
 from onym.registry.store.schema import entries, entry_text, log, requests
+from onym.store.pages import Page, decode_cursor, encode_cursor, is_storable, require_limit
 from onym.store.sql import Database
 
 #: characters of a query; more are not read

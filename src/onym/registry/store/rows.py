@@ -1,29 +1,19 @@
-"""Values, rows and pages: what the store returns, what each table keeps of a value, and cursors for pages.
-
-A cursor says where the next page begins. It is opaque to its holder, bound to the list and filters that
-it was made for, and checked when it comes back. It holds no secret and is not signed: the query compares
-with its content and does nothing else with it.
-"""
+"""Values and rows: what the store returns, and what each table stores of a value."""
 
 from __future__ import annotations
 
-import binascii
-import hashlib
 import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from unicodedata import normalize
 
-from onym.errors import RegistryError, StoreError
+from onym.errors import StoreError
 from onym.registry.codec import Codable, from_data, to_data
 from onym.registry.hash_chain import canonicalize_json
 from onym.registry.records import Actor, Decision, Entry, Event, EventKind, LogRecord, Notice, Request, Role
 from onym.registry.store.schema import find_wake_day
-
-_Item = TypeVar("_Item", covariant=True)
 
 
 class Decide(Protocol):
@@ -65,14 +55,6 @@ class EntryChange:
     version: int
     before: Entry | None
     after: Entry | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page(Generic[_Item]):
-    """Some items in order; `next` is the cursor of the page after, None at the end."""
-
-    items: tuple[_Item, ...]
-    next: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,67 +198,5 @@ def fold_text(text: str) -> str:
     return folded.replace("\0", " ")
 
 
-def is_storable(text: str) -> bool:
-    """May it be asked for in any database? PostgreSQL has no NUL, and UTF-8 no half of a surrogate pair."""
-    return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
-
-
 def _join_text_fields(fields: Mapping[str, str]) -> str:
     return "\n".join(fields[each] for each in _TEXT_FIELDS if fields.get(each))
-
-
-#: items on one page, at most
-MAX_LIMIT: Final = 1000
-_MAX_CURSOR: Final = 1024
-_Key = TypeVar("_Key", int, str)
-
-
-def encode_cursor(filters: tuple[object, ...], key: int | str) -> str:
-    """The cursor of the page after the item of that key."""
-    octets = json.dumps([_hash_filters(filters), key], ensure_ascii=False, separators=(",", ":")).encode()
-    return urlsafe_b64encode(octets).rstrip(b"=").decode()
-
-
-def decode_cursor(cursor: str, filters: tuple[object, ...], kind: type[_Key]) -> _Key:
-    """The key in a cursor. Raises RegistryError (registry.bad-cursor, field "after")."""
-    try:
-        if len(cursor) > _MAX_CURSOR:
-            raise ValueError
-        octets = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-        mark, key = json.loads(octets)
-    except (ValueError, TypeError, binascii.Error, RecursionError):
-        raise _make_cursor_error() from None
-    if mark != _hash_filters(filters) or type(key) is not kind or not _is_usable_key(key):
-        raise _make_cursor_error()
-    found: _Key = key
-    return found
-
-
-def require_limit(limit: int) -> int:
-    """The limit itself. Raises RegistryError (registry.bad-limit) outside 1 to `MAX_LIMIT`."""
-    if not 1 <= limit <= MAX_LIMIT:
-        raise RegistryError(
-            "that many items are not on one page",
-            code="registry.bad-limit",
-            field="limit",
-            hint=f"1 to {MAX_LIMIT}",
-        )
-    return limit
-
-
-def _is_usable_key(key: int | str) -> bool:
-    return is_storable(key) if isinstance(key, str) else 0 <= key < 1 << 62
-
-
-def _hash_filters(filters: tuple[object, ...]) -> str:
-    text = json.dumps([None if each is None else str(each) for each in filters])
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _make_cursor_error() -> RegistryError:
-    return RegistryError(
-        "not a cursor of this list",
-        code="registry.bad-cursor",
-        field="after",
-        hint="take it from `next` of the page before, with the same filters, or leave it out",
-    )

@@ -12,17 +12,15 @@ on either database. A test compares the tables here with those that the migratio
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import (
-    BigInteger,
     Boolean,
     Column,
     Connection,
     Date,
-    Dialect,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -31,7 +29,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    TypeDecorator,
     UniqueConstraint,
     inspect,
     text,
@@ -39,36 +36,32 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import StoreError
-from onym.registry.codec import decode_time, encode_time
-from onym.store.sql import Database
+from onym.store.sql import Database, DatabaseProfile, Failure, Time, make_number_type, make_text_type
+from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
 
-class Time(TypeDecorator[datetime]):
-    """A time in UTC as 27 characters, `2026-01-02T03:04:05.000006Z`."""
-
-    impl = String(27)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
-        """To the database."""
-        return None if value is None else encode_time(value)
-
-    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
-        """From the database."""
-        return None if value is None else decode_time(value)
-
-
-def make_text_type() -> String:
-    """Text that compares by code point, whatever the locale of the database."""
-    return Text().with_variant(Text(collation="C"), "postgresql")
-
-
 METADATA: Final = MetaData()
-#: SQLite numbers rows by itself only where the key is INTEGER
-_NUMBER: Final = BigInteger().with_variant(Integer(), "sqlite")
+_NUMBER: Final = make_number_type()
+
+_GUARDED: Final = Failure(
+    "append-only", "log records cannot be changed or deleted", "Record an override instead."
+)
+#: error codes and hints of the registry's database
+DATABASE_PROFILE: Final = DatabaseProfile(
+    name="registry",
+    lock_key=int.from_bytes(b"onym"),
+    failures={
+        # SQLITE_CONSTRAINT_TRIGGER, and the SQLSTATE that the guard of PostgreSQL raises
+        1811: _GUARDED,
+        "ON001": _GUARDED,
+        "42P01": Failure(
+            "wrong-schema", "the database does not contain a registry", "Run: onym registry init"
+        ),
+    },
+)
 
 log: Final = Table(
     "log",
@@ -257,6 +250,11 @@ outbox: Final = Table(
 def find_wake_day(expires: date | None, draft: date | None) -> date | None:
     """The earlier of two days, of which either may be missing."""
     return min((day for day in (expires, draft) if day is not None), default=None)
+
+
+def open_database(url: str | Path | Secret) -> Database:
+    """Open the database of a registry. Raises StoreError (registry.bad-url)."""
+    return Database(url, DATABASE_PROFILE)
 
 
 #: the revision that this code works with
