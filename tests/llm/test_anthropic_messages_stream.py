@@ -22,7 +22,8 @@ from onym.errors import (
     ServerError,
 )
 from onym.llm.dialects import anthropic_messages
-from onym.llm.dialects.anthropic_messages import BodyDecoder, StreamDecoder
+from onym.llm.dialects.anthropic_messages import StreamDecoder
+from onym.llm.dialects.streaming import WholeBodyDecoder
 from onym.llm.types import (
     Carried,
     Finish,
@@ -405,7 +406,7 @@ def test_after_its_end_a_stream_says_nothing_more() -> None:
 
 @pytest.mark.parametrize(
     ("media", "kind"),
-    [("text/event-stream", StreamDecoder), (None, StreamDecoder), ("application/json", BodyDecoder)],
+    [("text/event-stream", StreamDecoder), (None, StreamDecoder), ("application/json", WholeBodyDecoder)],
 )
 def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:
     assert type(streams.decoder_for(anthropic_messages, media)) is kind

@@ -26,7 +26,8 @@ from onym.errors import (
     ServerError,
 )
 from onym.llm.dialects import bedrock_converse
-from onym.llm.dialects.bedrock_converse import BodyDecoder, StreamDecoder
+from onym.llm.dialects.bedrock_converse import StreamDecoder
+from onym.llm.dialects.streaming import WholeBodyDecoder
 from onym.llm.types import (
     Carried,
     Finish,
@@ -308,8 +309,8 @@ def test_a_wrong_checksum_is_an_error_of_the_protocol() -> None:
     [
         ("application/vnd.amazon.eventstream", StreamDecoder),
         (None, StreamDecoder),
-        ("application/json", BodyDecoder),
-        ("text/html", BodyDecoder),
+        ("application/json", WholeBodyDecoder),
+        ("text/html", WholeBodyDecoder),
     ],
 )
 def test_the_content_type_says_how_an_answer_is_read(media: str | None, kind: type) -> None:

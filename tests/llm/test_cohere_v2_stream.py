@@ -15,7 +15,8 @@ import stream_support as streams
 from json_support import any_json
 from onym.errors import MalformedResponseError, ProviderError, RateLimitError, ServerError
 from onym.llm.dialects import cohere_v2
-from onym.llm.dialects.cohere_v2 import BodyDecoder, StreamDecoder
+from onym.llm.dialects.cohere_v2 import StreamDecoder
+from onym.llm.dialects.streaming import WholeBodyDecoder
 from onym.llm.types import Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
 from onym.net.messages import Headers
 
@@ -238,7 +239,7 @@ def test_after_its_end_a_stream_says_nothing_more() -> None:
 
 @pytest.mark.parametrize(
     ("media", "kind"),
-    [("text/event-stream", StreamDecoder), (None, StreamDecoder), ("application/json", BodyDecoder)],
+    [("text/event-stream", StreamDecoder), (None, StreamDecoder), ("application/json", WholeBodyDecoder)],
 )
 def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:
     assert type(streams.decoder_for(cohere_v2, media)) is kind

@@ -21,7 +21,8 @@ from onym.errors import (
     RateLimitError,
 )
 from onym.llm.dialects import gemini
-from onym.llm.dialects.gemini import BodyDecoder, StreamDecoder
+from onym.llm.dialects.gemini import StreamDecoder, decode_chat
+from onym.llm.dialects.streaming import WholeBodyDecoder
 from onym.llm.types import (
     Carried,
     Finish,
@@ -251,8 +252,8 @@ def test_an_event_without_end_is_refused_at_its_cap() -> None:
     [
         ("text/event-stream", StreamDecoder),
         (None, StreamDecoder),
-        ("application/json; charset=UTF-8", BodyDecoder),
-        ("text/html", BodyDecoder),
+        ("application/json; charset=UTF-8", WholeBodyDecoder),
+        ("text/html", WholeBodyDecoder),
     ],
 )
 def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:
@@ -261,14 +262,14 @@ def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: ty
 
 def test_a_stream_that_came_as_an_array_becomes_its_events() -> None:
     data = json.dumps(HELLO).encode()
-    decoder = BodyDecoder(200, Headers([("x-request-id", "r")]), streams.AT)
+    decoder = WholeBodyDecoder(decode_chat, 200, Headers([("x-request-id", "r")]), streams.AT)
     for index in range(len(data)):
         assert decoder.feed(data[index : index + 1]) == []
     assert decoder.close() == [ReasoningDelta("hm"), TextDelta("Héllo\n"), FINISH]
 
 
 def test_an_error_in_the_array_of_a_stream_is_that_error() -> None:
-    decoder = BodyDecoder(200, Headers(), streams.AT)
+    decoder = WholeBodyDecoder(decode_chat, 200, Headers(), streams.AT)
     decoder.feed(json.dumps([HELLO[0], json.loads(LATE_ERROR)]).encode())
     with pytest.raises(OverloadedError):
         decoder.close()

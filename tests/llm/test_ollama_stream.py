@@ -20,7 +20,8 @@ from onym.errors import (
     ServerError,
 )
 from onym.llm.dialects import ollama
-from onym.llm.dialects.ollama import BodyDecoder, StreamDecoder
+from onym.llm.dialects.ollama import StreamDecoder
+from onym.llm.dialects.streaming import WholeBodyDecoder
 from onym.llm.types import Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
 from onym.net.messages import Headers
 
@@ -180,7 +181,7 @@ def test_after_its_end_a_stream_says_nothing_more() -> None:
 
 @pytest.mark.parametrize(
     ("media", "kind"),
-    [("application/x-ndjson", StreamDecoder), (None, StreamDecoder), ("application/json", BodyDecoder)],
+    [("application/x-ndjson", StreamDecoder), (None, StreamDecoder), ("application/json", WholeBodyDecoder)],
 )
 def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:
     assert type(streams.decoder_for(ollama, media)) is kind

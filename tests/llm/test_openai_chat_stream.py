@@ -24,7 +24,8 @@ from onym.errors import (
     ServerError,
 )
 from onym.llm.dialects import openai_chat
-from onym.llm.dialects.openai_chat import BodyDecoder, StreamDecoder
+from onym.llm.dialects.openai_chat import StreamDecoder, decode_chat
+from onym.llm.dialects.streaming import WholeBodyDecoder
 from onym.llm.types import Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
 from onym.net.messages import Headers
 
@@ -242,16 +243,18 @@ def test_after_its_end_a_stream_says_nothing_more() -> None:
         ("text/event-stream; charset=utf-8", StreamDecoder),
         ("application/octet-stream", StreamDecoder),
         (None, StreamDecoder),
-        ("application/json", BodyDecoder),
-        ("text/html", BodyDecoder),
+        ("application/json", WholeBodyDecoder),
+        ("text/html", WholeBodyDecoder),
     ],
 )
 def test_the_content_type_says_whether_a_stream_came(media: str | None, kind: type) -> None:
     assert type(streams.decoder_for(openai_chat, media)) is kind
 
 
-def whole_body(data: bytes, media: str = "application/json") -> BodyDecoder:
-    decoder = BodyDecoder(200, Headers([("content-type", media), ("x-request-id", "r")]), streams.AT)
+def whole_body(data: bytes, media: str = "application/json") -> WholeBodyDecoder:
+    decoder = WholeBodyDecoder(
+        decode_chat, 200, Headers([("content-type", media), ("x-request-id", "r")]), streams.AT
+    )
     for index in range(len(data)):
         assert decoder.feed(data[index : index + 1]) == []
     return decoder
@@ -299,7 +302,7 @@ def test_a_whole_body_that_is_no_answer_raises_and_keeps_raising(
 
 
 def test_a_whole_body_has_a_cap() -> None:
-    decoder = BodyDecoder(200, Headers(), streams.AT)
+    decoder = WholeBodyDecoder(decode_chat, 200, Headers(), streams.AT)
     for _ in range(40):
         decoder.feed(b"x" * 1_000_000)
     assert isinstance(decoder.error, ResponseTooLarge)

@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.errors import ResponseTooLarge, UsageError
-from onym.llm.batch import _provider as results_module
 from onym.llm.batch import _storage as module
-from onym.llm.batch._provider import LineSplitter
 from onym.llm.batch._storage import (
     BatchBuilder,
     LabelStore,
@@ -23,6 +21,7 @@ from onym.llm.batch._storage import (
     require_no_open_batches,
     to_ranges,
 )
+from onym.llm.dialects.streaming import LineFramer
 
 TOKEN = "0123456789abcdef"
 
@@ -145,7 +144,7 @@ def test_a_load_takes_one_line_however_large():
 def test_lines_are_the_same_however_they_are_cut(pieces, cuts):
     data = b"\n".join(pieces)
     places = sorted({min(each, len(data)) for each in cuts} | {0, len(data)})
-    lines = LineSplitter()
+    lines = LineFramer()
     found = []
     for start, end in pairwise(places):
         found += lines.feed(data[start:end])
@@ -153,9 +152,8 @@ def test_lines_are_the_same_however_they_are_cut(pieces, cuts):
     assert found == [each.strip() for each in data.split(b"\n") if each.strip()]
 
 
-def test_a_line_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr(results_module, "_MAX_LINE_SIZE", 1024 * 1024)
-    lines = LineSplitter()
+def test_a_line_without_end_is_refused():
+    lines = LineFramer(1024 * 1024)
     for _ in range(2):
         assert list(lines.feed(b"x" * 512 * 1024)) == []
     with pytest.raises(ResponseTooLarge):

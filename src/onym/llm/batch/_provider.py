@@ -21,7 +21,6 @@ from onym.errors import (
     OnymError,
     OnymWarning,
     ProviderError,
-    ResponseTooLarge,
 )
 from onym.llm.batch._provider_flow import (
     TRANSFER_TIMEOUT,
@@ -46,7 +45,8 @@ from onym.llm.batch._storage import (
     get_submission_log_path,
 )
 from onym.llm.dialects import Exchange
-from onym.llm.dialects.batch_api import Batch, BatchApi, BatchRequest, DecodeChat, make_unanswered_error
+from onym.llm.dialects.batch_api import Batch, BatchApi, BatchRequest, make_unanswered_error
+from onym.llm.dialects.streaming import DecodeChat, LineFramer
 from onym.llm.flow import SYSTEM_CLOCK, Clock
 from onym.llm.plan import encode_body
 from onym.llm.types import Completion
@@ -62,38 +62,6 @@ if TYPE_CHECKING:
 _MAX_LINE_SIZE: Final = 64 * 1024 * 1024
 #: more rows than any input has
 _UNBOUNDED: Final = 1 << 62
-
-
-class LineSplitter:
-    """Octets to lines, however they are cut. Blank lines are none."""
-
-    def __init__(self) -> None:
-        self._pending: list[bytes] = []
-        self._size = 0
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """The lines that these octets complete; raises ResponseTooLarge."""
-        *ends, rest = data.split(b"\n")
-        for end in ends:
-            line = b"".join((*self._pending, end)).strip()
-            self._pending, self._size = [], 0
-            if line:
-                yield line
-        if rest:
-            self._pending.append(rest)
-            self._size += len(rest)
-            if self._size > _MAX_LINE_SIZE:
-                raise ResponseTooLarge(
-                    f"a line of the results is longer than {_MAX_LINE_SIZE // 1024**2} MiB",
-                    code="net.too-large.event",
-                )
-
-    def close(self) -> Iterator[bytes]:
-        """The last line, if it has no end."""
-        line = b"".join(self._pending).strip()
-        self._pending = []
-        if line:
-            yield line
 
 
 class ResultCollector:
@@ -250,7 +218,7 @@ class ResultFetcher:
         reply = await arun_flow(flow, self._transport, sleep=self._rest)
         if reply is None:
             return
-        lines = LineSplitter()
+        lines = LineFramer(_MAX_LINE_SIZE)
         async with cast("AsyncStreamBody", reply.stream) as body:
             while (data := await body.aread()) and not self._work.stop.is_set():
                 for line in lines.feed(data):

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from onym.errors import MalformedResponseError, OnymError, ProviderError
+from onym.errors import OnymError, ProviderError
 from onym.llm.dialects import Exchange, HeaderMap
 from onym.llm.dialects.anthropic_messages import ERRORS
 from onym.llm.dialects.batch_api import (
     Batch,
-    BatchAnswer,
-    BatchPage,
     BatchRequest,
-    DecodeChat,
+    LineBatches,
     make_unanswered_error,
-    parse_request_count,
     require_identifier,
 )
-from onym.llm.dialects.codec import get_text, make_malformed_error
+from onym.llm.dialects.codec import get_text, parse_count, parse_timestamp
+from onym.llm.dialects.streaming import DecodeChat
+from onym.llm.types import Completion
 from onym.net.messages import Headers
 from onym.uri.components import QUERY_VALUE, SEGMENT
 
@@ -50,10 +48,6 @@ _STATUSES: Final[Mapping[str, int]] = {
 }
 
 
-class _RequestName(msgspec.Struct):
-    custom_id: str
-
-
 class _LineResult(msgspec.Struct):
     type: str
     message: msgspec.Raw = msgspec.Raw()
@@ -64,14 +58,14 @@ class _ResultLine(msgspec.Struct):
     result: _LineResult
 
 
-_NAME_DECODER: Final = msgspec.json.Decoder(_RequestName)
 _LINE_DECODER: Final = msgspec.json.Decoder(_ResultLine)
 
 
 @dataclass(frozen=True, slots=True)
-class AnthropicBatches:
+class AnthropicBatches(LineBatches):
     """Batches of messages."""
 
+    errors = ERRORS
     most: int = 100_000
     marks: bool = False
 
@@ -112,45 +106,7 @@ class AnthropicBatches:
         path = f"{_BASE_PATH}/{SEGMENT.quote(batch.id)}/results"
         return (BatchRequest(method="GET", path=path, accept="application/binary"),)
 
-    def decode_batch(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Batch:
-        """A message batch."""
-        data = ERRORS.decode_object(status, headers, body, exchange)
-        try:
-            return _decode_batch(data)
-        except MalformedResponseError as error:
-            reason = error.message
-        raise ERRORS.make_malformed_error(reason, status, headers, exchange)
-
-    def decode_list(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> BatchPage:
-        """A list of message batches. One that cannot be read makes the list unreadable: it may be the one."""
-        data = ERRORS.decode_object(status, headers, body, exchange)
-        try:
-            records = data.get("data")
-            if not isinstance(records, list):
-                raise make_malformed_error("it holds no list of batches")
-            batches = tuple(_decode_batch(each) for each in records)
-        except MalformedResponseError as error:
-            reason = error.message
-        else:
-            return BatchPage(batches, get_text(data, "last_id") if data.get("has_more") is True else None)
-        raise ERRORS.make_malformed_error(reason, status, headers, exchange)
-
-    def decode_error(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ProviderError:
-        """As for every other call."""
-        return ERRORS.decode_error(status, headers, body, exchange)
-
-    def decode_line(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> BatchAnswer | None:
-        """A line of the results."""
-        try:
-            line.decode()
-            name = _NAME_DECODER.decode(line).custom_id
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return None
-        return BatchAnswer(name, _decode_outcome(line, decode, exchange))
-
-
-def _decode_outcome(line: bytes, decode: DecodeChat, exchange: Exchange) -> Any:
-    try:
+    def _decode_outcome(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> Completion | OnymError:
         result = _LINE_DECODER.decode(line).result
         if result.type == "succeeded":
             return decode(200, Headers(), bytes(result.message), exchange)
@@ -158,11 +114,25 @@ def _decode_outcome(line: bytes, decode: DecodeChat, exchange: Exchange) -> Any:
             return make_unanswered_error(_UNANSWERED[result.type], exchange)
         if result.type == "errored":
             return _decode_row_error(bytes(result.error), exchange)
-    except OnymError as error:
-        return error.with_traceback(None)
-    except (msgspec.MsgspecError, RecursionError):
-        pass
-    return ERRORS.make_malformed_error("a line of the results has another shape", None, None, exchange)
+        return ERRORS.make_malformed_error("a line of the results is malformed", None, None, exchange)
+
+    def _decode_batch(self, data: dict[str, Any], exchange: Exchange) -> Batch:
+        record = data.get("request_counts")
+        counts = [parse_count(record.get(name)) for name in _COUNT_NAMES] if isinstance(record, dict) else []
+        known = [count for count in counts if count is not None]
+        total = sum(known) if known else None
+        ended = data.get("processing_status") == "ended"
+        cancelled = data.get("cancel_initiated_at") is not None
+        return Batch(
+            id=require_identifier(data.get("id")),
+            ending=("cancelled" if cancelled else "completed") if ended else None,
+            total=total,
+            finished=None if total is None else total - (counts[0] or 0),
+            created=parse_timestamp(data.get("created_at")),
+        )
+
+    def _find_next(self, data: Mapping[str, Any], last: Batch) -> str | None:
+        return get_text(data, "last_id")
 
 
 def _decode_row_error(body: bytes, exchange: Exchange) -> ProviderError:
@@ -174,35 +144,6 @@ def _decode_row_error(body: bytes, exchange: Exchange) -> ProviderError:
     headers = Headers([("request-id", name)] if name else [])
     status = _STATUSES.get(kind, 500) if isinstance(kind, str) else 500
     return ERRORS.decode_error(status, headers, body, exchange)
-
-
-def _decode_batch(data: Any) -> Batch:
-    if not isinstance(data, dict):
-        raise make_malformed_error("a batch is not an object")
-    given = data.get("request_counts")
-    counts = (
-        [parse_request_count(given.get(name)) for name in _COUNT_NAMES] if isinstance(given, dict) else []
-    )
-    known = [each for each in counts if each is not None]
-    total = sum(known) if known else None
-    ended = data.get("processing_status") == "ended"
-    stopped = data.get("cancel_initiated_at") is not None
-    return Batch(
-        id=require_identifier(data.get("id")),
-        ending=("cancelled" if stopped else "completed") if ended else None,
-        total=total,
-        finished=None if total is None else total - (counts[0] or 0),
-        created=_parse_time(data.get("created_at")),
-    )
-
-
-def _parse_time(value: Any) -> float | None:
-    """An RFC 3339 time as seconds since 1970."""
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
-        return None if moment is None or moment.tzinfo is None else moment.timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 MESSAGES: Final = AnthropicBatches()

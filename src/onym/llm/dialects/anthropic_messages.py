@@ -12,7 +12,6 @@ Bedrock (only `message`), FastAPI (`detail`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, NoReturn
 
 import msgspec
@@ -31,19 +30,22 @@ from onym.errors import (
     UnsupportedError,
     UsageError,
 )
-from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
 from onym.llm.dialects.codec import (
     NO_USAGE,
     encode_arguments,
     encode_base64,
     encode_params,
+    find_finish_reason,
     get_text,
     make_malformed_error,
     make_part_error,
+    make_tool_call,
     merge_extra,
     parse_arguments,
     parse_count,
     parse_json_object,
+    parse_timestamp,
     require_model_records,
 )
 from onym.llm.dialects.errors import (
@@ -53,7 +55,7 @@ from onym.llm.dialects.errors import (
     has_error,
     parse_error_status,
 )
-from onym.llm.dialects.streaming import EventDecoder, SSEFramer, WholeBodyDecoder, is_whole_body
+from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
 from onym.llm.types import (
     Carried,
     Completion,
@@ -164,11 +166,6 @@ _FINISHES: Mapping[str, FinishReason] = {
 
 #: kinds of block that a `Message` holds as they are
 _PLAIN_BLOCKS = frozenset({"text", "tool_use"})
-
-
-def _decode_finish_reason(value: Any) -> FinishReason:
-    """The server's word in Onym's vocabulary; `other` for a word that is not known, or for none."""
-    return _FINISHES.get(value, "other") if isinstance(value, str) else "other"
 
 
 def _decode_usage(record: Any) -> Usage:
@@ -397,7 +394,7 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     return Completion(
         text="".join(_list_texts(blocks, "text")),
         model=get_text(data, "model") or exchange.model,
-        finish_reason=_decode_finish_reason(data.get("stop_reason")),
+        finish_reason=find_finish_reason(_FINISHES, data.get("stop_reason")),
         reasoning="".join(_list_texts(blocks, "thinking")) or None,
         tool_calls=_decode_tool_calls(blocks),
         usage=_decode_usage(data.get("usage")),
@@ -471,43 +468,25 @@ def _list_texts(blocks: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
 
 def _decode_tool_calls(blocks: Sequence[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
     calls = [block for block in blocks if block.get("type") == "tool_use"]
-    return tuple(_decode_tool_call(call, index) for index, call in enumerate(calls))
-
-
-def _decode_tool_call(block: Mapping[str, Any], index: int) -> ToolCall:
-    name = get_text(block, "name")
-    if name is None:
-        raise make_malformed_error("a tool call names no tool")
-    return ToolCall(
-        id=get_text(block, "id") or f"call_{index}",
-        name=name,
-        arguments=encode_arguments(block.get("input")) or "{}",
+    return tuple(
+        make_tool_call(
+            get_text(call, "id") or f"call_{index}",
+            call.get("name"),
+            encode_arguments(call.get("input")) or "{}",
+        )
+        for index, call in enumerate(calls)
     )
 
 
 def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
     return ModelInfo(
         id=record["id"],
-        context_window=_parse_positive(record.get("max_input_tokens")),
-        max_output_tokens=_parse_positive(record.get("max_tokens")),
-        created=_parse_time(record.get("created_at")),
+        context_window=parse_count(record.get("max_input_tokens")) or None,
+        max_output_tokens=parse_count(record.get("max_tokens")) or None,
+        # the API returns the epoch for a model whose date it does not know
+        created=int(parse_timestamp(record.get("created_at")) or 0) or None,
         raw=record,
     )
-
-
-def _parse_positive(value: Any) -> int | None:
-    return value if type(value) is int and value > 0 else None
-
-
-def _parse_time(value: Any) -> int | None:
-    """An RFC 3339 time as seconds since 1970; the API gives the epoch where it does not know."""
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-    if moment is None or moment.tzinfo is None:
-        return None
-    return int(moment.timestamp()) or None
 
 
 #: by kind of delta: the member of it that holds the piece, and the member of the block that it goes to
@@ -520,22 +499,6 @@ _DELTA_MEMBERS: Mapping[str, tuple[str, str]] = {
 
 #: by kind of block, which is also the member that holds it: what a reader is told
 _TEXT_EVENTS: Mapping[str, Callable[[str], Event]] = {"text": TextDelta, "thinking": ReasoningDelta}
-
-
-def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
-    """The decoder for the body of this answer: some servers answer a request for a stream whole."""
-    if is_whole_body(headers):
-        return BodyDecoder(status, headers, exchange)
-    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
-
-
-class BodyDecoder(WholeBodyDecoder):
-    """A whole answer where a stream was asked for."""
-
-    __slots__ = ()
-
-    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> None:
-        super().__init__(decode_chat, status, headers, exchange)
 
 
 class _BlockBuilder:
@@ -675,7 +638,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         delta = record.get("delta")
         reason = delta.get("stop_reason") if isinstance(delta, dict) else None
         if reason is not None:
-            self._reason = _decode_finish_reason(reason)
+            self._reason = find_finish_reason(_FINISHES, reason)
         self._update_usage(record.get("usage"))
 
     def _update_usage(self, usage: Any) -> None:
@@ -729,4 +692,5 @@ parameters = PARAMETERS
 #: the API demands a limit; every Claude can write as much
 defaults: dict[str, object] = {"max_tokens": 4096}
 formats = frozenset({"json_schema"})
+stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)
 decode_error = ERRORS.decode_error

@@ -8,37 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from onym.llm.dialects import Routes, WireSpec
-from onym.llm.dialects import anthropic_messages as plain
-from onym.llm.dialects.anthropic_messages import (
-    decode_chat,
-    decode_embed,
-    decode_error,
-    decode_model,
-    decode_models,
-    defaults,
-    encode_embed,
-    formats,
-    parameters,
-    stream_decoder,
-)
+from onym.llm.dialects import anthropic_messages as anthropic
 from onym.llm.types import Request
-
-__all__ = [
-    "decode_chat",
-    "decode_embed",
-    "decode_error",
-    "decode_model",
-    "decode_models",
-    "defaults",
-    "encode_chat",
-    "encode_embed",
-    "formats",
-    "headers",
-    "name",
-    "parameters",
-    "routes",
-    "stream_decoder",
-]
 
 name = "anthropic_vertex"
 routes = Routes(
@@ -47,10 +18,20 @@ routes = Routes(
     model_prefix="anthropic/",
 )
 headers = ()
+decode_chat = anthropic.decode_chat
+decode_embed = anthropic.decode_embed
+decode_error = anthropic.decode_error
+decode_model = anthropic.decode_model
+decode_models = anthropic.decode_models
+defaults = anthropic.defaults
+encode_embed = anthropic.encode_embed
+formats = anthropic.formats
+parameters = anthropic.parameters
+stream_decoder = anthropic.stream_decoder
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
     """The body of POST …:rawPredict."""
-    body = plain.encode_chat(request, spec)
+    body = anthropic.encode_chat(request, spec)
     del body["model"]
     return {"anthropic_version": "vertex-2023-10-16", **body}

@@ -10,16 +10,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
-from onym.errors import OnymError, ProviderError
+import msgspec
+
+from onym.errors import MalformedResponseError, OnymError, ProviderError
 from onym.llm.dialects import Exchange, HeaderMap
-from onym.llm.dialects.codec import make_malformed_error, parse_count
+from onym.llm.dialects.codec import make_malformed_error
+from onym.llm.dialects.errors import ErrorDecoder, clean_identifier, clean_message
+from onym.llm.dialects.streaming import DecodeChat
 from onym.llm.types import Completion
-from onym.uri.redact import redact
 
-#: a dialect's `decode_chat`
-DecodeChat: TypeAlias = Callable[[int, HeaderMap, bytes, Exchange], Completion]
 #: how a batch ended; `gone` is one that the provider does not know any more
 Ending: TypeAlias = Literal["completed", "failed", "expired", "cancelled", "gone"]
 
@@ -32,7 +33,14 @@ BATCH_APIS: Final[Mapping[str, str]] = {
 
 #: an identifier becomes one segment of a path: nothing in it may mean another one
 _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._:~-]{0,255}")
-_MAX_MESSAGE: Final = 500
+
+
+class _RequestName(msgspec.Struct):
+    custom_id: str
+
+
+_NAME_DECODER: Final = msgspec.json.Decoder(_RequestName)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,20 +158,90 @@ def require_identifier(value: Any) -> str:
     return value
 
 
-def parse_request_count(value: Any) -> int | None:
-    """A count of requests, None for what is absent or none."""
-    return parse_count(value)
+class LineBatches:
+    """What the batch APIs share: a list of batches in `data`, and results as JSON Lines with `custom_id`.
+
+    A subclass decodes one batch (`_decode_batch`) and the outcome of one line (`_decode_outcome`).
+    """
+
+    #: the error decoder of the API format
+    errors: ClassVar[ErrorDecoder]
+
+    def decode_batch(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Batch:
+        """Return the batch in a 2xx response; raises ProviderError."""
+        return self._decode_object(self._decode_batch, status, headers, body, exchange)
+
+    def decode_list(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> BatchPage:
+        """Return a page of batches; raises ProviderError also if one of them is malformed: it may be ours."""
+        return self._decode_object(self._decode_page, status, headers, body, exchange)
+
+    def decode_error(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ProviderError:
+        """Return the error in a response outside 2xx."""
+        return self.errors.decode_error(status, headers, body, exchange)
+
+    def decode_line(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> BatchAnswer | None:
+        """Return the name and the outcome in a line of the results, None if it is cut or has no name."""
+        try:
+            # the decoder checks the UTF-8 of the fields that it keeps only
+            line.decode()
+            name = _NAME_DECODER.decode(line).custom_id
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        try:
+            return BatchAnswer(name, self._decode_outcome(line, decode, exchange))
+        except OnymError as error:
+            return BatchAnswer(name, error.with_traceback(None))
+        except (msgspec.MsgspecError, RecursionError):
+            failure = self.errors.make_malformed_error(
+                "a line of the results is malformed", None, None, exchange
+            )
+            return BatchAnswer(name, failure)
+
+    def _decode_object(
+        self,
+        read: Callable[[dict[str, Any], Exchange], T],
+        status: int,
+        headers: HeaderMap,
+        body: bytes,
+        exchange: Exchange,
+    ) -> T:
+        """Return what `read` makes of the JSON object in a response. Its errors get the response's data."""
+        data = self.errors.decode_object(status, headers, body, exchange)
+        try:
+            return read(data, exchange)
+        except MalformedResponseError as error:
+            reason = error.message
+        raise self.errors.make_malformed_error(reason, status, headers, exchange)
+
+    def _decode_page(self, data: dict[str, Any], exchange: Exchange) -> BatchPage:
+        records = data.get("data")
+        if not isinstance(records, list):
+            raise make_malformed_error("it has no list of batches")
+        batches = []
+        for record in records:
+            if not isinstance(record, dict):
+                raise make_malformed_error("a batch is not an object")
+            batches.append(self._decode_batch(record, exchange))
+        more = data.get("has_more") is True and batches
+        return BatchPage(tuple(batches), self._find_next(data, batches[-1]) if more else None)
+
+    def _find_next(self, data: Mapping[str, Any], last: Batch) -> str | None:
+        """Return the value that requests the next page."""
+        return last.id
+
+    def _decode_batch(self, data: dict[str, Any], exchange: Exchange) -> Batch:
+        raise NotImplementedError
+
+    def _decode_outcome(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> Completion | OnymError:
+        raise NotImplementedError
 
 
 def decode_error_message(error: Mapping[str, Any], exchange: Exchange) -> tuple[str, str | None]:
-    """What a record says of a failure: a remark that is fit to print, and its typed code."""
+    """Return the printable message of an error record (": text" or "") and its code."""
     text, code = error.get("message"), error.get("code")
-    shown = redact(text[: 8 * _MAX_MESSAGE], secrets=exchange.secrets) if isinstance(text, str) else ""
-    shown = " ".join("".join(char if char.isprintable() else " " for char in shown).split())
+    shown = clean_message(text, exchange) if isinstance(text, str) else ""
     known = code if isinstance(code, str) and _IDENTIFIER.fullmatch(code) is not None else None
-    if known is not None and any(secret.reveal() in known for secret in exchange.secrets):
-        known = None
-    return (f": {shown[:_MAX_MESSAGE]}" if shown else ""), known
+    return (f": {shown}" if shown else ""), clean_identifier(known, exchange)
 
 
 def make_unanswered_error(ending: str, exchange: Exchange) -> ProviderError:

@@ -28,16 +28,17 @@ from onym.errors import (
     UnsupportedError,
     UsageError,
 )
-from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
 from onym.llm.dialects.codec import (
     NO_USAGE,
     decode_vector,
-    encode_arguments,
     encode_base64,
+    find_finish_reason,
     get_text,
     make_malformed_error,
     make_part_error,
     make_schema_name,
+    make_tool_call,
     merge_extra,
     parse_arguments,
     parse_count,
@@ -51,8 +52,7 @@ from onym.llm.dialects.streaming import (
     EventDecoder,
     EventFrame,
     EventStreamFramer,
-    WholeBodyDecoder,
-    is_whole_body,
+    make_stream_decoder,
 )
 from onym.llm.types import (
     Carried,
@@ -469,7 +469,7 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     return Completion(
         text="".join(map(_decode_text, blocks)),
         model=exchange.model,
-        finish_reason=_decode_finish_reason(data.get("stopReason")),
+        finish_reason=find_finish_reason(_FINISHES, data.get("stopReason")),
         reasoning="".join(map(_decode_reasoning, blocks)) or None,
         tool_calls=tuple(_decode_tool_call(call, index) for index, call in enumerate(calls)),
         usage=_decode_usage(data.get("usage")),
@@ -512,11 +512,6 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
     if not isinstance(record, dict) or get_text(record, "modelId") is None:
         raise make_malformed_error("it holds no model")
     return _decode_model_info(record)
-
-
-def _decode_finish_reason(value: Any) -> FinishReason:
-    """The server's word in Onym's vocabulary; `other` for a word that is not known, or for none."""
-    return _FINISHES.get(value, "other") if isinstance(value, str) else "other"
 
 
 def _decode_usage(record: Any) -> Usage:
@@ -580,14 +575,9 @@ def _is_tool_call(block: Mapping[str, Any]) -> bool:
 
 
 def _decode_tool_call(call: Any, index: int) -> ToolCall:
-    name = get_text(call, "name") if isinstance(call, dict) else None
-    if name is None:
-        raise make_malformed_error("a tool call names no tool")
-    return ToolCall(
-        id=get_text(call, "toolUseId") or f"call_{index}",
-        name=name,
-        arguments=encode_arguments(call.get("input")),
-    )
+    if not isinstance(call, dict):
+        raise make_malformed_error("a tool call is not an object")
+    return make_tool_call(get_text(call, "toolUseId") or f"call_{index}", call.get("name"), call.get("input"))
 
 
 def _decode_vectors(data: Mapping[str, Any]) -> list[Any]:
@@ -613,22 +603,6 @@ def _decode_embed_usage(data: Mapping[str, Any], headers: HeaderMap) -> Usage:
 def _decode_model_info(record: dict[str, Any]) -> ModelInfo:
     """The service tells neither windows nor parameters."""
     return ModelInfo(id=record["modelId"], owner=get_text(record, "providerName"), raw=record)
-
-
-def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
-    """The decoder for the body of this answer: a gateway may answer a request for a stream whole."""
-    if is_whole_body(headers):
-        return BodyDecoder(status, headers, exchange)
-    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
-
-
-class BodyDecoder(WholeBodyDecoder):
-    """A whole answer where a stream was asked for."""
-
-    __slots__ = ()
-
-    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> None:
-        super().__init__(decode_chat, status, headers, exchange)
 
 
 class StreamDecoder(EventDecoder[EventFrame]):
@@ -670,7 +644,7 @@ class StreamDecoder(EventDecoder[EventFrame]):
                 raise make_malformed_error("the stream holds no answer")
             return True
         if name == "messageStop":
-            self._reason = _decode_finish_reason(data.get("stopReason"))
+            self._reason = find_finish_reason(_FINISHES, data.get("stopReason"))
             self._carried = _join_carried(self._blocks)
         else:
             self._decode_block(data, "start" if name == "contentBlockStart" else "delta", events)
@@ -785,3 +759,4 @@ headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json_schema"})
+stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from sys import byteorder
 from typing import Any
 
@@ -17,7 +18,7 @@ import msgspec
 
 from onym.errors import MalformedResponseError, UnsupportedError, UsageError
 from onym.llm.dialects import WireSpec
-from onym.llm.types import DocumentPart, ImagePart, Request, ToolCall, Usage
+from onym.llm.types import DocumentPart, FinishReason, ImagePart, Request, Tool, ToolCall, Usage
 
 NO_USAGE = Usage()
 
@@ -67,14 +68,30 @@ def decode_tool_calls(calls: Any, first: int = 0) -> Iterator[ToolCall]:
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict):
             raise make_malformed_error("a tool call holds no function")
-        name = get_text(function, "name")
-        if name is None:
-            raise make_malformed_error("a tool call names no function")
-        yield ToolCall(
-            id=get_text(call, "id") or f"call_{index}",
-            name=name,
-            arguments=encode_arguments(function.get("arguments")),
+        yield make_tool_call(
+            get_text(call, "id") or f"call_{index}", function.get("name"), function.get("arguments")
         )
+
+
+def make_tool_call(identity: str, name: Any, arguments: Any) -> ToolCall:
+    """Return a tool call; MalformedResponseError if it has no name. `arguments` is text or any JSON value."""
+    if not isinstance(name, str) or not name:
+        raise make_malformed_error("a tool call has no name")
+    return ToolCall(id=identity, name=name, arguments=encode_arguments(arguments))
+
+
+def find_finish_reason(reasons: Mapping[str, FinishReason], value: Any) -> FinishReason:
+    """Return Onym's finish reason for a server's value; `other` if it is missing or unknown."""
+    return reasons.get(value, "other") if isinstance(value, str) else "other"
+
+
+def parse_timestamp(value: Any) -> float | None:
+    """Return an RFC 3339 time as seconds since 1970, None for any other value."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+        return None if moment is None or moment.tzinfo is None else moment.timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def require_model_records(records: Any) -> list[dict[str, Any]]:
@@ -119,6 +136,8 @@ def _decode_base64_vector(coded: str) -> Sequence[float]:
     return tuple(numbers)
 
 
+#: the schema of a tool without parameters, for APIs that require a schema
+NO_TOOL_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 _SCHEMA_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 #: what switches a provider's own prompt cache on, by the wire name of the switch
@@ -185,6 +204,32 @@ def encode_base64(part: ImagePart | DocumentPart) -> str:
 def encode_data_url(part: ImagePart | DocumentPart) -> str:
     """The octets of a part as a data: URL."""
     return f"data:{part.media_type};base64,{encode_base64(part)}"
+
+
+def encode_image_url(part: ImagePart) -> dict[str, Any]:
+    """Return an image part as OpenAI's format has it."""
+    image: dict[str, Any] = {"url": part.url if part.data is None else encode_data_url(part)}
+    if part.detail is not None:
+        image["detail"] = part.detail
+    return {"type": "image_url", "image_url": image}
+
+
+def encode_tool(tool: Tool, **members: Any) -> dict[str, Any]:
+    """Return a tool as OpenAI's format has it. `members` are added to the function."""
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    if tool.parameters:
+        function["parameters"] = tool.parameters
+    return {"type": "function", "function": {**function, **members}}
+
+
+def encode_tool_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
+    """Return an assistant's tool calls as OpenAI's format has them."""
+    return [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in calls
+    ]
 
 
 def make_schema_name(schema: Mapping[str, Any]) -> str:

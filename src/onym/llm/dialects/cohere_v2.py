@@ -19,14 +19,18 @@ from onym.errors import (
     UnsupportedError,
     UsageError,
 )
-from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
 from onym.llm.dialects.codec import (
+    NO_TOOL_PARAMETERS,
     NO_USAGE,
     decode_tool_calls,
     decode_vector_or_base64,
     encode_arguments,
-    encode_data_url,
+    encode_image_url,
     encode_params,
+    encode_tool,
+    encode_tool_calls,
+    find_finish_reason,
     get_text,
     make_malformed_error,
     make_part_error,
@@ -43,7 +47,7 @@ from onym.llm.dialects.errors import (
     has_error,
     parse_error_status,
 )
-from onym.llm.dialects.streaming import EventDecoder, SSEFramer, WholeBodyDecoder, is_whole_body
+from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
 from onym.llm.types import (
     Completion,
     Content,
@@ -102,11 +106,6 @@ _FINISHES: Mapping[str, FinishReason] = {
 }
 
 
-def _decode_finish_reason(value: Any) -> FinishReason:
-    """The server's word in Onym's vocabulary; `other` for a word that is not known, or for none."""
-    return _FINISHES.get(value, "other") if isinstance(value, str) else "other"
-
-
 def _decode_usage(value: Any) -> Usage:
     """Token counts, None for what is absent or no count.
 
@@ -163,8 +162,6 @@ PARAMETERS: Mapping[str, str] = {
 _API_NAME = "Cohere"
 #: what stands for `auto` is to say nothing
 _TOOL_CHOICES: Mapping[str, str | None] = {"auto": None, "none": "NONE", "required": "REQUIRED"}
-#: the API demands a schema of every tool
-_NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
@@ -180,7 +177,10 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
     }
     encode_params(body, request, spec, PARAMETERS, _encode_format)
     if request.tools:
-        body["tools"] = [_encode_tool(tool) for tool in request.tools]
+        # the API requires a schema for every tool
+        body["tools"] = [
+            encode_tool(tool, parameters=tool.parameters or NO_TOOL_PARAMETERS) for tool in request.tools
+        ]
         if _is_strict(request.tools):
             body["strict_tools"] = True
         choice = _encode_tool_choice(request.tool_choice)
@@ -231,10 +231,7 @@ def _encode_message(message: Message) -> dict[str, Any]:
     if message.tool_calls:
         if not out["content"]:
             del out["content"]
-        out["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
+        out["tool_calls"] = encode_tool_calls(message.tool_calls)
     return out
 
 
@@ -251,10 +248,7 @@ def _encode_part(part: ContentPart) -> dict[str, Any]:
         raise make_part_error(
             "document in a user's message", _API_NAME, hint="pass texts to cite as the parameter documents"
         )
-    image: dict[str, Any] = {"url": part.url if part.data is None else encode_data_url(part)}
-    if part.detail is not None:
-        image["detail"] = part.detail
-    return {"type": "image_url", "image_url": image}
+    return encode_image_url(part)
 
 
 def _encode_result_part(part: ContentPart) -> dict[str, Any]:
@@ -295,13 +289,6 @@ _PART_ENCODERS: Mapping[str, Callable[[ContentPart], dict[str, Any]]] = {
     "assistant": _encode_text_part,
     "tool": _encode_result_part,
 }
-
-
-def _encode_tool(tool: Tool) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": tool.name, "parameters": tool.parameters or dict(_NO_PARAMETERS)}
-    if tool.description is not None:
-        function["description"] = tool.description
-    return {"type": "function", "function": function}
 
 
 def _is_strict(tools: Iterable[Tool]) -> bool:
@@ -357,7 +344,7 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     return Completion(
         text=said,
         model=exchange.model,
-        finish_reason=_decode_finish_reason(data.get("finish_reason")),
+        finish_reason=find_finish_reason(_FINISHES, data.get("finish_reason")),
         reasoning=thought + (get_text(message, "tool_plan") or "") or None,
         tool_calls=tuple(decode_tool_calls(message.get("tool_calls"))),
         usage=_decode_usage(data.get("usage")),
@@ -441,22 +428,6 @@ def _decode_model_info(found: Mapping[str, Any]) -> ModelInfo:
     )
 
 
-def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
-    """The decoder for the body of this answer: a gateway may answer a request for a stream whole."""
-    if is_whole_body(headers):
-        return BodyDecoder(status, headers, exchange)
-    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
-
-
-class BodyDecoder(WholeBodyDecoder):
-    """A whole answer where a stream was asked for."""
-
-    __slots__ = ()
-
-    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> None:
-        super().__init__(decode_chat, status, headers, exchange)
-
-
 class StreamDecoder(EventDecoder[SSEEvent]):
     """Server-sent events to Onym's. `Finish` comes at `message-end`; citations are not read."""
 
@@ -487,7 +458,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         self.usage = _decode_usage(delta.get("usage"))
         if ERRORS.is_failure(delta):
             raise self._make_stream_error(delta)
-        self._reason = _decode_finish_reason(delta.get("finish_reason"))
+        self._reason = find_finish_reason(_FINISHES, delta.get("finish_reason"))
         return True
 
     def _decode_content(self, _: Mapping[str, Any], message: Mapping[str, Any], events: list[Event]) -> None:
@@ -553,4 +524,5 @@ headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
+stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)
 decode_error = ERRORS.decode_error

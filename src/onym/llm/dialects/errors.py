@@ -220,16 +220,15 @@ class ErrorDecoder:
         usage: Usage | None = None,
     ) -> ProviderError:
         kind = self._find_error_class(said, status)
-        text = redact(said.text[: 8 * _MAX_MESSAGE], secrets=exchange.secrets) if said.text else ""
-        text = _to_printable_line(text)[:_MAX_MESSAGE]
-        codes = [name for code in said.codes if (name := _clean_identifier(code, exchange)) is not None]
+        text = clean_message(said.text, exchange)
+        codes = [name for code in said.codes if (name := clean_identifier(code, exchange)) is not None]
         return kind(
             f"{_DEFAULT_MESSAGES[kind]} (HTTP {status})" + (f": {text}" if text else ""),
             endpoint=exchange.endpoint,
             status=status,
             provider_code=codes[0] if codes else None,
             request_id=request_id,
-            parameter=_clean_identifier(said.parameter, exchange),
+            parameter=clean_identifier(said.parameter, exchange),
             retry_after=said.retry_after if retry_after is None else retry_after,
             usage=usage,
         )
@@ -260,10 +259,10 @@ def find_request_id(headers: HeaderMap, exchange: Exchange) -> str | None:
     for name, value in headers:
         lower = name.lower()
         if lower == _REQUEST_ID:
-            return _clean_identifier(value, exchange)
+            return clean_identifier(value, exchange)
         if lower in _REQUEST_IDS:
             found = found or value
-    return _clean_identifier(found, exchange)
+    return clean_identifier(found, exchange)
 
 
 def parse_error_status(value: Any) -> int | None:
@@ -283,7 +282,7 @@ def _describe_media_type(headers: HeaderMap) -> str:
     return "an HTML page" if media in ("text/html", "application/xhtml+xml") else "something"
 
 
-def _clean_identifier(text: str | None, exchange: Exchange) -> str | None:
+def clean_identifier(text: str | None, exchange: Exchange) -> str | None:
     """A short identifier of the server's, None where it is not fit to print or holds the key."""
     if not text or len(text) > _MAX_IDENTIFIER or not text.isprintable():
         return None
@@ -293,6 +292,7 @@ def _clean_identifier(text: str | None, exchange: Exchange) -> str | None:
     return text
 
 
-def _to_printable_line(text: str) -> str:
-    """One line that cannot steer a terminal."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+def clean_message(text: str, exchange: Exchange) -> str:
+    """Return a server's message as one printable line without secrets, at most 500 characters."""
+    shown = redact(text[: 8 * _MAX_MESSAGE], secrets=exchange.secrets) if text else ""
+    return " ".join("".join(char if char.isprintable() else " " for char in shown).split())[:_MAX_MESSAGE]

@@ -30,11 +30,12 @@ from onym.errors import (
     ServerError,
     UsageError,
 )
-from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
 from onym.llm.dialects.codec import (
     NO_USAGE,
     decode_vector,
     encode_base64,
+    find_finish_reason,
     get_text,
     make_malformed_error,
     make_part_error,
@@ -54,7 +55,7 @@ from onym.llm.dialects.errors import (
     parse_error_status,
 )
 from onym.llm.dialects.openai_chat import ERROR_CODES as GATEWAY_CODES
-from onym.llm.dialects.streaming import EventDecoder, LineFramer, SSEFramer, WholeBodyDecoder, is_whole_body
+from onym.llm.dialects.streaming import EventDecoder, LineFramer, SSEFramer, make_stream_decoder
 from onym.llm.types import (
     Carried,
     Completion,
@@ -311,7 +312,7 @@ def _decode_call(call: Any) -> _FunctionCall:
 
 def _decode_finish_reason(value: Any, *, called: bool) -> FinishReason:
     """The server's word in Onym's vocabulary; `called` says that the model asks for function calls."""
-    reason = _FINISHES.get(value, "other") if isinstance(value, str) else "other"
+    reason = find_finish_reason(_FINISHES, value)
     return "tool_calls" if called and reason == "stop" else reason
 
 
@@ -712,22 +713,6 @@ def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
 _MAX_BARE = 1024 * 1024
 
 
-def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
-    """The decoder for the body of this answer: without `alt=sse` a stream is one JSON array."""
-    if is_whole_body(headers):
-        return BodyDecoder(status, headers, exchange)
-    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
-
-
-class BodyDecoder(WholeBodyDecoder):
-    """A whole answer, or the whole array of a stream's frames."""
-
-    __slots__ = ()
-
-    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> None:
-        super().__init__(decode_chat, status, headers, exchange)
-
-
 class _GeminiFramer:
     """Data of server-sent events, and JSON that stands bare among them: so Google writes a late error."""
 
@@ -849,4 +834,5 @@ headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
+stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)
 decode_error = ERRORS.decode_error

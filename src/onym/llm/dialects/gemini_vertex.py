@@ -6,39 +6,7 @@ Models with embeddings only by :embedContent are not supported.
 
 from __future__ import annotations
 
-from onym.llm.dialects import Routes
-from onym.llm.dialects.gemini import (
-    ERRORS,
-    PARAMETERS,
-    BodyDecoder,
-    StreamDecoder,
-    decode_chat,
-    decode_model,
-    decode_models,
-    encode_chat,
-    stream_decoder,
-)
-from onym.llm.dialects.gemini import decode_predict as decode_embed
-from onym.llm.dialects.gemini import encode_predict as encode_embed
-
-__all__ = [
-    "BodyDecoder",
-    "StreamDecoder",
-    "decode_chat",
-    "decode_embed",
-    "decode_error",
-    "decode_model",
-    "decode_models",
-    "defaults",
-    "encode_chat",
-    "encode_embed",
-    "formats",
-    "headers",
-    "name",
-    "parameters",
-    "routes",
-    "stream_decoder",
-]
+from onym.llm.dialects import Routes, gemini
 
 name = "gemini_vertex"
 routes = Routes(
@@ -47,8 +15,15 @@ routes = Routes(
     embed="/models/{model}:predict",
     model_prefix="models/",
 )
-headers = ()
-parameters = PARAMETERS
-defaults: dict[str, object] = {}
-formats = frozenset({"json", "json_schema"})
-decode_error = ERRORS.decode_error
+decode_embed = gemini.decode_predict
+encode_embed = gemini.encode_predict
+decode_chat = gemini.decode_chat
+decode_error = gemini.decode_error
+decode_model = gemini.decode_model
+decode_models = gemini.decode_models
+defaults = gemini.defaults
+encode_chat = gemini.encode_chat
+formats = gemini.formats
+headers = gemini.headers
+parameters = gemini.parameters
+stream_decoder = gemini.stream_decoder

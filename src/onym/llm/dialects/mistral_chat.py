@@ -13,38 +13,10 @@ from typing import Any
 
 from onym.llm.dialects import Routes, WireSpec
 from onym.llm.dialects import openai_chat as openai
-from onym.llm.dialects.codec import encode_data_url
-from onym.llm.dialects.openai_chat import (
-    ERRORS,
-    decode_chat,
-    decode_embed,
-    decode_model,
-    decode_models,
-    stream_decoder,
-)
+from onym.llm.dialects.codec import NO_TOOL_PARAMETERS, encode_data_url
 from onym.llm.types import ContentPart, DocumentPart, Message, Request, Tool
 
-__all__ = [
-    "PARAMETERS",
-    "decode_chat",
-    "decode_embed",
-    "decode_error",
-    "decode_model",
-    "decode_models",
-    "defaults",
-    "encode_chat",
-    "encode_embed",
-    "formats",
-    "headers",
-    "name",
-    "parameters",
-    "routes",
-    "stream_decoder",
-]
-
 PARAMETERS: Mapping[str, str] = {**openai.PARAMETERS, "seed": "random_seed"}
-
-_NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
@@ -72,7 +44,7 @@ def _strip_name(message: Message) -> Message:
 
 
 def _fill_parameters(tool: Tool) -> Tool:
-    return tool if tool.parameters else replace(tool, parameters=_NO_PARAMETERS)
+    return tool if tool.parameters else replace(tool, parameters=NO_TOOL_PARAMETERS)
 
 
 def _encode_part(part: ContentPart) -> dict[str, Any]:
@@ -89,8 +61,13 @@ def _encode_part(part: ContentPart) -> dict[str, Any]:
 
 name = "mistral_chat"
 routes = Routes(chat="/chat/completions", embed="/embeddings", models="/models", model="/models/{model}")
-headers = ()
 parameters = PARAMETERS
-defaults: dict[str, object] = {}
-formats = frozenset({"json", "json_schema"})
-decode_error = ERRORS.decode_error
+decode_chat = openai.decode_chat
+decode_embed = openai.decode_embed
+decode_error = openai.decode_error
+decode_model = openai.decode_model
+decode_models = openai.decode_models
+defaults = openai.defaults
+formats = openai.formats
+headers = openai.headers
+stream_decoder = openai.stream_decoder

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from onym.errors import UnsupportedError
-from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
 from onym.llm.dialects.codec import (
     decode_tool_calls,
     decode_vector,
     encode_base64,
     encode_params,
+    encode_tool,
+    find_finish_reason,
     get_text,
     make_malformed_error,
     make_part_error,
@@ -26,9 +28,8 @@ from onym.llm.dialects.codec import (
     require_model_records,
     require_vector_list,
 )
-from onym.llm.dialects.codec import parse_count as whole_number
 from onym.llm.dialects.errors import ErrorDecoder, ErrorDetails, find_request_id, parse_error_status
-from onym.llm.dialects.streaming import EventDecoder, LineFramer, WholeBodyDecoder, is_whole_body
+from onym.llm.dialects.streaming import EventDecoder, LineFramer, make_stream_decoder
 from onym.llm.types import (
     Completion,
     DocumentPart,
@@ -74,7 +75,7 @@ def _decode_finish_reason(data: Mapping[str, Any], *, calls: bool) -> FinishReas
     value = data.get("done_reason")
     if value is None and data.get("done") is True:
         return "stop"
-    return _FINISHES.get(value, "other") if isinstance(value, str) else "other"
+    return find_finish_reason(_FINISHES, value)
 
 
 def _require_message(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -204,12 +205,7 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
             parameter="tools",
             hint="leave the tools' strict out",
         )
-    function: dict[str, Any] = {"name": tool.name}
-    if tool.description is not None:
-        function["description"] = tool.description
-    if tool.parameters:
-        function["parameters"] = tool.parameters
-    return {"type": "function", "function": function}
+    return encode_tool(tool)
 
 
 def _encode_format(value: str, schema: Mapping[str, Any] | None) -> Any:
@@ -290,23 +286,7 @@ def _find_context_window(facts: Mapping[str, Any]) -> int | None:
     """The context length of the model's architecture; the facts may hold those of other parts too."""
     named = f"{facts.get('general.architecture')}{_WINDOW_SUFFIX}"
     names = [named, *(name for name in facts if name.endswith(_WINDOW_SUFFIX))]
-    return next((size for name in names if (size := whole_number(facts.get(name)))), None)
-
-
-def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
-    """The decoder for the body of this answer: a gateway may answer a request for a stream whole."""
-    if is_whole_body(headers):
-        return BodyDecoder(status, headers, exchange)
-    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
-
-
-class BodyDecoder(WholeBodyDecoder):
-    """A whole answer where a stream was asked for."""
-
-    __slots__ = ()
-
-    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> None:
-        super().__init__(decode_chat, status, headers, exchange)
+    return next((size for name in names if (size := parse_count(facts.get(name)))), None)
 
 
 class StreamDecoder(EventDecoder[bytes]):
@@ -356,4 +336,5 @@ headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
+stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)
 decode_error = ERRORS.decode_error

@@ -8,23 +8,22 @@ from typing import Any, Final
 
 import msgspec
 
-from onym.errors import BadRequestError, MalformedResponseError, OnymError, ProviderError
+from onym.errors import BadRequestError, OnymError, ProviderError
 from onym.llm.dialects import Exchange, HeaderMap
 from onym.llm.dialects.batch_api import (
     Batch,
-    BatchAnswer,
     BatchFault,
-    BatchPage,
     BatchRequest,
-    DecodeChat,
     Ending,
+    LineBatches,
     decode_error_message,
     make_unanswered_error,
-    parse_request_count,
     require_identifier,
 )
-from onym.llm.dialects.codec import make_malformed_error
+from onym.llm.dialects.codec import parse_count
 from onym.llm.dialects.openai_chat import ERROR_CODES, ERRORS
+from onym.llm.dialects.streaming import DecodeChat
+from onym.llm.types import Completion
 from onym.net.messages import Headers
 from onym.uri.components import SEGMENT
 
@@ -53,18 +52,14 @@ class _ResultLine(msgspec.Struct):
     error: dict[str, Any] | None = None
 
 
-class _RequestName(msgspec.Struct):
-    custom_id: str
-
-
-_NAME_DECODER: Final = msgspec.json.Decoder(_RequestName)
 _LINE_DECODER: Final = msgspec.json.Decoder(_ResultLine)
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAIBatches:
+class OpenAIBatches(LineBatches):
     """Batches of one operation; `endpoint` is its path, as the API spells it."""
 
+    errors = ERRORS
     endpoint: str
     most: int = 50_000
     marks: bool = True
@@ -95,12 +90,9 @@ class OpenAIBatches:
 
     def decode_upload(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> str:
         """The file's identifier."""
-        data = ERRORS.decode_object(status, headers, body, exchange)
-        try:
-            return require_identifier(data.get("id"))
-        except MalformedResponseError as error:
-            reason = error.message
-        raise ERRORS.make_malformed_error(reason, status, headers, exchange)
+        return self._decode_object(
+            lambda data, _: require_identifier(data.get("id")), status, headers, body, exchange
+        )
 
     def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> BatchRequest:
         """POST /batches."""
@@ -137,46 +129,7 @@ class OpenAIBatches:
             for each in batch.files
         )
 
-    def decode_batch(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Batch:
-        """A batch object."""
-        data = ERRORS.decode_object(status, headers, body, exchange)
-        try:
-            return _decode_batch(data, exchange)
-        except MalformedResponseError as error:
-            reason = error.message
-        raise ERRORS.make_malformed_error(reason, status, headers, exchange)
-
-    def decode_list(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> BatchPage:
-        """A list of batch objects. One that cannot be read makes the list unreadable: it may be the one."""
-        data = ERRORS.decode_object(status, headers, body, exchange)
-        try:
-            records = data.get("data")
-            if not isinstance(records, list):
-                raise make_malformed_error("it holds no list of batches")
-            batches = tuple(_decode_batch(each, exchange) for each in records)
-        except MalformedResponseError as error:
-            reason = error.message
-        else:
-            more = data.get("has_more") is True and batches
-            return BatchPage(batches, batches[-1].id if more else None)
-        raise ERRORS.make_malformed_error(reason, status, headers, exchange)
-
-    def decode_error(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ProviderError:
-        """As for every other call."""
-        return ERRORS.decode_error(status, headers, body, exchange)
-
-    def decode_line(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> BatchAnswer | None:
-        """A line of an output or error file."""
-        try:
-            line.decode()
-            name = _NAME_DECODER.decode(line).custom_id
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return None
-        return BatchAnswer(name, _decode_outcome(line, decode, exchange))
-
-
-def _decode_outcome(line: bytes, decode: DecodeChat, exchange: Exchange) -> Any:
-    try:
+    def _decode_outcome(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> Completion | OnymError:
         found = _LINE_DECODER.decode(line)
         response = found.response
         if response is None:
@@ -187,10 +140,28 @@ def _decode_outcome(line: bytes, decode: DecodeChat, exchange: Exchange) -> Any:
         if 200 <= response.status_code < 300:
             return decode(response.status_code, headers, body, exchange)
         return ERRORS.decode_error(response.status_code, headers, body, exchange)
-    except OnymError as error:
-        return error.with_traceback(None)
-    except (msgspec.MsgspecError, RecursionError):
-        return ERRORS.make_malformed_error("a line of the results has another shape", None, None, exchange)
+
+    def _decode_batch(self, data: dict[str, Any], exchange: Exchange) -> Batch:
+        counts, metadata = data.get("request_counts"), data.get("metadata")
+        counts = counts if isinstance(counts, dict) else {}
+        done = [parse_count(counts.get(name)) for name in ("completed", "failed")]
+        created = parse_count(data.get("created_at"))
+        ending = data.get("status")
+        marker = metadata.get(_MARKER_NAME) if isinstance(metadata, dict) else None
+        return Batch(
+            id=require_identifier(data.get("id")),
+            ending=_ENDINGS.get(ending) if isinstance(ending, str) else None,
+            total=parse_count(counts.get("total")),
+            finished=sum(count or 0 for count in done),
+            marker=marker if isinstance(marker, str) else None,
+            created=None if created is None else float(created),
+            files=tuple(
+                require_identifier(data[name])
+                for name in ("output_file_id", "error_file_id")
+                if data.get(name)
+            ),
+            faults=tuple(_decode_faults(data.get("errors"), exchange)),
+        )
 
 
 def _decode_unanswered(error: Mapping[str, Any], exchange: Exchange) -> ProviderError:
@@ -200,29 +171,6 @@ def _decode_unanswered(error: Mapping[str, Any], exchange: Exchange) -> Provider
         return make_unanswered_error(_UNANSWERED[code], exchange)
     kind = ERROR_CODES.get((code or "").lower(), ProviderError)
     return kind(f"the provider did not answer this row{text}", endpoint=exchange.endpoint, provider_code=code)
-
-
-def _decode_batch(data: Any, exchange: Exchange) -> Batch:
-    if not isinstance(data, dict):
-        raise make_malformed_error("a batch is not an object")
-    counts, metadata = data.get("request_counts"), data.get("metadata")
-    counts = counts if isinstance(counts, dict) else {}
-    done = [parse_request_count(counts.get(name)) for name in ("completed", "failed")]
-    created = parse_request_count(data.get("created_at"))
-    ending = data.get("status")
-    marker = metadata.get(_MARKER_NAME) if isinstance(metadata, dict) else None
-    return Batch(
-        id=require_identifier(data.get("id")),
-        ending=_ENDINGS.get(ending) if isinstance(ending, str) else None,
-        total=parse_request_count(counts.get("total")),
-        finished=sum(each or 0 for each in done),
-        marker=marker if isinstance(marker, str) else None,
-        created=None if created is None else float(created),
-        files=tuple(
-            require_identifier(data[name]) for name in ("output_file_id", "error_file_id") if data.get(name)
-        ),
-        faults=tuple(_decode_faults(data.get("errors"), exchange)),
-    )
 
 
 def _decode_faults(errors: Any, exchange: Exchange) -> list[BatchFault]:

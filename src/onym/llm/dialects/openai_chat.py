@@ -26,14 +26,18 @@ from onym.errors import (
     RateLimitError,
     ServerError,
 )
-from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
 from onym.llm.dialects.codec import (
     NO_USAGE,
     decode_tool_calls,
     decode_vector_or_base64,
     encode_arguments,
     encode_data_url,
+    encode_image_url,
     encode_params,
+    encode_tool,
+    encode_tool_calls,
+    find_finish_reason,
     get_text,
     make_malformed_error,
     make_part_error,
@@ -51,7 +55,7 @@ from onym.llm.dialects.errors import (
     has_error,
     parse_error_status,
 )
-from onym.llm.dialects.streaming import EventDecoder, SSEFramer, WholeBodyDecoder, is_whole_body
+from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
 from onym.llm.types import (
     Completion,
     ContentPart,
@@ -201,11 +205,6 @@ _FINISHES: Mapping[str, FinishReason] = {
 }
 
 
-def _decode_finish_reason(value: Any) -> FinishReason:
-    """The server's word in Onym's vocabulary; `other` for a word that is not known, or for none."""
-    return _FINISHES.get(value, "other") if isinstance(value, str) else "other"
-
-
 def _decode_text(message: Mapping[str, Any]) -> str:
     """The text of a message or delta; a refusal's text where there is no other."""
     content = message.get("content")
@@ -318,10 +317,7 @@ def _encode_message(message: Message, write: Callable[[ContentPart], dict[str, A
         out["tool_call_id"] = message.tool_call_id
     if message.tool_calls:
         out["content"] = out["content"] or None
-        out["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
+        out["tool_calls"] = encode_tool_calls(message.tool_calls)
     return out
 
 
@@ -331,10 +327,7 @@ def encode_part(part: ContentPart) -> dict[str, Any]:
         return {"type": "text", "text": part.text}
     if isinstance(part, DocumentPart):
         return _encode_file(part)
-    image: dict[str, Any] = {"url": part.url if part.data is None else encode_data_url(part)}
-    if part.detail is not None:
-        image["detail"] = part.detail
-    return {"type": "image_url", "image_url": image}
+    return encode_image_url(part)
 
 
 def _encode_file(part: DocumentPart) -> dict[str, Any]:
@@ -351,14 +344,7 @@ def _encode_file(part: DocumentPart) -> dict[str, Any]:
 
 
 def _encode_tool(tool: Tool) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": tool.name}
-    if tool.description is not None:
-        function["description"] = tool.description
-    if tool.parameters:
-        function["parameters"] = tool.parameters
-    if tool.strict is not None:
-        function["strict"] = tool.strict
-    return {"type": "function", "function": function}
+    return encode_tool(tool) if tool.strict is None else encode_tool(tool, strict=tool.strict)
 
 
 def _encode_tool_choice(choice: str) -> str | dict[str, Any]:
@@ -400,8 +386,8 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     content, calls = message.get("content"), message.get("tool_calls")
     return Completion(
         text=content if content and type(content) is str else _decode_text(message),
-        model=_get_model(data, exchange),
-        finish_reason=_decode_finish_reason(choice.get("finish_reason")),
+        model=get_text(data, "model") or exchange.model,
+        finish_reason=find_finish_reason(_FINISHES, choice.get("finish_reason")),
         reasoning=_decode_reasoning(message) or None,
         tool_calls=tuple(decode_tool_calls(calls)) if calls else (),
         usage=_decode_usage(data.get("usage")),
@@ -418,7 +404,7 @@ def decode_embed(
     data = ERRORS.decode_object(status, headers, body, exchange)
     return Embeddings(
         vectors=_decode_vectors(data.get("data"), count),
-        model=_get_model(data, exchange),
+        model=get_text(data, "model") or exchange.model,
         usage=_decode_usage(data.get("usage")),
         request_id=find_request_id(headers, exchange),
     )
@@ -456,11 +442,6 @@ def _require_choice(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
     if not isinstance(message, dict):
         raise make_malformed_error("the choice holds no message")
     return choice, message
-
-
-def _get_model(data: Mapping[str, Any], exchange: Exchange) -> str:
-    model = data.get("model")
-    return model if isinstance(model, str) and model else exchange.model
 
 
 def _decode_vectors(records: Any, count: int) -> tuple[Sequence[float], ...]:
@@ -509,22 +490,6 @@ def _list_names(value: Any) -> tuple[str, ...] | None:
 
 def _is_positive(value: Any) -> bool:
     return type(value) is int and value > 0
-
-
-def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
-    """The decoder for the body of this answer: some servers answer a request for a stream whole."""
-    if is_whole_body(headers):
-        return BodyDecoder(status, headers, exchange)
-    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
-
-
-class BodyDecoder(WholeBodyDecoder):
-    """A whole answer where a stream was asked for."""
-
-    __slots__ = ()
-
-    def __init__(self, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> None:
-        super().__init__(decode_chat, status, headers, exchange)
 
 
 class StreamDecoder(EventDecoder[SSEEvent]):
@@ -593,7 +558,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             raise make_malformed_error("a delta is not an object")
         reason = choice.get("finish_reason")
         if reason is not None:
-            self._reason = _decode_finish_reason(reason)
+            self._reason = find_finish_reason(_FINISHES, reason)
 
     def _decode_tool_calls(self, calls: Any) -> Iterator[Event]:
         if not isinstance(calls, list):
@@ -631,4 +596,5 @@ headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
+stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)
 decode_error = ERRORS.decode_error

@@ -16,24 +16,25 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from onym.errors import BadRequestError, ContentFilterError, OverloadedError, ProviderError, UsageError
-from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap, Routes, WireSpec
+from onym.llm.dialects import NO_EXCHANGE, Exchange, HeaderMap, Routes, WireSpec
 from onym.llm.dialects import openai_chat as chat
 from onym.llm.dialects.codec import (
+    NO_TOOL_PARAMETERS,
     NO_USAGE,
-    encode_arguments,
     encode_data_url,
+    find_finish_reason,
     get_text,
     make_malformed_error,
     make_part_error,
     make_schema_name,
+    make_tool_call,
     merge_extra,
     parse_count,
     parse_json_object,
     set_member,
 )
 from onym.llm.dialects.errors import find_request_id, has_error
-from onym.llm.dialects.openai_chat import decode_embed, decode_model, decode_models, encode_embed
-from onym.llm.dialects.streaming import EventDecoder, SSEFramer, WholeBodyDecoder, is_whole_body
+from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
 from onym.llm.types import (
     Carried,
     Completion,
@@ -52,36 +53,6 @@ from onym.llm.types import (
     Usage,
 )
 from onym.net.sse import SSEEvent
-
-__all__ = [
-    "DIALECT",
-    "ERRORS",
-    "PARAMETERS",
-    "_ENCRYPTED",
-    "_PARAGRAPH",
-    "StreamDecoder",
-    "_ItemText",
-    "_decode_carried",
-    "_decode_finish_reason",
-    "_decode_tool_call",
-    "_decode_usage",
-    "_iter_texts",
-    "_require_items",
-    "decode_chat",
-    "decode_embed",
-    "decode_error",
-    "decode_model",
-    "decode_models",
-    "defaults",
-    "encode_chat",
-    "encode_embed",
-    "formats",
-    "headers",
-    "name",
-    "parameters",
-    "routes",
-    "stream_decoder",
-]
 
 _ERROR_CODES: Mapping[str, type[ProviderError]] = {
     "bio_policy": ContentFilterError,
@@ -157,8 +128,7 @@ def _decode_finish_reason(response: Mapping[str, Any], *, calls: bool) -> Finish
     if response.get("status") == "completed":
         return "tool_calls" if calls else "stop"
     details = response.get("incomplete_details")
-    reason = details.get("reason") if isinstance(details, dict) else None
-    return _FINISHES.get(reason, "other") if isinstance(reason, str) else "other"
+    return find_finish_reason(_FINISHES, details.get("reason") if isinstance(details, dict) else None)
 
 
 def _iter_texts(item: Mapping[str, Any]) -> Iterator[_ItemText]:
@@ -185,14 +155,8 @@ def _iter_parts(parts: Any, kinds: Mapping[str, str]) -> Iterator[_ItemText]:
 
 def _decode_tool_call(item: Mapping[str, Any], index: int) -> ToolCall:
     """The tool call in a `function_call` item."""
-    name = get_text(item, "name")
-    if name is None:
-        raise make_malformed_error("a tool call names no function")
-    return ToolCall(
-        id=get_text(item, "call_id") or get_text(item, "id") or f"call_{index}",
-        name=name,
-        arguments=encode_arguments(item.get("arguments")),
-    )
+    identity = get_text(item, "call_id") or get_text(item, "id") or f"call_{index}"
+    return make_tool_call(identity, item.get("name"), item.get("arguments"))
 
 
 def _decode_carried(items: Iterable[Mapping[str, Any]]) -> Carried | None:
@@ -237,7 +201,6 @@ PARAMETERS: Mapping[str, str | None] = {
 _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 #: what says how a response is stored: one that runs on without its caller, or joins a kept conversation, is
 _STORAGE_NAMES = frozenset({"store", "background", "conversation"})
-_NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
@@ -369,7 +332,7 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
     out: dict[str, Any] = {
         "type": "function",
         "name": tool.name,
-        "parameters": tool.parameters or _NO_PARAMETERS,
+        "parameters": tool.parameters or NO_TOOL_PARAMETERS,
         # this API reads a missing strict as true, and then demands more of the schema than it says
         "strict": bool(tool.strict),
     }
@@ -448,13 +411,6 @@ _TEXT_EVENTS: Mapping[str, tuple[str, str, str]] = {
     "response.function_call_arguments.done": ("arguments", "content_index", "arguments"),
 }
 _REASONING_PARTS = frozenset({"summary_text", "reasoning_text"})
-
-
-def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
-    """The decoder for the body of this answer: some servers answer a request for a stream whole."""
-    if is_whole_body(headers):
-        return WholeBodyDecoder(decode_chat, status, headers, exchange)
-    return StreamDecoder(find_request_id(headers, exchange), exchange, status=status)
 
 
 class _OutputItem:
@@ -603,4 +559,9 @@ headers = ()
 parameters = PARAMETERS
 defaults: dict[str, object] = {}
 formats = frozenset({"json", "json_schema"})
+stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)
 decode_error = ERRORS.decode_error
+decode_embed = chat.decode_embed
+decode_model = chat.decode_model
+decode_models = chat.decode_models
+encode_embed = chat.encode_embed

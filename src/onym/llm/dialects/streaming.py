@@ -13,9 +13,9 @@ from typing import Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
 from zlib import crc32
 
 from onym.errors import MalformedResponseError, NetError, ProtocolError, ProviderError, ResponseTooLarge
-from onym.llm.dialects import Exchange, HeaderMap
+from onym.llm.dialects import NO_EXCHANGE, Decoder, Exchange, HeaderMap
 from onym.llm.dialects.codec import NO_USAGE
-from onym.llm.dialects.errors import ErrorDecoder
+from onym.llm.dialects.errors import ErrorDecoder, find_request_id
 from onym.llm.types import (
     Carried,
     Completion,
@@ -74,11 +74,15 @@ class SSEFramer:
 
 
 class LineFramer:
-    """Lines of JSON (NDJSON). Empty lines are skipped, and the last one may lack its line end."""
+    """Lines of JSON (NDJSON). Empty lines are skipped, and the last one may lack its line end.
 
-    __slots__ = ("_pending", "_size")
+    `limit` is the largest size of a line in bytes.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_limit", "_pending", "_size")
+
+    def __init__(self, limit: int = _MAX_EVENT) -> None:
+        self._limit = limit
         self._pending: list[bytes] = []
         self._size = 0
 
@@ -104,9 +108,10 @@ class LineFramer:
 
     def _check_size(self, more: int) -> None:
         self._size += more
-        if self._size > _MAX_EVENT:
+        if self._size > self._limit:
             raise ResponseTooLarge(
-                f"one event of the stream is longer than {_MAX_EVENT} octets", code="net.too-large.event"
+                f"one line of the response is longer than {self._limit // 1024**2} MiB",
+                code="net.too-large.event",
             )
 
 
@@ -264,6 +269,29 @@ class WholeBodyDecoder:
             raise
         self.done, self.usage = True, whole.usage
         return list(_iter_events(whole))
+
+
+class _DecoderFactory(Protocol):
+    def __call__(self, request_id: str | None, exchange: Exchange, *, status: int) -> Decoder: ...
+
+
+class _OpenDecoder(Protocol):
+    def __call__(self, status: int, headers: HeaderMap, exchange: Exchange = ..., /) -> Decoder: ...
+
+
+def make_stream_decoder(decode_chat: DecodeChat, make_decoder: _DecoderFactory) -> _OpenDecoder:
+    """Return a format's `stream_decoder`.
+
+    Some servers and gateways answer a streaming request with a whole body, so the media type decides.
+    """
+
+    def stream_decoder(status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE) -> Decoder:
+        """Return the decoder for the body of this response."""
+        if is_whole_body(headers):
+            return WholeBodyDecoder(decode_chat, status, headers, exchange)
+        return make_decoder(find_request_id(headers, exchange), exchange, status=status)
+
+    return stream_decoder
 
 
 def _iter_events(whole: Completion) -> Iterator[Event]:
