@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onym.ai.telemetry import resolve_telemetry
 from onym.errors import ConfigError, OnymError
@@ -23,6 +23,7 @@ from onym.server.gateway.result_store import ResultStore
 from onym.server.security.clients import TokenBuckets
 
 if TYPE_CHECKING:
+    from onym.ai.client import AsyncAIClient
     from onym.ai.gateway.audit_file import AuditLog
     from onym.ai.telemetry import Telemetry
     from onym.net.connections import AddressResolver
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from onym.server.gateway.dependencies import Upstream
     from onym.server.gateway.settings import GatewaySettings
     from onym.sign.keys import Signer
+
+Closer: TypeAlias = Callable[[], Awaitable[None]]
 
 _HTTPS: Final = 443
 #: codes that say of a file that it cannot be used -> the hint for an operator, where the error's own is not
@@ -49,11 +52,11 @@ def open_upstream(
     resolver: AddressResolver | None,
     clock: Callable[[], datetime],
     telemetry: Telemetry | None,
-) -> Upstream:
-    """The client of these settings. `resolver` looks names up, `clock` gives the time in UTC.
+) -> tuple[AsyncAIClient, Closer]:
+    """Return the client of these settings and the function that closes its connections and replay file.
 
-    Raises ConfigError for a file that cannot be used, SignatureError and SnapshotError for a registry file
-    that does not hold.
+    `resolver` looks names up, `clock` gives the time in UTC. Raises ConfigError for a file that cannot be used,
+    SignatureError and SnapshotError for an invalid registry file.
     """
     from onym.ai.client import AsyncAIClient
     from onym.ai.replay import MemoryReplays, ReplayFile
@@ -88,7 +91,13 @@ def open_upstream(
         timeout=float(settings.timeout),
         telemetry=telemetry,
     )
-    return _UpstreamClient(client, transport, replays)
+
+    async def close() -> None:
+        await transport.close()
+        if isinstance(replays, ReplayFile):
+            replays.close()
+
+    return client, close
 
 
 @contextmanager
@@ -119,24 +128,6 @@ def _make_record_resolver(settings: GatewaySettings) -> RecordResolver | None:
     from onym.net.records import RecordResolver
 
     return RecordResolver(settings.nameservers or None, settings.nameserver_port)
-
-
-class _UpstreamClient:
-    """The client with its transport and its replay store, which are closed with it."""
-
-    def __init__(self, client: Any, transport: Any, replays: Any) -> None:
-        self._transport = transport
-        self._replays = replays
-        self.resolve = client.resolve
-        self.exchange = client.exchange
-        self.exchange_stream = client.exchange_stream
-
-    async def close(self) -> None:
-        """Close the connections, and the file."""
-        await self._transport.close()
-        end = getattr(self._replays, "close", None)
-        if end is not None:
-            end()
 
 
 def _build_resolver_settings(settings: GatewaySettings, clock: Callable[[], datetime]) -> Any:
@@ -197,10 +188,13 @@ def create_gateway(
     given = settings.audit_key
     audit_key = secrets.token_bytes(32) if given is None else given.reveal().encode("utf-8")
     telemetry = resolve_telemetry(telemetry, path_key=audit_key)
-    client = upstream or open_upstream(settings, resolver, now, telemetry)
+    if upstream is None:
+        upstream, close_upstream = open_upstream(settings, resolver, now, telemetry)
+    else:
+        close_upstream = upstream.close
     parts = Dependencies(
         settings=settings,
-        upstream=client,
+        upstream=upstream,
         signer=signer,
         jwks=jwks,
         journal=journal,
@@ -216,7 +210,7 @@ def create_gateway(
     )
 
     async def close() -> None:
-        await client.close()
+        await close_upstream()
         if journal is not None:
             journal.close()
 

@@ -45,7 +45,7 @@ from onym.uri.ai import AIURI, from_target
 if TYPE_CHECKING:
     from onym.ai.gateway.forms import FormField
     from onym.ai.records import Resolution, Result
-    from onym.server.gateway.dependencies import Dependencies, EventStream, RequestContext
+    from onym.server.gateway.dependencies import Dependencies, RequestContext
     from onym.server.gateway.result_store import StoredResult
 
 #: seconds that a description is believed, and how many are kept
@@ -78,10 +78,6 @@ class UpstreamRelay:
             "authority": uri.authority_text or "_",
             "path": hash_path(key, str(uri.without_query)),
         }
-
-    async def resolve(self, uri: AIURI) -> Resolution:
-        """Where the URI leads. Raises what resolution raises."""
-        return await self._parts.upstream.resolve(uri)
 
     async def describe(self, visit: RequestContext, resolution: Resolution) -> tuple[Description, Result]:
         """What the resource is, as its endpoint signed it."""
@@ -134,14 +130,6 @@ class UpstreamRelay:
             headers=self.build_forwarded_fields(visit),
             idempotency_key=_parse_idempotency_key(visit.get_field("idempotency-key")),
         )
-
-    async def invoke(self, invocation: Invocation, resolution: Resolution) -> Result:
-        """The verified answer, whatever its status. It is asked for once."""
-        return await self._parts.upstream.exchange(invocation, resolution)
-
-    async def open_stream(self, invocation: Invocation, resolution: Resolution) -> EventStream:
-        """The same, with events as they come."""
-        return await self._parts.upstream.exchange_stream(invocation, resolution)
 
     def make_result_error(self, result: Result) -> AIIPError:
         """The error that a signed answer with a failure's status stands for."""
@@ -237,7 +225,7 @@ class PageHandler:
 
     async def show_resource(self, visit: RequestContext, uri: AIURI) -> Response:
         """The page of an ai URI."""
-        resolution = await self._relay.resolve(uri)
+        resolution = await self._parts.upstream.resolve(uri)
         closed = self._find_denial(resolution)
         if closed is not None and closed.code != "aiip.policy-denied":
             raise closed  # it would not even describe itself without a token
@@ -282,7 +270,7 @@ class PageHandler:
         self._relay.note_target(visit, uri)
         access_policy.require_no_loop(uri, self._parts.settings.own_hosts)
         with self._parts.slots.acquire_slot(visit.client, uri.authority_text or ""):
-            resolution = await self._relay.resolve(uri)
+            resolution = await self._parts.upstream.resolve(uri)
             access_policy.require_open_authority(resolution, self._parts.settings.own_hosts)
             description, described = await self._relay.describe(visit, resolution)
             access_policy.require_open_resource(uri, description)
@@ -301,7 +289,7 @@ class PageHandler:
                 headers=self._relay.build_forwarded_fields(visit, plain=True),
                 idempotency_key=_parse_form_key(form.get("key", "")),
             )
-            result = await self._relay.invoke(invocation, resolution)
+            result = await self._parts.upstream.exchange(invocation, resolution)
         owner = visit.form_key.get_secret().reveal()
         name = self._parts.shelf.put(
             result,
@@ -411,14 +399,14 @@ class ExchangeHandler:
             stack.enter_context(self._parts.slots.acquire_slot(visit.client, uri.authority_text or ""))
             if visit.method == "GET" and visit.wants_page:
                 return await self._site.show_resource(visit, uri)
-            resolution = await self._relay.resolve(uri)
+            resolution = await self._parts.upstream.resolve(uri)
             if visit.method == "GET":
                 return self._make_response(visit, await self._relay.get(visit, resolution))
             invocation = self._relay.build_invocation(visit, uri, body)
             await self._relay.require_open(visit, resolution)
             if _EVENT_STREAM not in (visit.get_field("accept") or ""):
-                return self._make_response(visit, await self._relay.invoke(invocation, resolution))
-            stream = await self._relay.open_stream(invocation, resolution)
+                return self._make_response(visit, await self._parts.upstream.exchange(invocation, resolution))
+            stream = await self._parts.upstream.exchange_stream(invocation, resolution)
             rest = aiter(stream)
             try:
                 first = await anext(rest, None)

@@ -31,8 +31,9 @@ from onym.registry.registries import get_registry as registry_of
 from onym.registry.service import apply_step
 from onym.server.registry import urls
 from onym.server.registry.actions import EVENT_SCOPES
-from onym.server.security import Visitor, get_visitor, require_access, set_audit_action
-from onym.server.security import make_actor as actor_of
+from onym.server.security.middleware import set_audit_action
+from onym.server.security.visitor import Visitor, get_visitor, require_access
+from onym.server.security.visitor import make_actor as actor_of
 from onym.server.services import get_services
 
 if TYPE_CHECKING:

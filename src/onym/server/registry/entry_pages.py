@@ -86,7 +86,8 @@ from onym.server.registry.responses import (
     redirect_to,
 )
 from onym.server.registry.urls import make_route
-from onym.server.security import get_visitor, parse_cursor, parse_page_size, require_access
+from onym.server.security.conditional_requests import parse_cursor, parse_page_size
+from onym.server.security.visitor import get_visitor, require_access
 
 if TYPE_CHECKING:
     from starlette.requests import Request as HTTPRequest

@@ -71,17 +71,16 @@ from onym.server.registry.responses import (
     negotiate_media_type,
     parse_number,
 )
-from onym.server.security import (
-    get_visitor,
+from onym.server.security.conditional_requests import (
     is_fresh,
     make_entity_tag,
     make_version_tag,
     parse_cursor,
     parse_page_size,
-    require_access,
+    require_absent,
     require_match,
 )
-from onym.server.security.conditional_requests import require_absent
+from onym.server.security.visitor import get_visitor, require_access
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -22,7 +22,7 @@ from onym.server.registry.api import models as m
 from onym.server.registry.api.models import Problem
 from onym.server.registry.responses import MEDIA_TYPES, encode_json, negotiate_media_type
 from onym.server.registry.urls import API_PREFIX, OPENAPI_URL, Handler, make_route
-from onym.server.security import is_fresh, make_entity_tag
+from onym.server.security.conditional_requests import is_fresh, make_entity_tag
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -67,7 +67,7 @@ class Operation:
     links: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def _build_text_schema(longest: int, **more: Any) -> dict[str, Any]:
+def _build_text(longest: int, **more: Any) -> dict[str, Any]:
     return {"type": "string", "maxLength": longest, **more}
 
 
@@ -100,12 +100,12 @@ PARAMETERS: Final[Mapping[str, Parameter]] = MappingProxyType(
         key: Parameter(name=name, place=place, schema=schema, summary=summary, example=EXAMPLES.get(key))
         for key, name, place, schema, summary in (
             ("registry", "registry", "path", _REGISTRY, "A registry's id."),
-            ("name", "name", "path", _build_text_schema(100, minLength=1, pattern="^[A-Za-z0-9][A-Za-z0-9+._-]*$"),
+            ("name", "name", "path", _build_text(100, minLength=1, pattern="^[A-Za-z0-9][A-Za-z0-9+._-]*$"),
              "An entry's name."),
-            ("id", "id", "path", _build_text_schema(100, minLength=1, pattern="^[a-z0-9-]+$"), "A request's id."),
-            ("token", "id", "path", _build_text_schema(100, minLength=1, pattern="^[a-z0-9-]+$"), "An API token's id."),
+            ("id", "id", "path", _build_text(100, minLength=1, pattern="^[a-z0-9-]+$"), "A request's id."),
+            ("token", "id", "path", _build_text(100, minLength=1, pattern="^[a-z0-9-]+$"), "An API token's id."),
             ("format", "format", "path", {"type": "string", "enum": list(MEDIA_TYPES)}, "A file format."),
-            ("q", "q", "query", _build_text_schema(200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), "What to look for."),
+            ("q", "q", "query", _build_text(200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), "What to look for."),
             ("status", "status", "query", {"type": "string", "enum": [str(each) for each in Status]},
              "Entries of this status alone; each registry has its own."),
             ("state", "state", "query", {"type": "string", "enum": [str(each) for each in RequestState]},
@@ -113,9 +113,9 @@ PARAMETERS: Final[Mapping[str, Parameter]] = MappingProxyType(
             ("holder", "holder", "query", {"type": "string", "enum": [str(each) for each in Role]},
              "Requests that wait for this role."),
             ("in", "registry", "query", _REGISTRY, "This registry alone."),
-            ("about", "name", "query", _build_text_schema(100, minLength=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$"),
+            ("about", "name", "query", _build_text(100, minLength=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$"),
              "Requests about this name."),
-            ("after", "after", "query", _build_text_schema(512, pattern="^[A-Za-z0-9_-]+$"),
+            ("after", "after", "query", _build_text(512, pattern="^[A-Za-z0-9_-]+$"),
              "The cursor of a part, as `next` has it."),
             ("since", "after", "query", {"type": "integer", "minimum": 0, "maximum": 999_999_999},
              "Records beyond this number."),
@@ -140,7 +140,7 @@ _WRITE: Final = (401, 403, 409, 412, 413, 415, 422, 428)
 _EVENTS: Final = frozenset({Scope.SUBMIT, Scope.REVIEW, Scope.IANA, Scope.IESG})
 
 
-def _make_get_operation(
+def _make_read(
     identifier: str, path: str, handler: Handler, answer: Any, summary: str, *parameters: str, **more: Any
 ) -> Operation:
     faults = {404} if "{" in path else set()
@@ -155,20 +155,20 @@ def _make_get_operation(
 
 #: every operation, the most asked for first
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    _make_get_operation("getEntry", _ENTRY, handlers.get_entry, m.EntryData, "One entry.", "registry", "name"),
-    _make_get_operation("listEntries", "/registries/{registry}/entries", handlers.list_entries, m.EntryList,
+    _make_read("getEntry", _ENTRY, handlers.get_entry, m.EntryData, "One entry.", "registry", "name"),
+    _make_read("listEntries", "/registries/{registry}/entries", handlers.list_entries, m.EntryList,
          "Entries by name, filtered, in parts.", "registry", "q", "status", *_LIST, faults=(422,), next=True),
-    _make_get_operation("searchEntries", "/search", handlers.search_entries, m.SearchHits,
+    _make_read("searchEntries", "/search", handlers.search_entries, m.SearchHits,
          "Entries of one or all registries, best first.", "q", "in", "limit", faults=(404, 422)),
-    _make_get_operation("listRegistries", "/registries", handlers.list_registries, m.RegistryList, "All registries."),
-    _make_get_operation("getRegistry", "/registries/{registry}", handlers.get_registry, m.RegistryData, "One registry.",
+    _make_read("listRegistries", "/registries", handlers.list_registries, m.RegistryList, "All registries."),
+    _make_read("getRegistry", "/registries/{registry}", handlers.get_registry, m.RegistryData, "One registry.",
          "registry"),
-    _make_get_operation("getEntryHistory", _ENTRY + "/history", handlers.get_entry_history, m.History,
+    _make_read("getEntryHistory", _ENTRY + "/history", handlers.get_entry_history, m.History,
          "The events of a name, those of an entry that is gone too, in parts.",
          "registry", "name", "since", "limit", next=True),
-    _make_get_operation("listEntryVersions", _ENTRY + "/versions", handlers.list_entry_versions, m.VersionList,
+    _make_read("listEntryVersions", _ENTRY + "/versions", handlers.list_entry_versions, m.VersionList,
          "Every version of an entry.", "registry", "name"),
-    _make_get_operation("listEntryActions", _ENTRY + "/actions", handlers.list_entry_actions, m.ActionList,
+    _make_read("listEntryActions", _ENTRY + "/actions", handlers.list_entry_actions, m.ActionList,
          "The events that the caller may ask for now.", "registry", "name"),
     Operation(
         id="changeEntry", method="POST", path=_ENTRY + "/events", handler=handlers.change_entry,
@@ -179,11 +179,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answers={200: m.HistoryRecord},
         faults=(400, 404, *_WRITE), public=False, scope=" or ".join(sorted(_EVENTS)),
     ),
-    _make_get_operation("exportRegistry", "/registries/{registry}/export/{format}", handlers.export_registry,
+    _make_read("exportRegistry", "/registries/{registry}/export/{format}", handlers.export_registry,
          tuple(dict.fromkeys(media for media, _ in MEDIA_TYPES.values())),
          "A registry as a file; csv-2015 holds one status, permanent where none is named.",
          "registry", "format", "status"),
-    _make_get_operation("listRequests", "/requests", handlers.list_requests, m.RequestList, "Requests, newest first.",
+    _make_read("listRequests", "/requests", handlers.list_requests, m.RequestList, "Requests, newest first.",
          "in", "state", "holder", "about", *_LIST, faults=(404, 422), next=True),
     Operation(
         id="openRequest", method="POST", path="/requests", handler=handlers.open_request,
@@ -192,10 +192,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answers={201: m.RequestData}, faults=(400, 401, 403, 404, 409, 413, 415, 422),
         public=False, scope="submit", links={201: _OPENED},
     ),
-    _make_get_operation("getRequest", "/requests/{id}", handlers.get_request, m.RequestData, "One request.", "id"),
-    _make_get_operation("getRequestHistory", "/requests/{id}/history", handlers.get_request_history, m.History,
+    _make_read("getRequest", "/requests/{id}", handlers.get_request, m.RequestData, "One request.", "id"),
+    _make_read("getRequestHistory", "/requests/{id}/history", handlers.get_request_history, m.History,
          "Its events, in parts.", "id", "since", "limit", next=True),
-    _make_get_operation("listRequestActions", "/requests/{id}/actions", handlers.list_request_actions, m.ActionList,
+    _make_read("listRequestActions", "/requests/{id}/actions", handlers.list_request_actions, m.ActionList,
          "The events that the caller may ask for now.", "id"),
     Operation(
         id="changeRequest", method="POST", path="/requests/{id}/events", handler=handlers.change_request,
@@ -210,7 +210,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         example={"template": "Scheme name: kite\n\nStatus: provisional\n", "fields": _FIELDS},
         answers={200: m.CheckReport}, faults=(400, 404, 413, 415, 422),
     ),
-    _make_get_operation("getLog", "/log", handlers.get_log, m.History, "The log beyond a number.", "since", "limit", next=True),
+    _make_read("getLog", "/log", handlers.get_log, m.History, "The log beyond a number.", "since", "limit", next=True),
     Operation(
         id="getAccount", method="GET", path="/account", handler=None,
         summary="Who the caller is, and what it may do.", answers={200: m.AccountData}, public=False,
@@ -233,7 +233,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Revoke an API token, at once and for good.", parameters=("token",), answers={204: None},
         faults=(403, 404), public=False, etag=False,
     ),
-    _make_get_operation("getHealth", "/health", handlers.get_health, m.Health, "Does the service answer, and its store?"),
+    _make_read("getHealth", "/health", handlers.get_health, m.Health, "Does the service answer, and its store?"),
 )  # fmt: skip
 
 #: what every operation may answer beside its own
