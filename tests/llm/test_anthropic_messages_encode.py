@@ -37,7 +37,7 @@ def test_the_dialect_is_found_by_its_name_and_says_where_its_operations_are() ->
     assert (dialect.routes.models, dialect.routes.model) == ("/v1/models?limit=1000", "/v1/models/{model}")
     assert dialect.headers == (("anthropic-version", "2023-06-01"),)
     assert dialect.defaults == {"max_tokens": 4096}
-    assert dialect.parameters["seed"] is None
+    assert dialect.parameters.get("seed") is None
 
 
 @pytest.mark.requirement("llm-6-b", "llm-9-a")

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from docgen.text import GENERATED, cell, code, prose, table
-from onym.llm import dialects, profiles
+from onym.llm import dialects, parameters, profiles
 from onym.llm.dialects import DIALECTS
-from onym.llm.plan import DEFAULT_RETRIES, DEFAULT_TIMEOUT_MS
 from onym.llm.profiles import Profile
 from onym.llm.providers import Provider, ProviderTable
 from onym.uri.parameters import _REDIRECTING, PROVIDER_NAMES, WELL_KNOWN, Limits
@@ -43,9 +42,14 @@ PARAMETERS: Mapping[str, Parameter] = {
         "whole number",
         1,
         2**31 - 1,
-        f"milliseconds for the whole call, retries included; default {DEFAULT_TIMEOUT_MS}",
+        f"milliseconds for the whole call, retries included; default {parameters.PARAMETERS['timeout'].default}",
     ),
-    "retries": Parameter("whole number", 0, 100, f"attempts after the first; default {DEFAULT_RETRIES}"),
+    "retries": Parameter(
+        "whole number",
+        0,
+        100,
+        f"attempts after the first; default {parameters.PARAMETERS['retries'].default}",
+    ),
     "cache": Parameter(
         "boolean",
         None,

@@ -12,6 +12,7 @@ from onym.bridges._llm_client import EndpointClient, decode_carried, encode_carr
 from onym.bridges._sdk import require_extra
 from onym.errors import NetError, ProviderError, UsageError
 from onym.llm.client import wrap_secret
+from onym.llm.parameters import list_sdk_names
 from onym.llm.types import (
     Completion,
     Content,
@@ -168,14 +169,7 @@ with require_extra("pydantic_ai", "pydantic-ai"):
 
 
 #: pydantic-ai's settings -> well-known parameters
-_SETTINGS: Final = {
-    "max_tokens": "max_tokens",
-    "temperature": "temp",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "seed": "seed",
-    "stop_sequences": "stop",
-}
+_SETTINGS: Final = {named: name for name, named in list_sdk_names("pydantic_ai").items()}
 #: settings that go to the provider as they are
 _PASSED: Final = ("parallel_tool_calls", "presence_penalty", "frequency_penalty", "logit_bias")
 

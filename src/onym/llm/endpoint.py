@@ -15,6 +15,7 @@ from onym._version import __version__
 from onym.errors import CredentialError, LLMURIError, ParameterError, PolicyError, UnsupportedError
 from onym.llm import dialects, profiles
 from onym.llm.credentials import Credential, resolve_credential
+from onym.llm.parameters import DRAFT
 from onym.llm.providers import format_suggestion, is_loopback
 from onym.llm.providers.schema import match_wildcard
 from onym.net.messages import Origin
@@ -42,7 +43,6 @@ _API_NAMES = {
     "bedrock_converse": "converse",
     "mistral_chat": "chat",
 }
-_DRAFT = "draft-levy-llm-uri-scheme-00"
 #: what may stand in a path or a query that is not the URI's own: no delimiter of any kind
 _PATH_TEXT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,127}")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
@@ -168,7 +168,7 @@ def _resolve_path_value(
         f"{provider.title} wants to know the {rule.parameter}",
         code="llm.no-path-value",
         component="query",
-        clause=f"{_DRAFT} 4.4",
+        clause=f"{DRAFT} 4.4",
         hint=f"say it by {' or '.join(places)}",
     )
 
@@ -192,7 +192,7 @@ def _validate_path_text(name: str, value: object) -> str:
         raise ParameterError(
             f"the parameter {name} becomes part of the request's path, and cannot be that",
             code="llm.bad-path-value",
-            clause=f"{_DRAFT} 4.4",
+            clause=f"{DRAFT} 4.4",
             parameter=name,
             hint="letters, digits, '-', '_', '.' and '~', 128 of them at most",
         )
@@ -394,6 +394,6 @@ def _find_label_header(label: str | None, provider: Provider) -> str | None:
             "the app label cannot be the value of a header",
             code="llm.bad-label",
             component="userinfo",
-            clause=f"{_DRAFT} 4.2.1",
+            clause=f"{DRAFT} 4.2.1",
         )
     return header

@@ -33,7 +33,7 @@ from onym.errors import (
     UsageError,
 )
 from onym.llm.dialects import Exchange
-from onym.llm.parameters import CLIENT_PARAMETERS, DRAFT, REQUEST_PARAMETERS, validate_parameter
+from onym.llm.parameters import CLIENT_PARAMETERS, DRAFT, PARAMETERS, REQUEST_PARAMETERS, validate_parameter
 from onym.llm.providers import ProviderTable, format_suggestion
 from onym.net.messages import HTTPRequest, Origin, Reply
 from onym.uri.parameters import PROVIDER_NAMES
@@ -146,8 +146,6 @@ def _remove_member(body: Mapping[str, Any], path: list[str]) -> Mapping[str, Any
 Action: TypeAlias = Literal["sent", "renamed", "client", "dropped", "withheld"]
 OnUnsupported: TypeAlias = Literal["error", "warn", "drop"]
 
-DEFAULT_TIMEOUT_MS = 600_000
-DEFAULT_RETRIES = 2
 #: where a rule comes from that no row and no profile holds
 _REJECTION_SOURCE = "the server's own answer to an earlier call of this process"
 
@@ -361,7 +359,7 @@ class _ParameterMapper:
     def _map_client_parameter(self, name: str, value: Any, origin: str, refusals: Mapping[str, str]) -> None:
         reason = None
         if value is None:
-            value = {"timeout": DEFAULT_TIMEOUT_MS, "retries": DEFAULT_RETRIES, "cache": False}[name]
+            value = PARAMETERS[name].default
         value = validate_parameter(name, value)
         if name == "cache" and value:
             reason = "answered from the cache when it can"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from onym._version import __version__
 from onym.errors import MissingExtraError, NetError, OnymError, OnymWarning
+from onym.llm.parameters import PARAMETERS
 from onym.llm.streams import Collector
 from onym.llm.types import (
     Completion,
@@ -64,14 +65,19 @@ def _convert_texts(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(map(str, value))
 
 
-#: our parameters and the pass-through ones that the conventions know: their name, and their type
+_CONVERTERS: Final[Mapping[str, Callable[[Any], Value]]] = {
+    "number": float,
+    "integer": int,
+    "texts": _convert_texts,
+    "top_k": float,  # a whole number that the conventions have as a float
+}
+#: the parameters that the conventions know, pass-through ones included: their attribute and its type
 _PARAMETER_NAMES: Final[Mapping[str, tuple[str, Callable[[Any], Value]]]] = {
-    "temp": ("gen_ai.request.temperature", float),
-    "top_p": ("gen_ai.request.top_p", float),
-    "top_k": ("gen_ai.request.top_k", float),
-    "max_tokens": ("gen_ai.request.max_tokens", int),
-    "stop": ("gen_ai.request.stop_sequences", _convert_texts),
-    "seed": ("gen_ai.request.seed", int),
+    **{
+        row.name: (row.telemetry, _CONVERTERS.get(row.name, _CONVERTERS[row.kind]))
+        for row in PARAMETERS.values()
+        if row.telemetry is not None
+    },
     "frequency_penalty": ("gen_ai.request.frequency_penalty", float),
     "presence_penalty": ("gen_ai.request.presence_penalty", float),
     "dimensions": ("gen_ai.embeddings.dimension.count", int),

@@ -16,7 +16,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from onym.errors import ParameterError, URIError, UsageError
-from onym.uri._registered import WELL_KNOWN
+from onym.uri._registered import TYPES, WELL_KNOWN
 from onym.uri.components import decode_component
 from onym.uri.secret import Secret
 
@@ -271,7 +271,7 @@ def count_octets(text: str) -> int:
 
 def make_float_parser(low: float, high: float) -> Callable[[str, Limits], float]:
     """A reader for decimal numbers from `low` to `high`, both included."""
-    usual = _list_decimals(int(low), int(high)).get
+    usual = (_list_decimals(int(low), int(high)) if high - low < 10 else {}).get
 
     def read(text: str, limits: Limits) -> float:
         if len(text) > limits.number:
@@ -579,18 +579,24 @@ def _parse_reference(text: str, limits: Limits) -> str:
     return _value_text(text, limits)
 
 
+#: a parser for each type that the registry has
+_TYPE_PARSERS: Final[Mapping[str, Callable[[str, Limits], Any]]] = {
+    "bool": parse_boolean,
+    "float": make_float_parser(-_EXACT, _EXACT),
+    "int": make_integer_parser(-_INT64 - 1, _INT64),
+    "string": _value_text,
+}
 VALUE_PARSERS: Final[dict[str, Callable[[str, Limits], Any]]] = {
+    **{name: _TYPE_PARSERS[kind] for name, kind in TYPES.items()},
+    # those with a range or a form
     "temp": make_float_parser(0.0, 2.0),
     "max_tokens": make_integer_parser(1, _INT64),
     "top_p": make_float_parser(0.0, 1.0),
     "top_k": make_integer_parser(0, _INT64),
     "stop": _parse_stop,
-    "seed": make_integer_parser(-_INT64 - 1, _INT64),
-    "stream": parse_boolean,
     "timeout": make_integer_parser(1, _LONGEST_TIMEOUT),
     "retries": make_integer_parser(0, 100),
-    "cache": parse_boolean,
-    "format": _make_filled_parser(make_text_parser("value")),
+    "format": _make_filled_parser(_value_text),
     "system": make_text_parser("system"),
     # a parameter of this client, not of draft 6
     "auth": _parse_reference,

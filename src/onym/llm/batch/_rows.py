@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import msgspec
 
 from onym.errors import OnymError, UsageError
+from onym.llm.parameters import list_sdk_names
 from onym.llm.types import Completion, ToolCall, Usage
 from onym.uri.parameters import WELL_KNOWN
 from onym.uri.redact import redact
@@ -31,12 +32,8 @@ _CHAT_URLS = frozenset({None, "/v1/chat/completions"})
 _MAX_REMARK = 160
 #: a member of OpenAI's body, and the argument of a call that says the same
 _BODY_NAMES = {
-    "temperature": "temp",
-    "max_tokens": "max_tokens",
+    **{named: name for name, named in list_sdk_names("openai").items()},
     "max_completion_tokens": "max_tokens",
-    "top_p": "top_p",
-    "stop": "stop",
-    "seed": "seed",
     "tools": "tools",
     "tool_choice": "tool_choice",
 }

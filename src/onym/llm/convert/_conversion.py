@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from onym.errors import ParameterError, URIError, UsageError
-from onym.llm.parameters import validate_parameter
+from onym.llm.parameters import list_sdk_names, validate_parameter
 from onym.llm.providers import ProviderTable, is_loopback
 from onym.uri.generic import URI
 from onym.uri.llm import LLMURI
@@ -370,38 +370,18 @@ def _export_unchanged(value: Any) -> Any:
     return value
 
 
-#: as Python's libraries call them
-_SAMPLING_PARAMS: Final[_ParamNames] = {
-    "temp": ("temperature", _export_unchanged),
-    "max_tokens": ("max_tokens", _export_unchanged),
-    "top_p": ("top_p", _export_unchanged),
-    "top_k": ("top_k", _export_unchanged),
-    "stop": ("stop", list),
-    "seed": ("seed", _export_unchanged),
-    "timeout": ("timeout", _export_seconds),
-}
-LITELLM_PARAMS: Final[_ParamNames] = {
-    **_SAMPLING_PARAMS,
-    "stream": ("stream", _export_unchanged),
-    "retries": ("num_retries", _export_unchanged),
-    "format": ("response_format", _export_format),
-}
-LANGCHAIN_PARAMS: Final[_ParamNames] = {
-    **_SAMPLING_PARAMS,
-    "stream": ("streaming", _export_unchanged),
-    "retries": ("max_retries", _export_unchanged),
-}
-AI_SDK_PARAMS: Final[_ParamNames] = {
-    "temp": ("temperature", _export_unchanged),
-    "max_tokens": ("maxOutputTokens", _export_unchanged),
-    "top_p": ("topP", _export_unchanged),
-    "top_k": ("topK", _export_unchanged),
-    "stop": ("stopSequences", list),
-    "seed": ("seed", _export_unchanged),
-    "timeout": ("timeout", _export_unchanged),
-    "retries": ("maxRetries", _export_unchanged),
-    "system": ("system", _export_unchanged),
-}
+def _list_param_names(tool: str, writers: Mapping[str, Callable[[Any], Any]]) -> _ParamNames:
+    """The names that a tool has for well-known parameters, and how it writes their values."""
+    return {
+        name: (named, writers.get(name, _export_unchanged)) for name, named in list_sdk_names(tool).items()
+    }
+
+
+#: Python's libraries have a timeout in seconds
+_IN_PYTHON: Final[Mapping[str, Callable[[Any], Any]]] = {"stop": list, "timeout": _export_seconds}
+LITELLM_PARAMS: Final = _list_param_names("litellm", {**_IN_PYTHON, "format": _export_format})
+LANGCHAIN_PARAMS: Final = _list_param_names("langchain", _IN_PYTHON)
+AI_SDK_PARAMS: Final = _list_param_names("ai_sdk", {"stop": list})
 
 
 def export_params(given: Mapping[str, Any], target: _ParamNames, notes: NoteCollector) -> dict[str, Any]:

@@ -56,6 +56,7 @@ from onym.llm.dialects.errors import (
     parse_error_status,
 )
 from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
+from onym.llm.parameters import list_wire_names
 from onym.llm.types import (
     Carried,
     Completion,
@@ -204,18 +205,7 @@ def _is_carried(block: Mapping[str, Any]) -> bool:
     return isinstance(kind, str) and kind not in _PLAIN_BLOCKS
 
 
-PARAMETERS: Mapping[str, str | None] = {
-    "temp": "temperature",
-    "max_tokens": "max_tokens",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "stop": "stop_sequences",
-    "seed": None,
-    "stream": "stream",
-    "format": "output_config.format",
-    "system": "system",
-    "cache": "cache_control",
-}
+PARAMETERS = list_wire_names("anthropic_messages")
 
 _API_NAME = "Anthropic Messages"
 _TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}

@@ -54,6 +54,7 @@ from onym.llm.dialects.streaming import (
     EventStreamFramer,
     make_stream_decoder,
 )
+from onym.llm.parameters import list_wire_names
 from onym.llm.types import (
     Carried,
     Completion,
@@ -161,18 +162,7 @@ def decode_error(
 
 DIALECT: Final = "bedrock_converse"
 
-PARAMETERS: Mapping[str, str | None] = {
-    "temp": "inferenceConfig.temperature",
-    "max_tokens": "inferenceConfig.maxTokens",
-    "top_p": "inferenceConfig.topP",
-    "top_k": None,
-    "stop": "inferenceConfig.stopSequences",
-    "seed": None,
-    "stream": "converse-stream (path)",
-    "format": "outputConfig.textFormat",
-    "system": "system",
-    "cache": "cachePoint",
-}
+PARAMETERS = list_wire_names("bedrock_converse")
 
 _CACHE_POINT: Final = {"cachePoint": {"type": "default"}}
 #: a block that the API may write, and refuses to read
@@ -281,7 +271,7 @@ def _find_embed_model(model: str) -> _EmbedModel:
 
 
 def _find_wire_name(name: str, spec: WireSpec) -> str:
-    wire = spec.names.get(name) or PARAMETERS[name]
+    wire = spec.names.get(name) or PARAMETERS.get(name)
     if wire is None:
         raise UnsupportedError(
             f"the Bedrock Converse API has no parameter for {name}", code="llm.no-parameter", parameter=name

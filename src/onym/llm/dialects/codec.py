@@ -159,12 +159,12 @@ def encode_params(
     body: dict[str, Any],
     request: Request,
     spec: WireSpec,
-    names: Mapping[str, str | None],
+    names: Mapping[str, str],
     write_format: Callable[[str, Mapping[str, Any] | None], Any],
 ) -> None:
     """The well-known parameters of a request under their wire names, which `spec` may change."""
     for name, value in request.params.items():
-        wire = spec.names.get(name) or names[name] or name
+        wire = spec.names.get(name) or names.get(name, name)
         if name == "format":
             value = write_format(value, request.schema)
         elif name == "stop":

@@ -48,6 +48,7 @@ from onym.llm.dialects.errors import (
     parse_error_status,
 )
 from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
+from onym.llm.parameters import list_wire_names
 from onym.llm.types import (
     Completion,
     Content,
@@ -147,17 +148,7 @@ def _get_object(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
     return value
 
 
-PARAMETERS: Mapping[str, str] = {
-    "temp": "temperature",
-    "max_tokens": "max_tokens",
-    "top_p": "p",
-    "top_k": "k",
-    "stop": "stop_sequences",
-    "seed": "seed",
-    "stream": "stream",
-    "format": "response_format",
-    "system": "messages[0]",
-}
+PARAMETERS = list_wire_names("cohere_v2")
 
 _API_NAME = "Cohere"
 #: what stands for `auto` is to say nothing

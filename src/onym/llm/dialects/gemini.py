@@ -56,6 +56,7 @@ from onym.llm.dialects.errors import (
 )
 from onym.llm.dialects.openai_chat import ERROR_CODES as GATEWAY_CODES
 from onym.llm.dialects.streaming import EventDecoder, LineFramer, SSEFramer, make_stream_decoder
+from onym.llm.parameters import list_wire_names
 from onym.llm.types import (
     Carried,
     Completion,
@@ -384,17 +385,7 @@ def _merge_frames(frames: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return answer
 
 
-PARAMETERS: Mapping[str, str] = {
-    "temp": "generationConfig.temperature",
-    "max_tokens": "generationConfig.maxOutputTokens",
-    "top_p": "generationConfig.topP",
-    "top_k": "generationConfig.topK",
-    "stop": "generationConfig.stopSequences",
-    "seed": "generationConfig.seed",
-    "stream": ":streamGenerateContent",
-    "format": "generationConfig.responseMimeType",
-    "system": "systemInstruction",
-}
+PARAMETERS = list_wire_names("gemini")
 
 _SCHEMA_NAME = "generationConfig.responseJsonSchema"
 _CALLING_MODES: Mapping[str, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}

@@ -14,9 +14,10 @@ from typing import Any
 from onym.llm.dialects import Routes, WireSpec
 from onym.llm.dialects import openai_chat as openai
 from onym.llm.dialects.codec import NO_TOOL_PARAMETERS, encode_data_url
+from onym.llm.parameters import list_wire_names
 from onym.llm.types import ContentPart, DocumentPart, Message, Request, Tool
 
-PARAMETERS: Mapping[str, str] = {**openai.PARAMETERS, "seed": "random_seed"}
+PARAMETERS = list_wire_names("mistral_chat")
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from onym.llm.dialects.codec import (
 )
 from onym.llm.dialects.errors import ErrorDecoder, ErrorDetails, find_request_id, parse_error_status
 from onym.llm.dialects.streaming import EventDecoder, LineFramer, make_stream_decoder
+from onym.llm.parameters import list_wire_names
 from onym.llm.types import (
     Completion,
     DocumentPart,
@@ -101,17 +102,7 @@ def _decode_usage(data: Mapping[str, Any]) -> Usage:
     )
 
 
-PARAMETERS: Mapping[str, str] = {
-    "temp": "options.temperature",
-    "max_tokens": "options.num_predict",
-    "top_p": "options.top_p",
-    "top_k": "options.top_k",
-    "stop": "options.stop",
-    "seed": "options.seed",
-    "stream": "stream",
-    "format": "format",
-    "system": "messages[0]",
-}
+PARAMETERS = list_wire_names("ollama")
 
 _API_NAME = "Ollama"
 

@@ -56,6 +56,7 @@ from onym.llm.dialects.errors import (
     parse_error_status,
 )
 from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
+from onym.llm.parameters import list_wire_names
 from onym.llm.types import (
     Completion,
     ContentPart,
@@ -258,17 +259,7 @@ def _decode_usage(record: Any) -> Usage:
     )
 
 
-PARAMETERS: Mapping[str, str] = {
-    "temp": "temperature",
-    "max_tokens": "max_tokens",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "stop": "stop",
-    "seed": "seed",
-    "stream": "stream",
-    "format": "response_format",
-    "system": "messages[0]",
-}
+PARAMETERS = list_wire_names("openai_chat")
 
 _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 

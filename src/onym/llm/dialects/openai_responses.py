@@ -35,6 +35,7 @@ from onym.llm.dialects.codec import (
 )
 from onym.llm.dialects.errors import find_request_id, has_error
 from onym.llm.dialects.streaming import EventDecoder, SSEFramer, make_stream_decoder
+from onym.llm.parameters import list_wire_names
 from onym.llm.types import (
     Carried,
     Completion,
@@ -186,17 +187,7 @@ def _decode_usage(record: Any) -> Usage:
     )
 
 
-PARAMETERS: Mapping[str, str | None] = {
-    "temp": "temperature",
-    "max_tokens": "max_output_tokens",
-    "top_p": "top_p",
-    "top_k": None,
-    "stop": None,
-    "seed": None,
-    "stream": "stream",
-    "format": "text.format",
-    "system": "instructions",
-}
+PARAMETERS = list_wire_names("openai_responses")
 
 _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 #: what says how a response is stored: one that runs on without its caller, or joins a kept conversation, is
