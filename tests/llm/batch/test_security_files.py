@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from onym.common.files import write_file
 from onym.errors import OnymError
 from onym.llm.batch import run
 from onym.llm.batch._engine import make_job
-from onym.llm.batch._storage import JournalWriter, SubmissionLog, create_file, touch_file
+from onym.llm.batch._storage import JournalWriter, SubmissionLog, touch_file
 from onym.llm.config import Config
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider
@@ -57,8 +58,7 @@ def test_no_way_to_open_such_a_file_follows_a_link(tmp_path: Path, there: bool, 
     with pytest.raises(OSError, match="symbolic links"):
         opened(link)
     assert target.exists() is there
-    with create_file(link) as out:
-        out.write(b"new")
+    write_file(link, b"new")
     assert link.read_bytes() == b"new"
     assert not link.is_symlink()
     assert not there or target.read_bytes() == b"precious"

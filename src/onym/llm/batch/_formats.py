@@ -7,7 +7,6 @@ lists, or strings that contain JSON.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,9 +18,10 @@ from typing import IO, Any, Final, Protocol
 
 import msgspec
 
+from onym.common.files import replace_file
 from onym.errors import UsageError
 from onym.llm.batch._rows import parse_index
-from onym.llm.batch._storage import create_file, read_lines, sort_lines, sync_folder
+from onym.llm.batch._storage import read_lines, sort_lines
 
 #: octets of one row
 _MAX_ROW_SIZE: Final = 64 * 1024 * 1024
@@ -89,8 +89,6 @@ def open_source(given: Path | IO[bytes], folder: Path) -> Iterator[Source]:
         raise UsageError(f"cannot read {given}: {error.strerror}", code="usage.input-file") from error
     with stream:
         if given.suffix.lower() == ".parquet":
-            # merged import  # pyarrow is an extra, and large
-
             yield ParquetSource(stream)
         else:
             yield JSONLinesSource(stream)
@@ -206,14 +204,9 @@ def _flatten_result(line: bytes) -> dict[str, Any]:
 
 def restore_journal(output: Path, journal: Path) -> None:
     """The journal that this output was made of, there whole or not at all."""
-    part = journal.with_name(journal.name + ".part")
-    with output.open("rb") as stream, create_file(part) as out:
+    with output.open("rb") as stream, replace_file(journal) as out:
         for record in _iter_records(require_pyarrow(), stream, _OUTPUT_COLUMNS):
             out.write(msgspec.json.encode(_unflatten_result(record)) + b"\n")
-        out.flush()
-        os.fsync(out.fileno())
-    part.replace(journal)
-    sync_folder(journal.parent)
 
 
 def _unflatten_result(record: dict[str, Any]) -> dict[str, Any]:
@@ -238,16 +231,9 @@ def write_output(journal: Path, output: Path, *, ordered: bool) -> None:
     lines: Iterable[bytes] = read_lines(journal)
     if ordered:
         lines = sort_lines(lines, output.parent, key=parse_index)
-    part = output.with_name(output.name + ".part")
-    with create_file(part) as out:
+    with replace_file(output) as out:
         if is_parquet(output):
-            # merged import  # pyarrow is an extra, and large
-
             write_parquet(lines, out)
         else:
             out.writelines(lines)
-        out.flush()
-        os.fsync(out.fileno())
-    part.replace(output)
-    sync_folder(output.parent)
     journal.unlink(missing_ok=True)

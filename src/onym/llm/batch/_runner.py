@@ -22,7 +22,14 @@ import msgspec
 
 from onym.errors import OnymError, UsageError
 from onym.llm.batch._engine import Engine, Job, LocalEngine, make_job
-from onym.llm.batch._formats import Source, is_parquet, open_source, write_output
+from onym.llm.batch._formats import (
+    Source,
+    is_parquet,
+    open_source,
+    require_pyarrow,
+    restore_journal,
+    write_output,
+)
 from onym.llm.batch._storage import (
     Binding,
     BindingFile,
@@ -325,10 +332,7 @@ def open_run(
     if isinstance(given, Path) and given.resolve() == output:
         raise UsageError("input and output are the same file", code="usage.output-file")
     if is_parquet(output):
-        from onym.llm.batch._formats import (
-            require_pyarrow,  # pyarrow is an extra: say so before anything is paid
-        )
-
+        # before a request is paid for
         require_pyarrow()
     direct = order == "completion" and not is_parquet(output)
     journal = output if direct else output.with_name(output.name + ".journal")
@@ -387,8 +391,6 @@ def _resume_run(source: Source, output: Path, journal: Path, rows: int, *, retry
             done = RowBitmap(rows)
             found = repair_journal(output, done, into=journal, drop_failed=retry_errors)
             return RunState(source=source, output=output, journal=journal, done=done, found=found)
-        from onym.llm.batch._formats import restore_journal  # pyarrow is an extra, and large
-
         restore_journal(output, journal)
     touch_file(journal)
     found = repair_journal(journal, done, drop_failed=retry_errors)

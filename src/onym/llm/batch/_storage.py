@@ -10,7 +10,6 @@ A journal line that is cut, is not a result, or repeats a row is dropped, and th
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from array import array
 from bisect import bisect_right
@@ -24,54 +23,22 @@ from typing import IO, Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from onym.common.files import replace_file
+from onym.common.locks import try_lock
+from onym.common.platform import BINARY, CLOSE_ON_EXEC, NO_FOLLOW, sync_file, sync_folder
 from onym.errors import UsageError
 from onym.llm.batch._rows import decode_head, get_label
 
-#: how a file beside an output is opened. Its name can be foreseen: where others may write to the folder, a
-#: link in its place would lead to another file. Windows leaves the line ends alone
-OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-#: how a journal is: every write goes to its end
+#: flags for the files beside an output. Their names can be guessed, so a link that another user put there is
+#: not followed
+OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | NO_FOLLOW | CLOSE_ON_EXEC | BINARY
+#: the same for a journal: every write goes to its end
 APPEND_FLAGS: Final = OPEN_FLAGS | os.O_APPEND
 
 
-def create_file(path: Path) -> IO[bytes]:
-    """A new file to write, in the place of what has that name, which is not followed; raises OSError."""
-    path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, OPEN_FLAGS | os.O_EXCL, 0o666), "wb")
-
-
 def touch_file(path: Path) -> None:
-    """Make an empty file where there is none; raises OSError."""
+    """Create an empty file if there is none; raises OSError."""
     os.close(os.open(path, APPEND_FLAGS, 0o666))
-
-
-def _sync_file_macos(descriptor: int) -> None:
-    import fcntl
-
-    try:
-        # fsync of macOS stops at the drive's own cache
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined,unused-ignore]
-    except OSError:
-        os.fsync(descriptor)
-
-
-def sync_file(descriptor: int) -> None:
-    """Return once the octets of the file are on the disk; raises OSError."""
-    if sys.platform == "darwin":
-        _sync_file_macos(descriptor)
-    else:
-        getattr(os, "fdatasync", os.fsync)(descriptor)
-
-
-def sync_folder(folder: Path) -> None:
-    """Return once the names in the folder are on the disk. Windows has no such thing, and needs none."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -201,8 +168,6 @@ class RowBitmap:
 
 
 _BINDING_VERSION: Final = 1
-#: where Windows locks one octet, far behind the text
-_LOCK_OFFSET: Final = 1 << 30
 #: a member of the binding, and how a run that differs in it is told
 _MISMATCH_MESSAGES: Final = {
     "version": "the results were begun by another version of onym",
@@ -239,13 +204,11 @@ class BindingFile:
             raise UsageError(
                 f"cannot write {self.path}: {error.strerror}", code="usage.output-file"
             ) from error
-        try:
-            _lock_file(self._descriptor)
-        except OSError:
+        if not try_lock(self._descriptor):
             os.close(self._descriptor)
             raise UsageError(
                 f"another run is writing {output}", code="usage.batch-locked", hint="wait for it, or stop it"
-            ) from None
+            )
 
     def load(self) -> Binding | None:
         """What stands in it; None where that is nothing whole."""
@@ -285,19 +248,6 @@ def require_same_run(found: Binding, wanted: Binding) -> None:
 def compute_digest(value: Any) -> str:
     """A short name for any plain data."""
     return blake2b(msgspec.json.encode(value, order="sorted", enc_hook=str), digest_size=16).hexdigest()
-
-
-def _lock_file(descriptor: int) -> None:
-    """Lock the file for as long as it is open; raises OSError where it is locked."""
-    if os.name == "nt":
-        import msvcrt
-
-        os.lseek(descriptor, _LOCK_OFFSET, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        return
-    import fcntl
-
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 #: seconds for which results are gathered before they are synced, unless so many octets come together
@@ -386,14 +336,9 @@ class _JournalReader:
 
 def _rewrite_journal(path: Path, target: Path, done: RowBitmap, *, drop_failed: bool) -> None:
     """A file of the sound lines in the place of `target`, whole or not at all."""
-    part = target.with_name(target.name + ".part")
-    with create_file(part) as out:
+    with replace_file(target) as out:
         for line, _ in _JournalReader(path, done, drop_failed=drop_failed).iter_lines():
             out.write(line if line.endswith(b"\n") else line + b"\n")
-        out.flush()
-        os.fsync(out.fileno())
-    part.replace(target)
-    sync_folder(target.parent)
 
 
 class JournalWriter:

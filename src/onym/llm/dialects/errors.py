@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from onym.common.text import is_printable_text, to_single_line
 from onym.errors import (
     AuthenticationError,
     BadRequestError,
@@ -284,15 +285,13 @@ def _describe_media_type(headers: HeaderMap) -> str:
 
 def clean_identifier(text: str | None, exchange: Exchange) -> str | None:
     """A short identifier of the server's, None where it is not fit to print or holds the key."""
-    if not text or len(text) > _MAX_IDENTIFIER or not text.isprintable():
+    if not is_printable_text(text, _MAX_IDENTIFIER):
         return None
-    for secret in exchange.secrets:
-        if secret.reveal() in text:
-            return None
-    return text
+    return None if any(secret.reveal() in text for secret in exchange.secrets) else text
 
 
 def clean_message(text: str, exchange: Exchange) -> str:
     """Return a server's message as one printable line without secrets, at most 500 characters."""
-    shown = redact(text[: 8 * _MAX_MESSAGE], secrets=exchange.secrets) if text else ""
-    return " ".join("".join(char if char.isprintable() else " " for char in shown).split())[:_MAX_MESSAGE]
+    if not text:
+        return ""
+    return to_single_line(redact(text[: 8 * _MAX_MESSAGE], secrets=exchange.secrets))[:_MAX_MESSAGE]

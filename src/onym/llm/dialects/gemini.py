@@ -50,6 +50,7 @@ from onym.llm.dialects.codec import (
 from onym.llm.dialects.errors import (
     ErrorDecoder,
     ErrorDetails,
+    clean_identifier,
     find_request_id,
     has_error,
     parse_error_status,
@@ -214,8 +215,6 @@ ERRORS = ErrorDecoder(
 #: the dialect's name, also for what it carries from turn to turn
 DIALECT = "gemini"
 
-_MAX_ID = 200
-
 _FINISHES: Mapping[str, FinishReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
@@ -338,10 +337,7 @@ def _add_counts(one: int | None, two: int | None) -> int | None:
 
 def _find_response_id(data: Mapping[str, Any], exchange: Exchange) -> str | None:
     """The server's own name for the answer: Google sends it in the body, not in a header."""
-    value = get_text(data, "responseId")
-    if value is None or len(value) > _MAX_ID or not value.isprintable():
-        return None
-    return None if any(secret.reveal() in value for secret in exchange.secrets) else value
+    return clean_identifier(get_text(data, "responseId"), exchange)
 
 
 def _decode_carried(parts: _Parts) -> Carried | None:
