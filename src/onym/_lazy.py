@@ -1,13 +1,16 @@
-"""What is loaded late: public names when they are first used, and what an extra brings."""
+"""Load public names when they are first used, and check that an extra is installed."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["make_lazy_getattr", "require_extra"]
+if TYPE_CHECKING:
+    from onym.errors import MissingExtraError
+
+__all__ = ["make_lazy_getattr", "make_missing_extra_error", "require_extra"]
 
 
 def make_lazy_getattr(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -29,17 +32,22 @@ def make_lazy_getattr(package: str, homes: Mapping[str, str]) -> Callable[[str],
 
 
 def require_extra(package: str, extra: str) -> None:
-    """Raises MissingExtraError, with the command to type, where `package` of onym[extra] is not installed."""
+    """Raises MissingExtraError, with the command to install it, unless `package` of onym[extra] is installed."""
     from importlib.util import find_spec
 
-    if find_spec(package) is not None:
-        return
+    if find_spec(package) is None:
+        raise make_missing_extra_error(package, extra)
+
+
+def make_missing_extra_error(package: str, extra: str | None, *, code: str | None = None) -> MissingExtraError:
+    """Build the error for a package that is not installed; without an extra, pip installs the package itself."""
     from onym.errors import MissingExtraError  # late: `import onym` loads next to nothing
 
-    command = f"pip install 'onym[{extra}]'"
-    raise MissingExtraError(
+    wanted = package.replace("_", "-") if extra is None else f"onym[{extra}]"
+    command = f"pip install '{wanted}'"
+    return MissingExtraError(
         f"this needs {package}, which is not installed",
-        code=f"{extra}.missing-extra",
+        code=code or f"{extra}.missing-extra",
         command=command,
         hint=f"run: {command}",
     )

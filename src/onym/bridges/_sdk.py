@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from onym.errors import MissingExtraError
+from onym._lazy import make_missing_extra_error
 
 
 @contextmanager
@@ -21,13 +21,8 @@ def require_extra(package: str, extra: str | None = None) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != package.partition(".")[0]:
             raise
-        wanted = package.partition(".")[0].replace("_", "-") if extra is None else f"onym[{extra}]"
-        command = f"pip install '{wanted}'"
-        raise MissingExtraError(
-            f"this bridge needs {package.partition('.')[0]}, which is not installed",
-            code="bridge.missing-extra",
-            command=command,
-            hint=f"run: {command}",
+        raise make_missing_extra_error(
+            package.partition(".")[0], extra, code="bridge.missing-extra"
         ) from None
 
 

@@ -12,13 +12,14 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from errno import ENOENT
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeAlias, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from onym.cli._output import Session, Subject, is_terminal
+from onym.cli._output import Session, Subject, escape_unprintable, is_terminal
 from onym.errors import ConfigError, SignatureError, URIError, UsageError
 from onym.uri.llm import LLMURI
 from onym.uri.redact import redact
@@ -106,9 +107,12 @@ def exit_with(code: int) -> NoReturn:
     raise click.exceptions.Exit(code)
 
 
+#: the presets of `onym.net.policy.Policy`, which loads only when it is used
+POLICY_CHOICE = click.Choice(["trusted", "local", "untrusted"])
+
 policy_option = click.option(
     "--policy",
-    type=click.Choice(["trusted", "local", "untrusted"]),
+    type=POLICY_CHOICE,
     help="Where the URI may lead. A URI typed here is local (this machine is allowed); one from a file, "
     "a variable or a pipe is trusted (this machine is refused).",
 )
@@ -247,6 +251,45 @@ def parse_params(pairs: Iterable[str]) -> Params:
 def read_stdin() -> str:
     """All of standard input; octets that are not UTF-8 become lone surrogates, to be refused later."""
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+
+
+def read_start(name: str, size: int, *, code: str = "usage.input-file") -> bytes:
+    """Return the first `size` bytes of a file, or of standard input for `-`. Raises UsageError."""
+    from pathlib import Path
+
+    try:
+        if name == "-":
+            return sys.stdin.buffer.read(size)
+        if not name:
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
+        with Path(name).open("rb") as stream:
+            return stream.read(size)
+    except (OSError, ValueError) as error:
+        # Python raises ValueError for a name with NUL
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"cannot read {_format_file(name)}: {reason}", code=code) from None
+
+
+def read_file(name: str, limit: int, *, code: str = "usage.input-file") -> bytes:
+    """Return a file, or standard input for `-`. Raises UsageError if it is longer than `limit` bytes."""
+    content = read_start(name, limit + 1, code=code)
+    if len(content) > limit:
+        raise UsageError(f"{_format_file(name)} is larger than {limit:,} bytes", code=code)
+    return content
+
+
+def read_text_file(name: str, limit: int, *, code: str = "usage.input-file") -> str:
+    """Return a UTF-8 file without a byte order mark, as `read_file` does. Raises UsageError."""
+    try:
+        return read_file(name, limit, code=code).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"cannot read {_format_file(name)}: it is not UTF-8 text (byte {error.start})", code=code
+        ) from None
+
+
+def _format_file(name: str) -> str:
+    return "standard input" if name == "-" else escape_unprintable(name) or "a file without a name"
 
 
 def read_lines() -> Iterator[str]:

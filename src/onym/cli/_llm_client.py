@@ -19,7 +19,7 @@ from onym.cli._input import (
     read_key,
     resolve_subject,
 )
-from onym.cli._output import Session, Subject
+from onym.cli._output import Session
 from onym.errors import OnymWarning, UsageError
 from onym.uri.llm import LLMURI
 
@@ -103,7 +103,9 @@ def open_client(session: Session, call: CallOptions) -> Iterator[ConnectedCall]:
 
 def resolve_call(session: Session, call: CallOptions) -> ResolvedCall:
     """The URI, key, policy and parameters of this call. From here on logs are masked."""
+    from onym.llm.client import choose_policy
     from onym.llm.config import Config
+    from onym.net.policy import Policy
     from onym.uri.redact import install_logging_filter
 
     install_logging_filter()
@@ -116,7 +118,10 @@ def resolve_call(session: Session, call: CallOptions) -> ResolvedCall:
     if call.gguf is not None:
         _register_gguf(uri, call.gguf)
     key = _read_call_key(session, call)
-    policy = _choose_policy(call, subject, config)
+    if call.policy is not None:
+        policy = Policy.preset(call.policy)
+    else:
+        policy = choose_policy(config, os.environ, typed=subject.typed)
     return ResolvedCall(uri=uri, key=key, policy=policy, config=config, overrides=overrides)
 
 
@@ -148,20 +153,6 @@ def _apply_params(uri: LLMURI, pairs: Sequence[str]) -> tuple[LLMURI, dict[str, 
         # nested as the query of a URI would be
         overrides["extra"] = parse_params(p for p in pairs if p.partition("=")[0] in params).nested()
     return uri, overrides
-
-
-def _choose_policy(call: CallOptions, subject: Subject, config: Config) -> Policy:
-    """`--policy` decides; else the configuration's policy, which lets a typed URI lead to this machine."""
-    from onym.net.policy import Policy
-
-    if call.policy is not None:
-        return Policy.preset(call.policy)
-    policy = config.policy or Policy.trusted()
-    local = subject.typed or os.environ.get("ONYM_ALLOW_LOOPBACK") == "1"
-    # a preset chosen in the configuration stays as it is
-    if local and policy.name == "trusted":
-        return policy.replace(name="local", allow_loopback=True)
-    return policy
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from onym.uri.redact import redact
@@ -314,30 +315,40 @@ def _format_count(count: int) -> str:
 
 
 @contextmanager
-def show_progress() -> Iterator[Callable[[Progress], object]]:
-    """A bar that follows what it is told."""
+def _show_bar(columns: Sequence[Any], text: str = "", **task: Any) -> Iterator[Callable[..., None]]:
+    """Show a progress bar on standard error; yield the function that updates it."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bars
 
-    with Bars(BarColumn(), TextColumn("{task.fields[figures]}"), console=Console(stderr=True)) as bars:
-        task = bars.add_task("", total=None, figures="reading the input")
-
-        def watch(now: Progress) -> None:
-            bars.update(task, total=now.total, completed=now.done, figures=format_progress(now))
-
-        yield watch
+    with Bars(TextColumn("{task.description}"), BarColumn(), *columns, console=Console(stderr=True)) as bars:
+        yield partial(bars.update, bars.add_task(text, **task))
 
 
 @contextmanager
-def show_count(text: str, total: int) -> Iterator[Callable[[int], object]]:
-    """A bar that counts up to `total`; what is yielded is told how many are done."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-    from rich.progress import Progress as Bars
+def show_progress() -> Iterator[Callable[[Progress], None]]:
+    """Show a bar with the figures of a batch."""
+    from rich.progress import TextColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-        task = bars.add_task(escape(text), total=total)
-        yield lambda done: bars.update(task, completed=done)
+    columns = (TextColumn("{task.fields[figures]}"),)
+    with _show_bar(columns, total=None, figures="reading the input") as update:
+        yield lambda now: update(total=now.total, completed=now.done, figures=format_progress(now))
+
+
+@contextmanager
+def show_count(text: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar that counts up to `total`; call the yielded function with the number that is done."""
+    from rich.markup import escape
+    from rich.progress import MofNCompleteColumn
+
+    with _show_bar((MofNCompleteColumn(),), escape(text), total=total) as update:
+        yield lambda done: update(completed=done)
+
+
+@contextmanager
+def show_download(title: str) -> Iterator[Callable[[int | None, int, str], None]]:
+    """Show a bar for a download; call the yielded function with bytes done, bytes in total and the step."""
+    from rich.progress import DownloadColumn, TimeRemainingColumn
+
+    with _show_bar((DownloadColumn(), TimeRemainingColumn()), title, total=None) as update:
+        yield lambda done, total, step: update(description=step, completed=done or 0, total=total)

@@ -72,7 +72,7 @@ def build_setup(
     found = resolve_uri(uri, config)
     if key is not None:
         found = found.with_key(key)
-    policy = _choose_policy(config, environ) if policy is None else policy
+    policy = choose_policy(config, environ) if policy is None else policy
     settings = PlannerSettings(
         policy=policy,
         providers=config.providers if providers is None else providers,
@@ -117,9 +117,14 @@ def resolve_uri(uri: Secret | LLMURI, config: Config) -> LLMURI:
     )
 
 
-def _choose_policy(config: Config, environ: Mapping[str, str]) -> Policy:
+def choose_policy(config: Config, environ: Mapping[str, str], *, typed: bool = False) -> Policy:
+    """Return the configuration's policy, or `trusted`.
+
+    `trusted` becomes `local` if `ONYM_ALLOW_LOOPBACK=1`, or if a person has `typed` the URI. A different preset
+    in the configuration stays as it is.
+    """
     policy = config.policy or Policy.trusted()
-    if environ.get(ALLOW_LOOPBACK) == "1" and policy.name == "trusted":
+    if (typed or environ.get(ALLOW_LOOPBACK) == "1") and policy.name == "trusted":
         return policy.replace(name="local", allow_loopback=True)
     return policy
 

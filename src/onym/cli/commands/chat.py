@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onym.cli._errors import format_error
-from onym.cli._input import pass_session, read_lines, read_stdin, uri_argument
+from onym.cli._input import pass_session, read_lines, read_stdin, read_text_file, uri_argument
 from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
 from onym.cli._output import Session, encode_json, escape_controls, escape_unprintable, is_terminal
 from onym.errors import OnymError, UsageError
@@ -389,21 +389,23 @@ def _build_overrides(system: str | None, schema: str | None) -> dict[str, Any]:
     if system is not None:
         overrides["system"] = system
     if schema is not None:
-        overrides["schema"] = _read_schema(Path(schema))
+        overrides["schema"] = _read_schema(schema)
     return overrides
 
 
-def _read_schema(path: Path) -> dict[str, Any]:
+#: bytes
+_MAX_SCHEMA = 16 * 1024 * 1024
+
+
+def _read_schema(file: str) -> dict[str, Any]:
     import json
 
     try:
-        schema = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", code="usage.schema") from error
+        schema = json.loads(read_text_file(file, _MAX_SCHEMA, code="usage.schema"))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON", code="usage.schema") from error
+        raise UsageError(f"{file} is not JSON", code="usage.schema") from error
     if not isinstance(schema, dict):
-        raise UsageError(f"{path} holds no JSON object", code="usage.schema")
+        raise UsageError(f"{file} does not contain a JSON object", code="usage.schema")
     return schema
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 MAX_LINE: Final = 32 * 1024 * 1024
 
 _RULES: Final = ("URI", "URI-reference", "absolute-URI", "relative-ref")
-_PRESETS: Final = ("trusted", "local", "untrusted")
 _PARTS: Final = (
     "scheme",
     "authority",

@@ -13,7 +13,7 @@ import click
 
 from onym.cli._input import URI_TYPE, pass_session
 from onym.cli._llm_client import CallOptions, call_options, open_client
-from onym.cli._output import Session, is_terminal
+from onym.cli._output import Session, is_terminal, show_download
 from onym.errors import UsageError
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def pull_command(session: Session, /, name: str | None) -> None:
 def _show_progress(session: Session, title: str) -> Iterator[Progress]:
     """A bar on a terminal, else one line for each thing that is done."""
     if is_terminal(sys.stderr):
-        with _show_bar(title) as progress:
+        with show_download(title) as progress:
             yield progress
         return
     said = ""
@@ -216,19 +216,3 @@ def _show_progress(session: Session, title: str) -> Iterator[Progress]:
             session.print_note(f"{what} ({total / 1e6:.0f} MB)")
 
     yield tell
-
-
-@contextmanager
-def _show_bar(title: str) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=None)
-
-        def tell(octets: int | None, total: int, what: str) -> None:
-            bar.update(task, description=what, completed=octets or 0, total=total)
-
-        yield tell

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from errno import ENOENT
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import exit_with, pass_session
+from onym.cli._input import exit_with, pass_session, read_text_file
 from onym.cli._output import Session, encode_json, escape_controls, escape_unprintable, has_colour
-from onym.errors import UsageError
 
 if TYPE_CHECKING:
     from onym.registry.abnf.grammar import Grammar
@@ -240,26 +238,8 @@ def railroad_command(session: Session, file: str, output: Path | None, start: st
 
 
 def _read_text(file: str) -> str:
-    shown = "standard input" if file == "-" else escape_unprintable(file) or "a file without a name"
-    try:
-        octets = sys.stdin.buffer.read(MAX_FILE + 1) if file == "-" else _read_bytes(file)
-        # what is too large is told as such, wherever it is cut
-        text = "" if len(octets) > MAX_FILE else octets.decode("utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read {shown}: {error.strerror}", code="usage.file") from None
-    except ValueError:
-        raise UsageError(f"cannot read {shown}: it is not UTF-8 text", code="usage.file") from None
-    if len(octets) > MAX_FILE:
-        raise UsageError(f"{shown} is larger than {MAX_FILE:,} bytes", code="usage.file")
+    text = read_text_file(file, MAX_FILE, code="usage.file")
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _read_bytes(file: str) -> bytes:
-    """A file's octets, one beyond the cap at most: a device has no end, and no size."""
-    if not file:
-        raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
-    with Path(file).open("rb") as stream:
-        return stream.read(MAX_FILE + 1)
 
 
 def _load_grammar(file: str, start: str | None) -> tuple[Grammar, str]:

@@ -9,7 +9,6 @@ import os
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -24,7 +23,7 @@ from onym.cli._input import (
     parse_subject,
     pass_session,
     read_key,
-    read_stdin,
+    read_text_file,
     resolve_subject,
     uri_argument,
 )
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     from onym.llm.convert import Conversion, Note, Written
     from onym.uri.generic import URI
 
+#: bytes of a file to convert; the library has a lower limit of its own
+_MAX_MODELS = 64 * 1024 * 1024
 _NAMES = ("scheme", "authority", "userinfo", "host", "host_type", "port", "path", "query", "fragment")
 
 
@@ -368,24 +369,15 @@ def _convert_text(given: dict[str, Any]) -> Conversion:
         )
     if source == "litellm":
         return convert.from_litellm(
-            convert.load_models(_read_file(text)), with_key=with_key, providers=load_providers()
+            convert.load_models(read_text_file(text, _MAX_MODELS, code="usage.file")),
+            with_key=with_key,
+            providers=load_providers(),
         )
     if source == "langchain":
         return convert.from_langchain(text)
     if source == "ai-sdk":
         return convert.from_ai_sdk(text)
     return convert.from_llm_strings(text, environ=os.environ, with_key=with_key)
-
-
-def _read_file(name: str) -> str:
-    if name == "-":
-        return read_stdin()
-    try:
-        return Path(name).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read {name}: {error.strerror}", code="usage.file") from None
-    except ValueError:
-        raise UsageError(f"cannot read {name}: it is not UTF-8 text", code="usage.file") from None
 
 
 def _convert_to(session: Session, given: dict[str, Any]) -> None:

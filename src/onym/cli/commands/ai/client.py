@@ -23,7 +23,7 @@ import click
 from onym._lazy import require_extra
 from onym.cli import exit_codes
 from onym.cli._errors import build_error_record, build_failure_record
-from onym.cli._input import pass_session, read_stdin, translate_key_errors
+from onym.cli._input import POLICY_CHOICE, pass_session, read_stdin, translate_key_errors
 from onym.cli._output import Session, Subject, encode_json, escape_unprintable, is_terminal
 from onym.cli.exit_codes import get_exit_code
 from onym.errors import UsageError
@@ -65,7 +65,7 @@ def ai_options(function: _F) -> _F:
 _OPTIONS = (
     click.option(
         "--policy",
-        type=click.Choice(["trusted", "local", "untrusted"]),
+        type=POLICY_CHOICE,
         default="local",
         show_default=True,
         help="Where the name may lead: local allows this machine, untrusted port 443 alone.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 
 from onym._lazy import require_extra
 from onym.cli._atomic_file import AtomicFile
-from onym.cli._input import pass_session, translate_key_errors
+from onym.cli._input import pass_session, read_file, translate_key_errors
 from onym.cli._output import Session
 from onym.errors import CredentialError, NetError, ProvenanceError, SignatureError, UsageError
 
@@ -81,7 +80,7 @@ def verify_command(
     """
     require_extra("joserfc", "ai")
     at = _parse_time(when)
-    token = _FIELD.sub("", _read_file(receipt, _MAX_TOKEN).decode("ascii", "replace").strip(), count=1)
+    token = _FIELD.sub("", read_file(receipt, _MAX_TOKEN).decode("ascii", "replace").strip(), count=1)
     authority_keys = _load_keys(history, keys)
     try:
         found = _verify_case(_ReceiptCase(token, authority_keys, uri, body, at, gateway))
@@ -116,7 +115,7 @@ def _verify_case(case: _ReceiptCase) -> _VerifiedReceipt:
     from onym.sign.receipts import GATEWAY, RECEIPT, get_kid, verify_filed
     from onym.uri.ai import AIURI
 
-    content = None if case.body is None else _read_file(case.body, _MAX_BODY)
+    content = None if case.body is None else read_file(case.body, _MAX_BODY)
     asked = None if case.uri is None else AIURI.parse(case.uri).without_query
     receipt = verify_filed(
         case.token,
@@ -242,23 +241,9 @@ def _load_keys(history: str | None, keys: str | None) -> AuthorityKeys:
             code="usage.command-line",
             hint="they are at ANCHOR/.well-known/aiip.jwks.json, the history with ?history",
         )
-    octets = _read_file(file, _MAX_KEYS)
+    octets = read_file(file, _MAX_KEYS)
     with translate_key_errors(file, *_NO_KEYS):
         return read_authority_keys(octets, history=history is not None)
-
-
-def _read_file(file: str, limit: int) -> bytes:
-    try:
-        if file == "-":
-            octets = sys.stdin.buffer.read(limit + 1)
-        else:
-            with Path(file).open("rb") as stream:
-                octets = stream.read(limit + 1)
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}", code="usage.input-file") from None
-    if len(octets) > limit:
-        raise UsageError(f"{file} is longer than {limit} octets", code="usage.input-file")
-    return octets
 
 
 def _parse_time(text: str | None) -> float:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from onym.cli import exit_codes
-from onym.cli._input import exit_with, pass_session, read_stdin
+from onym.cli._input import exit_with, pass_session, read_text_file
 from onym.cli._output import Session
 from onym.cli.commands.registry._common import (
     account_options,
@@ -83,26 +82,6 @@ class CheckedFile:
     report: Report
 
 
-def read_draft_text(file: str) -> str:
-    """The text of a file, or of standard input for `-`. Raises UsageError."""
-    if file == "-":
-        return read_stdin()
-    path = Path(file)
-    try:
-        with path.open("rb") as stream:
-            octets = stream.read(MAX_FILE + 1)
-    except OSError as error:
-        raise UsageError(
-            f"cannot read {file or 'a file without a name'}: {error.strerror}", code="usage.input-file"
-        ) from None
-    if len(octets) > MAX_FILE:
-        raise UsageError(f"{file} is longer than {MAX_FILE} octets", code="usage.input-file")
-    try:
-        return octets.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not UTF-8 (octet {error.start})", code="usage.input-file") from None
-
-
 async def _check_file(session: Session, db: str | None, file: str, asked: _SubmitOptions) -> CheckedFile:
     """Read the template in a file or in a document, and check it. Raises TemplateError and UsageError."""
     row = registry_row(asked.registry)
@@ -114,7 +93,7 @@ async def _check_file(session: Session, db: str | None, file: str, asked: _Submi
         )
     given = SubmissionInput(
         registry=row,
-        text=read_draft_text(file),
+        text=read_text_file(file, MAX_FILE),
         profile=asked.profile or "",
         status=asked.status or "",
         on_behalf_of=asked.on_behalf_of or "",

@@ -13,7 +13,7 @@ import click
 
 from onym.cli import exit_codes
 from onym.cli._atomic_file import AtomicFile
-from onym.cli._input import exit_with, pass_session, translate_key_errors
+from onym.cli._input import exit_with, pass_session, read_start, translate_key_errors
 from onym.cli._output import Session, escape_controls, is_terminal
 from onym.cli.commands.registry._common import (
     account_options,
@@ -55,10 +55,8 @@ def _load_signing_key(file: str) -> SigningKey:
     from onym.sign.keys import ALGORITHMS, SigningKey
 
     try:
-        text = Path(file).read_bytes()[:_MAX_KEY].decode("utf-8")
+        text = read_start(file, _MAX_KEY).decode("utf-8")
         jwk = json.loads(text)
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}", code="usage.input-file") from None
     except (ValueError, RecursionError):
         jwk = None
     with translate_key_errors(file, "sign.bad-key", "sign.malformed"):
@@ -136,25 +134,16 @@ def import_command(
 
 
 def _read_snapshot(file: str, format_: str | None, registry: str, contacts: str | None) -> Snapshot:
-    from onym.registry.iana import read_snapshot
+    from onym.registry.iana import MAX_BYTES, read_snapshot
 
-    people = None if contacts is None else _read_bytes(contacts)
+    people = None if contacts is None else read_start(contacts, MAX_BYTES + 1)
     return read_snapshot(
-        _read_bytes(file), format=format_, registry=registry, contacts=people, source=Path(file).name
+        read_start(file, MAX_BYTES + 1),
+        format=format_,
+        registry=registry,
+        contacts=people,
+        source=Path(file).name,
     )
-
-
-def _read_bytes(file: str) -> bytes:
-    """The octets of a file, one more than may be imported at most. Raises UsageError."""
-    from onym.registry.iana.snapshots import MAX_BYTES
-
-    try:
-        if file == "-":
-            return sys.stdin.buffer.read(MAX_BYTES + 1)
-        with Path(file).open("rb") as stream:
-            return stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}", code="usage.input-file") from None
 
 
 def _list_shipped_entries(registry: str) -> tuple[Entry, ...]:
