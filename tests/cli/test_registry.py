@@ -222,14 +222,14 @@ def test_a_file_that_is_no_text_is_refused_with_the_place(run, tmp_path):
     path.write_bytes(b"Scheme name: \xff\xfe")
     ran = run("registry", "submit", "--dry-run", str(path))
     assert ran.code == 2
-    assert "octet 13" in ran.err
+    assert "byte 13" in ran.err
 
 
 def test_an_enormous_file_is_not_read(run, tmp_path):
     path = tmp_path / "enormous"
     with path.open("wb") as file:
         file.truncate(4 * 1024 * 1024 + 1)
-    assert "longer than" in run("registry", "submit", "--dry-run", str(path)).err
+    assert "usage.input-file" in run("registry", "submit", "--dry-run", str(path)).err
 
 
 def test_of_several_templates_one_must_be_named(run, tmp_path):
