@@ -286,7 +286,7 @@ def _apply_defaults(options: FinalRequestOptions, found: ForeignEndpoint) -> Fin
     said = {PROVIDER_NAMES.get(name, name) for name in given}
     body = {name: value for name, value in found.body.items() if PROVIDER_NAMES.get(name, name) not in said}
     messages = given.get("messages")
-    if found.system and isinstance(messages, list) and not any(_is_system(each) for each in messages):
+    if found.system and isinstance(messages, list) and not any(_is_system(message) for message in messages):
         messages = [*found.system, *messages]
     return options.model_copy(update={"json_data": {**body, **given, "messages": messages}})
 

@@ -85,9 +85,9 @@ def decode_part(part: Part, code: str = "aiip.invalid-input") -> Any:
 def _restore_integers(value: Any) -> Any:
     """The value with integers where they are exact. The SDK reads no more than 100 levels."""
     if isinstance(value, dict):
-        return {name: _restore_integers(each) for name, each in value.items()}
+        return {name: _restore_integers(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_restore_integers(each) for each in value]
+        return [_restore_integers(item) for item in value]
     if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST:
         return int(value)
     return value
@@ -217,16 +217,16 @@ def _build_arguments(message: Message, found: Description) -> dict[str, Any]:
     from a2a.helpers import get_text_parts
 
     known = frozenset(normalize_input_schema(found.input).get("properties", ()))
-    data = [decode_part(each) for each in message.parts if each.WhichOneof("content") == "data"]
+    data = [decode_part(part) for part in message.parts if part.WhichOneof("content") == "data"]
     text = "\n".join(get_text_parts(message.parts))
     given: dict[str, Any] = {}
     if text:
-        given[next((each for each in _TEXTS if each in known), _TEXTS[0])] = text
+        given[next((name for name in _TEXTS if name in known), _TEXTS[0])] = text
     if data and "data" in known:
         given["data"] = data[0] if len(data) == 1 else data
     else:
-        for each in data:
-            given |= each if isinstance(each, dict) else {}
+        for part in data:
+            given |= part if isinstance(part, dict) else {}
     return given | ({"context": message.context_id} if "context" in known else {})
 
 
@@ -320,8 +320,8 @@ class _Agent:
         reader = _UpdateDecoder()
         context = ClientCallContext(timeout=self._timeout)
         async with _translate_errors(), self._open_client() as client:
-            async for each in client.send_message(_build_request(message), context=context):
-                yield reader.decode(each)
+            async for event in client.send_message(_build_request(message), context=context):
+                yield reader.decode(event)
 
     @asynccontextmanager
     async def _open_client(self) -> AsyncIterator[Client]:
@@ -359,22 +359,22 @@ class _UpdateDecoder:
         return self._decode_task(found.task)
 
     def _decode_task(self, found: Any) -> Update:
-        new = [each for each in found.artifacts if each.artifact_id not in self._seen]
-        self._seen.update(each.artifact_id for each in new)
+        new = [artifact for artifact in found.artifacts if artifact.artifact_id not in self._seen]
+        self._seen.update(artifact.artifact_id for artifact in new)
         return self._decode_status(found.context_id, found.id, found, new)
 
     def _decode_status(
         self, context: str, task: str, holder: Any, artifacts: Iterable[Artifact] = ()
     ) -> Update:
         state = _parse_state(holder.status.state)
-        parts = [part for each in artifacts for part in each.parts]
+        parts = [part for artifact in artifacts for part in artifact.parts]
         said, _ = _decode_parts(holder.status.message.parts)
         text, data = _decode_parts(parts)
         under_way = state in _UNDER_WAY
         return _build_update(
             context,
             task,
-            "\n".join(each for each in (text, "" if under_way else said) if each),
+            "\n".join(paragraph for paragraph in (text, "" if under_way else said) if paragraph),
             data,
             state=state,
             note=said if under_way else "",
@@ -391,12 +391,12 @@ def _decode_parts(parts: Iterable[Part]) -> tuple[str, tuple[Any, ...]]:
     """Text and data of parts. Files are data as A2A writes them."""
     texts: list[str] = []
     data: list[Any] = []
-    for each in parts:
-        kind = each.WhichOneof("content")
+    for part in parts:
+        kind = part.WhichOneof("content")
         if kind == "text":
-            texts.append(each.text)
+            texts.append(part.text)
         elif kind is not None:
-            data.append(decode_part(each, "aiip.upstream-failed"))
+            data.append(decode_part(part, "aiip.upstream-failed"))
     return "\n".join(texts), tuple(data)
 
 
@@ -442,7 +442,9 @@ async def _fetch_card(url: str, keys: bytes | None, timeout: float) -> AgentCard
     if keys is not None:
         _require_signature(card, keys)
     home = _parse_origin(url)
-    if any(_parse_origin(each.url) != home for each in card.supported_interfaces):
+    if any(
+        _parse_origin(supported_interface.url) != home for supported_interface in card.supported_interfaces
+    ):
         raise UsageError(
             "the agent's card names an interface of another origin",
             code="usage.bad-url",
@@ -457,9 +459,7 @@ def _require_signature(card: AgentCard, keys: bytes) -> None:
         from a2a.utils.signing import SignatureVerificationError, create_signature_verifier
         from jwt import PyJWKSet
         from jwt.exceptions import InvalidKeyError
-    known = {
-        each.key_id: each for each in PyJWKSet.from_dict(json.loads(keys)).keys if each.key_type != "oct"
-    }
+    known = {key.key_id: key for key in PyJWKSet.from_dict(json.loads(keys)).keys if key.key_type != "oct"}
 
     def key(kid: str | None, jku: str | None) -> Any:
         if kid not in known:
@@ -496,5 +496,5 @@ async def _translate_errors() -> AsyncIterator[None]:
     try:
         yield
     except A2AError as error:
-        row = next(each for each in told if isinstance(error, each[0]))
+        row = next(row for row in told if isinstance(error, row[0]))
         raise AIIPError(row[2], code=f"aiip.{row[1]}", retryable=row[3]) from error

@@ -191,7 +191,7 @@ class ChatOnym(EndpointClientMixin, BaseChatModel):
 
 
 def _convert_messages(given: list[BaseMessage]) -> list[Message]:
-    return [_convert_message(each) for each in given]
+    return [_convert_message(message) for message in given]
 
 
 def _convert_message(given: BaseMessage) -> Message:

@@ -331,7 +331,7 @@ def _parse_tool_arguments(given: dict[str, Any] | str) -> dict[str, Any]:
 
 
 def _convert_messages(given: Sequence[ChatMessage]) -> list[Message]:
-    return [_convert_message(each) for each in given]
+    return [_convert_message(message) for message in given]
 
 
 def _convert_message(given: ChatMessage) -> Message:

@@ -264,7 +264,7 @@ def _convert_message(message: Any) -> Iterator[Message]:
         role=message.role,
         content=_convert_content(message),
         tool_calls=tuple(calls),
-        carried=decode_carried(next((each for each in kept if each), None)),
+        carried=decode_carried(next((value for value in kept if value), None)),
     )
 
 

@@ -66,7 +66,7 @@ def name_resources(uris: Mapping[str, str] | Iterable[str]) -> dict[str, AIURI]:
 
     Raises AIURIError, and UsageError for two resources of one name or too many of them.
     """
-    pairs = uris.items() if isinstance(uris, Mapping) else ((None, each) for each in uris)
+    pairs = uris.items() if isinstance(uris, Mapping) else ((None, uri) for uri in uris)
     found: dict[str, AIURI] = {}
     for name, text in pairs:
         uri = AIURI.parse(text)
@@ -133,9 +133,9 @@ def _is_valid_schema(schema: Mapping[str, Any]) -> bool:
     properties, required = schema.get("properties", {}), schema.get("required", [])
     return (
         isinstance(properties, dict)
-        and all(isinstance(each, dict | bool) for each in properties.values())
+        and all(isinstance(schema, dict | bool) for schema in properties.values())
         and isinstance(required, list)
-        and all(isinstance(each, str) for each in required)
+        and all(isinstance(name, str) for name in required)
         and isinstance(schema.get("$schema", ""), str)
         and all(depth < _DEEPEST for depth, _ in enumerate(iter_levels(schema)))
     )
@@ -146,7 +146,7 @@ def iter_levels(value: Any) -> Iterator[list[Any]]:
     level = [value]
     while level:
         yield level
-        level = [inner for each in level for inner in _list_children(each)]
+        level = [inner for value in level for inner in _list_children(value)]
 
 
 def _list_children(value: Any) -> list[Any]:
@@ -162,12 +162,12 @@ def _parse_charset(parameters: str) -> str:
 
 def sanitize_text(text: str, most: int = 500) -> str:
     """A stranger's text, fit to be shown: one line, without controls, of bounded length."""
-    shown = "".join(each if each.isprintable() else " " for each in text[: most + 1])
+    shown = "".join(char if char.isprintable() else " " for char in text[: most + 1])
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
 def _make_tool_name(uri: AIURI) -> str:
-    kept = "".join(each if each.isascii() and (each.isalnum() or each in "-_") else "_" for each in uri.path)
+    kept = "".join(char if char.isascii() and (char.isalnum() or char in "-_") else "_" for char in uri.path)
     return kept.strip("_")[:_LONGEST_NAME] or "root"
 
 
@@ -242,7 +242,7 @@ async def _call_resource(client: Invoker, uri: AIURI, arguments: Mapping[str, An
 def _find_structured_content(found: Result) -> dict[str, Any] | None:
     """A JSON object; other values are text alone, for they have no place in MCP before 2026-07-28."""
     return next(
-        (each for each in decode_json_result(found) if isinstance(each, dict) and _is_shallow(each)), None
+        (value for value in decode_json_result(found) if isinstance(value, dict) and _is_shallow(value)), None
     )
 
 
@@ -366,9 +366,9 @@ async def _find_tool(session: Any, name: str) -> Tool | None:
     cursor: str | None = None
     for _ in range(_MOST_PAGES):
         page = await session.list_tools(cursor=cursor)
-        for each in page.tools:
-            if each.name == name:
-                return each  # type: ignore[no-any-return]
+        for listed in page.tools:
+            if listed.name == name:
+                return listed  # type: ignore[no-any-return]
         cursor = page.next_cursor
         if cursor is None:
             break
@@ -402,11 +402,11 @@ def _require_effects(found: Tool, effects: Effects) -> None:
 def _decode_result(found: CallToolResult) -> Any:
     """The tool's result: what is structured, else its content as MCP writes it."""
     if found.is_error:
-        said = " ".join(each.text for each in found.content if each.type == "text")
+        said = " ".join(block.text for block in found.content if block.type == "text")
         raise AIIPError(f"the tool failed: {sanitize_text(said)}", code="aiip.upstream-failed")
     if found.structured_content is not None:
         return found.structured_content
-    content = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in found.content]
+    content = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in found.content]
     return {"content": content}
 
 

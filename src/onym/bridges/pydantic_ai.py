@@ -320,7 +320,7 @@ def _build_overrides(settings: ModelSettings | None, parameters: ModelRequestPar
     body = given.get("extra_body")
     extra = dict(body) if isinstance(body, Mapping) else {}
     extra.update({name: given[name] for name in _PASSED if name in given})
-    tools = [_convert_tool(each) for each in parameters.tool_defs.values()]
+    tools = [_convert_tool(tool_def) for tool_def in parameters.tool_defs.values()]
     if tools:
         found["tools"] = tools
         found["tool_choice"] = _map_tool_choice(given.get("tool_choice"), parameters)
@@ -370,8 +370,8 @@ class _OnymStreamedResponse(StreamedResponse):
     async def _get_event_iterator(self) -> AsyncIterator[messages.ModelResponseStreamEvent]:
         with _translate_errors(self._name):
             async for event in self._stream:
-                for each in self._convert_event(event):
-                    yield each
+                for part in self._convert_event(event):
+                    yield part
 
     def _convert_event(self, event: Event) -> Iterator[messages.ModelResponseStreamEvent]:
         manager = self._parts_manager

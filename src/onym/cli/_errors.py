@@ -104,7 +104,14 @@ def _guess_uri(session: Session, error: errors.OnymError) -> str | None:
     from onym.cli._input import load_providers
     from onym.cli.commands.check import find_misspellings
 
-    return next((each.fix for each in find_misspellings(subject.text, load_providers()) if each.fix), None)
+    return next(
+        (
+            misspelling.fix
+            for misspelling in find_misspellings(subject.text, load_providers())
+            if misspelling.fix
+        ),
+        None,
+    )
 
 
 def _add_scheme(session: Session, text: str) -> str | None:

@@ -185,7 +185,7 @@ class FakeProvider:
         if reasoning is not None:
             message["reasoning_content"] = reasoning
         if tool_calls:
-            message["tool_calls"] = [build_tool_call(*each) for each in tool_calls]
+            message["tool_calls"] = [build_tool_call(*tool_call) for tool_call in tool_calls]
         parts = pieces if pieces is not None else split_words(text or "")
         last = encode_sse(build_chunk({"content": parts[-1] if parts else "x"})) if endless else b""
         return self._add_script(
@@ -259,7 +259,7 @@ class FakeProvider:
         if request.path.endswith("/models"):
             data: dict[str, Any] = {
                 "object": "list",
-                "data": [{"id": each, "object": "model"} for each in self._models],
+                "data": [{"id": model, "object": "model"} for model in self._models],
             }
         else:
             texts = request.json["input"]

@@ -94,14 +94,14 @@ def _guess_provider(uri: LLMURI, row: Provider, providers: ProviderTable) -> str
     if "." not in host:
         known, alike = list(providers.aliases()), _ALIKE_WORD
     else:
-        known, alike = [each for one in providers for each in one.hosts], _ALIKE_HOST
+        known, alike = [host for one in providers for host in one.hosts], _ALIKE_HOST
     return next(iter(get_close_matches(host, known, n=1, cutoff=alike)), None)
 
 
 def _list_own_names(row: Provider) -> list[str]:
     """The parameters that complete this row's address, where a name could be misspelt."""
     names = {value.parameter for value in row.path_values.values()} | set(row.query)
-    chosen = {each.when for each in row.apis.values() if each.when is not None}
+    chosen = {api.when for api in row.apis.values() if api.when is not None}
     return sorted(names | chosen | ({"api"} if row.apis else set()))
 
 
@@ -230,7 +230,7 @@ def check_command(session: Session, uris: tuple[str, ...], strict: bool) -> None
     providers = load_providers()
     for subject in iter_subjects(session, uris):
         found = _check_text(subject.text, providers)
-        failed |= any(each.severity in fatal for each in found)
+        failed |= any(diagnostic.severity in fatal for diagnostic in found)
         _print_findings(session, subject, found)
     exit_with(exit_codes.CHECK_FAILED if failed else exit_codes.OK)
 
@@ -283,8 +283,8 @@ def _print_findings(session: Session, subject: Subject, found: tuple[Diagnostic,
         return
     if not found:
         session.print_line(f"{session.paint('ok', 'good')}  {point_at(subject.text, None).text}")
-    for each in found:
-        _print_finding(session, subject, each)
+    for diagnostic in found:
+        _print_finding(session, subject, diagnostic)
 
 
 def _build_findings_record(
@@ -292,8 +292,8 @@ def _build_findings_record(
 ) -> dict[str, Any]:
     return {
         "uri": session.mask(subject.text),
-        "ok": not any(each.severity == "error" for each in found),
-        "diagnostics": [each.as_dict() for each in found],
+        "ok": not any(diagnostic.severity == "error" for diagnostic in found),
+        "diagnostics": [diagnostic.as_dict() for diagnostic in found],
     }
 
 

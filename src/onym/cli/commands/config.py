@@ -96,18 +96,18 @@ def check_command(session: Session, /) -> None:
 
     config = Config.load()
     findings = config.check()
-    wrong = any(each.severity == "error" for each in findings)
+    wrong = any(finding.severity == "error" for finding in findings)
     session.print_record(
         {
             "path": _get_path_text(config),
             "ok": not wrong,
-            "findings": [_build_finding_record(session, each) for each in findings],
+            "findings": [_build_finding_record(session, finding) for finding in findings],
         }
     )
-    for each in findings:
-        message = escape_unprintable(session.mask(each.message))
+    for finding in findings:
+        message = escape_unprintable(session.mask(finding.message))
         session.print_line(
-            f"{session.paint(each.severity, each.severity)}: {escape_unprintable(each.where)}: {message}"
+            f"{session.paint(finding.severity, finding.severity)}: {escape_unprintable(finding.where)}: {message}"
         )
     if not findings:
         session.print_line(
@@ -162,7 +162,7 @@ def _build_config_record(session: Session, config: Config) -> dict[str, Any]:
 def _build_policy_record(policy: Any) -> dict[str, Any]:
     from dataclasses import fields
 
-    values = {each.name: getattr(policy, each.name) for each in fields(policy) if each.init}
+    values = {field.name: getattr(policy, field.name) for field in fields(policy) if field.init}
     return {
         name: sorted(value) if isinstance(value, (frozenset, tuple)) else value
         for name, value in values.items()

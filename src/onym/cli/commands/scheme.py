@@ -126,7 +126,7 @@ def _build_report_record(report: Report) -> dict[str, Any]:
         "ok": report.ok,
         "counts": {level.value: len(report.of(level)) for level in Level},
         "ran": list(report.ran),
-        "findings": [each.as_dict() for each in report.findings],
+        "findings": [finding.as_dict() for finding in report.findings],
     }
 
 
@@ -138,7 +138,7 @@ def _build_sarif(report: Report, text: str) -> dict[str, Any]:
 
 def _merge_logs(logs: list[dict[str, Any]]) -> dict[str, Any]:
     """One log with a run for each file."""
-    return {**logs[0], "runs": [run for each in logs for run in each["runs"]]}
+    return {**logs[0], "runs": [run for log in logs for run in log["runs"]]}
 
 
 @scheme_command.command("match", short_help="Is a string in the grammar?")
@@ -156,14 +156,14 @@ def match_command(session: Session, file: str, strings: tuple[str, ...], start: 
     grammar, rule = _load_grammar(file, start)
     match = build_matcher(grammar, rule)
     all_match = True
-    for each in strings:
-        found = match(os.fsencode(each))
+    for string in strings:
+        found = match(os.fsencode(string))
         all_match &= found
         if session.as_json:
-            session.print_json_line({"string": each, "start": rule, "matches": found})
+            session.print_json_line({"string": string, "start": rule, "matches": found})
         else:
             word = session.paint("yes", "good") if found else session.paint("no ", "bad")
-            session.print_line(f"{word}  {escape_unprintable(each)}")
+            session.print_line(f"{word}  {escape_unprintable(string)}")
     exit_with(exit_codes.OK if all_match else exit_codes.CHECK_FAILED)
 
 
@@ -210,8 +210,8 @@ def examples_command(session: Session, file: str, count: int, seed: int, start: 
     session.print_record({"start": rule, "seed": seed, "examples": list(found)})
     if not found:
         session.print_note(f"no string of {rule} was found that is UTF-8 text of at most 2,048 octets")
-    for each in found:
-        session.print_line(escape_unprintable(each))
+    for string in found:
+        session.print_line(escape_unprintable(string))
 
 
 @scheme_command.command("railroad", short_help="Draw a grammar as a railroad diagram (SVG).")

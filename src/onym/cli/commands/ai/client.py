@@ -113,8 +113,8 @@ def parse_uri_argument(session: Session, text: str) -> AIURI:
     typed = parse_user_input(text)
     if str(typed.uri) != text.strip():
         session.print_note(f"read as {typed.uri}")
-    for each in typed.warnings:
-        session.print_note(each.message, kind="warning")
+    for warning in typed.warnings:
+        session.print_note(warning.message, kind="warning")
     return typed.uri
 
 
@@ -266,8 +266,8 @@ def discover_command(session: Session, /, name: str, **options: Unpack[AIOptions
 
 
 def _print_discovery(session: Session, found: Discovery) -> None:
-    sources = sorted(found.sources, key=lambda each: -each.rank)
-    session.print_table([_build_source_row(each) for each in sources])
+    sources = sorted(found.sources, key=lambda source: -source.rank)
+    session.print_table([_build_source_row(source) for source in sources])
     session.print_line()
     session.print_table(_build_decision_rows(found), styles=("name",))
     session.print_record(_build_discovery_record(session, found, sources))
@@ -289,11 +289,11 @@ def _build_decision_rows(found: Discovery) -> list[tuple[str, str]]:
         rows.append(("service", found.document.service))
     if found.connect is not None:
         rows.append(("connect", f"{found.connect.host}:{found.connect.port}, as a signed SRV record says"))
-    rows += [("or else", f"{each.host}:{each.port}") for each in found.fallbacks]
+    rows += [("or else", f"{fallback.host}:{fallback.port}") for fallback in found.fallbacks]
     rows += [("key", kid) for kid in found.kids]
-    for each in found.candidates:
-        state = "confirmed" if each.confirmed else "unconfirmed"
-        rows.append(("resource", f"{each.uri} ({state}: {each.why}; {', '.join(each.by)})"))
+    for candidate in found.candidates:
+        state = "confirmed" if candidate.confirmed else "unconfirmed"
+        rows.append(("resource", f"{candidate.uri} ({state}: {candidate.why}; {', '.join(candidate.by)})"))
     why = "discovered" if found.refusal is None else f"refused: {found.refusal.message}"
     return [*rows, ("decision", why)]
 
@@ -306,11 +306,16 @@ def _build_discovery_record(session: Session, found: Discovery, sources: list[So
         "service": None if document is None else document.service,
         "keys": list(found.kids),
         "connect": None if found.connect is None else f"{found.connect.host}:{found.connect.port}",
-        "fallbacks": [f"{each.host}:{each.port}" for each in found.fallbacks],
-        "sources": [_build_source_record(each) for each in sources],
+        "fallbacks": [f"{fallback.host}:{fallback.port}" for fallback in found.fallbacks],
+        "sources": [_build_source_record(source) for source in sources],
         "candidates": [
-            {"uri": each.uri, "confirmed": each.confirmed, "by": list(each.by), "why": each.why}
-            for each in found.candidates
+            {
+                "uri": candidate.uri,
+                "confirmed": candidate.confirmed,
+                "by": list(candidate.by),
+                "why": candidate.why,
+            }
+            for candidate in found.candidates
         ],
         "ok": found.refusal is None,
     }
@@ -356,7 +361,7 @@ def _build_resolution_record(found: Resolution) -> dict[str, Any]:
         "anchor": found.anchor,
         "service": document.service,
         "connect": None if found.connect is None else str(found.connect),
-        "fallbacks": [str(each) for each in found.fallbacks],
+        "fallbacks": [str(fallback) for fallback in found.fallbacks],
         "keys": sorted(found.keys.kids),
         "requires": {
             "auth": needs.auth,
@@ -387,11 +392,11 @@ def _build_resolution_rows(found: Resolution) -> list[tuple[str, str]]:
         ("anchor", found.anchor),
         ("service", found.document.service),
         ("keys", ", ".join(sorted(found.keys.kids))),
-        ("requires", ", ".join(each for each in demands if each)),
+        ("requires", ", ".join(demand for demand in demands if demand)),
     ]
     if found.connect is not None:
         rows.append(("connect", f"{found.connect} (DNS)"))
-    rows += [("or else", f"{each} (DNS)") for each in found.fallbacks]
+    rows += [("or else", f"{fallback} (DNS)") for fallback in found.fallbacks]
     entry = found.entry
     if entry is not None:
         rows.append(("resource", f"{entry.title or '-'}; effects {entry.effects}"))

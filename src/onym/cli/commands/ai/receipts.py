@@ -176,7 +176,7 @@ def _compute_stream_end(receipt: Receipt, content: bytes) -> StreamEnd:
             "the content is no stream of events", clause=f"{_CLAUSE}, streams", hint=error.message
         ) from error
     # where they stand anywhere else, they count as events
-    if [each.event for each in events[-2:]] == ["receipt", "gateway-receipt"]:
+    if [event.event for event in events[-2:]] == ["receipt", "gateway-receipt"]:
         events.pop()
     if events and events[-1].event == "receipt":
         events.pop()
@@ -332,11 +332,11 @@ def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max
     at = _get_timestamp()
     store = _open_key_store(folder, max_age)
     kid = store.rotate(at, algorithm=algorithm)
-    lost = [each.kid for each in store.records() if each.can_sign(at) and _is_lost(store, each, at)]
-    starts = _format_time(next(each.starts for each in store.records() if each.kid == kid))
-    for each in lost:
+    lost = [record.kid for record in store.records() if record.can_sign(at) and _is_lost(store, record, at)]
+    starts = _format_time(next(record.starts for record in store.records() if record.kid == kid))
+    for lost_kid in lost:
         session.print_note(
-            f"{each} should sign until then, and its private key is lost: {_WAYS}", kind="warning"
+            f"{lost_kid} should sign until then, and its private key is lost: {_WAYS}", kind="warning"
         )
     _print_key(session, folder, kid, f"signs from {starts}", starts=starts)
 
@@ -392,10 +392,14 @@ def list_command(session: Session, /, folder: Path) -> None:
     """
     at, store = _get_timestamp(), _open_key_store(folder)
     records = store.records()
-    states = {each.kid: "lost" if _is_lost(store, each, at) else each.get_state(at) for each in records}
-    session.print_record({"keys": [_build_key_record(each, states[each.kid]) for each in records]})
+    states = {
+        record.kid: "lost" if _is_lost(store, record, at) else record.get_state(at) for record in records
+    }
+    session.print_record({"keys": [_build_key_record(record, states[record.kid]) for record in records]})
     if not session.as_json:
-        session.print_table([_build_key_row(each, states[each.kid]) for each in records], styles=("name",))
+        session.print_table(
+            [_build_key_row(record, states[record.kid]) for record in records], styles=("name",)
+        )
     if "lost" in states.values():
         session.print_note(
             f"of a lost key the private file is gone, or cannot be read: {_WAYS}", kind="warning"

@@ -143,8 +143,13 @@ def _locate_failure(error: Exception) -> str:
 def _print_serving(session: Session, endpoint: Endpoint, address: str) -> None:
     """Say what is served, and where."""
     rows = [
-        {"uri": each.uri, "effects": each.effects.value, "scopes": list(each.scopes), "title": each.title}
-        for each in endpoint.resources
+        {
+            "uri": resource.uri,
+            "effects": resource.effects.value,
+            "scopes": list(resource.scopes),
+            "title": resource.title,
+        }
+        for resource in endpoint.resources
     ]
     if session.as_json:
         session.print_json_line(
@@ -224,7 +229,7 @@ def _print_verdict(session: Session, file: str, verdict: AuditReport) -> None:
             "last": verdict.last,
             "torn": verdict.torn,
             "begun": sorted(verdict.begun),
-            "faults": [{"line": each.line, "message": each.message} for each in verdict.faults],
+            "faults": [{"line": fault.line, "message": fault.message} for fault in verdict.faults],
         }
     )
     # the times are a file's, which says what it likes
@@ -235,8 +240,8 @@ def _print_verdict(session: Session, file: str, verdict: AuditReport) -> None:
         else session.paint("broken", "bad", sys.stdout)
     )
     session.print_line(f"{file}: {word}: {_format_lines(verdict.lines)}{span}")
-    for each in verdict.faults:
-        session.print_line(f"  line {each.line}: {each.message}")
+    for fault in verdict.faults:
+        session.print_line(f"  line {fault.line}: {fault.message}")
     if verdict.torn:
         session.print_line(f"  the last line has no end ({verdict.torn} octets); onym ai audit mend {file}")
     if verdict.is_valid:
@@ -280,10 +285,10 @@ def rotate_audit_command(session: Session, /, file: str, keep_days: float | None
     at = _utc_now()
     kept = rotated(file, at=at)
     gone = () if keep_days is None else remove_old_logs(file, days=keep_days, at=at)
-    session.print_record({"file": file, "kept": str(kept), "removed": [str(each) for each in gone]})
+    session.print_record({"file": file, "kept": str(kept), "removed": [str(path) for path in gone]})
     session.print_line(f"{file}: what was in it is in {kept} now")
-    for each in gone:
-        session.print_line(f"removed {each}")
+    for path in gone:
+        session.print_line(f"removed {path}")
 
 
 def _format_streams(count: int) -> str:

@@ -72,7 +72,7 @@ def account_options(function: _F) -> _F:
         click.option(
             "--as",
             "role",
-            type=click.Choice([str(each) for each in Role if each is not Role.READER]),
+            type=click.Choice([str(role) for role in Role if role is not Role.READER]),
             help="Use this role of the account alone. Default: all that it holds.",
         ),
     )
@@ -197,7 +197,7 @@ async def get_account(store: Store, login: str) -> Account:
         return account
     from difflib import get_close_matches
 
-    close = get_close_matches(login, [each.login for each in await store.accounts.list()], n=3)
+    close = get_close_matches(login, [account.login for account in await store.accounts.list()], n=3)
     raise UnknownEntryError(
         "there is no account of that login",
         code="registry.unknown-account",
@@ -211,7 +211,7 @@ async def list_logins(store: Store) -> dict[str, str]:
     found: list[Account] = []
     while part := await store.accounts.list(after=found[-1].login if found else ""):
         found += part
-    return {each.id: each.login for each in found}
+    return {account.id: account.login for account in found}
 
 
 async def get_request(store: Store, identifier: str) -> Request:
@@ -250,7 +250,7 @@ async def resolve_actor(store: Store, registry: str, *, account: str | None, rol
 
 
 async def _get_only_account(store: Store) -> Account:
-    accounts = [each for each in await store.accounts.list() if not each.disabled]
+    accounts = [account for account in await store.accounts.list() if not account.disabled]
     if len(accounts) != 1:
         raise UsageError(
             "say who acts" if accounts else "the registry has no account yet",
@@ -344,8 +344,8 @@ def _map_headings(entry: Entry) -> dict[str, str]:
     row = get_registry(entry.registry)
     found = {column.id: column.heading for column in row.columns} | _HEADINGS
     for identifier in row.profiles:
-        for each in (*PROFILES[identifier].fields, *PROFILES[identifier].elsewhere):
-            found.setdefault(each.id, each.label[:1].upper() + each.label[1:])
+        for field in (*PROFILES[identifier].fields, *PROFILES[identifier].elsewhere):
+            found.setdefault(field.id, field.label[:1].upper() + field.label[1:])
     return found
 
 
@@ -378,8 +378,8 @@ def print_entry(session: Session, entry: Entry, names: Mapping[str, str] | None 
         session.print_line("\nnotes")
         known = names or {}
         rows = [
-            (format_minute(each.at), each.kind, known.get(each.by, each.by), _join_lines(each.text))
-            for each in entry.notes
+            (format_minute(note.at), note.kind, known.get(note.by, note.by), _join_lines(note.text))
+            for note in entry.notes
         ]
         session.print_table(rows, indent="  ", styles=("dim",))
 

@@ -99,8 +99,8 @@ def init_command(
     record = run_async(work())
     session.print_record(record)
     rows = [
-        (name, f"{each['added']} added, {each['same']} there already")
-        for name, each in record["registries"].items()
+        (name, f"{counts['added']} added, {counts['same']} there already")
+        for name, counts in record["registries"].items()
     ]
     if record["account"] is not None:
         rows.append(("account", f"{record['account']} (every role)"))

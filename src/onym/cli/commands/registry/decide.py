@@ -147,8 +147,8 @@ def _build_event_data(reason: str | None, members: Sequence[str], data: str | No
         raise UsageError(
             "--data is no JSON object", code="usage.data", hint="""as in --data '{"add": ["ann"]}'"""
         )
-    for each in members:
-        name, equals, text = each.partition("=")
+    for member in members:
+        name, equals, text = member.partition("=")
         if not name or not equals:
             raise UsageError("--set is written MEMBER=TEXT", code="usage.data")
         found[name] = text
@@ -219,8 +219,8 @@ def tick_command(
     session.print_record({"at": when.isoformat(), "dry_run": dry_run, "events": found, "sent": sent})
     session.print_table(
         [
-            (each["event"]["kind"], each["event"].get("request") or each["event"]["name"], each["said"])
-            for each in found
+            (row["event"]["kind"], row["event"].get("request") or row["event"]["name"], row["said"])
+            for row in found
         ],
         styles=("name",),
     )

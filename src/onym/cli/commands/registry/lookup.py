@@ -82,7 +82,7 @@ def _show_shipped(session: Session, registry: str, name: str) -> None:
     entry = facts.find(key)
     if entry is None:
         raise _make_unknown_error(
-            registry, key, (each.name for each in facts.entries), elsewhere=_find_shipped_elsewhere
+            registry, key, (entry.name for entry in facts.entries), elsewhere=_find_shipped_elsewhere
         )
     session.print_record({"entry": build_record(entry), "facts": _build_facts_record(facts)})
     if not session.as_json:
@@ -97,10 +97,12 @@ async def _show_own(session: Session, db: str | None, registry: str, name: str) 
         if entry is None:
             asked = (await store.requests(registry=registry, name=key, limit=1)).items
             near = await store.search(registry, key[:1], _MOST_ROWS)
-            raise _make_unknown_error(registry, key, (each.name for each in near), requests=asked)
+            raise _make_unknown_error(registry, key, (entry.name for entry in near), requests=asked)
         records = list(await store.history(registry, key))
         names = await list_logins(store)
-    session.print_record({"entry": build_record(entry), "history": [build_record(each) for each in records]})
+    session.print_record(
+        {"entry": build_record(entry), "history": [build_record(record) for record in records]}
+    )
     if not session.as_json:
         print_entry(session, entry, names)
         print_history(session, records, names)
@@ -116,12 +118,12 @@ def _find_shipped_elsewhere(registry: str, name: str) -> str | None:
     """Another of the shipped registries that has the name."""
     from onym.registry.iana import load_builtin_snapshot
 
-    others = (each for each in REGISTRIES if each != registry)
+    others = (other for other in REGISTRIES if other != registry)
     return next(
         (
-            each
-            for each in others
-            if load_builtin_snapshot(each).find(_normalize_name(each, name)) is not None
+            other
+            for other in others
+            if load_builtin_snapshot(other).find(_normalize_name(other, name)) is not None
         ),
         None,
     )
@@ -180,7 +182,7 @@ def _format_origin(facts: Snapshot) -> str:
 @click.argument("text", default="")
 @registry_option
 @click.option(
-    "--status", "wanted", type=click.Choice([str(each) for each in Status]), help="Only this status."
+    "--status", "wanted", type=click.Choice([str(status) for status in Status]), help="Only this status."
 )
 @click.option(
     "--limit", type=click.IntRange(1, _MOST_ROWS), default=_ROWS, show_default=True, help="Rows at most."
@@ -235,7 +237,7 @@ def rank_entries(entries: Iterable[Entry], text: str, status: Status | None) -> 
         rank = _rank_entry(entry, wanted)
         if rank is not None:
             found.append((rank, entry.name, entry))
-    return [entry for _, _, entry in sorted(found, key=lambda each: each[:2])]
+    return [entry for _, _, entry in sorted(found, key=lambda match: match[:2])]
 
 
 def _rank_entry(entry: Entry, wanted: str) -> int | None:
@@ -250,7 +252,7 @@ def _rank_entry(entry: Entry, wanted: str) -> int | None:
 
 
 def _print_found(session: Session, found: list[Entry], *, more: bool, facts: Snapshot | None) -> None:
-    record: dict[str, Any] = {"entries": [build_record(each) for each in found], "more": more}
+    record: dict[str, Any] = {"entries": [build_record(item) for item in found], "more": more}
     session.print_record(record if facts is None else {**record, "facts": _build_facts_record(facts)})
     session.print_table(build_entry_rows(found), styles=("name",))
     if session.as_json:
@@ -281,17 +283,17 @@ def status_command(session: Session, /, request: str, at: str | None, db: str | 
     session.print_record(
         {
             "requests": [
-                {**build_record(each), "history": [build_record(line) for line in records[each.id]]}
-                for each in found
+                {**build_record(item), "history": [build_record(line) for line in records[item.id]]}
+                for item in found
             ]
         }
     )
     if session.as_json:
         return
-    for number, each in enumerate(found):
+    for number, item in enumerate(found):
         session.print_line() if number else None
-        print_request(session, each, when)
-        print_history(session, records[each.id], names)
+        print_request(session, item, when)
+        print_history(session, records[item.id], names)
 
 
 async def _load_status(
@@ -311,7 +313,7 @@ async def _load_status(
                 field="request",
                 hint="onym registry review lists the open ones",
             )
-        records = {each.id: list(await store.request_history(each.id)) for each in found}
+        records = {item.id: list(await store.request_history(item.id)) for item in found}
         known = await list_logins(store)
     return found, records, known
 
@@ -321,7 +323,7 @@ async def _load_status(
 @click.option(
     "--for",
     "role",
-    type=click.Choice([str(each) for each in Role if each is not Role.READER]),
+    type=click.Choice([str(role) for role in Role if role is not Role.READER]),
     help="Only what waits for this role.",
 )
 @at_option
@@ -341,7 +343,7 @@ def review_command(
     if registry is not None:
         registry = registry_row(registry).id
     found = run_async(_list_open_requests(session, db, registry, None if role is None else Role(role)))
-    session.print_record({"requests": [build_record(each) for each in found]})
+    session.print_record({"requests": [build_record(item) for item in found]})
     session.print_table(build_request_rows(found, when), styles=("name",))
     if not found and not session.as_json:
         session.print_note("nothing waits")
@@ -361,4 +363,4 @@ async def _list_open_requests(
                 if after is None:
                     break
     # the most urgent first; what has no date comes last, oldest first
-    return sorted(found, key=lambda each: (each.due is None, each.due or each.since, each.id))
+    return sorted(found, key=lambda request: (request.due is None, request.due or request.since, request.id))

@@ -118,10 +118,10 @@ async def _check_file(session: Session, db: str | None, file: str, asked: _Submi
 def render_blank_template(profile: Profile) -> str:
     """The empty template of a profile: its labels in order, room between them."""
     lines = []
-    for each in profile.fields:
-        label = each.label[:1].upper() + each.label[1:]
+    for field in profile.fields:
+        label = field.label[:1].upper() + field.label[1:]
         value = (
-            f" {profile.status_words[0]}" if each.id == "status" and len(profile.status_words) == 1 else ""
+            f" {profile.status_words[0]}" if field.id == "status" and len(profile.status_words) == 1 else ""
         )
         lines.append(f"{label}:{value}\n")
     return "\n".join(lines)
@@ -145,8 +145,8 @@ def template_command(session: Session, /, registry: str, profile: str | None) ->
     row = registry_row(registry)
     chosen = PROFILES[profile or row.default_profile]
     if chosen.id not in row.profiles:
-        row = next(each for each in REGISTRIES.values() if chosen.id in each.profiles)
-    guidance = {each.id: GUIDANCE.get(each.id, row.name_rule) for each in chosen.fields}
+        row = next(registry for registry in REGISTRIES.values() if chosen.id in registry.profiles)
+    guidance = {field.id: GUIDANCE.get(field.id, row.name_rule) for field in chosen.fields}
     session.print_line(render_blank_template(chosen).rstrip())
     session.print_record(
         {
@@ -154,14 +154,14 @@ def template_command(session: Session, /, registry: str, profile: str | None) ->
             "template": render_blank_template(chosen),
             "fields": [
                 {
-                    "id": each.id,
-                    "label": each.label,
-                    "required": each.required,
-                    "clause": each.clause,
-                    "guideline": each.guideline,
-                    "guidance": guidance[each.id],
+                    "id": field.id,
+                    "label": field.label,
+                    "required": field.required,
+                    "clause": field.clause,
+                    "guideline": field.guideline,
+                    "guidance": guidance[field.id],
                 }
-                for each in chosen.fields
+                for field in chosen.fields
             ],
         }
     )
@@ -169,9 +169,9 @@ def template_command(session: Session, /, registry: str, profile: str | None) ->
         return
     statuses = f". Status: {', '.join(chosen.status_words)}" if chosen.find_field("status") else ""
     session.print_error(f"\n{chosen.title}{statuses}")
-    for each in chosen.fields:
-        optional = "" if each.required else " (may be left out)"
-        session.print_error(f"  {each.label}: {guidance[each.id]}{optional} [{each.guideline}]")
+    for field in chosen.fields:
+        optional = "" if field.required else " (may be left out)"
+        session.print_error(f"  {field.label}: {guidance[field.id]}{optional} [{field.guideline}]")
     session.print_error(
         f"\nfill it in, then: onym registry submit --dry-run{_format_registry_option(row.id)} FILE"
     )
@@ -210,7 +210,7 @@ class _SubmitOptions:
 @click.option("--status", metavar="STATUS", help="The status asked for. Default: the template's.")
 @click.option(
     "--kind",
-    type=click.Choice([str(each) for each in RequestKind]),
+    type=click.Choice([str(kind) for kind in RequestKind]),
     default=str(RequestKind.NEW),
     show_default=True,
     help="What is asked for.",
@@ -298,7 +298,7 @@ def _build_report_record(draft: CheckedFile) -> dict[str, Any]:
         "profile": report.profile,
         "scheme": report.scheme,
         "ok": report.ok,
-        "findings": [each.as_dict() for each in report.findings],
+        "findings": [finding.as_dict() for finding in report.findings],
     }
 
 

@@ -63,7 +63,7 @@ def _load_signing_key(file: str) -> SigningKey:
         if not isinstance(jwk, dict):
             raise SignatureError("no key", code="sign.bad-key", hint="a private key as JWK (RFC 7517)")
         kind = (jwk.get("kty"), jwk.get("crv"))
-        own = next((name for name, each in ALGORITHMS.items() if each == kind), "Ed25519")
+        own = next((name for name, algorithm in ALGORITHMS.items() if algorithm == kind), "Ed25519")
         return SigningKey.from_jwk(Secret(text), algorithm=str(jwk.get("alg") or own))
 
 
@@ -117,13 +117,15 @@ def import_command(
 
     async def work() -> list[dict[str, Any]]:
         if find_database(session, db) is None and dry_run:
-            return [_compare_snapshot(each, _list_shipped_entries(registry), when) for each in snapshots]
+            return [
+                _compare_snapshot(snapshot, _list_shipped_entries(registry), when) for snapshot in snapshots
+            ]
         async with open_store(session, db) as store:
             if dry_run:
                 there = await list_entries(store, registry)
-                return [_compare_snapshot(each, there, when) for each in snapshots]
+                return [_compare_snapshot(snapshot, there, when) for snapshot in snapshots]
             actor = await resolve_actor(store, registry, account=account, role=role)
-            return [await _import_snapshot(session, store, each, actor, when) for each in snapshots]
+            return [await _import_snapshot(session, store, snapshot, actor, when) for snapshot in snapshots]
 
     found = run_async(work())
     session.print_record({"registry": registry, "dry_run": dry_run, "files": found})
@@ -173,8 +175,13 @@ def _build_import_record(snapshot: Snapshot) -> dict[str, Any]:
         "entries": len(snapshot.entries),
         "refused": 0,
         "irregular": [
-            {"name": each.name, "code": each.code, "reason": each.reason, "line": each.line}
-            for each in snapshot.irregular
+            {
+                "name": irregular.name,
+                "code": irregular.code,
+                "reason": irregular.reason,
+                "line": irregular.line,
+            }
+            for irregular in snapshot.irregular
         ],
     }
 
@@ -185,8 +192,10 @@ async def _import_snapshot(
     with show_counter(session, snapshot.source, len(snapshot.entries)) as progress:
         report = await import_snapshot(store, snapshot, actor, at, progress=progress)
     record = _build_import_record(snapshot)
-    record["irregular"] += [_build_refusal(each.name, each.reason) for each in report.irregular]
-    record["refused"] = sum(not each.taken for each in report.irregular)
+    record["irregular"] += [
+        _build_refusal(irregular.name, irregular.reason) for irregular in report.irregular
+    ]
+    record["refused"] = sum(not irregular.taken for irregular in report.irregular)
     record |= {"added": report.added, "changed": report.changed, "same": report.same}
     return record | {"absent": list(report.absent)}
 
@@ -208,7 +217,7 @@ def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) ->
     irregular = record["irregular"]
     if irregular:
         session.print_line(f"\n{len(irregular)} irregular rows")
-        rows = [(str(each["line"] or ""), each["name"], each["reason"]) for each in irregular[:_SHOWN]]
+        rows = [(str(row["line"] or ""), row["name"], row["reason"]) for row in irregular[:_SHOWN]]
         session.print_table(rows, indent="  ", styles=("dim", "name"))
         if len(irregular) > _SHOWN:
             session.print_note(f"{len(irregular) - _SHOWN} more; --json has all of them")
@@ -217,7 +226,9 @@ def _print_import(session: Session, record: dict[str, Any], *, dry_run: bool) ->
 @click.command("export", short_help="Write a registry: XML, CSV, text, JSON, Atom, namespaces.")
 @click.option("--format", "format_", type=click.Choice(_FORMATS), default="xml", show_default=True,
               help="How to write it.")  # fmt: skip
-@click.option("--status", type=click.Choice([str(each) for each in Status]), help="The part, for csv-2015.")
+@click.option(
+    "--status", type=click.Choice([str(status) for status in Status]), help="The part, for csv-2015."
+)
 @click.option("-o", "--output", type=click.Path(dir_okay=False),
               help="The file; it is there whole or not at all.")  # fmt: skip
 @click.option("--sign-key", metavar="FILE", help="A private key (JWK) that signs the namespaces file.")

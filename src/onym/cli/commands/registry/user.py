@@ -79,7 +79,7 @@ def token_command(
     session.print_record(
         {
             "token": None if fresh is None else fresh.reveal(),
-            "tokens": [_build_token_record(each) for each in found],
+            "tokens": [_build_token_record(token) for token in found],
         }
     )
     if session.as_json:
@@ -88,13 +88,13 @@ def token_command(
         session.print_line(fresh.reveal())
         session.print_note("this is the only time that the token is shown")
         return
-    session.print_table([_build_token_row(each) for each in found], styles=("name",))
+    session.print_table([_build_token_row(token) for token in found], styles=("name",))
     if not found:
         session.print_note("no tokens")
 
 
 async def _revoke_token(store: Store, account: Account, identifier: str) -> None:
-    if identifier not in {each.id for each in await store.tokens.list(account.id)}:
+    if identifier not in {token.id for token in await store.tokens.list(account.id)}:
         raise UnknownEntryError(
             f"{account.login} has no token of that id",
             code="registry.unknown-token",
@@ -137,7 +137,7 @@ def _build_token_row(each: Any) -> tuple[str, ...]:
 
 #: every registry, as roles are held
 _ALL: Final = "*"
-_ROLES: Final = [str(each) for each in Role if each is not Role.READER]
+_ROLES: Final = [str(role) for role in Role if role is not Role.READER]
 
 _registry = click.option(
     "-r",
@@ -319,9 +319,12 @@ def list_command(session: Session, /, db: str | None) -> None:
             return found
 
     found = run_async(work())
-    session.print_record({"accounts": [_build_account_record(each) for each in found]})
+    session.print_record({"accounts": [_build_account_record(account) for account in found]})
     session.print_table(
-        [(each.login, each.name, "disabled" if each.disabled else "", _format_roles(each)) for each in found],
+        [
+            (account.login, account.name, "disabled" if account.disabled else "", _format_roles(account))
+            for account in found
+        ],
         styles=("name",),
     )
     if not found and not session.as_json:
