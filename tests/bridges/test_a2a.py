@@ -234,7 +234,7 @@ def signed(url: str, key: SigningKey, *, algorithm: str = "ES256", jku: str | No
 
 
 def jwks(*keys: SigningKey) -> bytes:
-    return json.dumps({"keys": [each.public() for each in keys]}).encode()
+    return json.dumps({"keys": [key.public() for key in keys]}).encode()
 
 
 def test_a_card_counts_by_the_keys_that_the_operator_knows(served: Any) -> None:
@@ -516,7 +516,7 @@ def test_a_cancelled_message_is_no_task_that_could_be_cancelled() -> None:
 def test_without_the_sdk_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    for name in [each for each in sys.modules if each == "a2a" or each.startswith("a2a.")]:
+    for name in [module for module in sys.modules if module == "a2a" or module.startswith("a2a.")]:
         monkeypatch.setitem(sys.modules, name, None)
     for work in (a2a_agent("http://127.0.0.1:9"), a2a_app(planner(), PLANNER, url="http://x.example")):
         with pytest.raises(MissingExtraError, match=r"onym\[a2a\]"):

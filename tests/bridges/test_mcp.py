@@ -550,7 +550,7 @@ def test_the_javascript_sdk_calls_a_resource_and_sees_its_receipt() -> None:
 def test_without_the_sdk_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    for name in [each for each in sys.modules if each == "mcp" or each.startswith("mcp.")]:
+    for name in [module for module in sys.modules if module == "mcp" or module.startswith("mcp.")]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "mcp", None)
     for work in (mcp_tool("http://127.0.0.1:9/mcp", "x"), mcp_server(client(), [])):

@@ -155,7 +155,7 @@ def test_events_are_shown_as_they_come(ai: Any) -> None:
     ran = ai("invoke", "/agent/count", "-d", '{"to": 2}', "--stream")
     assert ran.out.splitlines() == ['{"number":0}', '{"number":1}']
     *events, last = ai("invoke", "/agent/count?to=2", "--stream", "--json").out.splitlines()
-    assert [json.loads(each)["provisional"] for each in events] == [True, True]
+    assert [json.loads(event)["provisional"] for event in events] == [True, True]
     assert json.loads(last)["status"] == 200
 
 

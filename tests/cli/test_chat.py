@@ -127,9 +127,9 @@ def test_json_says_what_it_cost_where_the_price_is_known(run, fake, tmp_path, mo
 def test_json_and_streaming_is_one_event_a_line(run, fake):
     fake.answer("Hi", reasoning="hm", tool_calls=[("call_1", "f", "{}")], pieces=["H", "i"])
     events = run("chat", "--json", "--stream", fake.uri(), "x").lines
-    assert "".join(each["text"] for each in events if each["type"] == "text") == "Hi"
-    assert "".join(each["text"] for each in events if each["type"] == "reasoning") == "hm"
-    assert "f" in [each["name"] for each in events if each["type"] == "tool_call"]
+    assert "".join(event["text"] for event in events if event["type"] == "text") == "Hi"
+    assert "".join(event["text"] for event in events if event["type"] == "reasoning") == "hm"
+    assert "f" in [event["name"] for event in events if event["type"] == "tool_call"]
     assert events[-1]["type"] == "finish"
     assert events[-1]["usage"]["output_tokens"] == 7
 

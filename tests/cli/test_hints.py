@@ -33,7 +33,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.JoinedStr):
             text = "".join(
-                str(each.value) if isinstance(each, ast.Constant) else "\0" for each in node.values
+                str(value.value) if isinstance(value, ast.Constant) else "\0" for value in node.values
             )
             # what is filled in right behind a word is an option of its own, or nothing
             yield node.lineno, re.sub(r"(?<=\w)\0", "", text).replace("\0", "X")
@@ -84,9 +84,9 @@ def typed(command: click.Command, words: list[str]) -> list[str]:
     """The words up to the first that are those of a sentence."""
     takes = {
         name
-        for each in command.params
-        if isinstance(each, click.Option) and not each.is_flag
-        for name in each.opts
+        for param in command.params
+        if isinstance(param, click.Option) and not param.is_flag
+        for name in param.opts
     }
     found: list[str] = []
     for word in words:

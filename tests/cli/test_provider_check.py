@@ -43,7 +43,7 @@ def found(text):
 )
 def test_a_slip_is_shown_with_its_place_and_the_uri_that_was_meant(text, code, place, fix):
     assert found(text) == [(code, place, fix)]
-    assert [each.fix for each in find_misspellings(text, TABLE)] == [fix]
+    assert [misspelling.fix for misspelling in find_misspellings(text, TABLE)] == [fix]
 
 
 VECTORS = [
@@ -108,9 +108,9 @@ def test_what_is_no_slip_and_no_refusal_is_left_alone(text):
 def test_everything_that_the_model_refuses_is_shown_at_once_each_with_its_source():
     text = "llm://anthropic/claude-sonnet-4-5?temp=1.5&seed=7&format=json"
     warnings = check_provider(text, TABLE)
-    assert [text[each.start : each.end] for each in warnings] == ["temp=1.5", "seed=7", "format=json"]
-    assert {each.code for each in warnings} == {"llm.refused"}
-    assert all(each.severity == "warning" and each.clause for each in warnings)
+    assert [text[warning.start : warning.end] for warning in warnings] == ["temp=1.5", "seed=7", "format=json"]
+    assert {warning.code for warning in warnings} == {"llm.refused"}
+    assert all(warning.severity == "warning" and warning.clause for warning in warnings)
 
 
 def test_a_refused_parameter_under_the_providers_own_name_is_found_too():

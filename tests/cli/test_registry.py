@@ -159,8 +159,8 @@ def test_search_says_when_nothing_fits(run):
 
 def test_every_shipped_entry_is_found_by_its_own_name():
     entries = load_builtin_snapshot("uri-schemes").entries
-    assert all(rank_entries(entries, each.name, None)[0] is each for each in entries)
-    assert {each.status for each in rank_entries(entries, "", Status.PERMANENT)} == {Status.PERMANENT}
+    assert all(rank_entries(entries, entry.name, None)[0] is entry for entry in entries)
+    assert {rank_entry.status for entry in rank_entries(entries, "", Status.PERMANENT)} == {Status.PERMANENT}
 
 
 # template -------------------------------------------------------------------------------------------------
@@ -171,11 +171,11 @@ def test_an_empty_template_has_every_label_and_reads_back(run, profile):
     ran = run("registry", "template", "--profile", profile)
     assert ran.code == 0
     labels = [line.rpartition(":")[0].lower() for line in ran.out.splitlines() if line]
-    assert labels == [each.label.lower() for each in PROFILES[profile].fields]
-    assert all(each.guideline in ran.err for each in PROFILES[profile].fields)
-    assert all(each.id in GUIDANCE for each in PROFILES[profile].fields if each.id != "name")
+    assert labels == [field.label.lower() for field in PROFILES[profile].fields]
+    assert all(field.guideline in ran.err for field in PROFILES[profile].fields)
+    assert all(field.id in GUIDANCE for field in PROFILES[profile].fields if field.id != "name")
     # the rule for names is the registry's own
-    row = next(each for each in REGISTRIES.values() if profile in each.profiles)
+    row = next(registry for registry in REGISTRIES.values() if profile in registry.profiles)
     assert row.name_rule in ran.err
 
 
@@ -311,14 +311,14 @@ def test_the_table_of_a_lower_floor_is_python(run):
     text = run("registry", "export", "-r", "llm-parameters", "--format", "tables").out
     scope: dict[str, object] = {}
     exec(compile(text, "table", "exec"), scope)
-    assert scope["WELL_KNOWN"] == tuple(each.name for each in load_builtin_snapshot("llm-parameters").entries)
+    assert scope["WELL_KNOWN"] == tuple(entry.name for entry in load_builtin_snapshot("llm-parameters").entries)
     assert text == Path(_registered.__file__).read_text(encoding="utf-8")
 
 
 def test_the_parameters_that_the_parser_knows_are_those_of_the_registry():
     from onym.uri.parameters import WELL_KNOWN
 
-    assert set(WELL_KNOWN) == {each.name for each in load_builtin_snapshot("llm-parameters").entries}
+    assert set(WELL_KNOWN) == {entry.name for entry in load_builtin_snapshot("llm-parameters").entries}
 
 
 def test_namespaces_are_exported_plain_or_signed(run, tmp_path):

@@ -151,7 +151,7 @@ def test_examples_are_strings_of_the_grammar_and_repeat_with_the_seed(run, file)
     assert ran.code == 0
     lines = ran.out.splitlines()
     assert 0 < len(lines) <= 5
-    assert all(each.lower().startswith("kite:") for each in lines)
+    assert all(line.lower().startswith("kite:") for line in lines)
     assert run("scheme", "examples", path, "-n", "5", "--seed", "7").out == ran.out
     assert run("scheme", "examples", "--json", path, "-n", "2").json["start"] == "kite-URI"
 

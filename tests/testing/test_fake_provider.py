@@ -91,7 +91,7 @@ def test_a_key_is_asked_for_where_one_was_set() -> None:
 
 def test_models_and_vectors_are_made_up_and_can_be_scripted(fake: FakeProvider) -> None:
     _, _, data = ask(fake, None, "/v1/models")
-    assert [each["id"] for each in json.loads(data)["data"]] == ["a", "b"]
+    assert [load["id"] for load in json.loads(data)["data"]] == ["a", "b"]
     for texts in ("x", ["x", "y", ""]):
         _, _, data = ask(fake, {"model": "m", "input": texts}, "/v1/embeddings")
         assert len(json.loads(data)["data"]) == len(texts)
