@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
 import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -81,6 +83,63 @@ def linear_enough(seconds: float = 30) -> Iterator[None]:
     yield
     took = time.process_time() - begun
     assert took < seconds, f"{took:.1f} s of processor time: is it linear?"
+
+
+def as_subtests(
+    names: str | Sequence[str],
+    rows: Iterable[Any],
+    *,
+    ids: Callable[[Any], object] | Sequence[object] | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test for each row of a table, as `pytest.mark.parametrize` does, but as subtests of one test.
+
+    Collecting thousands of small tests takes longer than running them. Use it if the rows may share the
+    fixtures. A failure names its row: by `ids`, by the `id` of a `pytest.param`, or by the values.
+    """
+    parameters = names.replace(",", " ").split() if isinstance(names, str) else list(names)
+    table = list(rows)
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(test)
+        fixtures = {
+            name: signature.parameters[name] for name in signature.parameters if name not in parameters
+        }
+        assert "subtests" not in fixtures, "a test has one table of subtests"
+        fixtures["subtests"] = inspect.Parameter("subtests", inspect.Parameter.KEYWORD_ONLY)
+
+        @functools.wraps(test)
+        def run_rows(*, subtests: pytest.Subtests, **shared: Any) -> None:
+            for index, row in enumerate(table):
+                values = _get_values(row, len(parameters))
+                try:
+                    test(**dict(zip(parameters, values, strict=True)), **shared)
+                except BaseException:  # a failure or a skip: rows that pass need no report of their own
+                    with subtests.test(_get_label(row, values, ids, index)):
+                        raise
+
+        keywords = [fixture.replace(kind=inspect.Parameter.KEYWORD_ONLY) for fixture in fixtures.values()]
+        run_rows.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+        return run_rows
+
+    return decorate
+
+
+_ParameterSet = type(pytest.param())
+
+
+def _get_values(row: Any, count: int) -> tuple[Any, ...]:
+    if isinstance(row, _ParameterSet):
+        assert not row.marks, "a row with marks needs pytest.mark.parametrize"
+        return tuple(row.values)
+    return tuple(row) if count > 1 else (row,)
+
+
+def _get_label(row: Any, values: tuple[Any, ...], ids: Any, index: int) -> str:
+    if isinstance(row, _ParameterSet) and row.id is not None:
+        return str(row.id)
+    if ids is not None and not callable(ids):
+        return str(ids[index])
+    return "-".join(str((ids and ids(value)) or repr(value)) for value in values)
 
 
 def load_shared(name: str) -> Any:

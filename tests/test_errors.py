@@ -7,9 +7,8 @@ import pickle
 import re
 from collections.abc import Iterator
 
-import pytest
-
 from onym import errors
+from support import as_subtests
 
 
 def classes() -> Iterator[type[errors.OnymError]]:
@@ -24,7 +23,7 @@ def make(cls: type[errors.OnymError]) -> errors.OnymError:
     return cls("what went wrong", hint="do this")
 
 
-@pytest.mark.parametrize("cls", list(classes()), ids=lambda c: c.__name__)
+@as_subtests("cls", list(classes()), ids=lambda c: c.__name__)
 def test_every_error_has_a_stable_dotted_code(cls: type[errors.OnymError]) -> None:
     assert re.fullmatch(r"[a-z]+(\.[a-z-]+)+", make(cls).code)
 
@@ -44,7 +43,7 @@ def test_every_class_is_exported() -> None:
     assert len(errors.__all__) == len(set(errors.__all__))
 
 
-@pytest.mark.parametrize("cls", list(classes()), ids=lambda c: c.__name__)
+@as_subtests("cls", list(classes()), ids=lambda c: c.__name__)
 def test_an_error_survives_pickling_with_all_it_says(cls: type[errors.OnymError]) -> None:
     error = make(cls)
     again = pickle.loads(pickle.dumps(error))

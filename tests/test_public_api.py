@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import onym
+from support import as_subtests
 
 _SOURCE = Path(onym.__file__)
 
@@ -51,7 +52,7 @@ def test_the_type_checker_and_the_running_program_see_the_same_modules() -> None
     assert typed_imports() == onym._HOME
 
 
-@pytest.mark.parametrize("name", onym.__all__)
+@as_subtests("name", onym.__all__)
 def test_every_public_name_can_be_loaded(name: str) -> None:
     value = getattr(onym, name)
     if name in onym._HOME:

@@ -22,6 +22,7 @@ from onym.ai.discovery_document import (
 )
 from onym.ai.records import AnchorDocument, Auth, Effects, EndpointEntry, Level, Requirements
 from onym.errors import DiscoveryError
+from support import as_subtests
 
 ANCHOR = "https://bank.example"
 KEYS = f"{ANCHOR}/.well-known/aiip.jwks.json"
@@ -153,7 +154,7 @@ def test_odd_flags_of_a_row_ask_for_more() -> None:
     assert (row.idempotency, row.asynchronous, row.approval) == (True, False, True)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("member", "value"),
     [
         # prov-094: an origin speaks for its own authority alone
@@ -231,7 +232,7 @@ def test_the_member_of_a_row_is_named(row: object, named: str) -> None:
     refused({"endpoints": [row]}, named)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "octets",
     [
         b"",

@@ -12,9 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from support import load_shared
+from support import as_subtests, load_shared
 
 TESTS = Path(__file__).resolve().parents[1]
 #: how many attacks and positive controls there are
@@ -323,7 +321,7 @@ def test_what_is_left_is_of_the_next_round() -> None:
     assert {name for name in left if name not in layers} == {"28", "32", "33", "prov-ok-08"}
 
 
-@pytest.mark.parametrize("file", PROOFS)
+@as_subtests("file", PROOFS)
 def test_every_named_test_exists(file: str) -> None:
     tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
     there = {each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}

@@ -24,6 +24,7 @@ from onym.sign.receipts import (
 )
 from onym.uri.ai import AIURI
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEY = SigningKey.generate("Ed25519").with_thumbprint()
 OTHER = SigningKey.generate("ES256").with_thumbprint()
@@ -188,7 +189,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.requirement("ai-provenance-b")
-@pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG.keys())
+@as_subtests("changes", WRONG.values(), ids=WRONG.keys())
 def test_an_answer_for_another_question_is_refused(changes: dict[str, Any]) -> None:
     question = asking()
     body = b'{"done":true}'
@@ -277,7 +278,7 @@ def test_a_refusal_that_is_no_problem_document_still_has_its_status(body: bytes)
     assert error.code == "aiip.invocation-failed"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("code", "said", "again"),
     [
         ("upstream-timeout", None, True),

@@ -55,6 +55,7 @@ from onym.sign import receipts
 from onym.sign.encoding import decode_base64url
 from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey
 from onym.uri.ai import AIURI, MAX_CANONICAL_LENGTH
+from support import as_subtests
 
 Fill = Callable[[Endpoint], object]
 
@@ -109,7 +110,7 @@ NUMBERS: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("clause", NUMBERS)
+@as_subtests("clause", NUMBERS)
 def test_a_number_is_that_of_the_binding(clause: str) -> None:
     ours, said = NUMBERS[clause]
     assert ours == said
@@ -133,7 +134,7 @@ STATUSES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", STATUSES)
+@as_subtests("name", STATUSES)
 def test_every_code_of_the_binding_is_there(name: str) -> None:
     assert STATUSES[name] in {None, CODES[name].status}
 

@@ -44,6 +44,7 @@ from onym.bridges.a2a import EXTENSION, _decode_parts, _derive_idempotency_key, 
 from onym.errors import AIIPError, DeniedError, MissingExtraError, UsageError
 from onym.sign.keys import SigningKey
 from onym.uri.ai import AIURI
+from support import as_subtests
 
 PLANNER = "ai://factory.example/agent/planner"
 
@@ -349,7 +350,7 @@ def test_a_message_is_an_invocation_and_the_reply_has_the_receipt() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("schema", "parts", "arguments"),
     [
         ({"properties": {"prompt": {}}}, [new_text_part("a"), new_text_part("b")], {"prompt": "a\nb"}),

@@ -24,6 +24,7 @@ from kinds_support import call, given, run
 from onym.ai.records import Description, Effects
 from onym.bridges.mcp import mcp_server, mcp_tool, normalize_input_schema
 from onym.errors import AIIPError, DeniedError, MissingExtraError, UsageError
+from support import as_subtests
 
 RATES = "ai://bank.example/tool/rates"
 
@@ -407,7 +408,7 @@ def test_a_result_brings_its_receipt() -> None:
     assert result.meta["aiip-uri"] == RATES
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("kind", "body", "content", "structured"),
     [
         ("text/plain", b"hi", "hi", None),
@@ -447,7 +448,7 @@ def test_an_image_is_one_and_nothing_is_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize(
+@as_subtests(
     "schema",
     [
         {"type": "object", "properties": 5},
@@ -475,7 +476,7 @@ def test_a_schema_that_is_none_costs_no_other_tool_its_place(schema: Any, mode: 
     assert odd.input_schema == {"type": "object"}
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("schema", "told"),
     [
         (

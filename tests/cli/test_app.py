@@ -15,6 +15,7 @@ from onym.cli._errors import build_error_record, find_next_command, format_error
 from onym.cli._input import json_option
 from onym.cli._output import Session, Subject, has_colour, is_terminal, to_plain_data
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
 
@@ -42,7 +43,7 @@ def test_every_command_takes_json_and_help(run, words):
     assert "--json" in run(*words, "--help").out
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@as_subtests("name", COMMANDS)
 def test_the_names_of_modules_and_commands_agree(name):
     command = app.get_command(click.Context(app), name)
     assert command.name == name

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from onym.cli.commands import conformance
 from onym.cli.commands.conformance import MAX_LINE, answer_line, serve_questions
-from support import ROOT
+from support import ROOT, as_subtests
 
 
 def ask(question):
@@ -50,7 +50,7 @@ def test_the_projects_own_vectors_are_answered_as_written():
 
 @pytest.mark.requirement("onym-conformance-b")
 @pytest.mark.requirement("onym-conformance-b")
-@pytest.mark.parametrize(
+@as_subtests(
     "line",
     [
         b"",
@@ -75,7 +75,7 @@ def test_a_line_that_is_no_question_is_answered_as_such(line):
 
 @pytest.mark.requirement("onym-conformance-b")
 @pytest.mark.requirement("onym-conformance-b")
-@pytest.mark.parametrize(
+@as_subtests(
     "question",
     [
         {},

@@ -4,6 +4,7 @@ import pytest
 
 from onym import errors
 from onym.cli import exit_codes
+from support import as_subtests
 
 CLASSES = [
     cls
@@ -14,7 +15,7 @@ CLASSES = [
 
 @pytest.mark.requirement("onym-cli-a")
 @pytest.mark.requirement("onym-cli-a")
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@as_subtests("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_error_class_has_an_exit_code_of_its_own(cls):
     assert exit_codes.TABLE[cls] in exit_codes.MEANINGS
 
@@ -23,7 +24,7 @@ def test_no_error_ends_as_success_or_as_a_failed_check():
     assert not {exit_codes.OK, exit_codes.CHECK_FAILED} & set(exit_codes.TABLE.values())
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("error", "code"),
     [
         (errors.UsageError("x"), 2),

@@ -14,6 +14,7 @@ import pytest
 import onym
 from onym import errors
 from onym.cli._app import app
+from support import as_subtests
 
 _SOURCE = Path(onym.__file__).parent
 _DOCS = Path(__file__).parents[2] / "docs"
@@ -121,7 +122,7 @@ def test_the_commands_are_found() -> None:
     assert len(NAMED) > 150
 
 
-@pytest.mark.parametrize(("place", "command"), NAMED)
+@as_subtests(("place", "command"), NAMED)
 def test_a_command_that_a_text_names_exists_with_its_options(place: str, command: str) -> None:
     try:
         check(shlex.split(command))
@@ -129,7 +130,7 @@ def test_a_command_that_a_text_names_exists_with_its_options(place: str, command
         pytest.fail(f"{place}: onym {command}: {error.message}")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda each: str(each.relative_to(_DOCS)))
+@as_subtests("page", PAGES, ids=lambda each: str(each.relative_to(_DOCS)))
 def test_a_command_on_a_page_exists_with_its_options(page: Path) -> None:
     for words in named(page.read_text(encoding="utf-8")):
         try:

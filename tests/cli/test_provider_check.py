@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onym.cli.commands.check import check_provider, find_misspellings
 from onym.llm.providers import ProviderTable
-from support import ROOT
+from support import ROOT, as_subtests
 
 TABLE = ProviderTable.builtin()
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
@@ -20,7 +20,7 @@ def found(text):
     return [(each.code, text[each.start : each.end], each.fix) for each in check_provider(text, TABLE)]
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "code", "place", "fix"),
     [
         ("llm://opnai/gpt-5", "llm.near-provider", "opnai", "llm://openai/gpt-5"),

@@ -28,6 +28,7 @@ from onym.llm.providers import ProviderTable
 from onym.net.messages import Headers, Reply, Send
 from onym.net.policy import Policy
 from onym.net.transport import Transport
+from support import as_subtests
 
 anthropic = pytest.importorskip("anthropic")
 from anthropic.types.messages import MessageBatch, MessageBatchIndividualResponse  # noqa: E402
@@ -164,9 +165,7 @@ RESULTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "result", RESULTS, ids=lambda each: str(each.get("error", each).get("error", each)["type"])
-)
+@as_subtests("result", RESULTS, ids=lambda each: str(each.get("error", each).get("error", each)["type"]))
 def test_a_result_is_read_as_the_sdk_reads_it(result: dict[str, Any]) -> None:
     line = {"custom_id": "t-1", "result": result}
     theirs = MessageBatchIndividualResponse.model_validate(line)

@@ -9,6 +9,7 @@ from docgen.paths import DOCS
 
 from onym.errors import URIError
 from onym.uri.llm import LLMURI
+from support import as_subtests
 
 _ROW = re.compile(
     r"^\| `(?P<input>[^`]+)` \| (?P<verb>refused|read|withheld)(?: `(?P<says>[^`]+)`)? \| ", re.MULTILINE
@@ -22,7 +23,7 @@ def test_every_line_of_the_tables_is_seen() -> None:
     assert len(lines) == len(ROWS) > 40
 
 
-@pytest.mark.parametrize(("given", "verb", "says"), ROWS, ids=[row[0] for row in ROWS])
+@as_subtests(("given", "verb", "says"), ROWS, ids=[row[0] for row in ROWS])
 def test_the_outcome_is_as_written(given: str, verb: str, says: str | None) -> None:
     query = not given.startswith("llm:")
     text = f"llm://h/m?{given}" if query else given

@@ -13,6 +13,7 @@ from docgen.outputs import fresh, hand_written
 from docgen.paths import ROOT, pages
 
 from model_support import unavailable
+from support import as_subtests
 
 #: languages whose blocks are code of ours, and what must stand before such a block
 BACKED = {"python": {"example"}, "py": {"example"}, "pycon": set(), "console": {"run", "serve"}}
@@ -36,7 +37,7 @@ def test_a_page_shows_what_its_examples_and_commands_do_today(page: Path) -> Non
     assert text == fresh(page), "run docs/tools/generate.py"
 
 
-@pytest.mark.parametrize("page", pages(), ids=named)
+@as_subtests("page", pages(), ids=named)
 def test_no_python_or_console_block_stands_without_a_run(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     bare = [each.line for each in fences(text) if each.verb not in BACKED.get(each.language, {each.verb})]
@@ -44,7 +45,7 @@ def test_no_python_or_console_block_stands_without_a_run(page: Path) -> None:
     assert not re.findall(r"^[ \t>]+```\w", text, re.MULTILINE), "an indented block is not seen by the tools"
 
 
-@pytest.mark.parametrize("page", pages(), ids=named)
+@as_subtests("page", pages(), ids=named)
 def test_a_shell_block_holds_only_what_a_reader_alone_can_run(page: Path) -> None:
     for each in fences(page.read_text(encoding="utf-8")):
         if each.language in {"sh", "bash", "shell"}:

@@ -29,7 +29,7 @@ from onym.llm.providers import Provider, ProviderTable
 from onym.net.policy import Policy
 from onym.uri.parameters import WELL_KNOWN
 from onym.uri.secret import Secret
-from support import ROOT
+from support import ROOT, as_subtests
 
 KEY = "sk-test-key-0123456789"
 #: as they stand in a URI, and as they are in a body
@@ -116,8 +116,8 @@ def hold(row: Provider, api: str | None, name: str, cell: Cell, model: str = MOD
 
 
 @pytest.mark.requirement("onym-provider-c")
-@pytest.mark.parametrize(("line", "_"), LINES, ids=[name for _, name in LINES])
-def test_each_cell_is_what_a_client_of_that_provider_does(line: Any, _: str) -> None:
+@as_subtests(("line", "label"), LINES, ids=[name for _, name in LINES])
+def test_each_cell_is_what_a_client_of_that_provider_does(line: Any, label: str) -> None:
     row = ProviderTable.builtin().get(line.provider.name)
     assert tuple(line.cells) == WELL_KNOWN
     for name in GIVEN:
@@ -125,8 +125,8 @@ def test_each_cell_is_what_a_client_of_that_provider_does(line: Any, _: str) -> 
 
 
 @pytest.mark.requirement("onym-provider-c")
-@pytest.mark.parametrize(("line", "_"), LINES, ids=[name for _, name in LINES])
-def test_each_range_ends_where_the_cell_says(line: Any, _: str) -> None:
+@as_subtests(("line", "label"), LINES, ids=[name for _, name in LINES])
+def test_each_range_ends_where_the_cell_says(line: Any, label: str) -> None:
     row = ProviderTable.builtin().get(line.provider.name)
     for name, (least, greatest) in DRAFT.items():
         cell = line.cells[name]
@@ -149,8 +149,8 @@ def test_each_range_ends_where_the_cell_says(line: Any, _: str) -> None:
             planned(at(row, line.api, stop=",".join(f"s{i}" for i in range(most + 1))))
 
 
-@pytest.mark.parametrize(("line", "_"), LINES, ids=[name for _, name in LINES])
-def test_each_format_of_a_cell_is_sent_and_no_other(line: Any, _: str) -> None:
+@as_subtests(("line", "label"), LINES, ids=[name for _, name in LINES])
+def test_each_format_of_a_cell_is_sent_and_no_other(line: Any, label: str) -> None:
     row = ProviderTable.builtin().get(line.provider.name)
     cell = line.cells["format"]
     assert (cell.fate == "refused") is not bool(cell.formats)
@@ -168,7 +168,7 @@ def test_each_format_of_a_cell_is_sent_and_no_other(line: Any, _: str) -> None:
         assert ("required" in json.dumps(body)) is (value == "json_schema")
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("profile", "row", "model"),
     [pytest.param(*each, id=f"{each[0].family}-{each[1].name}") for each in families()],
 )
@@ -196,7 +196,7 @@ def told_of_rows() -> dict[str, str]:
     return {line.split("|")[1].strip(): line for line in matrix_page().splitlines() if line.startswith("| [")}
 
 
-@pytest.mark.parametrize("row", table_rows(), ids=lambda row: row.name)
+@as_subtests("row", table_rows(), ids=lambda row: row.name)
 def test_the_key_and_the_label_are_in_the_headers_that_the_page_names(row: Provider) -> None:
     told = told_of_rows()[f"[{row.name}](providers.md#{row.name})"]
     if row.name != "embedded":  # it gets a key of its own when it starts

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from docgen.paths import DOCS, ROOT, pages
 
+from support import as_subtests
+
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
@@ -27,9 +29,7 @@ def in_nav(node: Any) -> Iterator[str]:
             yield from in_nav(each)
 
 
-@pytest.mark.parametrize(
-    "page", [*pages(), *ROOT.glob("*.md")], ids=lambda path: path.relative_to(ROOT).as_posix()
-)
+@as_subtests("page", [*pages(), *ROOT.glob("*.md")], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_relative_link_and_picture_leads_to_a_file(page: Path) -> None:
     links = _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8")))
     near = [link.partition("#")[0] for link in links if "://" not in link and not link.startswith("#")]

@@ -14,6 +14,7 @@ from onym.errors import MalformedResponseError, OverloadedError, UnsupportedErro
 from onym.llm.dialects import Exchange, WireSpec, anthropic_messages
 from onym.llm.types import Carried, Message, Request, ToolCall, Usage
 from onym.net.messages import Headers
+from support import as_subtests
 
 JSON = Headers([("Content-Type", "application/json"), ("Request-Id", "req-1")])
 AT = Exchange(endpoint="llm://host/m", model="asked")
@@ -58,7 +59,7 @@ def test_a_completion_holds_what_the_server_said() -> None:
     assert whole.raw == json.loads(data)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("reason", "meant"),
     [
         ("end_turn", "stop"),
@@ -170,7 +171,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+@as_subtests("data", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_success_that_is_no_message_is_malformed(data: bytes) -> None:
     error = answers.check_malformed(lambda: decode(data))
     assert "Messages API" in str(error.hint)

@@ -23,6 +23,7 @@ from onym.errors import (
 from onym.llm.dialects import Exchange, anthropic_messages
 from onym.net.messages import Headers
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEY = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
 AT = Exchange(endpoint="llm://api.anthropic.com/claude", secrets=(Secret(KEY),), now=1_700_000_000.0)
@@ -82,7 +83,7 @@ CASES: dict[str, tuple[int, Any, type[ProviderError]]] = {
 }
 
 
-@pytest.mark.parametrize(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
+@as_subtests(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
 def test_a_failure_is_told_by_its_status_and_its_typed_code(
     status: int, body: Any, kind: type[ProviderError]
 ) -> None:

@@ -8,6 +8,7 @@ from onym.errors import UnsupportedError
 from onym.llm.client import connect
 from onym.llm.config import Config
 from onym.llm.profiles import DEFAULT, find_profile
+from support import as_subtests
 
 SAMPLING = {"temp", "temperature", "top_p", "top_k"}
 THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
@@ -16,7 +17,7 @@ OFF = {"thinking": {"type": "disabled"}}
 BETWEEN = {"thinking": {"type": "between_tools"}}
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "model",
     [
         "claude-opus-4-7",

@@ -14,6 +14,7 @@ from onym.errors import MalformedResponseError, RateLimitError
 from onym.llm.dialects import Exchange, bedrock_converse
 from onym.llm.types import Carried, ToolCall, Usage
 from onym.net.messages import Headers
+from support import as_subtests
 
 JSON = Headers([("Content-Type", "application/json"), ("x-amzn-RequestId", "req-1")])
 AT = Exchange(endpoint="llm://host/m", model="asked")
@@ -38,7 +39,7 @@ def test_a_completion_holds_what_the_server_said() -> None:
     assert whole.raw["metrics"] == {"latencyMs": 3}
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("said", "meant"),
     [
         ("end_turn", "stop"),
@@ -132,7 +133,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+@as_subtests("data", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_success_that_is_no_completion_is_malformed(data: bytes) -> None:
     answers.check_malformed(lambda: decode(data))
 
@@ -182,7 +183,7 @@ def test_a_count_in_a_header_that_is_none_is_unknown(said: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "data",
     [
         {},

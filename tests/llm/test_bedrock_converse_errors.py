@@ -25,6 +25,7 @@ from onym.errors import (
 from onym.llm.dialects import Exchange, bedrock_converse
 from onym.net.messages import Headers
 from onym.uri.secret import Secret
+from support import as_subtests
 
 AT = Exchange(endpoint="llm://host/m", model="asked", secrets=(Secret("key-0123456789"),))
 TAIL = ":http://internal.amazon.com/coral/com.amazon.bedrock/"
@@ -55,7 +56,7 @@ NAMES: list[tuple[int, str, type[ProviderError]]] = [
 ]
 
 
-@pytest.mark.parametrize(("status", "name", "kind"), NAMES)
+@as_subtests(("status", "name", "kind"), NAMES)
 def test_the_name_decides_in_the_header_and_in_the_body(
     status: int, name: str, kind: type[ProviderError]
 ) -> None:

@@ -11,6 +11,7 @@ from onym.llm.dialects import bedrock_converse
 from onym.llm.plan import ParameterLayer, map_parameters
 from onym.llm.profiles import BEDROCK_PROFILES, Profile
 from onym.llm.providers import ProviderTable
+from support import as_subtests
 
 ROW = ProviderTable.builtin().get("bedrock")
 CLAUDE, NOVA = "additionalModelRequestFields.top_k", "additionalModelRequestFields.inferenceConfig.topK"
@@ -71,7 +72,7 @@ MODELS = [
 ]
 
 
-@pytest.mark.parametrize(("model", "family"), MODELS)
+@as_subtests(("model", "family"), MODELS)
 def test_a_model_is_of_the_family_that_its_id_says(model: str, family: str) -> None:
     assert find(model).family == family
 

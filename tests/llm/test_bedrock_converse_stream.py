@@ -38,6 +38,7 @@ from onym.llm.types import (
     Usage,
 )
 from onym.net.messages import Headers
+from support import as_subtests
 
 
 def delta(index: int, **members: Any) -> bytes:
@@ -122,7 +123,7 @@ STREAMS: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS.keys())
+@as_subtests("data", STREAMS.values(), ids=STREAMS.keys())
 def test_the_same_octets_give_the_same_events_however_they_are_cut(data: bytes) -> None:
     streams.check_same(decode, streams.every_cut(data))
 

@@ -22,6 +22,7 @@ from onym.llm.planner import Plan
 from onym.llm.types import Carried, Completion, Embeddings, ToolCall, Usage
 from onym.net.messages import Origin
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEY = b"k" * 32
 URI = "llm://my-app:sk-made-up@127.0.0.1:11434/llama3?temp=0"
@@ -156,7 +157,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("what", OTHERS)
+@as_subtests("what", OTHERS)
 def test_each_part_of_a_request_changes_its_name(what: str) -> None:
     assert make_request_key(*OTHERS[what]) != make_request_key(plan(), KEY)
 

@@ -16,6 +16,7 @@ from onym.errors import MalformedResponseError, ServerError
 from onym.llm.dialects import Exchange, cohere_v2
 from onym.llm.types import ToolCall, Usage
 from onym.net.messages import Headers
+from support import as_subtests
 
 JSON = Headers([("Content-Type", "application/json"), ("X-Request-Id", "req-1")])
 AT = Exchange(endpoint="llm://host/m", model="asked")
@@ -143,7 +144,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+@as_subtests("data", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_success_that_is_no_completion_is_malformed(data: bytes) -> None:
     answers.check_malformed(lambda: decode(data))
 
@@ -177,7 +178,7 @@ def test_vectors_are_floats_where_there_are_floats_and_numbers_of_another_kind_e
     assert (found.model, found.usage, found.request_id) == ("asked", Usage(input_tokens=4), "req-1")
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "given",
     [
         None,

@@ -23,6 +23,7 @@ from onym.errors import (
 from onym.llm.dialects import Exchange, cohere_v2
 from onym.net.messages import Headers
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEY = "abcdefghijklmnopqrstuvwxyz0123456789ABCD"
 AT = Exchange(endpoint="llm://api.cohere.com/command-a", secrets=(Secret(KEY),), now=1_700_000_000.0)
@@ -59,7 +60,7 @@ CASES: dict[str, tuple[int, Any, type[ProviderError]]] = {
 }
 
 
-@pytest.mark.parametrize(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
+@as_subtests(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
 def test_a_failure_is_told_by_its_status(status: int, body: Any, kind: type[ProviderError]) -> None:
     found = error(status, body)
     assert type(found) is kind

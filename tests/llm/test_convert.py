@@ -21,6 +21,7 @@ from onym.llm.convert import (
     load_models,
 )
 from onym.llm.providers import ProviderTable
+from support import as_subtests
 
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
 
@@ -37,7 +38,7 @@ def litellm(model: str, **params: Any) -> Conversion:
     return from_litellm({"model": model, **params})
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("environ", "uri"),
     [
         (
@@ -156,7 +157,7 @@ def test_what_a_base_url_says_and_a_uri_cannot_is_noted(base, says):
     assert any(says in note.text and note.where == "OPENAI_BASE_URL" for note in found.notes)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("model", "params", "uri"),
     [
         ("gpt-5", {}, "llm://api.openai.com/gpt-5"),
@@ -211,7 +212,7 @@ def test_a_litellm_model_gives_its_uri_with_nothing_lost(model, params, uri):
     assert found.notes == ()
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("params", "where"),
     [
         ({"rpm": 5}, "rpm"),
@@ -290,7 +291,7 @@ def test_data_of_another_shape_is_refused(source):
         from_litellm(source)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "settings", "uri"),
     [
         ("openai:gpt-5", {}, "llm://api.openai.com/gpt-5"),
@@ -368,7 +369,7 @@ def test_what_is_no_id_of_the_ai_sdk_is_refused(text):
         from_ai_sdk(text)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "uri", "noted"),
     [
         ("llm://openai/gpt-5", "llm://api.openai.com/gpt-5", []),
@@ -445,7 +446,7 @@ _ALIASES = (
 )
 
 
-@pytest.mark.parametrize("word", _ALIASES.split())
+@as_subtests("word", _ALIASES.split())
 def test_every_word_of_llm_strings_that_serves_text_leads_to_a_row_of_its_own(word):
     uri = from_llm_strings(f"llm://{word}/some-model").uri
     row = ProviderTable.builtin().find(uri.host, uri.port)

@@ -15,6 +15,7 @@ from onym.llm.convert import (
     to_langchain,
     to_litellm,
 )
+from support import as_subtests
 
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
 
@@ -29,7 +30,7 @@ def names(written):
 
 
 @pytest.mark.requirement("onym-convert-a")
-@pytest.mark.parametrize(
+@as_subtests(
     "uri",
     [
         "llm://api.openai.com/gpt-5?temp=0.5&max_tokens=9&stop=a&seed=3&timeout=1500&retries=0",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from contract.eventstream import header, message
 from onym.errors import NetError, OnymError, ProtocolError, ResponseTooLarge
 from onym.llm.dialects.streaming import EventFrame, EventStreamFramer
+from support import as_subtests
 
 botocore_eventstream = pytest.importorskip("botocore.eventstream")
 
@@ -77,7 +78,7 @@ def test_a_message_that_is_cut_short_is_none() -> None:
         assert len(found) == sum(size >= end for end in ends)
 
 
-@pytest.mark.parametrize("at", range(len(message(EVERY, b"xy"))))
+@as_subtests("at", range(len(message(EVERY, b"xy"))))
 def test_no_octet_can_change_unseen(at: int) -> None:
     good = message(header("a", 7, "b"), b"z")
     bad = bytearray(message(EVERY, b"xy"))
@@ -103,7 +104,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("headers", BROKEN.values(), ids=BROKEN.keys())
+@as_subtests("headers", BROKEN.values(), ids=BROKEN.keys())
 def test_headers_that_cannot_be_read_are_refused(headers: bytes) -> None:
     found, error = read([message(), message(headers, b"x")] if headers else [])
     assert len(found) == 1

@@ -39,6 +39,7 @@ from onym.llm.dialects import Dialect, WireSpec, get_dialect
 from onym.llm.flow import chat_flow
 from onym.llm.types import Completion, Embeddings, Message, ModelInfo, ModelPage, Request, ToolCall
 from onym.testing.clock import FakeClock
+from support import as_subtests
 
 EACH = pytest.mark.parametrize("name", sorted(CASES))
 PAGE = b"<!doctype html><html><body><h1>Sign in</h1></body></html>"
@@ -87,7 +88,7 @@ def read(dialect: Dialect, body: bytes) -> Completion | ProviderError:
 
 
 @pytest.mark.requirement("onym-answer-b", "onym-call-e")
-@pytest.mark.parametrize("status", STATUSES)
+@as_subtests("status", STATUSES)
 def test_a_status_means_the_same_in_every_dialect(served: Served, status: int) -> None:
     kind, retryable = STATUSES[status]
     body = dumps(served.case.refusal("no", status))
@@ -103,7 +104,7 @@ def test_a_status_means_the_same_in_every_dialect(served: Served, status: int) -
 
 @EACH
 @pytest.mark.requirement("onym-answer-b", "onym-call-b")
-@pytest.mark.parametrize("status", STATUSES)
+@as_subtests("status", STATUSES)
 def test_what_waiting_may_mend_is_tried_again_and_nothing_else_is(name: str, status: int) -> None:
     with Served(name, retries=1) as served:
         plan = served.client.explain("Hi")
@@ -131,7 +132,7 @@ def test_a_typed_code_says_more_than_the_status(served: Served) -> None:
 
 
 @pytest.mark.requirement("onym-answer-b", "onym-call-e")
-@pytest.mark.parametrize(
+@as_subtests(
     "body",
     [
         b"",
@@ -172,7 +173,7 @@ def test_an_error_body_of_any_kind_leaves_the_status_its_meaning(served: Served,
 
 
 @pytest.mark.requirement("onym-key-c", "onym-call-e")
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@as_subtests("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_refused_in_every_dialect(served: Served, status: int) -> None:
     before = len(served.fake.requests)
     error = served.chat(b"", status=status, more={"location": "http://127.0.0.1:1/"}).failure
@@ -226,7 +227,7 @@ def test_what_the_server_says_of_a_failure_is_told_and_cut_short(served: Served)
 
 
 @pytest.mark.requirement("onym-answer-a", "onym-call-e")
-@pytest.mark.parametrize(
+@as_subtests(
     ("body", "media"),
     [
         (b"", JSON),
@@ -371,7 +372,7 @@ def operations(dialect: Dialect, body: bytes) -> Iterator[Any]:
 
 @EACH
 @pytest.mark.requirement("onym-answer-a", "onym-operation-a")
-@pytest.mark.parametrize(
+@as_subtests(
     "body",
     [b"", PAGE, b"[", b"null", b"7", b"\xff", b"[" * 100_000, b'{"data":' * 100_000],
     ids=["nothing", "a page", "half", "null", "a number", "no text", "deep", "deeper"],
@@ -471,7 +472,7 @@ def test_a_member_that_nests_without_end_is_malformed(name: str, deep: bytes) ->
 
 @EACH
 @pytest.mark.requirement("onym-answer-a")
-@pytest.mark.parametrize("octets", [b"\xff", b"\xc3(", b"\xed\xa0\x80", b"\xf0\x9f", b"\\ud83d"])
+@as_subtests("octets", [b"\xff", b"\xc3(", b"\xed\xa0\x80", b"\xf0\x9f", b"\\ud83d"])
 def test_octets_that_are_no_text_are_malformed(name: str, octets: bytes) -> None:
     case, dialect = of(name)
     found = read(dialect, case.replaced("🌍", octets)[0])
@@ -498,7 +499,7 @@ def test_a_member_that_nobody_knows_is_passed_over(name: str) -> None:
 
 @EACH
 @pytest.mark.requirement("onym-answer-c")
-@pytest.mark.parametrize(
+@as_subtests(
     "text",
     ["{", "[" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000, "7", '"x"', "\udc80"],
     ids=["open", "deep", "deeper", "a number", "a text", "half a character"],

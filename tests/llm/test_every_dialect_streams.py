@@ -29,6 +29,7 @@ from onym.errors import (
 )
 from onym.llm.dialects import DIALECTS, Dialect, get_dialect
 from onym.llm.types import Finish, TextDelta, ToolCall
+from support import as_subtests
 
 CALLS = (ToolCall(id="c1", name="look", arguments='{"q":"é"}'),)
 EACH = pytest.mark.parametrize("name", sorted(CASES))
@@ -226,7 +227,7 @@ PAGE = b"<!doctype html><html><body><h1>Sign in</h1></body></html>"
 
 
 @pytest.mark.requirement("onym-answer-a", "onym-call-e")
-@pytest.mark.parametrize(
+@as_subtests(
     ("media", "body"),
     [
         ("text/html", PAGE),
@@ -334,7 +335,7 @@ def test_a_stream_in_gzip_is_the_same_stream(served: Served) -> None:
 
 @EACH
 @pytest.mark.requirement("onym-answer-a", "onym-stream-c")
-@pytest.mark.parametrize("octets", [b"\xff", b"\xc3(", b"\xed\xa0\x80", b"\\ud83d", b"\xf0\x9f"])
+@as_subtests("octets", [b"\xff", b"\xc3(", b"\xed\xa0\x80", b"\\ud83d", b"\xf0\x9f"])
 def test_octets_that_are_no_text_end_a_stream_with_an_error(name: str, octets: bytes) -> None:
     case, dialect = of(name)
     stream = case.replaced("🌍", octets)[1]

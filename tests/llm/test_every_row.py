@@ -28,6 +28,7 @@ from onym.llm.plan import Plan
 from onym.llm.providers import Provider, ProviderTable
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider
+from support import as_subtests
 
 ROWS = {row.name: row for row in ProviderTable.builtin()}
 HOSTED = {name: row for name, row in ROWS.items() if row.key_variables and row.dialect in DIALECTS}
@@ -116,7 +117,7 @@ def test_a_missing_key_names_the_variable_and_the_host(
 
 
 @pytest.mark.requirement("onym-key-a", "onym-key-e")
-@pytest.mark.parametrize("name", sorted(HOSTED))
+@as_subtests("name", sorted(HOSTED))
 def test_a_key_of_another_provider_is_never_used(name: str) -> None:
     row = HOSTED[name]
     others = {
@@ -135,7 +136,7 @@ def test_a_key_of_another_provider_is_never_used(name: str) -> None:
 
 
 @pytest.mark.requirement("onym-key-a", "onym-key-e")
-@pytest.mark.parametrize("name", sorted(HOSTED))
+@as_subtests("name", sorted(HOSTED))
 def test_a_key_goes_to_its_own_hosts_and_no_others(name: str) -> None:
     row = HOSTED[name]
     environ = {row.key_variables[0]: "key-of-it"}

@@ -35,6 +35,7 @@ from onym.net.policy import Policy
 from onym.testing.clock import FakeClock
 from onym.uri.llm import LLMURI
 from onym.uri.secret import Secret
+from support import as_subtests
 
 URI = "llm://me:sk-test-key-0123456789@llm.example:8443/m"
 JSON = [("content-type", "application/json"), ("x-request-id", "r-1")]
@@ -92,7 +93,7 @@ def test_a_lost_connection_is_tried_again(error: NetError) -> None:
     assert chat(error, GOOD).value.text == "Hi"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("answer", "kind"),
     [
         (reply(400, b"{}"), BadRequestError),

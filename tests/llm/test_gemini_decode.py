@@ -15,6 +15,7 @@ from onym.llm.dialects import Exchange, gemini, gemini_vertex
 from onym.llm.types import Carried, Completion, Embeddings, ToolCall, Usage
 from onym.net.messages import Headers
 from onym.uri.secret import Secret
+from support import as_subtests
 
 JSON = Headers([("Content-Type", "application/json")])
 NAMED = Headers([("X-Request-Id", "req-1")])
@@ -57,7 +58,7 @@ def test_a_completion_holds_what_the_server_said() -> None:
     assert whole.raw == json.loads(data)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("said", "meant"),
     [
         ("STOP", "stop"),
@@ -199,7 +200,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+@as_subtests("data", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_success_that_is_no_completion_is_malformed(data: bytes) -> None:
     answers.check_malformed(lambda: decode(data, NAMED))
 

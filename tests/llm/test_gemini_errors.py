@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from json_support import octets
 from onym.errors import (
     AuthenticationError,
@@ -24,6 +22,7 @@ from onym.errors import (
 from onym.llm.dialects import Exchange, gemini, gemini_vertex
 from onym.net.messages import Headers
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEY = "AIzaSyTESTTESTTESTTESTTESTTESTTESTTEST0"
 AT = Exchange(endpoint="llm://host/gemini", secrets=(Secret(KEY),), now=1_700_000_000.0)
@@ -94,7 +93,7 @@ CASES: dict[str, tuple[int, Any, type[ProviderError]]] = {
 }
 
 
-@pytest.mark.parametrize(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
+@as_subtests(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
 def test_a_failure_is_of_the_class_that_its_typed_fields_say(
     status: int, body: Any, kind: type[ProviderError]
 ) -> None:
@@ -115,7 +114,7 @@ def test_the_reason_comes_before_the_status() -> None:
     assert error(400, google(400, "INVALID_ARGUMENT")).provider_code == "INVALID_ARGUMENT"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("delay", "seconds"),
     [
         ("7s", 7.0),
@@ -150,7 +149,7 @@ def test_the_member_that_is_wrong_is_named() -> None:
     assert (type(found), found.parameter) == (BadRequestError, "generation_config.top_k")
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "details",
     [5, {}, [5], [{}], [{"@type": 5}], [detail("ErrorInfo")], [detail("ErrorInfo", reason=5)],
      [detail("BadRequest")], [detail("BadRequest", fieldViolations=[])], [detail("RetryInfo")]],

@@ -7,13 +7,14 @@ from datetime import date
 import pytest
 
 from onym.llm.profiles import DEFAULT, GEMINI_PROFILES, Profile
+from support import as_subtests
 
 
 def find(model: str, provider: str = "gemini") -> Profile:
     return next((each for each in GEMINI_PROFILES if each.applies_to(provider, model)), DEFAULT)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("model", "reasoning", "fixed"),
     [
         ("gemini-2.0-flash", "never", False),

@@ -33,6 +33,7 @@ from onym.llm.types import (
     Usage,
 )
 from onym.net.messages import Headers
+from support import as_subtests
 
 
 def frame(*parts: Any, reason: str | None = None, **members: Any) -> dict[str, Any]:
@@ -101,7 +102,7 @@ STREAMS: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS.keys())
+@as_subtests("data", STREAMS.values(), ids=STREAMS.keys())
 def test_the_same_octets_give_the_same_events_however_they_are_cut(data: bytes) -> None:
     streams.check_same(decode, streams.every_cut(data))
 
@@ -230,7 +231,7 @@ BROKEN: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
+@as_subtests("data", BROKEN.values(), ids=BROKEN.keys())
 def test_a_stream_that_is_no_answer_is_malformed(data: bytes) -> None:
     streams.check_malformed(decode([data]))
 

@@ -14,7 +14,7 @@ from onym.llm.config import Config
 from onym.llm.dialects import DIALECTS
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
-from support import ROOT, load_own
+from support import ROOT, as_subtests, load_own
 
 sys.path.insert(0, str(ROOT / "docs" / "tools"))
 
@@ -42,7 +42,7 @@ def test_the_copy_holds_all_of_its_providers_and_says_where_it_is_from() -> None
     assert set(silent) == (set(THEIRS["media"]) - {"bfl"}) | {"bytedance"}
 
 
-@pytest.mark.parametrize("word", text_words())
+@as_subtests("word", text_words())
 def test_each_word_for_a_host_that_serves_text_leads_to_a_request(word: str) -> None:
     row = ProviderTable.builtin().find_alias(word)
     assert row is not None
@@ -66,7 +66,7 @@ def test_every_provider_that_serves_text_is_reached_by_each_of_its_words() -> No
     assert text <= set(text_words())
 
 
-@pytest.mark.parametrize("word", THEIRS["media"])
+@as_subtests("word", THEIRS["media"])
 def test_a_word_for_another_service_is_known_and_refused(word: str) -> None:
     row = ProviderTable.builtin().find_alias(word)
     assert row is not None
@@ -76,7 +76,7 @@ def test_a_word_for_another_service_is_known_and_refused(word: str) -> None:
     assert caught.value.code == "llm.no-dialect"
 
 
-@pytest.mark.parametrize("word", text_words())
+@as_subtests("word", text_words())
 def test_its_host_is_one_of_the_rows_hosts_or_the_page_says_why_not(word: str) -> None:
     row = ProviderTable.builtin().find_alias(word)
     assert row is not None
@@ -84,7 +84,7 @@ def test_its_host_is_one_of_the_rows_hosts_or_the_page_says_why_not(word: str) -
     assert host in row.hosts or any(each.kind == "host" and each.subject == word for each in FOUND)
 
 
-@pytest.mark.parametrize("each", FOUND, ids=lambda each: f"{each.kind}-{each.subject}")
+@as_subtests("each", FOUND, ids=lambda each: f"{each.kind}-{each.subject}")
 def test_every_difference_is_one_and_has_a_reason(each: Difference) -> None:
     assert each.theirs != each.ours
     assert why(each.kind, each.subject) is not None

@@ -13,6 +13,7 @@ from onym.llm.plan import MappedParameters, MappingNote, ParameterLayer, map_par
 from onym.llm.profiles import DEFAULT, Profile
 from onym.llm.profiles import find_profile as find_profile
 from onym.llm.providers import Provider, ProviderTable
+from support import as_subtests
 
 OPENAI = ProviderTable.builtin().get("openai")
 GENERIC = ProviderTable.builtin().get("openai-compatible")
@@ -308,7 +309,7 @@ BAD: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.requirement("llm-10.3-a", "llm-10.3-b", "llm-10.3-c")
-@pytest.mark.parametrize(("name", "value", "code"), BAD)
+@as_subtests(("name", "value", "code"), BAD)
 def test_a_value_that_is_none_for_its_parameter_is_refused_before_anything_is_sent(
     name: str, value: Any, code: str
 ) -> None:

@@ -14,6 +14,7 @@ from onym.errors import MalformedResponseError
 from onym.llm.dialects import Exchange, ollama
 from onym.llm.types import ToolCall, Usage
 from onym.net.messages import Headers
+from support import as_subtests
 
 JSON = Headers([("Content-Type", "application/json"), ("X-Request-Id", "req-1")])
 AT = Exchange(endpoint="llm://host/m", model="asked")
@@ -105,7 +106,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+@as_subtests("data", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_success_that_is_no_completion_is_malformed(data: bytes) -> None:
     answers.check_malformed(lambda: decode(data))
 

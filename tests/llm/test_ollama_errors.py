@@ -21,6 +21,7 @@ from onym.errors import (
 from onym.llm.dialects import Exchange, ollama
 from onym.net.messages import Headers
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEY = "abcdefghijklmnopqrstuvwxyz012345"
 AT = Exchange(endpoint="llm://localhost:11434/llama3", secrets=(Secret(KEY),), now=1_700_000_000.0)
@@ -51,7 +52,7 @@ CASES: dict[str, tuple[int, Any, type[ProviderError]]] = {
 }
 
 
-@pytest.mark.parametrize(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
+@as_subtests(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
 def test_a_failure_is_told_by_its_status(status: int, body: Any, kind: type[ProviderError]) -> None:
     found = error(status, body)
     assert type(found) is kind

@@ -16,6 +16,7 @@ from onym.errors import MalformedResponseError, RateLimitError
 from onym.llm.dialects import Exchange, openai_chat
 from onym.llm.types import ToolCall, Usage
 from onym.net.messages import Headers
+from support import as_subtests
 
 JSON = Headers([("Content-Type", "application/json"), ("X-Request-Id", "req-1")])
 AT = Exchange(endpoint="llm://host/m", model="asked")
@@ -168,7 +169,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+@as_subtests("data", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_success_that_is_no_completion_is_malformed(data: bytes) -> None:
     answers.check_malformed(lambda: decode(data))
 
@@ -210,7 +211,7 @@ BAD_VECTORS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("data", BAD_VECTORS.values(), ids=BAD_VECTORS.keys())
+@as_subtests("data", BAD_VECTORS.values(), ids=BAD_VECTORS.keys())
 def test_vectors_that_do_not_fit_the_texts_are_malformed(data: Any) -> None:
     with pytest.raises(MalformedResponseError):
         openai_chat.decode_embed(200, JSON, json.dumps(data).encode(), AT, count=2)

@@ -25,6 +25,7 @@ from onym.errors import (
 from onym.llm.dialects import Exchange, openai_chat
 from onym.net.messages import Headers
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"
 AT = Exchange(endpoint="llm://api.openai.com/gpt-5", secrets=(Secret(KEY),), now=1_700_000_000.0)
@@ -131,7 +132,7 @@ CASES: dict[str, tuple[int, Any, type[ProviderError]]] = {
 }
 
 
-@pytest.mark.parametrize(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
+@as_subtests(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
 def test_a_failure_is_told_by_its_status_and_its_typed_code(
     status: int, body: Any, kind: type[ProviderError]
 ) -> None:
@@ -229,7 +230,7 @@ def test_names_that_are_not_fit_to_print_are_left_out() -> None:
     assert (found.provider_code, found.parameter, found.request_id) == (None, None, None)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("body", "kind"),
     [
         ({"error": {"code": 429, "message": "m"}}, RateLimitError),

@@ -14,6 +14,7 @@ from onym.errors import ContentFilterError, OnymError, RateLimitError, ServerErr
 from onym.llm.dialects import Exchange, WireSpec, openai_responses
 from onym.llm.types import Completion, Message, Request, ToolCall, Usage
 from onym.net.messages import Headers
+from support import as_subtests
 
 JSON = Headers([("Content-Type", "application/json"), ("X-Request-Id", "req-1")])
 AT = Exchange(endpoint="llm://host/m", model="asked")
@@ -59,7 +60,7 @@ def test_a_completion_holds_what_the_server_said() -> None:
     assert whole.carried is None
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("items", "text", "reasoning"),
     [
         ([], "", None),
@@ -89,7 +90,7 @@ def test_text_and_reasoning_are_found_in_the_items(
     assert (whole.text, whole.reasoning) == (text, reasoning)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("members", "meant"),
     [
         ({}, "stop"),
@@ -188,7 +189,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+@as_subtests("data", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_success_that_is_no_response_is_malformed(data: bytes) -> None:
     answers.check_malformed(lambda: decode(data))
 

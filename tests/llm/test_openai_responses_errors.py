@@ -24,6 +24,7 @@ from onym.errors import (
 from onym.llm.dialects import Exchange, openai_responses
 from onym.net.messages import Headers
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"
 AT = Exchange(endpoint="llm://api.openai.com/gpt-5", secrets=(Secret(KEY),), now=1_700_000_000.0)
@@ -52,7 +53,7 @@ CASES: dict[str, tuple[int, Any, type[ProviderError]]] = {
 }
 
 
-@pytest.mark.parametrize(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
+@as_subtests(("status", "body", "kind"), CASES.values(), ids=CASES.keys())
 def test_an_answer_outside_2xx_is_typed(status: int, body: Any, kind: type[ProviderError]) -> None:
     error = openai_responses.decode_error(status, Headers([("x-request-id", "r")]), octets(body), AT)
     assert type(error) is kind

@@ -29,6 +29,7 @@ from onym.net.policy import Policy
 from onym.testing.strategies import llm_uris
 from onym.uri.llm import LLMURI
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEY = "sk-test-key-0123456789"
 TABLE = ProviderTable.builtin()
@@ -337,7 +338,7 @@ def test_tools_and_a_choice_among_them_are_sent() -> None:
     assert body(chat(tools=tools, tool_choice="required"))["tool_choice"] == "required"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "bad",
     [
         {"tools": "weather"},
@@ -484,7 +485,7 @@ def image(url: str, **members: str) -> dict[str, Any]:
 CALL = {"id": "c1", "type": "function", "function": {"name": "a", "arguments": "{}"}}
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("given", "sent"),
     [
         ("Hi", [{"role": "user", "content": "Hi"}]),
@@ -528,7 +529,7 @@ def test_an_answer_goes_back_as_the_assistants_turn_with_its_calls() -> None:
     assert sent[1] == {"role": "assistant", "content": None, "tool_calls": [CALL]}
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "bad",
     [
         [],

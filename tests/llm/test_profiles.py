@@ -8,6 +8,7 @@ from datetime import date
 import pytest
 
 from onym.llm.profiles import BUILTIN_PROFILES, DEFAULT, Profile, find_profile
+from support import as_subtests
 
 SAMPLING = {
     "temp",
@@ -20,7 +21,7 @@ SAMPLING = {
 }
 
 
-@pytest.mark.parametrize("profile", [*BUILTIN_PROFILES, DEFAULT], ids=lambda profile: profile.family)
+@as_subtests("profile", [*BUILTIN_PROFILES, DEFAULT], ids=lambda profile: profile.family)
 def test_every_profile_says_where_its_rules_come_from(profile: Profile) -> None:
     assert profile.source
     assert date.fromisoformat(profile.checked) == date(2026, 11, 21)
@@ -32,7 +33,7 @@ def test_families_have_names_of_their_own() -> None:
     assert len(set(families)) == len(families)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("model", "refused"),
     [
         ("gpt-5", SAMPLING | {"stop"}),

@@ -20,6 +20,7 @@ from onym.llm import providers as plugin_loader
 from onym.llm.providers import CAPABILITIES, Provider, ProviderTable, is_loopback
 from onym.llm.providers.schema import is_host, matches_pattern
 from onym.uri.llm import LLMURI
+from support import as_subtests
 
 ROWS = list(ProviderTable.builtin())
 #: the one-word hosts that npm llm-strings 1.8.0 knows
@@ -52,14 +53,14 @@ def table(*rows: Provider, plugins: Callable[[], Iterable[EntryPoint]] = tuple) 
 
 
 @pytest.mark.requirement("onym-provider-a")
-@pytest.mark.parametrize("each", ROWS, ids=[each.name for each in ROWS])
+@as_subtests("each", ROWS, ids=[each.name for each in ROWS])
 def test_every_row_says_where_its_facts_come_from_and_when_they_were_checked(each: Provider) -> None:
     assert each.docs.startswith("https://")
     assert each.source
     assert date(2026, 11, 1) <= date.fromisoformat(each.checked) <= date(2026, 11, 30)
 
 
-@pytest.mark.parametrize("each", ROWS, ids=[each.name for each in ROWS])
+@as_subtests("each", ROWS, ids=[each.name for each in ROWS])
 def test_a_row_is_data_that_json_can_carry_and_no_fact_of_it_is_code(each: Provider) -> None:
     assert not any(callable(getattr(each, field.name)) for field in dataclasses.fields(each))
     plain = json.loads(json.dumps(each.as_dict()))
@@ -69,7 +70,7 @@ def test_a_row_is_data_that_json_can_carry_and_no_fact_of_it_is_code(each: Provi
     assert each == dataclasses.replace(each)
 
 
-@pytest.mark.parametrize("each", ROWS, ids=[each.name for each in ROWS])
+@as_subtests("each", ROWS, ids=[each.name for each in ROWS])
 def test_each_host_of_a_row_finds_it_at_its_own_port_alone(each: Provider) -> None:
     builtin = ProviderTable.builtin()
     for host in each.hosts:
@@ -85,7 +86,7 @@ def test_each_host_of_a_row_finds_it_at_its_own_port_alone(each: Provider) -> No
 
 
 @pytest.mark.requirement("onym-provider-b")
-@pytest.mark.parametrize("word", ELSEWHERE.split())
+@as_subtests("word", ELSEWHERE.split())
 def test_every_alias_of_llm_strings_is_one_here(word: str) -> None:
     found = ProviderTable.builtin().find_alias(word)
     assert found is not None
@@ -122,7 +123,7 @@ def test_an_alias_in_a_uri_becomes_the_real_host() -> None:
 # --- finding
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("host", "port", "name"),
     [
         ("api.openai.com", None, "openai"),
@@ -300,7 +301,7 @@ def test_an_unknown_name_is_an_error_with_near_misses() -> None:
     assert caught.value.hint is None
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "facts",
     [
         {"name": "Mine"},

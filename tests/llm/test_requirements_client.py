@@ -23,6 +23,7 @@ from onym.errors import (
 )
 from onym.llm.providers import ProviderTable
 from onym.testing.fake_provider import FakeProvider
+from support import as_subtests
 
 KEY = "sk-made-up-0123456789"
 LOCAL = onym.Policy.local()
@@ -331,7 +332,7 @@ def test_a_variable_allows_this_machine(fake: FakeProvider) -> None:
 
 
 @pytest.mark.requirement("llm-10.5-a", "llm-10.5-c")
-@pytest.mark.parametrize(
+@as_subtests(
     "host",
     [
         "127.0.0.1", "127.8.9.1", "[::1]", "169.254.169.254", "[fe80::1]", "10.0.0.1", "172.16.0.1",

@@ -33,6 +33,7 @@ from onym.testing.clock import FakeClock
 from onym.testing.fake_provider import FakeProvider
 from onym.uri.llm import LLMURI
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEY = "sk-test-key-0123456789"
 
@@ -68,7 +69,7 @@ OPENAI = f"llm://:{KEY}@api.openai.com/gpt-4.1"
 AZURE = f"llm://:{KEY}@res.openai.azure.com"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("uri", "stream", "url"),
     [
         (OPENAI, False, "https://api.openai.com/v1/chat/completions"),
@@ -440,7 +441,7 @@ def row(**facts: Any) -> Provider:
     return Provider(**{**given, **facts})
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("facts", "field"),
     [
         ({"base_path": "/{x}"}, "path_values"),

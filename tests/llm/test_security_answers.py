@@ -16,6 +16,7 @@ from onym.llm.cache._store import encode_answer
 from onym.llm.dialects import WireSpec, get_dialect
 from onym.llm.dialects.openai_batches import CHAT
 from onym.llm.types import Completion, Message, Request, Usage
+from support import as_subtests
 
 EACH = pytest.mark.parametrize("name", sorted(CASES))
 HUGE = 10**400
@@ -28,7 +29,7 @@ def counts(usage: Usage) -> Iterator[int]:
 
 
 @EACH
-@pytest.mark.parametrize("huge", [HUGE, 2**63, 2**53], ids=["400 digits", "64 bits", "53 bits"])
+@as_subtests("huge", [HUGE, 2**63, 2**53], ids=["400 digits", "64 bits", "53 bits"])
 def test_a_count_that_no_column_and_no_float_can_hold_is_no_count(name: str, huge: int) -> None:
     case, dialect = CASES[name], get_dialect(name)
     for path in paths(case.answer):
@@ -66,7 +67,7 @@ def _nested(depth: int) -> str:
 
 
 @pytest.mark.parametrize("name", ["mistral_chat", "openai_chat"])
-@pytest.mark.parametrize("depth", [1, 2, 200, 340, 400, 450])
+@as_subtests("depth", [1, 2, 200, 340, 400, 450])
 def test_reasoning_that_nests_without_end_does_not_end_the_stack(name: str, depth: int) -> None:
     dialect = get_dialect(name)
     whole = f'{{"choices":[{{"message":{_nested(depth)},"finish_reason":"stop"}}]}}'

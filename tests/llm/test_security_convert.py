@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onym.errors import UsageError
 from onym.llm.convert import from_env, from_litellm, load_models, to_env
 from onym.uri.llm import LLMURI
+from support import as_subtests
 
 REGIONS = (
     "evil.example",
@@ -36,7 +37,7 @@ def test_a_region_of_the_environment_is_no_other_host(region: str) -> None:
         assert [str(note) for note in found.notes] == [f"{name}: left out: it names no region"]
 
 
-@pytest.mark.parametrize("region", REGIONS)
+@as_subtests("region", REGIONS)
 @pytest.mark.parametrize(
     ("model", "member"), [("bedrock/m", "aws_region_name"), ("vertex_ai/m", "vertex_location")]
 )

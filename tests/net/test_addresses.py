@@ -15,6 +15,7 @@ from onym.net.hosts import (
     parse_address,
     parse_network,
 )
+from support import as_subtests
 
 V4 = st.integers(0, 2**32 - 1)
 V6 = st.integers(0, 2**128 - 1)
@@ -27,7 +28,7 @@ def category(text: str) -> str:
 
 
 @pytest.mark.requirement("llm-10.5-a")
-@pytest.mark.parametrize(
+@as_subtests(
     ("first", "last", "expected"),
     [
         ("0.0.0.0", "0.255.255.255", "this-network"),
@@ -90,7 +91,7 @@ def test_where_clouds_hand_out_credentials_is_metadata(text: str) -> None:
 
 
 @pytest.mark.requirement("onym-net-c")
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "expected"),
     [
         ("255.255.255.255", "broadcast"),

@@ -15,6 +15,7 @@ from dns.rdtypes.ANY.NSEC import NSEC
 from dns.rdtypes.ANY.NSEC3 import NSEC3
 
 from onym.net._dnssec import DenialProof
+from support import as_subtests
 
 ZONE = from_text("bank.test")
 
@@ -58,7 +59,7 @@ def octets(number: int) -> bytes:
     return (number % 2**160).to_bytes(20, "big")
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("denial", "asked", "proven"),
     [
         # the name is there, and has no such record

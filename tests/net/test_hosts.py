@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onym.net.hosts import METADATA_NAMES, is_loopback, list_loopback_addresses, parse_host
+from support import as_subtests
 
 
 @pytest.mark.requirement("onym-net-d")
@@ -28,7 +29,7 @@ def test_a_name_has_one_spelling(text: str, expected: str) -> None:
     assert parse_host(text) == (expected, "name", None, None)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "text",
     [
         "",
@@ -67,7 +68,7 @@ def test_what_is_no_host_is_refused(text: str) -> None:
 
 
 @pytest.mark.requirement("onym-net-d")
-@pytest.mark.parametrize(
+@as_subtests(
     "text",
     [
         "2130706433",
@@ -97,9 +98,7 @@ def test_addresses_are_spelled_in_one_way() -> None:
 
 
 @pytest.mark.requirement("llm-10.5-a")
-@pytest.mark.parametrize(
-    "name", [*METADATA_NAMES, "a.metadata.google.internal", "METADATA.", "m%65tadata.goog"]
-)
+@as_subtests("name", [*METADATA_NAMES, "a.metadata.google.internal", "METADATA.", "m%65tadata.goog"])
 def test_names_of_metadata_services_are_refused(name: str) -> None:
     assert parse_host(name).reason == "metadata-name"
 

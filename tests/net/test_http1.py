@@ -23,6 +23,7 @@ from onym.net._http1 import ResponseParser, encode_request
 from onym.net.limits import NetLimits
 from onym.net.messages import HTTPRequest, Origin
 from onym.uri.secret import Secret
+from support import as_subtests
 
 ORIGIN = Origin("https", "a.example", 443)
 LIMITS = NetLimits(header_bytes=1024, header_count=8, body=1000, error_body=100)
@@ -63,7 +64,7 @@ def test_a_get_has_no_length_and_keeps_the_callers_coding() -> None:
     assert written == b"GET /v1 HTTP/1.1\r\nHost: a.example:8443\r\naccept-encoding: br\r\n\r\n"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "options",
     [
         {"method": "GE T"},
@@ -112,7 +113,7 @@ def test_a_head_gives_status_and_headers_in_order() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "head",
     [
         b"\x00\x01nonsense\r\n\r\n",
@@ -237,7 +238,7 @@ def test_a_connection_is_used_again_only_when_both_ends_are_in_step(message: byt
     assert read().is_reusable is False
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "body",
     [
         b"zz\r\n",

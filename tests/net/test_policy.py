@@ -21,6 +21,7 @@ from onym.net.policy import (
     evaluate_uri,
     make_policy_error,
 )
+from support import as_subtests
 
 PUBLIC = ["93.184.216.34"]
 
@@ -50,7 +51,7 @@ def test_presets_differ_in_this_machine(preset: str, expected: dict[str, str]) -
 
 @pytest.mark.requirement("llm-10.5-b")
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize(
+@as_subtests(
     "answer", ["10.0.0.1", "192.168.1.1", "172.16.0.1", "169.254.1.1", "fe80::1", "127.0.0.1", "::1"]
 )
 def test_no_preset_lets_a_name_lead_to_the_drafts_list(preset: str, answer: str) -> None:
@@ -174,7 +175,7 @@ def test_names_of_this_machine_must_lead_to_it() -> None:
     assert outcome(Policy.trusted(), "localhost", answers=["93.184.216.34"]) == "not-loopback"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "changes",
     [
         {"unknown": 1},
@@ -224,7 +225,7 @@ def test_policies_are_values() -> None:
         policy.name = "other"  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("reason", REASONS)
+@as_subtests("reason", REASONS)
 def test_every_reason_is_told_in_words_of_ours(reason: str) -> None:
     error = make_policy_error(reason, "https://a.example:443")
     assert isinstance(error, PolicyError)

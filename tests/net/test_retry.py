@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from onym.net.limits import RetryPolicy, compute_delay, parse_retry_after
 from onym.net.messages import Headers
+from support import as_subtests
 
 NOW = 1_700_000_000.0
 
@@ -33,7 +34,7 @@ def test_the_wait_is_never_negative_and_never_beyond_what_was_asked(
     assert (asked or 0.0) <= compute_delay(attempt, asked, lambda: chance, policy) <= max(3.0, asked or 0.0)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("headers", "expected"),
     [
         ({}, None),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from onym.errors import ProtocolError, ResponseTooLarge
 from onym.net.sse import SSEDecoder, SSEEvent
+from support import as_subtests
 
 
 def decode(*pieces: bytes, max_event: int = 10_000) -> list[SSEEvent]:
@@ -23,7 +24,7 @@ def message(data: str, event: str = "message", identity: str = "") -> SSEEvent:
     return SSEEvent(event, data, identity)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "events"),
     [
         (b"data: a\n\n", [message("a")]),

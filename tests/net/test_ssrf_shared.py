@@ -10,7 +10,7 @@ from onym.errors import OnymError, URIError
 from onym.net.hosts import PUBLIC, classify_address, parse_address, parse_host
 from onym.net.policy import Decision, evaluate_uri
 from onym.uri.llm import LLMURI
-from support import about, load_shared
+from support import about, as_subtests, load_shared
 
 DATA = load_shared("ssrf.json")
 CASES = DATA["cases"]
@@ -84,7 +84,7 @@ def test_loopback_is_reached_once_it_is_allowed(case: dict[str, Any]) -> None:
     assert verdict(case["uri"], {"preset": "local"}) == case["verdict_local"]
 
 
-@pytest.mark.parametrize("case", [each for each in CASES if not each["rfc3986_valid"]], ids=by_id)
+@as_subtests("case", [each for each in CASES if not each["rfc3986_valid"]], ids=by_id)
 def test_unicode_hosts_are_judged_by_what_they_convert_to(case: dict[str, Any]) -> None:
     try:
         uri = LLMURI.from_iri(case["uri"])
@@ -95,7 +95,7 @@ def test_unicode_hosts_are_judged_by_what_they_convert_to(case: dict[str, Any]) 
     assert found == ("allow" if case.get("benign") else "block")
 
 
-@pytest.mark.parametrize("record", DATA["external_address_verdicts"], ids=lambda record: str(record["input"]))
+@as_subtests("record", DATA["external_address_verdicts"], ids=lambda record: str(record["input"]))
 def test_addresses_of_other_suites_are_classified_as_recorded(record: dict[str, Any]) -> None:
     address = parse_address(record["input"])
     if address is None:
@@ -111,14 +111,14 @@ PITFALLS = load_shared("ipaddress_pitfalls.json")
 REALLY_PUBLIC = {"::ffff:8.8.8.8", "2606:4700::1111", "2a00:1450::1"}
 
 
-@pytest.mark.parametrize("record", PITFALLS["predicates"], ids=lambda record: str(record["addr"]))
+@as_subtests("record", PITFALLS["predicates"], ids=lambda record: str(record["addr"]))
 def test_the_table_is_right_where_ipaddress_is_wrong(record: dict[str, Any]) -> None:
     address = parse_address(record["addr"])
     public = address is not None and classify_address(address) == PUBLIC
     assert public == (record["addr"] in REALLY_PUBLIC)
 
 
-@pytest.mark.parametrize("text", PITFALLS["parsing_py3.11.7"]["rejected"])
+@as_subtests("text", PITFALLS["parsing_py3.11.7"]["rejected"])
 def test_what_is_no_address_is_read_as_none(text: str) -> None:
     assert parse_address(text.removesuffix(" (str)")) is None
 

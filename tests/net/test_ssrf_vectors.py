@@ -8,13 +8,13 @@ import pytest
 
 from onym.errors import URIError
 from onym.net.policy import Decision, evaluate_uri
-from support import load_own
+from support import as_subtests, load_own
 
 CASES = load_own("ssrf.json")["cases"]
 
 
 @pytest.mark.requirement("llm-10.5-a", "llm-10.5-b", "llm-10.5-c")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["id"]))
+@as_subtests("case", CASES, ids=lambda case: str(case["id"]))
 def test_every_case_is_decided_as_it_says(case: dict[str, Any]) -> None:
     try:
         found = evaluate_uri(case["uri"], case["policy"], case.get("dns"))

@@ -32,6 +32,7 @@ from onym.registry.accounts import (
 )
 from onym.registry.records import Role
 from onym.uri.secret import Secret
+from support import as_subtests
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -167,7 +168,7 @@ def test_logins_are_lower_case() -> None:
     assert validate_login(" Alice.B@example.org ") == "alice.b@example.org"
 
 
-@pytest.mark.parametrize("text", ["", " ", ".a", "a b", "ä", "a" * 65, "a/b", "a\n", "-a", "\u0130"])
+@as_subtests("text", ["", " ", ".a", "a b", "ä", "a" * 65, "a/b", "a\n", "-a", "\u0130"])
 def test_a_login_that_is_none_is_refused(text: str) -> None:
     if text.strip() == "a":
         assert validate_login(text) == "a"
@@ -194,7 +195,7 @@ def test_addresses_are_taken(text: str) -> None:
     assert validate_email(f" {text} ") == text
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "text",
     [
         "",

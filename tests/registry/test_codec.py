@@ -28,6 +28,7 @@ from onym.registry.records import (
     Role,
     Status,
 )
+from support import as_subtests
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -162,7 +163,7 @@ def test_only_what_stands_alone_carries_a_version() -> None:
         assert caught.value.field == "entry.v"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("member", "value", "where"),
     [
         ("colour", "red", "entry"),

@@ -23,6 +23,7 @@ from onym.sign.keys import (
 )
 from onym.uri.secret import Secret
 from sign_support import NOW, authority, jwks, key
+from support import as_subtests
 
 ALL = tuple(RECEIPT_ALGORITHMS)
 
@@ -98,7 +99,7 @@ def test_a_registry_may_say_which_keys_count() -> None:
     assert read_authority_keys(both, only=()).kids == frozenset()
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("change", "why"),
     [
         ({"kid": None}, "has no kid or no alg"),
@@ -127,7 +128,7 @@ def test_one_private_member_spoils_the_whole_set(member: str) -> None:
         assert (error.code, "replace" in str(error.hint)) == ("sign.bad-key", True)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "octets",
     [
         b"",

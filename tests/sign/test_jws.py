@@ -18,6 +18,7 @@ from onym.sign.encoding import decode_base64url, parse_json_object
 from onym.sign.jws import MAX_HEADER, MAX_TOKEN, sign_compact, verify, verify_compact
 from onym.sign.keys import ALGORITHMS, MAX_KEY_SET, MAX_KEYS, KeySet, SigningKey, read_keys
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEYS = {name: SigningKey.generate(name, kid=name) for name in ALGORITHMS}
 ALL = tuple(ALGORITHMS)
@@ -153,7 +154,7 @@ def test_headers_that_ask_for_more_are_refused_though_the_signature_holds(header
     assert code_of(signed(header)) == "sign.bad-header"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "header",
     [
         b'{"alg":"ES256","alg":"ES256"}',
@@ -174,7 +175,7 @@ def test_headers_with_more_than_one_reading_are_refused(header: bytes) -> None:
     assert code_of(signed(header)) == "sign.malformed"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "token",
     [
         "",
@@ -282,7 +283,7 @@ def test_a_set_with_a_private_member_is_refused(member: str) -> None:
         read_keys(json.dumps({"keys": [public]}).encode())
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "key",
     [
         {"kty": "oct"},
@@ -302,7 +303,7 @@ def test_keys_for_other_things_are_left_out(key: dict[str, Any]) -> None:
     assert [each.kid for each in keys.keys] == ["RS256"]
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "keys",
     [
         None,

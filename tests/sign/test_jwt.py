@@ -14,6 +14,7 @@ from onym.errors import SignatureError
 from onym.sign.id_tokens import IDToken, verify_id_token
 from onym.sign.jws import sign_compact
 from onym.sign.keys import SigningKey, read_keys
+from support import as_subtests
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SECONDS = NOW.timestamp()
@@ -67,7 +68,7 @@ def test_a_right_token_tells_who() -> None:
         found.claims["sub"] = "other"  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("claims", "code"),
     [
         ({"iss": "https://id.example.org/"}, "sign.bad-issuer"),

@@ -15,6 +15,7 @@ from onym.sign.encoding import decode_base64url
 from onym.sign.keys import AuthorityKeys, SigningKey, read_authority_keys
 from onym.sign.metadata import MAX_METADATA, METADATA, sign_metadata, verify_metadata
 from onym.sign.receipts import Receipt, content_digest, make_receipt_id, sign_receipt
+from support import as_subtests
 
 AT = 1_800_000_000.0
 ANCHOR = "https://bank.example"
@@ -125,7 +126,7 @@ def test_a_header_says_no_less(name: str) -> None:
     refused(token({"iss": ANCHOR}, **{name: None}), "bad-header")
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("changes", "code"),
     [
         ({"iss": "https://evil.example"}, "bad-issuer"),

@@ -47,6 +47,7 @@ from sign_support import (
     refusal,
     verified,
 )
+from support import as_subtests
 
 TOKEN = sign_receipt(RECEIPT, key())
 ALL = tuple(RECEIPT_ALGORITHMS)
@@ -118,7 +119,7 @@ def test_a_gateways_receipt_is_of_another_type_and_may_be_without_nonce() -> Non
         verify_filed(TOKEN, authority(), kind=GATEWAY)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "change",
     [
         {"issuer": ""},
@@ -187,7 +188,7 @@ def test_the_request_hash_is_over_six_lines() -> None:
     assert bare == encode_base64url(sha256(f"aiip-req-v1\nGET\n{target}\n-\n-\n-".encode()).digest())
 
 
-@pytest.mark.parametrize("name", ["method", "target", "digest", "content_type", "idempotency_key"])
+@as_subtests("name", ["method", "target", "digest", "content_type", "idempotency_key"])
 @pytest.mark.parametrize("value", ["a\nb", "a\rb", "\u00e4"])
 def test_a_part_of_a_request_is_one_line_of_ascii(name: str, value: str) -> None:
     parts: dict[str, Any] = {
@@ -241,7 +242,7 @@ def test_no_receipt_is_a_failure_of_its_own() -> None:
         assert code(nothing) == "aiip.provenance-missing"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("token", "step"),
     [
         ("a.b", "1"),

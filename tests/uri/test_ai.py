@@ -13,6 +13,7 @@ from onym.errors import AIURIError, OnymError, URIError, URILimitError, URISynta
 from onym.testing import strategies as ost
 from onym.uri.ai import AIURI, DAMAGED_HINT, REFUSALS
 from onym.uri.generic import URI
+from support import as_subtests
 
 
 def test_each_component_is_as_written() -> None:
@@ -26,7 +27,7 @@ def test_each_component_is_as_written() -> None:
 @pytest.mark.requirement("ai-syntax-a")
 @pytest.mark.requirement("ai-syntax-b")
 @pytest.mark.requirement("ai-i18n-a")
-@pytest.mark.parametrize(
+@as_subtests(
     "text",
     [
         "ai:/agent/forklift-42?task=load&zone=A3",
@@ -133,7 +134,7 @@ def test_an_ai_uri_is_a_value_of_its_own_kind() -> None:
         AIURI.parse("ai:abc", max_length=5)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "canonical"),
     [
         ("ai://bank/service/payments", "ai://bank/service/payments"),
@@ -164,7 +165,7 @@ LONG_LABEL = "a" * 64
 LONG_NAME = ".".join(["a" * 63] * 4)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "code", "component", "offset"),
     [
         ("ai:foo", "no-path", "path", 3),

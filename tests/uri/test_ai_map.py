@@ -19,7 +19,7 @@ from onym.errors import AIURIError, OnymError, URIError, UsageError
 from onym.testing import strategies as ost
 from onym.uri.ai import AIURI, from_target, to_https, to_path
 from onym.uri.components import PCHAR_SEGMENT, QUERY_NAME, QUERY_VALUE
-from support import load_shared
+from support import as_subtests, load_shared
 
 GATEWAY = "https://ai.example/gateway"
 BASES = [
@@ -226,7 +226,7 @@ ATTACKS = {
 
 
 @pytest.mark.requirement("ai-gateway-f")
-@pytest.mark.parametrize(
+@as_subtests(
     ("rest", "code"),
     [pytest.param(*case, id=f"{name} {case[0]}") for name in ATTACKS for case in ATTACKS[name]],
 )
@@ -268,7 +268,7 @@ def test_a_base_may_end_with_its_slash() -> None:
     assert to_https("https://ai.example/%C3%A9", uri) == "https://ai.example/%C3%A9/bank/x"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "base",
     [
         "http://ai.example",

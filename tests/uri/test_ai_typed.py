@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onym.errors import OnymError, URIError, URILimitError
 from onym.uri.ai import AIURI
 from onym.uri.ai_input import InputWarning, UserInput, parse_user_input
-from support import linear_enough, load_shared
+from support import as_subtests, linear_enough, load_shared
 
 
 def codes(text: str) -> list[str]:
@@ -43,7 +43,7 @@ def test_a_warning_names_its_label_and_the_scripts_in_it() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "label",
     [
         "東京タワーtower",
@@ -127,7 +127,7 @@ def test_a_name_without_its_scheme_is_refused_with_a_hint(text: str) -> None:
 
 
 @pytest.mark.requirement("ai-i18n-c")
-@pytest.mark.parametrize("case", load_shared("idna.json")["cases"], ids=lambda case: str(case["id"]))
+@as_subtests("case", load_shared("idna.json")["cases"], ids=lambda case: str(case["id"]))
 def test_a_typed_host_is_mapped_as_uts_46_and_idna_2008_agree_and_then_judged(case: dict[str, Any]) -> None:
     plain = case["input"].isascii() and "xn--" not in case["input"].lower()
     mapped = case["input"].lower() if plain else case["idna2008_pkg"].get("ascii")

@@ -9,7 +9,7 @@ import pytest
 from onym.errors import URIError
 from onym.uri.ai import AIURI, from_target, to_https
 from onym.uri.ai_input import parse_user_input
-from support import load_own
+from support import as_subtests, load_own
 
 CANONICAL = load_own("ai_canonical.json")
 MAPPING = load_own("ai_mapping.json")
@@ -25,7 +25,7 @@ def fault(error: URIError) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("ai-gateway-e")
-@pytest.mark.parametrize("case", CANONICAL["valid"], ids=by_id)
+@as_subtests("case", CANONICAL["valid"], ids=by_id)
 def test_an_ai_uri_has_one_canonical_form(case: dict[str, Any]) -> None:
     uri = AIURI.parse(case["text"])
     assert uri.canonical() == case["canonical"]
@@ -35,7 +35,7 @@ def test_an_ai_uri_has_one_canonical_form(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.requirement("ai-gateway-f")
-@pytest.mark.parametrize("case", CANONICAL["invalid"], ids=by_id)
+@as_subtests("case", CANONICAL["invalid"], ids=by_id)
 def test_what_is_malformed_or_ambiguous_is_refused_where_it_is(case: dict[str, Any]) -> None:
     with pytest.raises(URIError) as caught:
         AIURI.parse(case["text"]).canonical()
@@ -54,7 +54,7 @@ def test_a_canonical_uri_has_one_url_and_the_url_one_uri(case: dict[str, Any]) -
 
 
 @pytest.mark.requirement("ai-gateway-f")
-@pytest.mark.parametrize("case", MAPPING["invalid"], ids=by_id)
+@as_subtests("case", MAPPING["invalid"], ids=by_id)
 def test_a_target_that_is_no_canonical_uri_is_refused_and_never_repaired(case: dict[str, Any]) -> None:
     with pytest.raises(URIError) as caught:
         from_target(case["prefix"], case["path"].encode("latin-1"), case["query"].encode("latin-1"))
@@ -64,7 +64,7 @@ def test_a_target_that_is_no_canonical_uri_is_refused_and_never_repaired(case: d
 
 
 @pytest.mark.requirement("ai-i18n-c")
-@pytest.mark.parametrize("case", TYPED["valid"], ids=by_id)
+@as_subtests("case", TYPED["valid"], ids=by_id)
 def test_what_a_person_types_has_two_forms_and_its_warnings(case: dict[str, Any]) -> None:
     typed = parse_user_input(case["typed"])
     assert (str(typed.uri), typed.unicode) == (case["uri"], case["unicode"])
@@ -73,7 +73,7 @@ def test_what_a_person_types_has_two_forms_and_its_warnings(case: dict[str, Any]
 
 
 @pytest.mark.requirement("ai-i18n-c")
-@pytest.mark.parametrize("case", TYPED["invalid"], ids=by_id)
+@as_subtests("case", TYPED["invalid"], ids=by_id)
 def test_what_a_person_types_is_judged_after_the_mapping(case: dict[str, Any]) -> None:
     with pytest.raises(URIError) as caught:
         parse_user_input(case["typed"])

@@ -14,6 +14,7 @@ from onym.errors import OnymError, URILimitError, URISyntaxError
 from onym.testing import strategies as ost
 from onym.uri.components import decode_component
 from onym.uri.generic import URI, URIParts
+from support import as_subtests
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
@@ -170,7 +171,7 @@ def test_build_refuses_a_delimiter_in_a_host(host: str) -> None:
     assert host not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("parts", "code", "component"),
     [
         ({"scheme": "1x"}, "uri.bad-scheme", "scheme"),

@@ -13,10 +13,10 @@ from onym.errors import OnymError, URILimitError, URISyntaxError
 from onym.testing import strategies as ost
 from onym.uri.generic import URI
 from onym.uri.iri import convert_iri, is_a_label, to_iri, to_uri
-from support import linear_enough
+from support import as_subtests, linear_enough
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("iri", "uri"),
     [
         # RFC 3987 3.1
@@ -46,7 +46,7 @@ def test_an_iri_becomes_the_uri_that_it_stands_for(iri: str, uri: str) -> None:
     assert str(URI.parse(uri)) == uri
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("typed", "looked_up"),
     [
         ("bücher.example", "xn--bcher-kva.example"),
@@ -92,7 +92,7 @@ def test_an_address_in_disguise_comes_out_as_the_address(typed: str) -> None:
     assert (uri.host, uri.host_type) == ("169.254.169.254", "IPv4address")
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("iri", "code", "component", "offset"),
     [
         ("\xe9x:y", "uri.bad-scheme", "scheme", 0),
@@ -222,7 +222,7 @@ def test_idna_is_imported_by_this_module_alone() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("uri", "iri"),
     [
         ("http://xn--bcher-kva.example:80/%C3%A9?%c3%a9=%26#%C3%A9", "http://bücher.example:80/é?é=%26#é"),

@@ -8,6 +8,7 @@ from onym.errors import LLMURIError, ParameterError, URIError, URILimitError, UR
 from onym.uri.llm import LLMURI
 from onym.uri.parameters import Limits
 from onym.uri.secret import Secret
+from support import as_subtests
 
 KEY = "sk-proj-Zx9Qw3Er5Ty7Ui1Op"
 
@@ -17,7 +18,7 @@ def _text(*args: object, **parts: object) -> str:
 
 
 @pytest.mark.requirement("llm-8-b", "llm-8-d", "llm-8-f", "onym-read-c")
-@pytest.mark.parametrize(
+@as_subtests(
     ("parts", "text"),
     [
         ({"model": "gpt-5"}, "llm://h/gpt-5"),
@@ -41,7 +42,7 @@ def test_raw_parts_are_encoded_each_by_its_own_rule(parts, text):
 
 
 @pytest.mark.requirement("llm-4.4-e", "llm-6-c", "llm-6-d", "llm-8-c", "llm-8-e")
-@pytest.mark.parametrize(
+@as_subtests(
     ("params", "query"),
     [
         ({"temp": 0.7, "max_tokens": 1500}, "temp=0.7&max_tokens=1500"),
@@ -118,16 +119,14 @@ def test_a_host_is_a_name_or_an_address(host, written, kind):
     assert uri.with_label("a").without_key() == LLMURI.parse(f"llm://a@{written}/m")
 
 
-@pytest.mark.parametrize(
-    "host", ["h/evil", "h?x", "h#x", "u@h", "h:80", "h ", "bücher", "", "[::1", "::g", "h\n"]
-)
+@as_subtests("host", ["h/evil", "h?x", "h#x", "u@h", "h:80", "h ", "bücher", "", "[::1", "::g", "h\n"])
 def test_a_host_that_would_be_more_than_a_host_is_refused(host):
     with pytest.raises(URIError) as caught:
         LLMURI.build(host, model="m")
     assert caught.value.component == "host"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("parts", "code"),
     [
         ({"model": ""}, "llm.no-model"),
@@ -246,7 +245,7 @@ def test_no_frame_of_a_refused_build_holds_the_key():
 BASE = "llm://app:key@h.example:8080/a/b?temp=1&x=1&x=2&web.a=1&web.b=2&seed=3#f"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("change", "text"),
     [
         (lambda uri: uri.with_label("other"), BASE.replace("app", "other")),
@@ -330,7 +329,7 @@ ALIASES = {
 
 
 @pytest.mark.requirement("onym-host-a", "onym-read-d", "rfc3986-6.2.3-a")
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "normal"),
     [
         ("LLM://API.example:443/%67pt-5?temp=0.70&stream=TRUE&x=%7e", "llm://api.example/gpt-5?temp=0.7&stream=true&x=~"),

@@ -7,7 +7,7 @@ import pytest
 from onym.errors import LLMURIError, ParameterError
 from onym.uri.llm import LLMURI, Diagnostic, Report, check
 from onym.uri.parameters import Limits
-from support import load_own
+from support import as_subtests, load_own
 
 CASES = load_own("llm_check.json")["cases"]
 DRAFT = "draft-levy-llm-uri-scheme-00 "
@@ -27,14 +27,14 @@ def _found(diagnostic: Diagnostic) -> dict[str, object]:
 
 @pytest.mark.requirement("llm-4.1-c", "llm-8-b", "llm-8-c", "llm-8-d", "llm-4.4-d", "llm-6-f", "onym-read-a")
 @pytest.mark.requirement("rfc3986-6.2.2-a", "rfc3986-6.2.2-b", "rfc3986-6.2.2-c")
-@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+@as_subtests("case", CASES, ids=[case["id"] for case in CASES])
 def test_a_text_has_the_findings_of_its_vector(case):
     report = check(case["text"])
     assert [_found(diagnostic) for diagnostic in report.diagnostics] == case["found"]
     assert report.fixed() == case["fixed"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+@as_subtests("case", CASES, ids=[case["id"] for case in CASES])
 def test_a_fix_is_readable_and_has_lost_its_finding(case):
     report = check(case["text"])
     for diagnostic in report.diagnostics:
@@ -44,7 +44,7 @@ def test_a_fix_is_readable_and_has_lost_its_finding(case):
             assert diagnostic.code not in [other.code for other in left.diagnostics]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+@as_subtests("case", CASES, ids=[case["id"] for case in CASES])
 def test_value_and_text_have_the_same_findings(case):
     report = check(case["text"])
     if report.uri is not None:
@@ -126,7 +126,7 @@ def test_fixes_that_together_make_no_uri_leave_the_text_unfixed():
     assert report.fixed() is None
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "fixed"),
     [
         ("llm:/h/m", "llm://h/m"),

@@ -15,7 +15,7 @@ from onym.testing.strategies import near_llm_texts
 from onym.uri.llm import LLMURI, check
 from onym.uri.llm_syntax import LOOSE_LIMITS, parse_query
 from onym.uri.parameters import DEFAULT_LIMITS
-from support import linear_enough
+from support import as_subtests, linear_enough
 
 LONG = DEFAULT_LIMITS.replace(uri=100_000)
 COMPONENTS = ("scheme", "userinfo", "host", "port", "path", "query", "fragment")
@@ -137,9 +137,7 @@ FULL = {
 
 
 @pytest.mark.requirement("onym-read-g", "onym-read-f")
-@pytest.mark.parametrize(
-    "text", [*HUGE.values(), *FULL.values()], ids=[*HUGE, *(f"full {name}" for name in FULL)]
-)
+@as_subtests("text", [*HUGE.values(), *FULL.values()], ids=[*HUGE, *(f"full {name}" for name in FULL)])
 def test_no_text_takes_long(text):
     with linear_enough():
         _exercise(text)

@@ -9,7 +9,7 @@ from onym.uri.llm import LLMURI, check, parse
 from onym.uri.llm_syntax import mask_credentials, parse_parts
 from onym.uri.parameters import DEFAULT_LIMITS, Limits
 from onym.uri.secret import Secret
-from support import load_own
+from support import as_subtests, load_own
 
 CASES = load_own("llm_parse.json")["cases"]
 VALID = [case for case in CASES if case["valid"]]
@@ -18,7 +18,7 @@ INVALID = [case for case in CASES if not case["valid"]]
 
 @pytest.mark.requirement("llm-4.1-a", "llm-4.3-a", "llm-4.3-b", "llm-8-a", "rfc3986-2.4-a", "onym-userinfo-a")
 @pytest.mark.requirement("onym-path-b", "rfc3986-3.1-a", "rfc3986-3.2.2-a", "rfc3986-3.2.2-b", "onym-read-a")
-@pytest.mark.parametrize("case", VALID, ids=[case["id"] for case in VALID])
+@as_subtests("case", VALID, ids=[case["id"] for case in VALID])
 def test_a_good_text_says_what_its_vector_says(case):
     uri = LLMURI.parse(case["text"])
     assert (uri.label, uri.key.reveal() if uri.key else None) == (case["label"], case["key"])
@@ -28,7 +28,7 @@ def test_a_good_text_says_what_its_vector_says(case):
 
 
 @pytest.mark.requirement("llm-4.1-c", "llm-8-b", "llm-8-d", "llm-8-f", "onym-read-c")
-@pytest.mark.parametrize("case", VALID, ids=[case["id"] for case in VALID])
+@as_subtests("case", VALID, ids=[case["id"] for case in VALID])
 def test_a_good_text_is_written_in_the_grammar_of_the_draft(case):
     uri = LLMURI.parse(case["text"])
     written = uri.render(reveal=True)
@@ -37,7 +37,7 @@ def test_a_good_text_is_written_in_the_grammar_of_the_draft(case):
 
 
 @pytest.mark.requirement("onym-read-e", "rfc3986-2.1-a", "onym-path-a", "onym-port-a")
-@pytest.mark.parametrize("case", INVALID, ids=[case["id"] for case in INVALID])
+@as_subtests("case", INVALID, ids=[case["id"] for case in INVALID])
 def test_a_bad_text_is_refused_with_code_component_offset_and_clause(case):
     with pytest.raises(URIError) as caught:
         LLMURI.parse(case["text"])
@@ -171,7 +171,7 @@ def test_an_iri_is_converted_by_from_iri_alone():
 
 
 @pytest.mark.requirement("llm-4.2.3-a")
-@pytest.mark.parametrize(
+@as_subtests(
     ("host", "port"),
     [
         ("localhost", 11434),
@@ -242,7 +242,7 @@ KEY = "sk-proj-Zx9Qw3Er5Ty7Ui1Op"
 
 
 @pytest.mark.requirement("llm-4.2.1-c", "llm-10.1-a", "llm-10.1-b", "onym-secret-a", "llm-11-b")
-@pytest.mark.parametrize(
+@as_subtests(
     "text",
     [
         f"llm://app:{KEY}@h.example/m?temp=1",
@@ -331,7 +331,7 @@ def _frames_of(error):
 
 
 @pytest.mark.requirement("onym-read-e", "onym-secret-a")
-@pytest.mark.parametrize(
+@as_subtests(
     "text",
     [
         f"llm://app:{KEY}@h/m?temp=x",

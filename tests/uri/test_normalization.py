@@ -10,20 +10,20 @@ from hypothesis import example, given
 
 from onym.testing import strategies as ost
 from onym.uri.generic import URI, normalize_parts, recompose_uri, split_uri
-from support import linear_enough, load_own
+from support import as_subtests, linear_enough, load_own
 
 CASES: dict[str, Any] = load_own("uri_normalize.json")
 
 
 @pytest.mark.requirement("rfc3986-6.2.2-a", "rfc3986-6.2.2-b", "rfc3986-6.2.2-c", "rfc3986-6.2.2-d")
 @pytest.mark.requirement("rfc3986-6.2.3-a")
-@pytest.mark.parametrize("case", CASES["same"], ids=lambda case: case["id"])
+@as_subtests("case", CASES["same"], ids=lambda case: case["id"])
 def test_a_text_has_its_normal_form_and_that_is_its_own(case: dict[str, Any]) -> None:
     assert str(URI.parse(case["text"]).normalize()) == case["normal"]
     assert str(URI.parse(case["normal"]).normalize()) == case["normal"]
 
 
-@pytest.mark.parametrize("case", CASES["different"], ids=lambda case: case["id"])
+@as_subtests("case", CASES["different"], ids=lambda case: case["id"])
 def test_what_may_name_different_things_keeps_different_forms(case: dict[str, Any]) -> None:
     assert URI.parse(case["a"]).normalize() != URI.parse(case["b"]).normalize()
 

@@ -16,13 +16,14 @@ from onym.uri.components import (
     find_bad_triplet,
     normalize_triplets,
 )
+from support import as_subtests
 
 QUOTERS = [value for value in vars(components).values() if isinstance(value, Quoter)]
 # without the range of lone surrogates, which have no UTF-8 form
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@pytest.mark.parametrize("quoter", QUOTERS, ids=lambda quoter: f"{quoter.name}-{quoter.safe}")
+@as_subtests("quoter", QUOTERS, ids=lambda quoter: f"{quoter.name}-{quoter.safe}")
 def test_a_quoter_keeps_unreserved_and_its_own_characters_and_encodes_the_rest_of_ascii(
     quoter: Quoter,
 ) -> None:
@@ -32,7 +33,7 @@ def test_a_quoter_keeps_unreserved_and_its_own_characters_and_encodes_the_rest_o
         assert quoter.quote(character) == (character if kept else f"%{code:02X}")
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("quoter", "written"),
     [
         (components.SEGMENT, "a%2Fb%3Ac%26d%3De%2Bf%40g%3Fh%23"),

@@ -21,7 +21,7 @@ from onym.uri.parameters import (
     parse_typed_query,
 )
 from onym.uri.secret import Secret
-from support import load_own
+from support import as_subtests, load_own
 
 CASES = load_own("llm_params.json")["cases"]
 VALID = [case for case in CASES if case["valid"]]
@@ -38,7 +38,7 @@ def _plain(value):
 @pytest.mark.requirement(
     "onym-query-c", "onym-query-d", "onym-query-e", "onym-query-f", "llm-4.4-b", "llm-4.4-c"
 )
-@pytest.mark.parametrize("case", VALID, ids=[case["id"] for case in VALID])
+@as_subtests("case", VALID, ids=[case["id"] for case in VALID])
 def test_a_good_query_has_the_types_and_the_order_of_its_vector(case):
     params = parse_query(case["query"])
     typed = {name: _plain(value) for name, value in params.items()}
@@ -54,7 +54,7 @@ def test_dotted_names_nest(case):
 
 
 @pytest.mark.requirement("llm-4.4-d", "llm-6-f", "llm-8-c", "llm-8-e", "onym-read-c")
-@pytest.mark.parametrize("case", VALID, ids=[case["id"] for case in VALID])
+@as_subtests("case", VALID, ids=[case["id"] for case in VALID])
 def test_a_query_is_written_with_nothing_but_unreserved_characters_raw(case):
     typed, _ = parse_typed_query(case["query"], 0, DEFAULT_LIMITS)
     written = format_query(typed, DEFAULT_LIMITS, reveal=True)
@@ -64,7 +64,7 @@ def test_a_query_is_written_with_nothing_but_unreserved_characters_raw(case):
 
 @pytest.mark.requirement("llm-10.3-a", "llm-10.3-b", "llm-10.3-c", "llm-10.3-d", "llm-10.3-e", "llm-4.4-f")
 @pytest.mark.requirement("onym-query-a", "onym-query-e", "onym-query-g", "onym-query-h", "onym-read-e")
-@pytest.mark.parametrize("case", INVALID, ids=[case["id"] for case in INVALID])
+@as_subtests("case", INVALID, ids=[case["id"] for case in INVALID])
 def test_a_bad_query_is_refused_by_the_name_of_the_parameter(case):
     with pytest.raises(URIError) as caught:
         parse_query(case["query"])
@@ -120,7 +120,7 @@ def test_what_would_redirect_or_replace_the_request_is_withheld():
     assert uri.model == "m"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "name",
     [
         "model",
@@ -163,7 +163,7 @@ def test_credentials_are_known_by_their_names():
     assert [is_secret_parameter(name) for name in harmless] == [False] * len(harmless)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("name", "meant"),
     [
         ("temprature", "temp"),

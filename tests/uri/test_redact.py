@@ -31,6 +31,7 @@ from onym.uri._secret_detection import (
 )
 from onym.uri.redact import WINDOW, is_secret_name, redact, redact_stream
 from onym.uri.secret import MARK, Secret
+from support import as_subtests
 
 KEY = "Zq8vT2mLx0Wc5RnB7yKd3Fh"
 ALNUM = string.ascii_letters + string.digits
@@ -99,7 +100,7 @@ def drawn(run: str, length: int, seed: int) -> str:
     )
 
 
-@pytest.mark.parametrize(("start", "run", "least"), [*_SHAPES, *_LOOSE])
+@as_subtests(("start", "run", "least"), [*_SHAPES, *_LOOSE])
 def test_every_shape_is_found_in_text_and_in_each_part_of_a_uri(start: str, run: str, least: int) -> None:
     for seed in range(5):
         key = start + drawn(run, least + 8, seed)
@@ -119,7 +120,7 @@ def test_every_shape_is_found_in_text_and_in_each_part_of_a_uri(start: str, run:
             assert MARK in out
 
 
-@pytest.mark.parametrize(("start", "run", "least"), [*_SHAPES, *_LOOSE])
+@as_subtests(("start", "run", "least"), [*_SHAPES, *_LOOSE])
 def test_the_start_of_a_shape_alone_or_inside_a_word_is_left(start: str, run: str, least: int) -> None:
     for text in (start, f"{start}test", f"x{start}" if start[0].isalnum() else start, f"a {start} b"):
         assert redact(text) == text
@@ -160,7 +161,7 @@ def test_a_private_key_ends_where_it_says_and_what_follows_stays() -> None:
 # --- names
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "name",
     [
         "api_key", "apikey", "api-key", "apiKey", "APIKey", "X-Api-Key", "x-goog-api-key",
@@ -175,7 +176,7 @@ def test_names_of_credentials_are_known(name: str) -> None:
     assert is_secret_name(name) or weigh_name(name[:-3], name[-3:]) == "weak" or name == "OPENAI_KEY_2"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "name",
     [
         "max_tokens", "tokens", "keyboard", "monkey", "author", "authority", "design", "sigma", "assign",
@@ -211,12 +212,12 @@ HARMLESS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@as_subtests("text", HARMLESS)
 def test_what_only_speaks_of_secrets_is_left(text: str) -> None:
     assert redact(text) == text
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "out"),
     [
         (f'password="{KEY}\n', 'password="***\n'),
@@ -415,9 +416,7 @@ def test_a_line_that_may_go_on_is_held_until_the_next() -> None:
     assert "".join(source) == "at llm://app:***@h.example\nend"
 
 
-@pytest.mark.parametrize(
-    "unit", ["word ", "x", f"api_key={KEY}, ", f"llm://a:{KEY}@h.example/m ", "k\u00f6nig%20"]
-)
+@as_subtests("unit", ["word ", "x", f"api_key={KEY}, ", f"llm://a:{KEY}@h.example/m ", "k\u00f6nig%20"])
 @pytest.mark.parametrize("size", [3_000, 300_000])
 def test_lines_far_longer_than_the_window_leak_nothing_and_lose_nothing_harmless(
     unit: str, size: int
@@ -503,7 +502,7 @@ HEAVY = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("unit", HEAVY)
+@as_subtests("unit", HEAVY)
 def test_time_grows_no_faster_than_the_text(unit: str) -> None:
     def seconds(size: int) -> float:
         text = unit * (size // len(unit))

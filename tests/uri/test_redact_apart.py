@@ -12,7 +12,7 @@ import pytest
 from onym.uri.llm import LLMURI, check
 from onym.uri.redact import redact, redact_stream
 from onym.uri.secret import MARK
-from support import linear_enough
+from support import as_subtests, linear_enough
 
 KEY = "Zq8vT2mLx0Wc5RnB7yKd3Fh"
 
@@ -79,7 +79,7 @@ LEFT = [
 
 
 @pytest.mark.requirement("llm-4.2.1-c", "llm-10.1-a")
-@pytest.mark.parametrize("text", FOUND)
+@as_subtests("text", FOUND)
 def test_a_credential_apart_from_its_name_is_hidden_in_whole_and_in_pieces(text: str) -> None:
     text = text.replace("X-A", "\0").replace("X", KEY).replace("\0", "X-A")
     out = redact(text)
@@ -91,7 +91,7 @@ def test_a_credential_apart_from_its_name_is_hidden_in_whole_and_in_pieces(text:
         assert "".join(redact_stream(pieces)) == out
 
 
-@pytest.mark.parametrize("text", LEFT)
+@as_subtests("text", LEFT)
 def test_what_stands_apart_and_is_no_secret_is_left(text: str) -> None:
     assert redact(text) == text
     assert "".join(redact_stream(text)) == text

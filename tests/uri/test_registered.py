@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from onym.uri import LLMURI
 from onym.uri._registered import TYPES, WELL_KNOWN
 from onym.uri.parameters import VALUE_PARSERS
+from support import as_subtests
 
 #: the draft's word for a type, a value of it, and what reading gives
 SAMPLES = {"float": ("0.5", float), "int": ("3", int), "bool": ("true", bool), "string": ("x", str)}
@@ -17,7 +16,7 @@ def test_the_parser_reads_what_is_registered_and_its_own_auth() -> None:
     assert tuple(TYPES) == WELL_KNOWN
 
 
-@pytest.mark.parametrize(("name", "kind"), TYPES.items())
+@as_subtests(("name", "kind"), TYPES.items())
 def test_a_registered_parameter_is_read_as_its_registered_type(name: str, kind: str) -> None:
     text, expected = SAMPLES[kind]
     value = LLMURI.parse(f"llm://h/m?{name}={text}").params[name]

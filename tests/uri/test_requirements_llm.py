@@ -20,6 +20,7 @@ from onym.errors import (
 )
 from onym.uri.llm import LLMURI, check, parse
 from onym.uri.parameters import Limits
+from support import as_subtests
 
 KEY = "sk-made-up-0123456789"
 
@@ -161,7 +162,7 @@ _VALUES: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.requirement("llm-4.4-a", "llm-6-a")
-@pytest.mark.parametrize("name", _VALUES)
+@as_subtests("name", _VALUES)
 def test_each_of_the_twelve_names_is_read_typed_and_written_under_that_name(name: str) -> None:
     written, value = _VALUES[name]
     uri = parse(f"llm://h/m?{name}={written}")
@@ -252,7 +253,7 @@ def test_anything_else_is_no_boolean(text: str) -> None:
 
 
 @pytest.mark.requirement("llm-6-d", "llm-10.3-b", "llm-10.3-a", "onym-query-e")
-@pytest.mark.parametrize(
+@as_subtests(
     "text",
     ["1e0", "0x1", "inf", "nan", "1_0", "%D9%A1", "%201", "1%20", ".5", "1.", "", "--1", "1,5", "1" * 33],
 )

@@ -12,13 +12,13 @@ from onym.errors import URISyntaxError
 from onym.testing import strategies as ost
 from onym.uri.components import normalize_triplets
 from onym.uri.generic import URI, recompose_uri, remove_dot_segments, resolve_reference, split_uri
-from support import linear_enough, load_own
+from support import as_subtests, linear_enough, load_own
 
 CASES: dict[str, Any] = load_own("uri_resolve.json")
 
 
 @pytest.mark.requirement("rfc3986-5.2-a", "rfc3986-5.2-b", "rfc3986-5.4-a")
-@pytest.mark.parametrize("case", CASES["valid"], ids=lambda case: case["id"])
+@as_subtests("case", CASES["valid"], ids=lambda case: case["id"])
 def test_a_reference_resolves_to_its_target(case: dict[str, Any]) -> None:
     target = URI.parse(case["base"]).resolve(case["ref"], strict=case["strict"])
     assert str(target) == case["target"]

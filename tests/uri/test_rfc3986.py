@@ -13,7 +13,7 @@ from onym.errors import OnymError, URILimitError, URISyntaxError, UsageError
 from onym.testing import strategies as ost
 from onym.uri.components import classify_ip_literal, format_ipv6, is_ipv4, is_ipvfuture, parse_ipv6
 from onym.uri.generic import RULES, compute_offsets, recompose_uri, split_uri
-from support import linear_enough, load_own
+from support import as_subtests, linear_enough, load_own
 
 CASES: dict[str, Any] = load_own("uri_parse.json")
 ADDRESSES: dict[str, Any] = load_own("ipv6.json")
@@ -29,12 +29,12 @@ def refusal(text: str, rule: str, *, max_length: int = 65_536) -> OnymError | No
 
 
 @pytest.mark.requirement("rfc3986-A-a", "rfc3986-A-b", "rfc3986-A-c", "rfc3986-A-d")
-@pytest.mark.parametrize("case", CASES["valid"], ids=lambda case: case["id"])
+@as_subtests("case", CASES["valid"], ids=lambda case: case["id"])
 def test_a_text_of_the_grammar_gives_its_parts(case: dict[str, Any]) -> None:
     assert split_uri(case["text"])._asdict() == case["parts"]
 
 
-@pytest.mark.parametrize("case", CASES["valid"], ids=lambda case: case["id"])
+@as_subtests("case", CASES["valid"], ids=lambda case: case["id"])
 def test_a_text_matches_its_rules_and_no_other(case: dict[str, Any]) -> None:
     for rule in RULES:
         if rule in case["rules"]:
@@ -44,7 +44,7 @@ def test_a_text_matches_its_rules_and_no_other(case: dict[str, Any]) -> None:
                 split_uri(case["text"], rule)
 
 
-@pytest.mark.parametrize("case", CASES["invalid"], ids=lambda case: case["id"])
+@as_subtests("case", CASES["invalid"], ids=lambda case: case["id"])
 def test_a_text_outside_the_grammar_is_refused_with_code_component_offset_and_clause(
     case: dict[str, Any],
 ) -> None:
@@ -57,7 +57,7 @@ def test_a_text_outside_the_grammar_is_refused_with_code_component_offset_and_cl
 
 
 @pytest.mark.requirement("rfc3986-3.2.2-a")
-@pytest.mark.parametrize("case", ADDRESSES["valid"], ids=lambda case: case["literal"])
+@as_subtests("case", ADDRESSES["valid"], ids=lambda case: case["literal"])
 def test_an_ipv6_address_has_its_value_and_canonical_form(case: dict[str, Any]) -> None:
     value = parse_ipv6(case["literal"])
     assert value == int(case["value"], 16)
@@ -67,7 +67,7 @@ def test_an_ipv6_address_has_its_value_and_canonical_form(case: dict[str, Any]) 
 
 
 @pytest.mark.requirement("rfc3986-3.2.2-a")
-@pytest.mark.parametrize("case", ADDRESSES["invalid"], ids=lambda case: case["why"])
+@as_subtests("case", ADDRESSES["invalid"], ids=lambda case: case["why"])
 def test_what_is_no_ipv6_address_is_refused(case: dict[str, Any]) -> None:
     assert parse_ipv6(case["literal"]) is None
     with pytest.raises(URISyntaxError) as caught:
@@ -75,7 +75,7 @@ def test_what_is_no_ipv6_address_is_refused(case: dict[str, Any]) -> None:
     assert caught.value.component in ("host", "path", "port")
 
 
-@pytest.mark.parametrize("case", ADDRESSES["ipvfuture"], ids=lambda case: case["literal"])
+@as_subtests("case", ADDRESSES["ipvfuture"], ids=lambda case: case["literal"])
 def test_ipvfuture_is_read_by_its_rule(case: dict[str, Any]) -> None:
     assert is_ipvfuture(case["literal"]) is case["valid"]
     assert classify_ip_literal(case["literal"]) == ("IPvFuture" if case["valid"] else None)
@@ -229,7 +229,7 @@ def test_a_bad_port_without_a_likely_cause_has_no_hint() -> None:
     assert caught.value.hint is None
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "text",
     [
         "x://user:hunter2secret@h:port",
@@ -295,7 +295,7 @@ LONG = {
 
 
 @pytest.mark.requirement("onym-read-g")
-@pytest.mark.parametrize("name", LONG)
+@as_subtests("name", LONG)
 def test_a_megabyte_of_anything_is_read_or_refused_in_linear_time(name: str) -> None:
     with linear_enough(5):
         refusal(LONG[name], "URI-reference", max_length=2 * MEGABYTE)

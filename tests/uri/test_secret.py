@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from onym.errors import SecretError
 from onym.uri.secret import MARK, Secret
+from support import as_subtests
 
 KEY = "sk-proj-fhq7TRl0xW3nZs9uBv2Y"
 
@@ -71,7 +72,7 @@ SHOWN: dict[str, Callable[[Secret], object]] = {
 }
 
 
-@pytest.mark.parametrize("way", SHOWN)
+@as_subtests("way", SHOWN)
 def test_nothing_that_prints_a_secret_shows_it(way: str) -> None:
     shown = SHOWN[way](Secret(KEY))
     assert KEY not in str(shown)
@@ -125,7 +126,7 @@ TYPE_ERRORS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("way", TYPE_ERRORS)
+@as_subtests("way", TYPE_ERRORS)
 def test_a_secret_is_no_sequence_and_no_data(way: str) -> None:
     with pytest.raises(TypeError) as caught:
         TYPE_ERRORS[way](Secret(KEY))

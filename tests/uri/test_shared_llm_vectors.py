@@ -6,7 +6,7 @@ import pytest
 
 from onym.errors import URIError
 from onym.uri.llm import LLMURI, check
-from support import generated, linear_enough, load_shared
+from support import as_subtests, generated, linear_enough, load_shared
 
 PARAMS = load_shared("bad_params.json")["cases"]
 SYNTAX = load_shared("scheme_syntax.json")["llm"]
@@ -36,7 +36,7 @@ def _typed(uri, name):
 
 
 @pytest.mark.requirement("llm-10.3-a", "llm-10.3-b", "llm-10.3-c", "llm-10.3-d", "llm-10.3-e", "llm-4.4-c")
-@pytest.mark.parametrize("case", PARAMS, ids=[case["id"] for case in PARAMS])
+@as_subtests("case", PARAMS, ids=[case["id"] for case in PARAMS])
 def test_a_parameter_has_the_outcome_of_its_record(case):
     text = generated(case, "uri")
     with linear_enough(2):
@@ -57,7 +57,7 @@ def test_a_parameter_has_the_outcome_of_its_record(case):
         assert _typed(uri, name) == case["value"]
 
 
-@pytest.mark.parametrize("case", PARAMS, ids=[case["id"] for case in PARAMS])
+@as_subtests("case", PARAMS, ids=[case["id"] for case in PARAMS])
 def test_a_check_of_a_parameter_is_done_in_time(case):
     with linear_enough(2):
         check(generated(case, "uri")).as_dict()
@@ -73,14 +73,14 @@ def _outcome(text: str, *, strict: bool) -> tuple[str, str | None]:
 
 @pytest.mark.requirement("llm-4.1-a", "llm-4.3-a", "onym-read-a", "onym-read-b")
 @pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("case", SYNTAX, ids=[case["id"] for case in SYNTAX])
+@as_subtests("case", SYNTAX, ids=[case["id"] for case in SYNTAX])
 def test_a_text_is_read_as_its_record_says_or_refused_for_what_it_means(case, strict):
     outcome, code = _outcome(case["uri"], strict=strict)
     expected = case["expected_strict" if strict else "expected_generic"]
     assert outcome == expected or (expected == "accept" and code in SEMANTIC)
 
 
-@pytest.mark.parametrize("case", [case for case in SYNTAX if "parts" in case], ids=lambda case: case["id"])
+@as_subtests("case", [case for case in SYNTAX if "parts" in case], ids=lambda case: case["id"])
 def test_a_text_has_the_parts_of_its_record(case):
     if _outcome(case["uri"], strict=False)[0] == "reject":
         return
@@ -95,7 +95,7 @@ def test_a_text_has_the_parts_of_its_record(case):
 
 
 @pytest.mark.requirement("llm-4.2.1-c", "llm-10.1-a", "onym-secret-a")
-@pytest.mark.parametrize("case", REDACTION, ids=[case["id"] for case in REDACTION])
+@as_subtests("case", REDACTION, ids=[case["id"] for case in REDACTION])
 def test_reading_a_text_with_a_secret_shows_it_nowhere(case):
     text = generated(case, "input")
     if not text.lower().startswith("llm:") or len(text) > 8192 or case.get("known_secret"):

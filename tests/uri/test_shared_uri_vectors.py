@@ -11,7 +11,7 @@ from onym.uri.ai import AIURI
 from onym.uri.components import format_ipv6, is_ipvfuture, parse_ipv6
 from onym.uri.generic import RULES, URI, URIParts
 from onym.uri.iri import convert_iri, to_uri
-from support import about, load_shared
+from support import about, as_subtests, load_shared
 
 VALID: list[dict[str, Any]] = load_shared("uri_valid.json")["cases"]
 INVALID: list[dict[str, Any]] = load_shared("uri_invalid.json")["cases"]
@@ -73,7 +73,7 @@ def becomes_a_uri(case: dict[str, Any]) -> None:
         assert to_uri(str(URI.parse(uri, rule))) == uri
 
 
-@pytest.mark.parametrize("case", load_shared("uri_resolve.json")["cases"], ids=by_id)
+@as_subtests("case", load_shared("uri_resolve.json")["cases"], ids=by_id)
 def test_a_reference_resolves_to_the_target(case: dict[str, Any]) -> None:
     base = URI.parse(case["base"])
     if case["status"] == "out-of-scope":
@@ -103,7 +103,7 @@ def normal(text: str, level: str) -> str:
     return str(URI.parse(text).normalize())
 
 
-@pytest.mark.parametrize("case", load_shared("uri_normalize.json")["cases"], ids=by_id)
+@as_subtests("case", load_shared("uri_normalize.json")["cases"], ids=by_id)
 def test_two_texts_have_one_normal_form_or_two(case: dict[str, Any]) -> None:
     if "[::1%25eth0]" in case["a"]:
         with pytest.raises(URISyntaxError):  # a zone identifier is no part of a URI
@@ -125,14 +125,12 @@ def test_an_ipv6_literal_is_valid_or_not_and_has_its_value() -> None:
             assert format_ipv6(value) == case["rfc5952"], case
 
 
-@pytest.mark.parametrize(
-    "case", load_shared("ipv6_literals.json")["ipvfuture"], ids=lambda case: case["literal"]
-)
+@as_subtests("case", load_shared("ipv6_literals.json")["ipvfuture"], ids=lambda case: case["literal"])
 def test_an_ipvfuture_literal_is_valid_or_not(case: dict[str, Any]) -> None:
     assert is_ipvfuture(case["literal"]) is case["valid_IPvFuture"]
 
 
-@pytest.mark.parametrize("case", load_shared("idna.json")["cases"], ids=by_id)
+@as_subtests("case", load_shared("idna.json")["cases"], ids=by_id)
 def test_a_host_is_mapped_as_uts_46_and_idna_2008_agree(case: dict[str, Any]) -> None:
     accepted = {case["uts46_toascii"]}
     if not case["agree"]:
@@ -146,7 +144,7 @@ def test_a_host_is_mapped_as_uts_46_and_idna_2008_agree(case: dict[str, Any]) ->
     assert host in accepted
 
 
-@pytest.mark.parametrize("case", load_shared("scheme_syntax.json")["ai"], ids=by_id)
+@as_subtests("case", load_shared("scheme_syntax.json")["ai"], ids=by_id)
 def test_an_ai_uri_is_accepted_or_refused(case: dict[str, Any]) -> None:
     if case["expected"] == "accept":
         uri = AIURI.parse(case["uri"])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.ai.settings import CacheEntry, MemoryCache, get_cache_lifetime
 from onym.net.messages import Headers
+from support import as_subtests
 
 DATE = ("Date", "Sun, 22 Nov 2026 00:00:00 GMT")
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("fields", "seconds"),
     [
         ([], 600.0),

@@ -19,6 +19,7 @@ from onym.ai.discovery.dns import (
 from onym.ai.records import Source, Verdict
 from onym.net.messages import SRV, Ask, Origin, Records
 from onym.uri.ai import AIURI
+from support import as_subtests
 
 HOST = "bank.test"
 GOOD = SRV(0, 0, 8443, "aiip.bank.test")
@@ -66,7 +67,7 @@ def test_the_records_of_the_draft_are_read() -> None:
 
 
 @pytest.mark.parametrize("evaluate", [srv, txt])
-@pytest.mark.parametrize(
+@as_subtests(
     ("records", "verdict", "code", "rank"),
     [
         (Records(status="none", validated=True, detail="none"), Verdict.ABSENT, None, 2),

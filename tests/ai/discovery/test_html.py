@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from onym.ai.discovery.html import MAX_OCTETS, MAX_TAGS, find_head_links, get_charset, is_html
 from onym.ai.discovery.link_header import MAX_LINKS, Pointers
 from onym.net.messages import Headers
+from support import as_subtests
 
 EVIL = "<link rel=aiip href=ai://evil.example/x>"
 GOOD = "<link rel=aiip href=ai://good.example/x>"
@@ -44,13 +45,13 @@ TRAPS = {
 }
 
 
-@pytest.mark.parametrize("page", TRAPS.values(), ids=TRAPS.keys())
+@as_subtests("page", TRAPS.values(), ids=TRAPS.keys())
 def test_nothing_but_the_head_points_anywhere(page: str) -> None:
     # attack 13, prov-097
     assert find_head_links(page.encode()) == Pointers()
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "page",
     [
         f"<!doctype html><html><head>{GOOD}</head><body></body></html>",
@@ -93,7 +94,7 @@ def test_a_head_full_of_nodes_is_cut() -> None:
     assert find_head_links(page.encode()).targets == ()
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("octets", "charset"),
     [
         (GOOD.encode(), None),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from onym.ai.discovery.link_header import MAX_LINKS, MAX_OCTETS, Link, find_pointers, parse_links
 from peer_install import node, npm_package
+from support import as_subtests
 
 PAGE = "https://bank.example/page"
 
@@ -20,7 +21,7 @@ def targets(*values: str, context: str = PAGE) -> tuple[str, ...]:
     return find_pointers(values, context=context).targets
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("value", "found"),
     [
         # the draft's own

@@ -9,6 +9,7 @@ from onym.ai.records import Auth, Level, Namespace, Requirements
 from onym.ai.settings import ResolverSettings
 from onym.errors import URIError, UsageError
 from onym.uri.ai import AIURI
+from support import as_subtests
 
 AGENTS = Namespace(label="_", anchor="https://agents.example")
 ALL = Namespace(label="_", anchor="https://all.example")
@@ -42,7 +43,7 @@ def test_a_dns_authority_has_an_origin_and_others_have_none() -> None:
     assert parse_discovery_target("bank", SETTINGS).origin is None
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "text",
     [
         "",

@@ -15,6 +15,7 @@ from onym.errors import AIIPError, UsageError
 from onym.net.policy import Policy
 from onym.sign.keys import SigningKey
 from onym.testing.clock import FakeClock
+from support import as_subtests
 
 NONE: frozenset[str] = frozenset()
 
@@ -70,7 +71,7 @@ def test_the_metadata_of_the_resource_names_it_and_its_server_and_no_more() -> N
     assert "scopes_supported" not in JWTAuthorization("https://login.example", RESOURCE).metadata()
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "url",
     [
         "login.example",

@@ -21,6 +21,7 @@ from onym.ai.records import Effects
 from onym.errors import ConfigError, DeniedError
 from onym.net.messages import Headers
 from onym.uri.ai import AIURI
+from support import as_subtests
 
 Serving = Callable[..., Any]
 PERMIT = "permit(principal, action, resource);"
@@ -86,7 +87,7 @@ def test_the_principal_is_who_the_token_says(clause: str, caller: Caller, expect
     assert allowed(f"permit({clause}, action, resource);", "financial", call(caller)) is expected
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("condition", "expected"),
     [
         ('context.parameters.amount == "10"', True),

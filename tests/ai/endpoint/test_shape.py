@@ -28,6 +28,7 @@ import pytest
 
 from onym.ai.endpoint.functions import ResultEncoder
 from onym.errors import OnymError, UsageError
+from support import as_subtests
 
 T = TypeVar("T")
 UNSET = msgspec.UNSET
@@ -149,7 +150,7 @@ def test_what_a_class_does_when_it_is_made_is_done_once(
     assert ran == []
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("kind", "value", "body"),
     [
         (Node, Node(1, Node(2)), b'{"value":1,"next":{"value":2,"next":null}}'),
@@ -179,7 +180,7 @@ def test_what_fits_is_written_and_checked(kind: Any, value: Any, body: bytes) ->
     assert output.encode(value) == body
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("kind", "value", "where"),
     [
         (Node, {"value": 1, "next": {"value": "x"}}, "$.next.value"),
@@ -203,7 +204,7 @@ def test_what_does_not_fit_is_refused_with_its_place(kind: Any, value: Any, wher
         ResultEncoder("give", kind).encode(value)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("kind", "value", "body"),
     [
         (Node | Late, Node(1), b'{"value":1,"next":null}'),
@@ -240,7 +241,7 @@ def test_a_future_is_known_by_what_comes_of_it() -> None:
     assert ResultEncoder("give", asyncio.Future[int]).build_schema() == {"type": "integer"}
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "kind",
     [
         Own,

@@ -13,6 +13,7 @@ from onym.ai.gateway.forwarding import (
 )
 from onym.errors import AIIPError
 from onym.net.messages import Headers
+from support import as_subtests
 
 SMUGGLED = [
     b"cookie",
@@ -36,7 +37,7 @@ SMUGGLED = [
 ]
 
 
-@pytest.mark.parametrize("name", SMUGGLED)
+@as_subtests("name", SMUGGLED)
 def test_nothing_goes_up_that_is_not_on_the_list(name: bytes) -> None:
     assert select_upstream_fields([(name, b"x")]) == ()
 
@@ -71,7 +72,7 @@ def test_a_field_beyond_ascii_is_refused() -> None:
     assert caught.value.code == "aiip.bad-request"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "name",
     [
         "set-cookie",
@@ -105,7 +106,7 @@ def test_what_is_on_the_list_comes_down_once() -> None:
     assert select_client_fields(given) == [("etag", '"a"'), ("retry-after", "3")]
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("content_type", "kept"),
     [
         ("application/json", False),

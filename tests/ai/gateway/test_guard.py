@@ -13,6 +13,7 @@ from onym.ai.request_validation import (
     validate_gateway_head,
 )
 from onym.errors import AIIPError
+from support import as_subtests
 
 HOST = (b"host", b"gw.example")
 
@@ -41,7 +42,7 @@ def test_a_plain_request_passes() -> None:
 
 
 @pytest.mark.requirement("ai-gateway-f")
-@pytest.mark.parametrize(
+@as_subtests(
     "fields",
     [
         pytest.param([HOST], id="two Host fields"),

@@ -9,6 +9,7 @@ import pytest
 from onym import errors
 from onym.ai.gateway.forwarding import build_problem_document, format_proxy_status, make_refusal
 from onym.ai.problems import CODES
+from support import as_subtests
 
 
 def invocation(status: int, **problem: Any) -> errors.InvocationError:
@@ -61,14 +62,14 @@ CASES: list[tuple[errors.OnymError, int, str]] = [
 
 
 @pytest.mark.requirement("ai-gateway-k")
-@pytest.mark.parametrize(("error", "status", "code"), CASES, ids=lambda each: str(each)[:40])
+@as_subtests(("error", "status", "code"), CASES, ids=lambda each: str(each)[:40])
 def test_each_error_has_its_status_and_code(error: errors.OnymError, status: int, code: str) -> None:
     found = make_refusal(error)
     assert (found.status, found.code) == (status, code)
     assert format_proxy_status(found, "gw.example").startswith('"gw.example"; ')
 
 
-@pytest.mark.parametrize("code", CODES)
+@as_subtests("code", CODES)
 def test_every_code_of_the_binding_can_be_told(code: str) -> None:
     found = make_refusal(errors.AIIPError("x", code=f"aiip.{code}"))
     assert found.cause == f"aiip.{code}"
@@ -137,7 +138,7 @@ def told(kind: type[errors.OnymError], code: str | None = None) -> str:
     ) + format_proxy_status(found, "gw")
 
 
-@pytest.mark.parametrize("kind", _EVERY, ids=lambda each: each.__name__)
+@as_subtests("kind", _EVERY, ids=lambda each: each.__name__)
 def test_only_words_about_the_request_or_the_authority_reach_a_caller(kind: type[errors.OnymError]) -> None:
     assert (_OURS in told(kind)) is (kind in _TELL)
 

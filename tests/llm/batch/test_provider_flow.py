@@ -42,6 +42,7 @@ from onym.net.messages import ConnectionInfo, Headers, Reply, Send, Wait
 from onym.net.policy import Policy
 from onym.testing.clock import FakeClock
 from onym.uri.secret import Secret
+from support import as_subtests
 
 APIS = {"openai": CHAT, "anthropic": MESSAGES}
 
@@ -224,7 +225,7 @@ def unsent(failure):
     return failure
 
 
-@pytest.mark.parametrize(("failure", "surely"), [
+@as_subtests(("failure", "surely"), [
     (PolicyError("x", reason="x"), True), (TLSError("x"), False), (ResolveError("x"), True),
     (unsent(TLSError("x")), True), (unsent(ConnectionFailed("x")), True), (ConnectionFailed("x"), False),
     (DeadlineExceeded("x"), False), (ProtocolError("x"), False),

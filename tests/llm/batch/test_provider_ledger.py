@@ -22,6 +22,7 @@ from onym.llm.batch._storage import (
     to_ranges,
 )
 from onym.llm.dialects.streaming import LineFramer
+from support import as_subtests
 
 TOKEN = "0123456789abcdef"
 
@@ -40,7 +41,7 @@ def test_ranges_hold_just_the_numbers(numbers):
     assert all(one.parse_request_name(one.make_request_name(number)) == number for number in numbers)
 
 
-@pytest.mark.parametrize("name", ["", "5", f"{TOKEN}", f"{TOKEN}-", f"{TOKEN}-05", f"{TOKEN}-6",
+@as_subtests("name", ["", "5", f"{TOKEN}", f"{TOKEN}-", f"{TOKEN}-05", f"{TOKEN}-6",
                                   f"{TOKEN}-\u0665", f"{TOKEN}-5 ", f"x{TOKEN}-5", f"{TOKEN}--5",
                                   f"{TOKEN}-{'9' * 5000}"])  # fmt: skip
 def test_names_that_were_not_given_name_no_row(name):

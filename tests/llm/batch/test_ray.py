@@ -226,7 +226,8 @@ def test_a_key_of_a_variable_travels_as_the_key_of_that_variable(monkeypatch, qu
         name = "ANTHROPIC_AUTH_TOKEN"
     endpoint = arrived(f"llm://anthropic/m{query}", environ={name: KEY})
     sent = {
-        header: value.reveal() if isinstance(value, Secret) else value for header, value in endpoint.build_headers()
+        header: value.reveal() if isinstance(value, Secret) else value
+        for header, value in endpoint.build_headers()
     }
     carried = ("Authorization", f"Bearer {KEY}") if name.endswith("TOKEN") else ("x-api-key", KEY)
     assert carried in sent.items()

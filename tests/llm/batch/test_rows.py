@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onym.llm.batch._rows import decode_row, get_label
+from support import as_subtests
 
 
 def row(value, index=3):
@@ -72,7 +73,7 @@ def test_openais_response_format_is_read(wanted, means):
 BODY = {"messages": []}
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "value",
     [
         {},

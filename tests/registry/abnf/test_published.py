@@ -12,6 +12,7 @@ from automata.fa import dfa, nfa
 from onym.registry.abnf import Grammar, Outcome, decide_inclusion, match, parse_grammar, resolve
 from onym.registry.abnf._inclusion import build_absolute_uri_dfa, build_uri_dfa, load_rfc3986
 from onym.registry.abnf._nfa import NFA, build_rule_nfa, classify_octets
+from support import as_subtests
 
 GRAMMARS = Path(__file__).parent / "grammars"
 
@@ -68,7 +69,7 @@ def is_absolute_uri(text: str) -> bool:
     return match(load_rfc3986(), "absolute-URI", text)
 
 
-@pytest.mark.parametrize(("name", "start"), INCLUDED)
+@as_subtests(("name", "start"), INCLUDED)
 def test_a_published_grammar_is_included_in_absolute_uri(name: str, start: str) -> None:
     verdict = decide_inclusion(grammar(name), start)
     assert (verdict.outcome, verdict.witness, verdict.ok) == (Outcome.INCLUDED, None, True)
@@ -84,7 +85,7 @@ def test_a_grammar_whose_only_fault_is_the_fragment_is_told_so(name: str, start:
     assert not verdict.ok
 
 
-@pytest.mark.parametrize(("name", "start", "witness", "other"), OUTSIDE)
+@as_subtests(("name", "start", "witness", "other"), OUTSIDE)
 def test_a_grammar_outside_has_the_shortest_witness(name: str, start: str, witness: str, other: str) -> None:
     verdict = decide_inclusion(grammar(name), start)
     assert (verdict.outcome, verdict.witness, verdict.second) == (Outcome.NOT_INCLUDED, witness, None)
@@ -140,7 +141,7 @@ def other(mine: NFA, shown: list[int], table: bytes) -> nfa.NFA:
     )
 
 
-@pytest.mark.parametrize(("name", "start"), ALL)
+@as_subtests(("name", "start"), ALL)
 def test_automata_lib_gives_the_same_verdict(name: str, start: str) -> None:
     mine, absolute = build_rule_nfa(grammar(name), start), build_rule_nfa(load_rfc3986(), "absolute-URI")
     table, shown = classify_octets(mine.collect_masks() | absolute.collect_masks())

@@ -25,7 +25,7 @@ from onym.registry.abnf import (
 )
 from onym.registry.abnf._inclusion import load_rfc3986
 from onym.registry.abnf._language import MAX_EXAMPLES, MAX_STRING
-from support import linear_enough
+from support import as_subtests, linear_enough
 
 LOOSE = 'llm-URI = "llm:" "//" authority path-abempty [ "?" query ] [ "#" fragment ]'
 STRICT = """\
@@ -297,7 +297,7 @@ def test_a_string_that_begins_otherwise_is_shown() -> None:
     assert find_wrong_prefix(grammar("s = *ALPHA"), "s", "llm") == ""
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "scheme", "start"),
     [
         (STRICT, "llm", "llm-URI"),

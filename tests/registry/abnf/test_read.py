@@ -8,6 +8,7 @@ from onym.errors import GrammarError, UnknownEntryError
 from onym.registry.abnf import RemarkCode, match, parse_blocks, parse_grammar
 from onym.registry.abnf.grammar import Alternation, Literal, Range, Rule, Series
 from onym.registry.documents.types import Block
+from support import as_subtests
 
 
 def takes(text: str, *strings: str, start: str = "s") -> list[str]:
@@ -16,7 +17,7 @@ def takes(text: str, *strings: str, start: str = "s") -> list[str]:
     return [each for each in strings if match(grammar, start, each)]
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "yes", "no"),
     [
         ('s = "ab"', ["ab", "AB", "aB"], ["a", "abc", ""]),
@@ -76,7 +77,7 @@ def test_a_range_of_surrogates_has_no_strings() -> None:
     assert not match(grammar, "s", "\ud800")
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "line", "column", "words"),
     [
         ('s = "a" | "b"', 1, 9, '"/", not "|"'),

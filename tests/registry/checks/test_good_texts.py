@@ -9,7 +9,7 @@ from onym.registry.checks import Finding, Level, check, choose_profile
 from onym.registry.checks.context import DocumentText, lower_ascii
 from onym.registry.checks.runner import is_bare_grammar, load_document
 from onym.registry.documents.types import DocumentKind, Section
-from support import linear_enough
+from support import as_subtests, linear_enough
 
 TEMPLATE = """\
 Scheme name: kitefly
@@ -138,7 +138,7 @@ def test_a_section_that_is_cited_rightly_is_not_told(said):
     assert told(draft(said, "ASKED")) == []
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "said",
     [
         "The first is items[0], of s.Split('=')[0], as f(x)[KITES] gives.",
@@ -173,7 +173,7 @@ def test_what_is_wrong_is_still_told():
     assert codes(DRAFT.replace(", and other octets MUST be refused", "")) == {"not-only-utf-8"}
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "said",
     [
         "The kite asked for a wrong turn; these are fine: kitefly:%zz",
@@ -193,7 +193,7 @@ def test_a_common_word_nearby_excuses_no_bad_example(said):
     assert "example-not-a-uri" in codes(draft(said))
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "said",
     [
         "Invalid:\n\n      kitefly:%zz\n      kitefly:a%zz",

@@ -13,7 +13,7 @@ from onym.registry.checks._grammar import SchemeGrammar
 from onym.registry.checks.reference_data import ReferenceData
 from onym.registry.checks.runner import is_bare_grammar, load_document, load_grammar
 from onym.registry.documents.types import DocumentKind
-from support import linear_enough
+from support import as_subtests, linear_enough
 
 SAID = {"Encoding Considerations": "UTF-8", "Syntax": 'The "/" divides, "?" and ":" too.'}
 
@@ -56,7 +56,7 @@ def test_s1_and_s2_tell_the_grammar_of_another_scheme():
     assert finding(mixed, "wrong-prefix").witness.startswith("kit:")
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("abnf", "code", "witness"),
     [
         ('kite-URI = "kite:" "//" 1*ALPHA [ ";x" ] ":" 1*ALPHA', "improper-double-slash", "kite://"),

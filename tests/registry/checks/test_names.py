@@ -10,7 +10,7 @@ from checks_support import KNOWN, OLD, OLD_LABELS, codes, document, draft, entry
 from onym.registry.checks import Level, ReferenceData, check_entries
 from onym.registry.checks._names import is_confusable
 from onym.registry.records import Status
-from support import linear_enough
+from support import as_subtests, linear_enough
 
 
 def named(name: str) -> object:
@@ -115,7 +115,7 @@ def test_under_rfc_4395_a_reversed_domain_goes_with_hyphens(name, code):
     assert codes(old, "N3") == ({code} if code else set())
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("name", "code"),
     [
         ("ai", "name-very-short"),

@@ -7,6 +7,7 @@ import pytest
 from checks_support import GOOD, OLD, OLD_LABELS, codes, document, draft, finding, report, template
 from onym.registry.checks import Level
 from onym.registry.documents.types import DocumentKind
+from support import as_subtests
 
 SECURITY = """\
 URIs may be stale and resources reassigned. Untrusted input can be crafted. Decode once. Do not trust an IP
@@ -129,7 +130,7 @@ def test_a_field_that_claims_support_needs_it_too_and_a_dash_claims_none():
     assert not codes(document(template(well_known="RFC 8615, RFC 9999")), "D2")
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("uri", "told"),
     [
         ("kite://api.openai.com/x", True),

@@ -14,7 +14,7 @@ from onym.registry.checks import Level, ReferenceData, Report, as_text, check, c
 from onym.registry.checks.reference_data import load_builtin, load_section_titles, load_word_list
 from onym.registry.checks.runner import load_document
 from onym.registry.records import Request, RequestKind, RequestState, Status
-from support import linear_enough
+from support import as_subtests, linear_enough
 
 DATA = Path(__file__).parent / "data"
 SHARED = Path(__file__).resolve().parents[3].parent / "shared"
@@ -193,7 +193,7 @@ def published() -> dict[str, list[object]]:
     return table
 
 
-@pytest.mark.parametrize("name", sorted(published()))
+@as_subtests("name", sorted(published()))
 def test_published_templates_give_the_results_that_the_table_has(name):
     text = shared(f"data/iana/templates/{name}")
     report = check(load_document(text, source=name), today=date(2026, 11, 21), source=name)

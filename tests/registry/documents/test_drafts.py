@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
-import pytest
-
 from onym.registry.documents import Document, DocumentKind, read_document
+from support import as_subtests
 
 DATA = Path(__file__).parent / "data"
 DRAFT = "draft-example-sample-uri-00.txt"
@@ -97,7 +96,7 @@ def test_examples_are_trimmed_joined_and_real() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "found"),
     [
         ("sample://a/b\n?c=d#e\n&f", ["sample://a/b?c=d#e&f"]),
@@ -127,7 +126,7 @@ def test_a_name_that_is_no_name_has_no_examples() -> None:
     assert read_document(text).examples == ()
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "found"),
     [
         ('a = "b"', ['a = "b"']),
@@ -159,7 +158,7 @@ def test_an_empty_fence_is_no_grammar() -> None:
     assert grammar("# A\n```abnf\n\n```\n") == []
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("text", "found"),
     [
         ("[RFC7595]", [("RFC7595", None)]),
@@ -185,7 +184,7 @@ def test_forms_of_citations(text: str, found: list[tuple[str, str | None]]) -> N
     assert cited(text) == found
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("head", "dated", "expires"),
     [
         ("Expires: 10 August 2026", "2026-02-06", "2026-08-10"),

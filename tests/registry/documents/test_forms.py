@@ -8,6 +8,7 @@ import pytest
 
 from onym.errors import TemplateError
 from onym.registry.documents import Document, DocumentKind, Template, read_document
+from support import as_subtests
 
 DATA = Path(__file__).parent / "data"
 
@@ -140,7 +141,7 @@ def test_labels_that_come_again_and_foreign_labels_are_kept() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "label",
     [
         "Scheme name:",

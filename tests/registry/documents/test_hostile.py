@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onym.errors import TemplateError
 from onym.registry.documents import DocumentKind, _lines, read_document
-from support import linear_enough
+from support import as_subtests, linear_enough
 
 HEAD = "Scheme name: abc\nStatus: x\n"
 
@@ -133,7 +133,7 @@ FORMS: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@as_subtests("form", FORMS)
 def test_time_grows_with_length(form: str) -> None:
     make = FORMS[form]
     text = make(400_000)

@@ -9,6 +9,7 @@ import pytest
 from onym.errors import TemplateError
 from onym.registry.documents import Document, DocumentKind, profile_of_template, read_document
 from requirement_records import ROOT
+from support import as_subtests
 
 SHARED = ROOT.parent / "shared"
 TEMPLATES = SHARED / "data" / "iana" / "templates"
@@ -102,7 +103,7 @@ def wanted(table: list[tuple[str, str]]) -> list[tuple[str, set[str]]]:
     return [(name, set(fields.split())) for name, fields in table]
 
 
-@pytest.mark.parametrize("number", RFCS)
+@as_subtests("number", RFCS)
 def test_the_templates_of_an_rfc_have_their_names_and_fields(number: int) -> None:
     document = read(TEMPLATES / "rfc" / f"rfc{number}.txt")
     assert found(document) == wanted(RFCS[number])
@@ -115,7 +116,7 @@ def test_the_table_names_every_rfc_of_the_folder() -> None:
     assert len(RFCS) == 36
 
 
-@pytest.mark.parametrize("name", REQUESTS)
+@as_subtests("name", REQUESTS)
 def test_a_request_as_it_was_sent_has_the_six_fields(name: str) -> None:
     document = read(TEMPLATES / "fred-wang" / f"{name}.txt")
     assert found(document) == [(name, set(SIX.split()))]

@@ -9,6 +9,7 @@ import pytest
 
 from onym.errors import TemplateError
 from onym.registry.documents import Document, DocumentKind, _lines, _xml, read_document
+from support import as_subtests
 
 DATA = Path(__file__).parent / "data"
 
@@ -128,7 +129,7 @@ def test_character_entities_of_xml2rfc_and_of_html_are_read() -> None:
 BOMB = "<!DOCTYPE rfc [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;'>]><rfc>&b;</rfc>"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "text",
     [
         BOMB,

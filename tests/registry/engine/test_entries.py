@@ -14,6 +14,7 @@ from onym.registry import codec
 from onym.registry.engine import RULES, decide, list_allowed_events, publication_refusal
 from onym.registry.records import Actor, Decision, DraftReference, Entry, Event, EventKind, Role, Status
 from onym.registry.registries import REGISTRIES
+from support import as_subtests
 
 from .table import ACTORS, AT
 
@@ -98,7 +99,7 @@ def ask(
 
 
 @pytest.mark.parametrize("registry", list(REGISTRIES))
-@pytest.mark.parametrize("event", [e for e in ENTRY_EVENTS if e is not K.IMPORT], ids=str)
+@as_subtests("event", [e for e in ENTRY_EVENTS if e is not K.IMPORT], ids=str)
 def test_each_event_about_a_row_by_each_actor_does_what_it_should_or_is_refused(
     event: EventKind, registry: str
 ) -> None:
@@ -119,7 +120,7 @@ def test_each_event_about_a_row_by_each_actor_does_what_it_should_or_is_refused(
             assert caught.value.code in {"registry.not-allowed", "registry.wrong-role"}, where
 
 
-@pytest.mark.parametrize("event", [e for e in ENTRY_EVENTS if e is not K.IMPORT], ids=str)
+@as_subtests("event", [e for e in ENTRY_EVENTS if e is not K.IMPORT], ids=str)
 def test_nothing_happens_to_a_row_that_is_not_there(event: EventKind) -> None:
     everybody = Actor(id="owner", roles=frozenset(Role))
     with pytest.raises(RefusalError):
@@ -162,7 +163,7 @@ def test_an_override_keeps_its_reason_and_who_did_it() -> None:
     assert (note.kind, note.text, note.by, note.at) == ("override", "undo 17", "iana", AT)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "data",
     [
         {"status": "historical"},

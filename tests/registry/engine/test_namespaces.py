@@ -11,6 +11,7 @@ import pytest
 from onym.errors import RefusalError
 from onym.registry.engine import RegistryState, list_allowed_events
 from onym.registry.records import Actor, Decision, Entry, Event, EventKind, RequestKind, Role, Status
+from support import as_subtests
 
 from .table import ACTORS, AT
 
@@ -106,7 +107,7 @@ ANCHOR = {"kind": RequestKind.UPDATE, "fields": {"anchor": "https://evil.example
 
 
 @pytest.mark.parametrize("who", ["stranger", "expert", "iana"])
-@pytest.mark.parametrize("status", [T.ACTIVE, T.SAFE_MODE, T.SUSPENDED, T.EXPIRED])
+@as_subtests("status", [T.ACTIVE, T.SAFE_MODE, T.SUSPENDED, T.EXPIRED])
 def test_a_namespace_is_not_updated_by_strangers(status: Status, who: str) -> None:
     error = refused(held(status=status), K.OPEN, who, ONE, **ANCHOR)
     assert (error.rule, error.clause) == ("U1", "docs/decisions/0027")

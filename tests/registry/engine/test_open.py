@@ -21,6 +21,7 @@ from onym.registry.records import (
     RequestState,
     Status,
 )
+from support import as_subtests
 
 from .table import ACTORS, AT, BOTH, COMPLETE
 
@@ -78,7 +79,7 @@ def may(kind: RequestKind, wanted: Status, status: Status | None, actor: str) ->
 
 
 @pytest.mark.parametrize("profile", BOTH)
-@pytest.mark.parametrize("kind", list(R), ids=str)
+@as_subtests("kind", list(R), ids=str)
 def test_a_request_opens_where_its_kind_has_sense_and_nowhere_else(kind: RequestKind, profile: str) -> None:
     for wanted, status, actor in itertools.product(ASKABLE, STATUSES, ACTORS):
         data = {"kind": kind, "status": wanted, "fields": COMPLETE, "profile": profile}
@@ -98,7 +99,7 @@ def test_a_name_is_filed_in_lower_case() -> None:
     assert opened(None, "owner", name=" Demo ").name == "demo"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "name",
     ["", "1a", "a b", "a/b", "../etc", "ä", "a\x00", "a%2e", "<script>", "=1+1", "-a", "a_b"],
 )
@@ -146,7 +147,7 @@ def test_an_update_does_not_change_the_status() -> None:
     assert caught.value.hint == "open a status-change"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("data", "field"),
     [
         ({"kind": "whim"}, "kind"),

@@ -9,6 +9,7 @@ import pytest
 from onym.errors import RefusalError
 from onym.registry.engine import decide, list_allowed_events
 from onym.registry.records import Actor, Decision, Entry, Event, EventKind, RequestState, Role, Status
+from support import as_subtests
 
 from .table import ACTORS, AT, DATA, REQUEST_EVENTS, SCENES, STEPS, cases, expected
 
@@ -46,7 +47,7 @@ def agrees(said: Status | str, decision: Decision, before: Entry | None) -> bool
     return found == said
 
 
-@pytest.mark.parametrize(("scene", "profile"), list(cases()))
+@as_subtests(("scene", "profile"), list(cases()))
 @pytest.mark.parametrize("state", list(RequestState), ids=str)
 def test_each_event_by_each_actor_leads_where_the_procedure_says_or_is_refused(
     state: RequestState, scene: str, profile: str
@@ -69,7 +70,7 @@ def test_each_event_by_each_actor_leads_where_the_procedure_says_or_is_refused(
         assert agrees(step.entry, decision, before), (where, entry_after(decision, before))
 
 
-@pytest.mark.parametrize(("scene", "profile"), list(cases()))
+@as_subtests(("scene", "profile"), list(cases()))
 @pytest.mark.parametrize("state", list(RequestState), ids=str)
 def test_the_buttons_are_what_may_be_asked_for(state: RequestState, scene: str, profile: str) -> None:
     place = SCENES[scene]

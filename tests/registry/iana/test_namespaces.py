@@ -15,6 +15,7 @@ from onym.errors import SnapshotError
 from onym.registry.iana import Namespace, namespaces, read_namespaces, write_namespaces
 from onym.registry.records import Entry, Status
 from onym.registry.registries import REGISTRIES
+from support import as_subtests
 
 _ISSUED = datetime(2026, 11, 21, tzinfo=UTC)
 _EXPIRES = _ISSUED + timedelta(days=30)
@@ -90,7 +91,7 @@ def test_a_file_holds_from_its_issue_until_its_expiry(seconds: int, good: bool) 
     assert caught.value.code == "registry.expired-file"
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     "anchor",
     [
         "",
@@ -162,7 +163,7 @@ def row(**changes: Any) -> bytes:
     return changed(namespaces={"bank": {name: value for name, value in data.items() if value is not None}})
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("data", "field"),
     [
         (b"[]", "file"),

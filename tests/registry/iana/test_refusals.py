@@ -11,7 +11,7 @@ from onym.errors import SnapshotError, UnknownEntryError
 from onym.registry.iana import read_snapshot, snapshots, write_entries
 from onym.registry.records import Status
 from onym.registry.registries import REGISTRIES
-from support import linear_enough
+from support import as_subtests, linear_enough
 
 _HEAD = b'<registry xmlns="http://www.iana.org/assignments" id="uri-schemes">'
 
@@ -58,7 +58,7 @@ def test_elements_too_deep_are_refused() -> None:
     assert (error.code, error.line) == ("registry.hostile-xml", 1 + snapshots.MAX_DEPTH)
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("data", "code"),
     [
         (b"<registry", "registry.bad-xml"),
@@ -123,7 +123,7 @@ def test_other_elements_and_instructions_are_passed_over() -> None:
 # ---------- CSV
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("data", "code"),
     [
         (b"", "registry.not-a-registry"),
@@ -210,7 +210,7 @@ def test_a_bad_day_is_kept_as_it_is() -> None:
 # ---------- JSON
 
 
-@pytest.mark.parametrize(
+@as_subtests(
     ("data", "code"),
     [
         (b"{", "registry.bad-json"),

@@ -9,6 +9,7 @@ import pytest
 from iana_support import by_status, codes, load, shared
 from onym.registry.iana import add_cri_numbers, combine_snapshots, read_snapshot, write_entries
 from onym.registry.records import Status
+from support import as_subtests
 
 _PARTS = ("iana-2015-04-uri-schemes-1.csv", "iana-2015-04-uri-schemes-2.csv")
 _COUNTS = {
@@ -47,7 +48,7 @@ def test_the_merged_file_is_written_back_octet_by_octet() -> None:
     assert text.encode() == data
 
 
-@pytest.mark.parametrize("name", list(_COUNTS))
+@as_subtests("name", list(_COUNTS))
 @pytest.mark.parametrize("format_", ["csv", "json", "text", "xml"])
 def test_every_snapshot_comes_back_from_every_format(name: str, format_: str) -> None:
     entries = read_snapshot(shared(name), source=name).entries

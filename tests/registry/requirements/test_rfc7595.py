@@ -8,6 +8,7 @@ import pytest
 
 from onym.registry.records import RequestKind, Role, Status
 from onym.registry.registries import PROFILES
+from support import as_subtests
 
 from .desk import COMPLETE, KIND, ONE, TWO, Desk, K, S, T
 
@@ -130,7 +131,7 @@ def test_any_other_request_is_entered_as_pending_review(status: Status) -> None:
 
 @pytest.mark.requirement("rfc7595-7.2-m", "rfc7595-7.2-x")
 @pytest.mark.parametrize("wanted", [T.PERMANENT, T.PROVISIONAL, T.HISTORICAL])
-@pytest.mark.parametrize("status", [T.PERMANENT, T.PROVISIONAL, T.HISTORICAL])
+@as_subtests("status", [T.PERMANENT, T.PROVISIONAL, T.HISTORICAL])
 @pytest.mark.parametrize("kind", [RequestKind.SEPARATE_USE, RequestKind.NEW])
 def test_the_expert_settles_a_conflict_of_names_whatever_the_statuses(
     kind: RequestKind, status: Status, wanted: Status

@@ -9,6 +9,7 @@ from onym.registry.checks import Level, check_request
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import Status
 from onym.registry.registries import PROFILES, REGISTRIES
+from support import as_subtests
 
 from .desk import COMPLETE, Desk, K, S, T
 from .papers import BOTH, KNOWN, asked, found, paper, slip, told
@@ -25,7 +26,7 @@ PROVISIONAL = {"rfc4395": "RFC 4395 3", "rfc7595": "RFC 7595 4"}
 
 
 @pytest.mark.requirement("rfc4395-5.4-a", "rfc4395-5.2-b", "rfc4395-7-b")
-@pytest.mark.parametrize("field", ELEVEN)
+@as_subtests("field", ELEVEN)
 def test_the_template_of_2006_has_eleven_fields_and_each_is_demanded(field: str) -> None:
     assert tuple(each.id for each in PROFILES["rfc4395"].fields) == ELEVEN
     for status in ("permanent", "provisional"):

@@ -15,6 +15,7 @@ from onym.server.registry import account_pages, entry_pages, help_page, request_
 from onym.server.registry.page_parts import PageContext
 from onym.server.registry.responses import STATIC_FOLDER, get_template_environment
 from server.registry.site import HOSTILE, Site
+from support import as_subtests
 
 PAGES = [
     member
@@ -155,7 +156,7 @@ def test_every_link_of_the_site_leads_somewhere(
     assert len(seen) > 60
 
 
-@pytest.mark.parametrize("context", PAGES, ids=lambda each: each.__name__)
+@as_subtests("context", PAGES, ids=lambda each: each.__name__)
 def test_a_template_uses_what_its_context_gives_and_nothing_else(context: type[Any]) -> None:
     env = get_template_environment()
 

@@ -11,6 +11,7 @@ import pytest
 from kinds_support import EVENTS, call, events, given
 from onym.ai.endpoint.kinds import Completed, Options, Turn, model
 from onym.errors import AIIPError, UsageError
+from support import as_subtests
 
 
 class Parrot:
@@ -127,7 +128,7 @@ BAD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@as_subtests("case", BAD)
 def test_an_input_with(case: str) -> None:
     handler = model(Parrot())
     with pytest.raises(AIIPError) as found:

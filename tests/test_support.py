@@ -1,0 +1,69 @@
+"""The helpers of the tests: what decides that a failure is seen is tested itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from support import as_subtests
+
+
+class RecordedSubtests:
+    """The labels of the subtests that failed, in place of pytest's fixture."""
+
+    def __init__(self) -> None:
+        self.failures: dict[str, str] = {}
+
+    @contextmanager
+    def test(self, label: str) -> Iterator[None]:
+        try:
+            yield
+        except AssertionError as error:
+            self.failures[label] = str(error)
+
+
+def record(test: Callable[..., None], **fixtures: Any) -> dict[str, str]:
+    subtests = RecordedSubtests()
+    test(subtests=subtests, **fixtures)
+    return subtests.failures
+
+
+def is_even(number: int) -> None:
+    assert number % 2 == 0, "odd"
+
+
+def test_each_failing_row_is_a_subtest_with_its_label() -> None:
+    assert record(as_subtests("number", [2, 3, 4, 5])(is_even)) == {"3": "odd", "5": "odd"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "ids", "label"),
+    [
+        ([2, 3], lambda number: f"the number {number}", "the number 3"),
+        ([2, 3], ["two", "three"], "three"),
+        ([pytest.param(3, id="of a param")], None, "of a param"),
+        ([3], lambda number: None, "3"),
+    ],
+)
+def test_a_label_is_given_as_for_parametrize(rows: Any, ids: Any, label: str) -> None:
+    assert record(as_subtests("number", rows, ids=ids)(is_even)) == {label: "odd"}
+
+
+def test_rows_share_the_fixtures() -> None:
+    seen: list[tuple[int, str]] = []
+
+    @as_subtests("number, word", [(1, "a"), (2, "b")])
+    def collect(shared: list[tuple[int, str]], number: int, word: str) -> None:
+        shared.append((number, word))
+
+    assert record(collect, shared=seen) == {}
+    assert seen == [(1, "a"), (2, "b")]
+
+
+def test_a_row_with_marks_is_refused() -> None:
+    test = as_subtests("number", [pytest.param(2, marks=pytest.mark.skip)])(is_even)
+    with pytest.raises(AssertionError, match="marks"):
+        record(test)
