@@ -1,4 +1,4 @@
-"""API formats: what an API format is, and the formats that Onym knows, by name.
+"""API formats: the interface of an API format, and the formats that Onym supports, by name.
 
 An API format is one module of pure functions with the names of `Dialect`. It never reads a provider's name.
 `get_dialect` imports a format on first use.
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 
 class HeaderMap(Protocol):
-    """Response headers, asked for by name in any case, or gone through as pairs."""
+    """Response headers: look one up by name in any case, or iterate over pairs."""
 
     def get(self, name: str, /) -> str | None:
-        """The first value of this header, None where it is absent."""
+        """Return the first value of this header, None if it is absent."""
 
     def __iter__(self) -> Iterator[tuple[str, str]]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
-    """Paths below the base path, by operation; None where the API has no such operation.
+    """Paths below the base path, by operation; None if the API does not have the operation.
 
-    `{model}` stands for the model, percent-encoded whole, without `model_prefix` if it begins with that.
-    `stream` is for the APIs that stream at another path. `model` asks after one model;
-    without it the list is searched. A route is a GET where nothing is sent with it (`models`, `model`),
-    else a POST; `model_body` says that `model` is a POST of `{"model": …}`.
+    The model, percent-encoded, replaces `{model}`; `model_prefix` is removed from its start first. `stream`
+    is for APIs that stream at another path. `model` requests one model; without it Onym searches the list. A
+    route without a body (`models`, `model`) is a GET, any other a POST; with `model_body`, `model` is a POST
+    of `{"model": …}`.
     """
 
     chat: str
@@ -49,17 +49,18 @@ class Routes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSpec:
-    """Facts of one endpoint that shape a body: `names` are wire names of well-known parameters."""
+    """What the body of a request depends on at one endpoint: `names` are wire names of standard parameters."""
 
     names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What an error has to say of the exchange that it happened in; it never changes how an answer is read.
+    """What an error reports about the exchange in which it happened. It never changes how a response is
+    decoded.
 
-    `endpoint` is redacted text, `secrets` must not come back in a message, `model` stands in where
-    the server names none, `now` (seconds since the epoch) turns a Retry-After date into seconds.
+    `endpoint` is redacted text, `secrets` must not appear in a message, `model` is used if the server names
+    none, `now` (seconds since the epoch) turns a Retry-After date into seconds.
     """
 
     endpoint: str | None = None
@@ -72,92 +73,93 @@ NO_EXCHANGE = Exchange()
 
 
 class Decoder(Protocol):
-    """A push decoder of a streamed answer: bytes in, events out, whatever the cuts.
+    """A push decoder of a streamed response: bytes in, events out, however the network splits the bytes.
 
-    Events that came before a failure are returned, then `error` holds it: raise it after them.
-    `done` says that the answer ended well and nothing more is wanted.
+    Events before a failure are returned first; then `error` contains the failure, to be raised after them.
+    `done` is True after a complete response.
     """
 
     @property
     def error(self) -> NetError | ProviderError | None:
-        """Why this stream is no use any more, None as long as it is."""
+        """Why this stream has failed, None if it has not."""
 
     @property
     def done(self) -> bool:
-        """Whether `Finish` has been handed out."""
+        """Whether `Finish` has been returned."""
 
     @property
     def usage(self) -> Usage:
-        """Tokens counted so far."""
+        """The tokens counted so far."""
 
     def feed(self, data: bytes, /) -> list[Event]:
-        """The events that these bytes complete."""
+        """Return the events that these bytes complete."""
 
     def close(self) -> list[Event]:
-        """The end of the bytes: what was still to come, or `error` where the answer is not whole."""
+        """Return the last events at the end of the bytes; raises `error` if the response is incomplete."""
 
 
 class Dialect(Protocol):
-    """One wire format. A module with these names is one."""
+    """One API format. A module with these names is one."""
 
     @property
     def name(self) -> str:
-        """As a provider row names it."""
+        """The name in provider entries."""
 
     @property
     def routes(self) -> Routes:
-        """Where its operations are."""
+        """The paths of its operations."""
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """Headers of every request, beside those that say who asks."""
+        """Headers of every request, except those that authenticate it."""
 
     @property
     def parameters(self) -> Mapping[str, str | None]:
-        """Wire names of the well-known parameters, where no row says otherwise; dots nest, None is refused.
+        """Wire names of the standard parameters, unless a provider entry has others; dots nest, None is not
+        supported.
 
-        `system` and `stream` name where they show in a request, for people. `cache`, where it stands, is the
-        switch of the provider's own prompt cache.
+        `system` and `stream` name their position in a request, for people. `cache`, if present, is the switch
+        of the provider's own prompt cache.
         """
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """Well-known parameters that the API demands, and what is sent where nobody says."""
+        """Standard parameters that the API requires, with the values to send by default."""
 
     @property
     def formats(self) -> frozenset[str]:
-        """The values of `format`, beside `text`, that the API has."""
+        """The values of `format`, other than `text`, that the API supports."""
 
     def encode_chat(self, request: Request, spec: WireSpec) -> dict[str, Any]:
-        """The body of an inference request."""
+        """Return the body of an inference request."""
 
     def encode_embed(self, model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
-        """The body of an embeddings request."""
+        """Return the body of an embeddings request."""
 
     def decode_chat(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Completion:
-        """A 2xx answer; raises ProviderError."""
+        """Decode a 2xx response; raises ProviderError."""
 
     def decode_embed(
         self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange, *, count: int
     ) -> Embeddings:
-        """A 2xx answer with `count` vectors; raises ProviderError."""
+        """Decode a 2xx response with `count` vectors; raises ProviderError."""
 
     def decode_models(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ModelPage:
-        """A 2xx answer; raises ProviderError."""
+        """Decode a 2xx response with a list of models; raises ProviderError."""
 
     def decode_model(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ModelInfo:
-        """A 2xx answer about one model; raises ProviderError."""
+        """Decode a 2xx response about one model; raises ProviderError."""
 
     def decode_error(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ProviderError:
-        """The error of any other answer; returned, not raised."""
+        """Return the error in any other response. It is not raised."""
 
     def stream_decoder(self, status: int, headers: HeaderMap, exchange: Exchange) -> Decoder:
-        """A decoder for the streamed body of this 2xx answer."""
+        """Return a decoder for the streamed body of this 2xx response."""
 
 
-#: distributions add dialects here: modules, or objects, with the names of `Dialect`
+#: entry points of other distributions: modules, or objects, with the names of `Dialect`
 GROUP = "onym.dialects"
-#: the dialects that this version speaks, and the modules that speak them
+#: the API formats of this version, and their modules
 DIALECTS = {
     name: f"onym.llm.dialects.{name}"
     for name in (
@@ -177,13 +179,13 @@ DIALECTS = {
 
 @cache
 def get_dialect(name: str) -> Dialect:
-    """The dialect of this name: one of our own, or one that a distribution brings by an entry point.
+    """Return the API format of this name: one of Onym's, or one from an entry point.
 
-    Raises UnsupportedError where there is none, ConfigError for an entry point that cannot be loaded.
+    Raises UnsupportedError for an unknown name and ConfigError for an entry point that cannot be loaded.
     """
     if name in DIALECTS:
         return cast("Dialect", import_module(DIALECTS[name]))
-    # 28 ms of imports, for a name that is not known so far
+    # late: 28 ms of imports, needed only for a name that is not one of Onym's
     from importlib.metadata import entry_points
 
     for point in entry_points(group=GROUP, name=name):

@@ -33,7 +33,7 @@ _BASE_PATH: Final = "/v1/messages/batches"
 _PAGE_SIZE: Final = 1000
 _COUNT_NAMES: Final = ("processing", "succeeded", "errored", "canceled", "expired")
 _UNANSWERED: Final = {"canceled": "cancelled", "expired": "expired"}
-#: the statuses with which the API answers such errors elsewhere
+#: the HTTP statuses that the API uses for these errors outside of batches
 _STATUSES: Final[Mapping[str, int]] = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -70,39 +70,39 @@ class AnthropicBatches(LineBatches):
     marks: bool = False
 
     def encode_line(self, name: str, body: bytes) -> bytes:
-        """One of `requests`."""
+        """Return one item of `requests`."""
         return b'{"custom_id":"%s","params":%s}' % (name.encode(), body)
 
     def upload(self, marker: str, lines: Sequence[bytes]) -> None:
-        """There is nothing to upload."""
+        """Return None: the requests are in the body of `create`."""
         return
 
     def decode_upload(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> str:
-        """Never called: there is nothing to upload."""
+        """Raise MalformedResponseError. Never called, because nothing is uploaded."""
         raise ERRORS.make_malformed_error("nothing was uploaded", status, headers, exchange)
 
     def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> BatchRequest:
-        """POST /v1/messages/batches."""
+        """Return POST /v1/messages/batches."""
         body = b'{"requests":[%s]}' % b",".join(lines)
         return BatchRequest(method="POST", path=_BASE_PATH, body=body, content_type=_JSON)
 
     def retrieve(self, batch: str) -> BatchRequest:
-        """GET /v1/messages/batches/{id}."""
+        """Return GET /v1/messages/batches/{id}."""
         return BatchRequest(method="GET", path=f"{_BASE_PATH}/{SEGMENT.quote(batch)}")
 
     def cancel(self, batch: str) -> BatchRequest:
-        """POST /v1/messages/batches/{id}/cancel."""
+        """Return POST /v1/messages/batches/{id}/cancel."""
         return BatchRequest(
             method="POST", path=f"{_BASE_PATH}/{SEGMENT.quote(batch)}/cancel", content_type=_JSON
         )
 
     def list(self, after: str | None) -> BatchRequest:
-        """GET /v1/messages/batches."""
+        """Return GET /v1/messages/batches."""
         more = f"&after_id={QUERY_VALUE.quote(after)}" if after else ""
         return BatchRequest(method="GET", path=f"{_BASE_PATH}?limit={_PAGE_SIZE}{more}")
 
     def download(self, batch: Batch) -> tuple[BatchRequest, ...]:
-        """GET /v1/messages/batches/{id}/results."""
+        """Return GET /v1/messages/batches/{id}/results."""
         path = f"{_BASE_PATH}/{SEGMENT.quote(batch.id)}/results"
         return (BatchRequest(method="GET", path=path, accept="application/binary"),)
 
@@ -136,7 +136,7 @@ class AnthropicBatches(LineBatches):
 
 
 def _decode_row_error(body: bytes, exchange: Exchange) -> ProviderError:
-    """The error that the same request would have met outside of a batch."""
+    """Return the error that the same request would have caused outside of a batch."""
     data = msgspec.json.decode(body)
     error = data.get("error") if isinstance(data, dict) else None
     kind = error.get("type") if isinstance(error, dict) else None

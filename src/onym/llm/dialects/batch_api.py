@@ -21,17 +21,17 @@ from onym.llm.dialects.errors import ErrorDecoder, clean_identifier, clean_messa
 from onym.llm.dialects.streaming import DecodeChat
 from onym.llm.types import Completion
 
-#: how a batch ended; `gone` is one that the provider does not know any more
+#: how a batch ended; `gone` is a batch that the provider no longer knows
 Ending: TypeAlias = Literal["completed", "failed", "expired", "cancelled", "gone"]
 
-#: dialects whose API takes batches, and where that is written down
+#: API formats with a batch API, and where its implementation is
 BATCH_APIS: Final[Mapping[str, str]] = {
     "anthropic_messages": "onym.llm.dialects.anthropic_batches:MESSAGES",
     "openai_chat": "onym.llm.dialects.openai_batches:CHAT",
     "openai_responses": "onym.llm.dialects.openai_batches:RESPONSES",
 }
 
-#: an identifier becomes one segment of a path: nothing in it may mean another one
+#: an identifier becomes one segment of a path, so it must not contain a delimiter
 _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._:~-]{0,255}")
 
 
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
-    """One request: `path` is below the row's base path and may hold a query."""
+    """One request: `path` is below the provider's base path and may contain a query."""
 
     method: str
     path: str
@@ -55,7 +55,7 @@ class BatchRequest:
 
 
 class BatchFault(NamedTuple):
-    """Why a batch failed; `line` (1 is the first) is the request that it is about, None for all of them."""
+    """Why a batch failed. `line` (from 1) is the request that caused it, None if all requests are affected."""
 
     line: int | None
     error: ProviderError
@@ -63,11 +63,11 @@ class BatchFault(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A batch as the provider sees it.
+    """A batch as the provider describes it.
 
-    `ending` is None as long as it goes on. `total` and `finished` count requests, `marker` is what the client
-    called it, `created` seconds since the epoch, each None where the provider does not say. `files` are the
-    identifiers of what holds the results, where these are files.
+    `ending` is None while it is in progress. `total` and `finished` count requests, `marker` is the client's
+    own name for the batch, `created` is seconds since the epoch; each is None if the provider does not report
+    it. `files` are the identifiers of the files with the results, if there are any.
     """
 
     id: str
@@ -81,69 +81,69 @@ class Batch:
 
 
 class BatchPage(NamedTuple):
-    """A page of the list of batches; `next` asks for the one after it, None at the end."""
+    """A page of the list of batches. `next` requests the following page; None on the last page."""
 
     batches: tuple[Batch, ...]
     next: str | None = None
 
 
 class BatchAnswer(NamedTuple):
-    """One line of the results: the name that the request was given, and what came of it."""
+    """One line of the results: the request's name and its outcome."""
 
     name: str
     outcome: Completion | OnymError
 
 
 class BatchApi(Protocol):
-    """A provider's batch API. Names of requests are of letters, digits and hyphens, 64 at most."""
+    """A provider's batch API. Names of requests consist of letters, digits and hyphens, 64 at most."""
 
     @property
     def most(self) -> int:
-        """Requests that fit into one batch."""
+        """The largest number of requests in one batch."""
 
     @property
     def marks(self) -> bool:
         """Whether the list of batches shows the client's marker."""
 
     def encode_line(self, name: str, body: bytes) -> bytes:
-        """One request as it is sent; `body` is JSON."""
+        """Return one request in the form in which it is sent; `body` is JSON."""
 
     def upload(self, marker: str, lines: Sequence[bytes]) -> BatchRequest | None:
-        """What brings the requests there, None where creating does that."""
+        """Return the request that uploads the lines, None if `create` contains them."""
 
     def decode_upload(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> str:
-        """The identifier of what was uploaded; raises ProviderError."""
+        """Return the identifier of the uploaded file; raises ProviderError."""
 
     def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> BatchRequest:
-        """What creates a batch, and has to be paid."""
+        """Return the request that creates a batch, which has to be paid for."""
 
     def retrieve(self, batch: str) -> BatchRequest:
-        """What asks how a batch goes."""
+        """Return the request for the state of a batch."""
 
     def cancel(self, batch: str) -> BatchRequest:
-        """What ends a batch before its time."""
+        """Return the request that cancels a batch."""
 
     def list(self, after: str | None) -> BatchRequest:
-        """What asks for a page of the list of batches, the newest first."""
+        """Return the request for a page of the list of batches, newest first."""
 
     def download(self, batch: Batch) -> tuple[BatchRequest, ...]:
-        """What asks for the results of a batch that has ended."""
+        """Return the requests for the results of a batch that has ended."""
 
     def decode_batch(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Batch:
-        """A 2xx answer to `create`, `retrieve` or `cancel`; raises ProviderError."""
+        """Decode a 2xx response to `create`, `retrieve` or `cancel`; raises ProviderError."""
 
     def decode_list(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> BatchPage:
-        """A 2xx answer to `list`; raises ProviderError."""
+        """Decode a 2xx response to `list`; raises ProviderError."""
 
     def decode_error(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ProviderError:
-        """The error of any other answer; returned, not raised."""
+        """Return the error in any other response. It is not raised."""
 
     def decode_line(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> BatchAnswer | None:
-        """A line of the results, None for one that is not whole or names no request."""
+        """Decode a line of the results; None if it is cut or names no request."""
 
 
 def find_batch_api(dialect: str) -> BatchApi | None:
-    """The batch API of a dialect, None where it has none."""
+    """Return the batch API of an API format, None if it has none."""
     where = BATCH_APIS.get(dialect)
     if where is None:
         return None
@@ -152,7 +152,7 @@ def find_batch_api(dialect: str) -> BatchApi | None:
 
 
 def require_identifier(value: Any) -> str:
-    """An identifier of the server's that may stand in a path; raises MalformedResponseError."""
+    """Return a server's identifier that is safe in a path; raises MalformedResponseError for any other value."""
     if not isinstance(value, str) or _IDENTIFIER.fullmatch(value) is None:
         raise make_malformed_error("an identifier is none")
     return value
@@ -182,7 +182,7 @@ class LineBatches:
     def decode_line(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> BatchAnswer | None:
         """Return the name and the outcome in a line of the results, None if it is cut or has no name."""
         try:
-            # the decoder checks the UTF-8 of the fields that it keeps only
+            # the decoder checks UTF-8 only in the fields that it keeps
             line.decode()
             name = _NAME_DECODER.decode(line).custom_id
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -245,7 +245,7 @@ def decode_error_message(error: Mapping[str, Any], exchange: Exchange) -> tuple[
 
 
 def make_unanswered_error(ending: str, exchange: Exchange) -> ProviderError:
-    """Why a request of a batch that ended so has no answer."""
+    """Return the error of a row that has no answer after its batch ended with `ending`."""
     return ProviderError(
         _ENDING_MESSAGES.get(ending, _ENDING_MESSAGES["completed"]),
         code=f"provider.batch-{ending}" if ending != "completed" else "provider.malformed",

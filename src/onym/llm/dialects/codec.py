@@ -22,17 +22,19 @@ from onym.llm.types import DocumentPart, FinishReason, ImagePart, Request, Tool,
 
 NO_USAGE = Usage()
 
-#: no answer has so many tokens; what is beyond it fits no column, no metric and no float
+#: no response has so many tokens; larger numbers fit no column, metric or float
 _MAX_COUNT = 2**53
 
 
 def make_malformed_error(text: str) -> MalformedResponseError:
-    """A member that is not what the dialect promises; whoever knows the exchange says where."""
+    """Return the error for an invalid member. Whoever catches it adds the exchange: see
+    `ErrorDecoder.locate_errors`.
+    """
     return MalformedResponseError(text)
 
 
 def parse_json_object(text: str | bytes) -> dict[str, Any] | None:
-    """The object that this JSON is, None where it is none."""
+    """Parse a JSON object; None for anything else."""
     try:
         found = msgspec.json.decode(text)
     except (ValueError, RecursionError):
@@ -41,25 +43,25 @@ def parse_json_object(text: str | bytes) -> dict[str, Any] | None:
 
 
 def encode_arguments(value: Any) -> str:
-    """A tool call's arguments as JSON text: some servers send the object itself."""
+    """Return a tool call's arguments as JSON text: some servers send the object itself."""
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def parse_count(value: Any) -> int | None:
-    """A count of tokens, None for what is absent or no count."""
+    """Return a count of tokens, None if it is absent or invalid."""
     return value if type(value) is int and 0 <= value < _MAX_COUNT else None
 
 
 def get_text(record: Mapping[str, Any], name: str) -> str | None:
-    """A member that is text and not empty, else None."""
+    """Return a member that is a non-empty string, else None."""
     value = record.get(name)
     return value if isinstance(value, str) and value else None
 
 
 def decode_tool_calls(calls: Any, first: int = 0) -> Iterator[ToolCall]:
-    """Calls of functions as OpenAI writes them, whose places begin at `first`; some servers give no ids."""
+    """Decode function calls in OpenAI's format, counted from `first`; some servers send no ids."""
     if calls is None:
         return
     if not isinstance(calls, list):
@@ -95,21 +97,21 @@ def parse_timestamp(value: Any) -> float | None:
 
 
 def require_model_records(records: Any) -> list[dict[str, Any]]:
-    """The records of a list of models, without what is no record."""
+    """Return the records of a list of models; items that are not objects are skipped."""
     if not isinstance(records, list):
         raise make_malformed_error("it holds no list of models")
     return [each for each in records if isinstance(each, dict)]
 
 
 def require_vector_list(found: Any, count: int) -> list[Any]:
-    """A list of as many vectors, or their records, as there were texts."""
+    """Return a list with one vector, or record of one, for each text."""
     if not isinstance(found, list) or len(found) != count:
         raise make_malformed_error("it does not hold one vector for each text")
     return found
 
 
 def decode_vector(value: Any) -> Sequence[float]:
-    """A list of numbers as floats; MalformedResponseError where it is none."""
+    """Return a list of numbers as floats; MalformedResponseError for anything else."""
     if not isinstance(value, list) or not value or not all(type(each) in (float, int) for each in value):
         raise make_malformed_error("a vector is not a list of numbers")
     try:
@@ -119,7 +121,9 @@ def decode_vector(value: Any) -> Sequence[float]:
 
 
 def decode_vector_or_base64(value: Any) -> Sequence[float]:
-    """A list of numbers, or base64 of little-endian 32-bit floats; MalformedResponseError for neither."""
+    """Decode a list of numbers, or base64 of little-endian 32-bit floats; MalformedResponseError for anything
+    else.
+    """
     return _decode_base64_vector(value) if isinstance(value, str) else decode_vector(value)
 
 
@@ -140,7 +144,7 @@ def _decode_base64_vector(coded: str) -> Sequence[float]:
 NO_TOOL_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 _SCHEMA_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
-#: what switches a provider's own prompt cache on, by the wire name of the switch
+#: the value that turns a provider's own prompt cache on, by the wire name of the switch
 _CACHE_VALUES: Mapping[str, Any] = {
     "cache_control": {"type": "ephemeral"},
     "providerOptions.gateway.caching": "auto",
@@ -148,7 +152,7 @@ _CACHE_VALUES: Mapping[str, Any] = {
 
 
 def set_member(body: dict[str, Any], name: str, value: Any) -> None:
-    """Set a member by its wire name; dots nest: `generationConfig.topK`."""
+    """Set a member by its wire name. Dots create nested objects: `generationConfig.topK`."""
     *path, last = name.split(".")
     for step in path:
         body = body.setdefault(step, {})
@@ -162,7 +166,7 @@ def encode_params(
     names: Mapping[str, str],
     write_format: Callable[[str, Mapping[str, Any] | None], Any],
 ) -> None:
-    """The well-known parameters of a request under their wire names, which `spec` may change."""
+    """Add the standard parameters of a request under their wire names; names in `spec` take precedence."""
     for name, value in request.params.items():
         wire = spec.names.get(name) or names.get(name, name)
         if name == "format":
@@ -173,7 +177,7 @@ def encode_params(
 
 
 def merge_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> None:
-    """Add pass-through parameters, objects into objects; what is already there is never replaced."""
+    """Add pass-through parameters. Objects are merged, and existing values are never replaced."""
     for name, value in extra.items():
         here = body.setdefault(name, value)
         if here is not value and isinstance(here, dict) and isinstance(value, Mapping):
@@ -183,9 +187,9 @@ def merge_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> None:
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:
-    """The arguments as the object that some APIs want; no text at all is an empty one.
+    """Return the arguments as an object, which some APIs require; empty text is an empty object.
 
-    Raises UsageError where they are no object.
+    Raises UsageError for anything else.
     """
     found = parse_json_object(call.arguments) if call.arguments.strip() else {}
     if found is None:
@@ -197,12 +201,12 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def encode_base64(part: ImagePart | DocumentPart) -> str:
-    """The octets of a part as base64 text."""
+    """Return the content of a part as base64 text."""
     return b64encode(part.data or b"").decode("ascii")
 
 
 def encode_data_url(part: ImagePart | DocumentPart) -> str:
-    """The octets of a part as a data: URL."""
+    """Return the content of a part as a data: URL."""
     return f"data:{part.media_type};base64,{encode_base64(part)}"
 
 
@@ -233,14 +237,14 @@ def encode_tool_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
 
 
 def make_schema_name(schema: Mapping[str, Any]) -> str:
-    """A name for a schema that APIs accept, from its title."""
+    """Return a name for a schema, from its title, that APIs accept."""
     title = schema.get("title")
     name = _SCHEMA_NAME.sub("_", title)[:64].strip("_") if isinstance(title, str) else ""
     return name or "answer"
 
 
 def make_part_error(what: str, dialect: str, *, hint: str | None = None) -> UnsupportedError:
-    """The refusal of a part that a dialect has no place for."""
+    """Return the error for a part that an API does not support."""
     return UnsupportedError(
         f"the {dialect} API takes no {what}", code="llm.no-part", parameter="messages", hint=hint
     )

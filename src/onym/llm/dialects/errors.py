@@ -65,13 +65,13 @@ _DEFAULT_MESSAGES: Mapping[type[ProviderError], str] = {
     MalformedResponseError: "the server's answer is not one of this dialect",
 }
 
-#: the usual name, and what others call it
+#: the usual name of the header, and other names
 _REQUEST_ID = "x-request-id"
 _REQUEST_IDS = frozenset({"request-id", "apim-request-id", "x-amzn-requestid", "x-litellm-call-id"})
 
 
 class ErrorDetails(NamedTuple):
-    """What a body says of a failure, in one shape. `retry_after` is seconds."""
+    """What a body says about a failure. `retry_after` is in seconds."""
 
     text: str = ""
     codes: tuple[str, ...] = ()
@@ -81,18 +81,18 @@ class ErrorDetails(NamedTuple):
 
 
 def has_error(data: Mapping[str, Any]) -> bool:
-    """Whether a body or an event whose status said success is an error all the same."""
+    """Whether a body or event contains an error although the HTTP status was a success."""
     return bool(data.get("error"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorDecoder:
-    """How one dialect says what went wrong.
+    """How one API format reports failures.
 
-    `read` brings a decoded body into one shape, None where it is in none. `codes` are decisive wherever
-    they stand, in lower case; `wide` count only where no status says more (inside a stream, in a 200);
-    `parameters` are names that by themselves say what is wrong; `statuses` differ from the usual ones.
-    `is_failure` tells an error in a 2xx body or in an event. `hint` goes with an answer of another kind.
+    `read` converts a decoded body, or returns None for an unknown format. `codes` (lower case) always decide;
+    `wide` decide only if there is no error status (inside a stream, or in a 200 response). `parameters` are
+    names that identify the error by themselves. `statuses` replace the usual ones. `is_failure` finds an
+    error in a 2xx body or in an event. `hint` is shown if the response is not of this format.
     """
 
     read: Callable[[Any], ErrorDetails | None]
@@ -104,7 +104,7 @@ class ErrorDecoder:
     hint: str | None = None
 
     def decode_json(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Any:
-        """The body as JSON; MalformedResponseError where it is none."""
+        """Return the body as JSON; MalformedResponseError if it is not JSON."""
         try:
             return msgspec.json.decode(body)
         except (ValueError, RecursionError):
@@ -116,7 +116,9 @@ class ErrorDecoder:
     def decode_object(
         self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     ) -> dict[str, Any]:
-        """The body as an object that is no failure; raises MalformedResponseError, or the failure."""
+        """Return the body as an object; raises MalformedResponseError, or the failure that the object
+        describes.
+        """
         data = self.decode_json(status, headers, body, exchange)
         if not isinstance(data, dict):
             raise self.make_malformed_error("it is not a JSON object", status, headers, exchange)
@@ -125,7 +127,9 @@ class ErrorDecoder:
         return data
 
     def locate_errors(self, decode: D) -> D:
-        """A decoder of whole answers whose `wrong` members are told with the exchange that they came in."""
+        """Decorate a decoder of whole responses: its malformed-response errors get the data of their
+        exchange.
+        """
 
         @wraps(decode)
         def told(
@@ -136,7 +140,7 @@ class ErrorDecoder:
             *,
             count: int | None = None,
         ) -> Any:
-            # the usual call has nothing to pack or unpack, and costs next to nothing
+            # most calls have no `count`; packing and unpacking arguments would cost time
             try:
                 if count is None:
                     return decode(status, headers, body, exchange)
@@ -158,7 +162,7 @@ class ErrorDecoder:
         *,
         usage: Usage | None = None,
     ) -> MalformedResponseError:
-        """An answer that is not what the dialect promises; `text` is our own words."""
+        """Return the error for a response that is not of this format; `text` is Onym's description."""
         return MalformedResponseError(
             f"{_DEFAULT_MESSAGES[MalformedResponseError]}: {text}",
             endpoint=exchange.endpoint,
@@ -171,7 +175,7 @@ class ErrorDecoder:
     def decode_error(
         self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
     ) -> ProviderError:
-        """The error that an answer outside 2xx means. It is returned, not raised."""
+        """Return the error in a response outside 2xx. It is not raised."""
         try:
             said = self.read(msgspec.json.decode(body)) or ErrorDetails()
         except (ValueError, RecursionError):
@@ -187,7 +191,7 @@ class ErrorDecoder:
     def decode_body_error(
         self, data: Any, status: int, headers: HeaderMap, exchange: Exchange = NO_EXCHANGE
     ) -> ProviderError:
-        """The error that a body says it is, though the status said success."""
+        """Return the error in a body whose HTTP status was a success."""
         return self._build_error(
             self.read(data) or ErrorDetails(),
             status,
@@ -205,7 +209,7 @@ class ErrorDecoder:
         usage: Usage,
         exchange: Exchange = NO_EXCHANGE,
     ) -> ProviderError:
-        """The error that an event of a stream says it is; `usage` is what was counted before."""
+        """Return the error in an event of a stream; `usage` is what was counted before."""
         return self._build_error(
             self.read(data) or ErrorDetails(), status, exchange, request_id=request_id, usage=usage
         )
@@ -244,7 +248,7 @@ class ErrorDecoder:
             for code in said.codes:
                 if code.lower() in self.wide:
                     return self.wide[code.lower()]
-            # 200 or a stream: a status inside the body is the only one there is
+            # in a 200 response or a stream, a status in the body is the only one
             status = said.status or 500
         found = self.statuses.get(status) or _STATUSES.get(status)
         if found is not None:
@@ -255,7 +259,7 @@ class ErrorDecoder:
 
 
 def find_request_id(headers: HeaderMap, exchange: Exchange) -> str | None:
-    """The server's own name for the exchange, where a header bears one that is fit to print."""
+    """Return the server's identifier of the exchange from a header, None if it is missing or unsafe to print."""
     found = None
     for name, value in headers:
         lower = name.lower()
@@ -267,14 +271,14 @@ def find_request_id(headers: HeaderMap, exchange: Exchange) -> str | None:
 
 
 def parse_error_status(value: Any) -> int | None:
-    """A failure status given as a number, or as three digits of text."""
+    """Return an error status given as a number or as three digits, else None."""
     if isinstance(value, str) and len(value) == 3 and value.isascii() and value.isdigit():
         value = int(value)
     return value if type(value) is int and 400 <= value < 600 else None
 
 
 def _find_retry_after(headers: HeaderMap, exchange: Exchange) -> float | None:
-    # without a date of our own a Retry-After date says nothing, so it counts as past
+    # without the current time a Retry-After date is treated as past
     return parse_retry_after(headers, inf if exchange.now is None else exchange.now)
 
 
@@ -284,7 +288,7 @@ def _describe_media_type(headers: HeaderMap) -> str:
 
 
 def clean_identifier(text: str | None, exchange: Exchange) -> str | None:
-    """A short identifier of the server's, None where it is not fit to print or holds the key."""
+    """Return a server's short identifier, None if it is not printable or contains the key."""
     if not is_printable_text(text, _MAX_IDENTIFIER):
         return None
     return None if any(secret.reveal() in text for secret in exchange.secrets) else text

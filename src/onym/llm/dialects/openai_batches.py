@@ -28,7 +28,7 @@ from onym.net.messages import Headers
 from onym.uri.components import SEGMENT
 
 _JSON: Final = "application/json"
-#: the member of `metadata` that holds the client's marker
+#: the member of `metadata` with the client's marker
 _MARKER_NAME: Final = "onym"
 _PAGE_SIZE: Final = 100
 _ENDINGS: Final[Mapping[str, Ending]] = {
@@ -37,7 +37,7 @@ _ENDINGS: Final[Mapping[str, Ending]] = {
     "expired": "expired",
     "cancelled": "cancelled",
 }
-#: of a request that was not asked
+#: codes of requests that the provider did not process
 _UNANSWERED: Final = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
 
 
@@ -57,7 +57,7 @@ _LINE_DECODER: Final = msgspec.json.Decoder(_ResultLine)
 
 @dataclass(frozen=True, slots=True)
 class OpenAIBatches(LineBatches):
-    """Batches of one operation; `endpoint` is its path, as the API spells it."""
+    """Batches of one operation. `endpoint` is its path in the API's spelling."""
 
     errors = ERRORS
     endpoint: str
@@ -65,7 +65,7 @@ class OpenAIBatches(LineBatches):
     marks: bool = True
 
     def encode_line(self, name: str, body: bytes) -> bytes:
-        """A line of the file that is uploaded."""
+        """Return one line of the uploaded file."""
         return b'{"custom_id":"%s","method":"POST","url":"%s","body":%s}\n' % (
             name.encode(),
             self.endpoint.encode(),
@@ -73,7 +73,7 @@ class OpenAIBatches(LineBatches):
         )
 
     def upload(self, marker: str, lines: Sequence[bytes]) -> BatchRequest:
-        """POST /files. A line that begins with `{` cannot be taken for the boundary."""
+        """Return POST /files. Lines begin with `{`, so none of them equals the boundary."""
         boundary = f"onym-{marker}"
         disposition = "Content-Disposition: form-data; name="
         head = (
@@ -89,13 +89,13 @@ class OpenAIBatches(LineBatches):
         )
 
     def decode_upload(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> str:
-        """The file's identifier."""
+        """Return the file's identifier; raises ProviderError."""
         return self._decode_object(
             lambda data, _: require_identifier(data.get("id")), status, headers, body, exchange
         )
 
     def create(self, marker: str, lines: Sequence[bytes], uploaded: str | None) -> BatchRequest:
-        """POST /batches."""
+        """Return POST /batches."""
         body = {
             "completion_window": "24h",
             "endpoint": self.endpoint,
@@ -107,21 +107,21 @@ class OpenAIBatches(LineBatches):
         )
 
     def retrieve(self, batch: str) -> BatchRequest:
-        """GET /batches/{id}."""
+        """Return GET /batches/{id}."""
         return BatchRequest(method="GET", path=f"/batches/{SEGMENT.quote(batch)}")
 
     def cancel(self, batch: str) -> BatchRequest:
-        """POST /batches/{id}/cancel."""
+        """Return POST /batches/{id}/cancel."""
         return BatchRequest(method="POST", path=f"/batches/{SEGMENT.quote(batch)}/cancel", content_type=_JSON)
 
     def list(self, after: str | None) -> BatchRequest:
-        """GET /batches."""
+        """Return GET /batches."""
         return BatchRequest(
             method="GET", path=f"/batches?limit={_PAGE_SIZE}" + (f"&after={after}" if after else "")
         )
 
     def download(self, batch: Batch) -> tuple[BatchRequest, ...]:
-        """GET /files/{id}/content, for what was answered and for what failed."""
+        """Return GET /files/{id}/content for the results and for the errors."""
         return tuple(
             BatchRequest(
                 method="GET", path=f"/files/{SEGMENT.quote(each)}/content", accept="application/binary"
@@ -165,7 +165,7 @@ class OpenAIBatches(LineBatches):
 
 
 def _decode_unanswered(error: Mapping[str, Any], exchange: Exchange) -> ProviderError:
-    """The error of a request that has no response."""
+    """Return the error of a request without a response."""
     text, code = decode_error_message(error, exchange)
     if code in _UNANSWERED:
         return make_unanswered_error(_UNANSWERED[code], exchange)

@@ -32,7 +32,7 @@ from onym.net.sse import SSEDecoder, SSEEvent
 F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
 
-#: a dialect's `decode_chat`
+#: an API format's `decode_chat`
 DecodeChat: TypeAlias = Callable[[int, HeaderMap, bytes, Exchange], Completion]
 
 _MAX_BODY = 32 * 1024 * 1024
@@ -42,18 +42,18 @@ _WHOLE_BODY_TYPES = frozenset({"application/json", "text/html", "application/xht
 
 
 def is_whole_body(headers: HeaderMap) -> bool:
-    """Whether this answer to a request for a stream is a whole body instead."""
+    """Whether this response to a streaming request is a whole body instead."""
     return (headers.get("content-type") or "").partition(";")[0].strip().lower() in _WHOLE_BODY_TYPES
 
 
 class Framer(Protocol[F_co]):
-    """Bytes to frames, one at a time: where one is bad, those before it in the same bytes are not lost."""
+    """Splits bytes into frames, one at a time, so that the frames before an invalid one are not lost."""
 
     def feed(self, data: bytes, /) -> Iterator[F_co]:
-        """The frames that these bytes complete; raises NetError at one that cannot be read."""
+        """Return the frames that these bytes complete; raises NetError at an invalid one."""
 
     def close(self) -> Iterator[F_co]:
-        """What the end of the bytes completes."""
+        """Return the frames that the end of the bytes completes."""
 
 
 class SSEFramer:
@@ -65,11 +65,11 @@ class SSEFramer:
         self._sse = SSEDecoder(_MAX_EVENT)
 
     def feed(self, data: bytes) -> Iterator[SSEEvent]:
-        """The events, each as its blank line comes."""
+        """Return the events. A blank line completes an event."""
         return self._sse.events(data)
 
     def close(self) -> Iterator[SSEEvent]:
-        """Nothing: an event without its blank line is none."""
+        """Return nothing: an event without its blank line is incomplete."""
         return iter(())
 
 
@@ -87,7 +87,7 @@ class LineFramer:
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The lines, without their ends."""
+        """Return the lines, without their line ends."""
         *lines, rest = data.split(b"\n")
         for line in lines:
             self._check_size(len(line))
@@ -100,7 +100,7 @@ class LineFramer:
             self._pending.append(rest)
 
     def close(self) -> Iterator[bytes]:
-        """The last line, if it has no end."""
+        """Return the last line, if it has no line end."""
         rest = b"".join(self._pending).strip()
         self._pending = []
         if rest:
@@ -116,10 +116,11 @@ class LineFramer:
 
 
 class EventDecoder(Generic[F]):
-    """The push decoder of a dialect. A subclass reads one frame in `_take`.
+    """The push decoder of an API format. A subclass decodes one frame in `_decode_frame`.
 
-    It sets `usage`, `_model`, `_reason` and `_carried` as it learns them. `wrong(...)` raised there becomes
-    a MalformedResponseError of this exchange, `_failed(record)` is the provider's own failure.
+    It sets `usage`, `_model`, `_reason` and `_carried` when it learns them. An error of
+    `make_malformed_error` raised there becomes a MalformedResponseError of this exchange;
+    `_make_stream_error` returns the provider's own error.
     """
 
     __slots__ = (
@@ -158,16 +159,16 @@ class EventDecoder(Generic[F]):
         self._carried: Carried | None = None
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that these bytes complete; after an error or the end, none."""
+        """Return the events that these bytes complete; nothing after an error or the end."""
         events: list[Event] = []
-        # in slices, for a compressed bomb comes as one piece, and each step would copy all of it
+        # in slices: a compressed bomb arrives as one piece, and each step would copy all of it
         for start in range(0, len(data), _SLICE_SIZE):
             if self.error is None and not self.done:
                 self._decode_frames(self._frames.feed(data[start : start + _SLICE_SIZE]), events)
         return events
 
     def close(self) -> list[Event]:
-        """The last events. Raises the error, or MalformedResponseError where no end was announced."""
+        """Return the last events. Raises the error, or MalformedResponseError if the stream is incomplete."""
         events: list[Event] = []
         if self.error is None and not self.done:
             self._decode_frames(self._frames.close(), events)
@@ -181,11 +182,11 @@ class EventDecoder(Generic[F]):
         return events
 
     def _decode_frame(self, frame: F, events: list[Event]) -> bool:
-        """Read one frame; True says that it was the last."""
+        """Decode one frame; True if it was the last."""
         raise NotImplementedError
 
     def _make_stream_error(self, record: object) -> ProviderError:
-        """The failure that a frame says it is."""
+        """Return the error that a frame describes."""
         return self._failures.decode_stream_error(
             record,
             status=self._status,
@@ -201,12 +202,12 @@ class EventDecoder(Generic[F]):
                     self._append_finish(events)
                     return
         except MalformedResponseError as error:
-            # our own words, from `wrong`, until they know where they happened
+            # an error of `make_malformed_error` does not know its exchange yet
             self.error = (
                 error if error.endpoint or error.status else self._make_malformed_error(error.message)
             )
         except (NetError, ProviderError) as error:
-            # frames do not know whose they are
+            # framers do not know the endpoint
             error.endpoint = error.endpoint or self._exchange.endpoint
             self.error = error
 
@@ -231,7 +232,7 @@ class EventDecoder(Generic[F]):
 
 
 class WholeBodyDecoder:
-    """A whole body where a stream was asked for: read to its end, then handed out as events."""
+    """A whole body in response to a streaming request: read to its end, then returned as events."""
 
     __slots__ = ("_body", "_decode", "_exchange", "_headers", "_status", "done", "error", "usage")
 
@@ -246,7 +247,7 @@ class WholeBodyDecoder:
         self._body = bytearray()
 
     def feed(self, data: bytes) -> list[Event]:
-        """Nothing: a body says what it is at its end."""
+        """Return nothing: the body is decoded at its end."""
         if self.error is None:
             self._body += data
             if len(self._body) > _MAX_BODY:
@@ -257,7 +258,7 @@ class WholeBodyDecoder:
         return []
 
     def close(self) -> list[Event]:
-        """The answer as events. Raises ProviderError where it is none."""
+        """Return the response as events; raises ProviderError."""
         if self.done:
             return []
         if self.error is not None:
@@ -321,19 +322,19 @@ _MAX_HEADERS: Final = 128 * 1024
 
 @dataclass(frozen=True, slots=True)
 class EventFrame:
-    """One message. `headers` are typed as they came; a timestamp is milliseconds, a UUID 16 octets."""
+    """One message. `headers` have their types; a timestamp is in milliseconds, a UUID is 16 bytes."""
 
     headers: Mapping[str, HeaderValue]
     payload: bytes = field(repr=False)
 
     def get_text(self, name: str) -> str:
-        """A header that is text, "" where there is none of that name."""
+        """Return a header that is text, "" if there is none of that name."""
         value = self.headers.get(name)
         return value if isinstance(value, str) else ""
 
 
 class EventStreamFramer:
-    """Octets to messages. A message that the end of the octets cuts short is none."""
+    """Splits bytes into messages. A message that is cut at the end is ignored."""
 
     __slots__ = ("_pending",)
 
@@ -341,10 +342,10 @@ class EventStreamFramer:
         self._pending = bytearray()
 
     def feed(self, data: bytes) -> Iterator[EventFrame]:
-        """The messages that these octets complete.
+        """Return the messages that these bytes complete.
 
-        Raises ProtocolError where a checksum, a length or a header is wrong, ResponseTooLarge for a
-        message beyond 16 MiB or headers beyond 128 KiB.
+        Raises ProtocolError for a wrong checksum, length or header, and ResponseTooLarge for a message larger
+        than 16 MiB or headers larger than 128 KiB.
         """
         pending = self._pending
         pending += data
@@ -355,17 +356,17 @@ class EventStreamFramer:
                 start += size
                 yield _decode_message(message)
         finally:
-            # once for all of them: to cut the front off for each message would copy the rest each time
+            # once for all messages: removing each of them would copy the rest each time
             del pending[:start]
 
     def close(self) -> Iterator[EventFrame]:
-        """Nothing: what is left is not a whole message."""
+        """Return nothing: the rest is not a complete message."""
         self._pending.clear()
         return iter(())
 
 
 def _find_message_size(pending: bytearray, start: int) -> int | None:
-    """How long the message that begins there is, None as long as its prelude is not whole."""
+    """Return the size of the message at `start`, None if its prelude is incomplete."""
     if len(pending) - start < _PRELUDE.size:
         return None
     total, headers, check = _PRELUDE.unpack_from(pending, start)
@@ -445,7 +446,7 @@ def _read_uuid(data: bytes, at: int) -> tuple[bytes, int]:
     return _slice_bytes(data, at, 16)
 
 
-#: by the number of the type: true, false, byte, short, integer, long, octets, text, timestamp, UUID
+#: by the number of the type: true, false, byte, short, integer, long, bytes, text, timestamp, UUID
 _HEADER_READERS: Final[tuple[_HeaderReader, ...]] = (
     _make_constant_reader(True),
     _make_constant_reader(False),
