@@ -15,28 +15,28 @@ class RecordedSubtests:
     """The labels of the subtests that failed, in place of pytest's fixture."""
 
     def __init__(self) -> None:
-        self.failures: dict[str, str] = {}
+        self.failures: list[str] = []
 
     @contextmanager
     def test(self, label: str) -> Iterator[None]:
         try:
             yield
-        except AssertionError as error:
-            self.failures[label] = str(error)
+        except AssertionError:
+            self.failures.append(label)
 
 
-def record(test: Callable[..., None], **fixtures: Any) -> dict[str, str]:
+def record(test: Callable[..., None], **fixtures: Any) -> list[str]:
     subtests = RecordedSubtests()
     test(subtests=subtests, **fixtures)
     return subtests.failures
 
 
 def is_even(number: int) -> None:
-    assert number % 2 == 0, "odd"
+    assert number % 2 == 0
 
 
 def test_each_failing_row_is_a_subtest_with_its_label() -> None:
-    assert record(as_subtests("number", [2, 3, 4, 5])(is_even)) == {"3": "odd", "5": "odd"}
+    assert record(as_subtests("number", [2, 3, 4, 5])(is_even)) == ["3", "5"]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_each_failing_row_is_a_subtest_with_its_label() -> None:
     ],
 )
 def test_a_label_is_given_as_for_parametrize(rows: Any, ids: Any, label: str) -> None:
-    assert record(as_subtests("number", rows, ids=ids)(is_even)) == {label: "odd"}
+    assert record(as_subtests("number", rows, ids=ids)(is_even)) == [label]
 
 
 def test_rows_share_the_fixtures() -> None:
@@ -59,7 +59,7 @@ def test_rows_share_the_fixtures() -> None:
     def collect(shared: list[tuple[int, str]], number: int, word: str) -> None:
         shared.append((number, word))
 
-    assert record(collect, shared=seen) == {}
+    assert record(collect, shared=seen) == []
     assert seen == [(1, "a"), (2, "b")]
 
 
