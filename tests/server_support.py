@@ -17,16 +17,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.testclient import TestClient
 
+from onym.accounts.passwords import hash_password
+from onym.accounts.records import ALL_REALMS, Account, ApiToken
+from onym.accounts.tokens import hash_secret, make_token
 from onym.errors import OnymError, RefusalError, StoreError
-from onym.registry.accounts import (
-    ALL_REGISTRIES,
-    Account,
-    ApiToken,
-    hash_password,
-    hash_secret,
-    make_token,
-    parse_scopes,
-)
+from onym.registry.accounts import TOKEN_PREFIX, parse_scopes
 from onym.registry.records import Role
 from onym.registry.store import Store
 from onym.server.app import create_app
@@ -57,7 +52,7 @@ ROOT = Account(
     name="Root Example",
     email=None,
     password_hash=PASSWORD_HASH,
-    roles={ALL_REGISTRIES: frozenset({Role.IANA})},
+    roles={ALL_REALMS: frozenset({Role.IANA})},
     created=START,
 )
 
@@ -111,7 +106,7 @@ class World:
 
     def token(self, *scopes: str, account: str = "user-alice", **changes: Any) -> dict[str, str]:
         """The header with a new API token."""
-        secret = make_token()
+        secret = make_token(TOKEN_PREFIX)
         token = ApiToken(
             id=f"token-{len(self.tokens)}",
             digest=hash_secret(secret),

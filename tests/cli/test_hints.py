@@ -116,7 +116,7 @@ def test_the_commands_are_found() -> None:
     assert where >= {
         "sign/keystore.py",
         "server/gateway/settings.py",
-        "registry/account_ids.py",
+        "registry/accounts.py",
         "cli/_errors.py",
     }
     assert len(NAMED) > 150

@@ -352,7 +352,7 @@ def test_members_of_an_event_may_be_json(own, write):
     (named,) = own("show", "--json", "zed").json["entry"]["designees"]
     assert named.startswith("user-")
     nobody = own("decide", "zed", "designate", "--data", '{"add": ["nobody"]}', ok=False)
-    assert "registry.unknown-account" in nobody.err
+    assert "accounts.unknown-account" in nobody.err
     own("decide", "zed", "designate", "--data", '{"remove": ["ann", "nobody"]}')
     assert "designees" not in own("show", "--json", "zed").json["entry"]
     for bad in ("[]", "{", "1", "[" * 10_000):
@@ -461,7 +461,7 @@ def test_a_token_is_ended_under_the_name_of_its_owner_alone(own):
 
 
 def test_every_account_is_listed_however_many_there_are(own, monkeypatch):
-    from onym.registry.store.accounts import Accounts
+    from onym.accounts.store import Accounts
 
     for login in ("ben", "cat", "dan", "eva"):
         own("user", "add", login, "--no-password")

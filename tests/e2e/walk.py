@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onym.registry import accounts
+from onym.accounts import passwords, records, tokens
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import Actor, Entry, Role, Status
 from onym.registry.registries import REGISTRIES
@@ -77,10 +77,10 @@ def draft(name: str) -> str:
 async def seed(store: Any) -> None:
     """Four accounts, the shipped facts, and `conti`, which IANA's registry had until 2022."""
     begin = datetime(2026, 1, 5, 9, tzinfo=UTC)
-    hashed = accounts.hash_password(Secret(_PASSWORD))
+    hashed = passwords.hash_password(Secret(_PASSWORD))
     for login, (name, role) in PEOPLE.items():
-        roles = {} if role is None else {accounts.ALL_REGISTRIES: frozenset({role})}
-        account = accounts.Account(
+        roles = {} if role is None else {records.ALL_REALMS: frozenset({role})}
+        account = records.Account(
             id=f"user-{login}",
             login=login,
             name=name,
@@ -105,9 +105,9 @@ async def seed(store: Any) -> None:
 
 def _session(service: Service, login: str) -> str:
     """A session of theirs, as signing in makes one: that way is walked where a session has run out."""
-    secret, at = accounts.make_session_id(), service.clock()
-    session = accounts.Session(
-        digest=accounts.hash_secret(secret),
+    secret, at = tokens.make_session_id(), service.clock()
+    session = records.Session(
+        digest=tokens.hash_secret(secret),
         account=f"user-{login}",
         created=at,
         expires=at + timedelta(hours=12),

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from onym.registry.store.accounts import Accounts
+from onym.accounts.store import Accounts
 from onym.server.security.sign_in import SignInFlow
 from onym.server.settings import Issuer, RateLimit, RateLimits
 from onym.sign.jws import sign_compact

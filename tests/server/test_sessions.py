@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onym.registry.accounts import PasswordCheck, hash_password, hash_secret
+from onym.accounts.passwords import PasswordCheck, hash_password
+from onym.accounts.tokens import hash_secret
 from onym.server.security.credentials import Passwords
 from onym.uri.secret import Secret
 from server_support import BASE, PASSWORD, World, settings, world
@@ -164,7 +165,7 @@ def test_a_new_password_needs_the_old_one_and_ends_other_sessions(site: World) -
     wrong = {"csrf_token": token, "password": "not the old one", "new_password": new}
     assert site.client.post("/account/password", data=wrong).status_code == 401
     weak = {"csrf_token": token, "password": PASSWORD, "new_password": "password1234"}
-    assert site.client.post("/account/password", data=weak).json()["code"] == "registry.weak-password"
+    assert site.client.post("/account/password", data=weak).json()["code"] == "accounts.weak-password"
     good = {"csrf_token": token, "password": PASSWORD, "new_password": new}
     answer = site.client.post("/account/password", data=good, follow_redirects=False)
     assert answer.status_code == 303

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from onym.registry.accounts import is_api_token
+from onym.accounts.tokens import is_token
+from onym.registry.accounts import TOKEN_PREFIX
 from onym.server.security.tokens import MAX_TOKENS
 from server_support import World, world
 
@@ -36,7 +37,7 @@ def test_a_token_is_shown_once_and_works(site: World) -> None:
     assert page.headers["cache-control"] == "no-store"
     secret = re.search(r"onym_reg_[\w-]+", page.text)
     assert secret is not None
-    assert is_api_token(secret[0])
+    assert is_token(secret[0], TOKEN_PREFIX)
     again = site.client.get("/account", headers=HTML)
     assert secret[0] not in again.text
     assert "ci server" in again.text
@@ -96,7 +97,7 @@ def test_the_api_makes_lists_and_revokes(site: World) -> None:
     )
     assert made.status_code == 201
     body = made.json()
-    assert is_api_token(body["token"])
+    assert is_token(body["token"], TOKEN_PREFIX)
     listed = site.client.get("/api/v1/account/tokens", headers=header)
     assert [each["label"] for each in listed.json()["tokens"]] == ["test", "a"]
     assert "onym_reg_" not in listed.text

@@ -46,7 +46,7 @@ _NEXT_BY_CODE = {
     "aiip.upstream-unreachable": "onym ai discover {uri}",
     "registry.no-database": "onym registry init --db registry.db",
     "registry.no-template": "onym registry template",
-    "registry.unknown-account": "onym registry user list",
+    "accounts.unknown-account": "onym registry user list",
     "registry.unknown-request": "onym registry review",
     "registry.wrong-schema": "onym registry init",
     "registry.broken-chain": "onym registry verify",

@@ -1,88 +1,26 @@
-"""Accounts, sessions, API tokens and audit records: their values, and how their secrets are made and checked.
-
-The database holds no secret that opens anything. Passwords are stored as argon2id hashes, session IDs
-and API tokens as SHA-256 digests. A session ID or token has 32 random bytes, so a plain digest is safe
-for it; a password needs a slow hash.
-"""
+"""What accounts may do in the registry: roles and scopes, and the accounts that an event names."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-import unicodedata
-from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
-from functools import cache
-from secrets import token_bytes, token_hex
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from onym.errors import RegistryError
-from onym.registry.records import Role
-from onym.uri.secret import Secret
+from onym.accounts.records import ALL_REALMS, Account
+from onym.errors import RefusalError, RegistryError, UnknownEntryError
+from onym.registry.records import Event, EventKind, Role
 
 if TYPE_CHECKING:
-    from argon2 import PasswordHasher
+    from onym.accounts.store import AccountStore
 
-#: the key of `Account.roles` that stands for every registry
-ALL_REGISTRIES: Final = "*"
-#: what every API token begins with, so that scanners of published code find leaked ones
+#: the beginning of every API token of a registry
 TOKEN_PREFIX: Final = "onym_reg_"  # noqa: S105
-#: characters; NIST SP 800-63B-4 3.1.1.2 asks for 15 where a password stands alone, 8 beside a second factor
-MIN_PASSWORD: Final = 12
-MAX_PASSWORD: Final = 1024
-MAX_LOGIN: Final = 64
-MAX_NAME: Final = 200
-#: RFC 5321 4.5.3.1.3 less the angle brackets
-MAX_EMAIL: Final = 254
-MAX_LABEL: Final = 100
-
-_SECRET_OCTETS: Final = 32
-_TOKEN: Final = re.compile(re.escape(TOKEN_PREFIX) + r"[A-Za-z0-9_-]{43}\Z")
-_LOGIN: Final = re.compile(r"[a-z0-9][a-z0-9._@+-]*\Z")
-# an addr-spec of the plain sort; quoted local parts and literals are refused
-_EMAIL: Final = re.compile(
-    r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
-    r"@[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*\Z"
-)
-#: the ones of twelve characters and more that head every published list
-_COMMON_PASSWORDS: Final = frozenset(
-    {
-        "123456789012",
-        "1234567890123",
-        "12345678901234",
-        "123456789123",
-        "1234567891011",
-        "123123123123",
-        "1q2w3e4r5t6y",
-        "1qaz2wsx3edc",
-        "abcdefghijkl",
-        "adminadminadmin",
-        "administrator",
-        "changemechangeme",
-        "correct horse battery staple",
-        "correcthorsebatterystaple",
-        "iloveyou1234",
-        "letmeinletmein",
-        "password1234",
-        "password12345",
-        "passwordpassword",
-        "qwerty123456",
-        "qwertyqwerty",
-        "qwertyuiop12",
-        "qwertyuiop123",
-        "qwertyuiopasdfghjkl",
-        "welcome12345",
-        "zaq12wsxcde3",
-    }
-)
 
 
 class Scope(StrEnum):
-    """What an API token may do. A scope opens the way to a role; the account must hold the role as well."""
+    """What an API token may do. A scope lets the token use a role that the account has."""
 
     READ = "read"
     SUBMIT = "submit"
@@ -104,243 +42,109 @@ _SCOPE_ROLES: Final[Mapping[Scope, Role]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """Somebody who may sign in. `id` never changes and is the `Actor.id` of the log.
-
-    `login` is lower case and unique; `password_hash` is None where sign-in is by OpenID Connect alone.
-    `roles` maps a registry, or `ALL_REGISTRIES`, to the roles held there. Whoever holds IANA in
-    `ALL_REGISTRIES` administers accounts.
-    """
-
-    id: str
-    login: str
-    name: str
-    email: str | None
-    password_hash: Secret | None = None
-    roles: Mapping[str, frozenset[Role]] = field(default_factory=lambda: MappingProxyType({}))
-    disabled: bool = False
-    created: datetime
-
-    def get_roles(self, registry: str) -> frozenset[Role]:
-        """The roles held in one registry, those for every registry among them."""
-        nothing: frozenset[Role] = frozenset()
-        return self.roles.get(registry, nothing) | self.roles.get(ALL_REGISTRIES, nothing)
-
-    @property
-    def is_administrator(self) -> bool:
-        """May the account manage other accounts?"""
-        return Role.IANA in self.roles.get(ALL_REGISTRIES, frozenset())
+def get_registry_roles(account: Account, registry: str) -> frozenset[Role]:
+    """Return the account's roles in a registry, including those in every registry."""
+    names = account.get_roles(registry)
+    return frozenset(role for role in Role if role in names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """One browser signed in. `digest` is of the session id; the id itself is in the cookie alone.
-
-    `expires` ends it whatever happens; `seen` is its last use (`store.sessions.touch(digest, at)` moves
-    it), from which the server counts idleness.
-    """
-
-    digest: str
-    account: str
-    created: datetime
-    expires: datetime
-    seen: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiToken:
-    """A token for programs. `digest` is of the whole token, prefix included; `scopes` are `Scope` values."""
-
-    id: str
-    digest: str
-    account: str
-    label: str
-    scopes: frozenset[str]
-    created: datetime
-    expires: datetime | None
-    revoked: datetime | None = None
-    last_used: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRecord:
-    """One line of the audit log: who did what to what, from where, and how it ended. It holds no secret.
-
-    `account` is None where nobody was signed in; `action` is a word with a dot ("sign-in.password",
-    "request.submit"), `outcome` "ok" or the stable code of the error, `address` the client's IP address.
-    """
-
-    at: datetime
-    account: str | None
-    action: str
-    subject: str | None
-    outcome: str
-    address: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PasswordCheck:
-    """What a password test said: `rehash` is the new hash to store, where the old parameters are outdated."""
-
-    ok: bool
-    rehash: Secret | None = None
-
-
-def validate_login(login: str) -> str:
-    """The login as it is stored: lower case. Raises RegistryError (field "login")."""
-    text = login.strip().lower()
-    if not text or len(text) > MAX_LOGIN or not _LOGIN.match(text):
-        raise RegistryError(
-            "a login starts with a letter or digit and holds letters, digits and . _ @ + - alone",
-            code="registry.bad-login",
-            field="login",
-            hint=f"use 1 to {MAX_LOGIN} ASCII characters",
-        )
-    return text
-
-
-def validate_name(name: str) -> str:
-    """The display name, in NFC, with single spaces. Raises RegistryError (field "name")."""
-    text = " ".join(unicodedata.normalize("NFC", name[: 4 * MAX_NAME]).split())
-    if not text or len(text) > MAX_NAME or any(unicodedata.category(c) in {"Cc", "Cf", "Cs"} for c in text):
-        raise RegistryError(
-            f"a name has 1 to {MAX_NAME} characters and no control or invisible ones",
-            code="registry.bad-name",
-            field="name",
-            hint="give the name as it should be shown beside decisions",
-        )
-    return text
-
-
-def validate_email(email: str) -> str:
-    """The address (RFC 5322 addr-spec with a dot-atom). Raises RegistryError (field "email")."""
-    text = email.strip()
-    if len(text) > MAX_EMAIL or not _EMAIL.match(text):
-        raise RegistryError(
-            "not an e-mail address",
-            code="registry.bad-email",
-            field="email",
-            clause="RFC 5322 3.4.1",
-            hint="write it as name@example.org, without a display name",
-        )
-    return text
-
-
-def validate_password(password: Secret, *, login: str = "", name: str = "") -> None:
-    """Is this good enough for a new password? Raises RegistryError (field "password")."""
-    text = _normalize_password(password)
-    folded = text.casefold()
-    own = {word.casefold() for word in (login, name) if word}
-    reason = None
-    if not MIN_PASSWORD <= len(text) <= MAX_PASSWORD:
-        reason = f"a password has {MIN_PASSWORD} to {MAX_PASSWORD} characters"
-    elif folded in _COMMON_PASSWORDS or len(set(folded)) < 4:
-        reason = "this password heads the lists that attackers try first"
-    elif folded in own or any(folded.startswith(word) and len(word) > len(folded) // 2 for word in own):
-        reason = "the password is the login or the name"
-    if reason is not None:
-        raise RegistryError(
-            reason,
-            code="registry.weak-password",
-            field="password",
-            hint="take several unrelated words, or let a password manager make one",
-        )
-
-
-def hash_password(password: Secret) -> Secret:
-    """The argon2id hash as a PHC string. Takes 64 MiB and tens of milliseconds: call it in a thread."""
-    return Secret(_get_hasher().hash(_normalize_password(password)))
-
-
-def verify_password(stored: Secret | None, password: Secret) -> PasswordCheck:
-    """Does the password fit the stored hash? Call it in a thread.
-
-    Without a hash (no such login, or one that signs in elsewhere) the same work is done on a dummy, so
-    that the time taken does not tell. A hash that cannot be read is no match.
-    """
-    from argon2.exceptions import InvalidHashError, VerificationError  # late: native, for sign-in alone
-
-    hasher = _get_hasher()
-    text = _normalize_password(password)
-    if len(text) > MAX_PASSWORD:
-        stored, text = None, ""
-    try:
-        hasher.verify((stored or _get_dummy_hash()).reveal(), text)
-    except (VerificationError, InvalidHashError):
-        return PasswordCheck(ok=False)
-    if stored is None:
-        return PasswordCheck(ok=False)
-    outdated = hasher.check_needs_rehash(stored.reveal())
-    return PasswordCheck(ok=True, rehash=Secret(hasher.hash(text)) if outdated else None)
-
-
-def make_session_id() -> Secret:
-    """A session id: 32 random octets in base64url."""
-    return Secret(_make_random_text())
-
-
-def make_token() -> Secret:
-    """An API token: shown once, stored as `hash_secret` it."""
-    return Secret(TOKEN_PREFIX + _make_random_text())
-
-
-def is_api_token(text: str) -> bool:
-    """Has the text the form of an API token?"""
-    return _TOKEN.match(text) is not None
-
-
-def hash_secret(secret: Secret) -> str:
-    """SHA-256 in lower-case hex: what is stored of a session id or token."""
-    return hashlib.sha256(secret.reveal().encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def make_id(prefix: str) -> str:
-    """A random id that can be shown ("user-1f0c…"): no secret, and not to be guessed from another."""
-    return f"{prefix}-{token_hex(8)}"
+def is_administrator(account: Account) -> bool:
+    """Report whether the account may manage other accounts: it has the role IANA in every registry."""
+    return Role.IANA in account.roles.get(ALL_REALMS, frozenset())
 
 
 def parse_scopes(words: Iterable[str]) -> frozenset[str]:
-    """Scopes from words. Raises RegistryError (field "scopes") for one that does not exist, or none."""
-    try:
-        scopes = frozenset(str(Scope(word)) for word in words)
-    except ValueError:
-        scopes = frozenset()
-    if not scopes:
+    """Return the scopes. Raises RegistryError (field "scopes") for an unknown scope, or none."""
+    names = tuple(words)
+    unknown = [name for name in names if name not in frozenset(Scope)]
+    if unknown or not names:
         raise RegistryError(
-            "no scope, or one that does not exist",
+            f"there is no scope {unknown[0][:40]!r}" if unknown else "a token needs at least one scope",
             code="registry.bad-scope",
             field="scopes",
-            hint="choose from " + ", ".join(Scope),
+            hint=f"Choose from {', '.join(Scope)}.",
         )
-    return scopes
+    return frozenset(names)
 
 
 def limit_roles(roles: frozenset[Role], scopes: Iterable[str]) -> frozenset[Role]:
-    """What is left of the roles held by an account, for a token of these scopes."""
+    """Return the roles that a token with these scopes may use."""
     return roles & {_SCOPE_ROLES[Scope(scope)] for scope in scopes if scope in _SCOPE_ROLES}
 
 
-def _normalize_password(password: Secret) -> str:
-    # RFC 8265 4.2.2 (OpaqueString): other spaces become U+0020, then NFC; the cap bounds the work
-    text = password.reveal()[: MAX_PASSWORD + 1]
-    spaced = "".join(" " if unicodedata.category(c) == "Zs" else c for c in text)
-    return unicodedata.normalize("NFC", spaced).encode("utf-8", "replace").decode()
+#: members of `Event.data` that name accounts with a new say in an entry
+_ACCOUNT_MEMBERS: Final = MappingProxyType(
+    {
+        EventKind.REASSIGN: ("to",),
+        EventKind.OVERRIDE: ("registrant",),
+        EventKind.DESIGNATE: ("add",),
+    }
+)
+#: people in one event
+_MAX_PEOPLE: Final = 64
 
 
-def _make_random_text() -> str:
-    return urlsafe_b64encode(token_bytes(_SECRET_OCTETS)).rstrip(b"=").decode("ascii")
+async def resolve_accounts(store: AccountStore, event: Event) -> Event:
+    """Return the event with account IDs instead of logins. Events without accounts come back unchanged.
+
+    Accounts that lose their say may be unknown, so that the ID of a former account can be removed. Raises
+    UnknownEntryError (accounts.unknown-account) and RefusalError (registry.disabled-account, and
+    registry.bad-data for more than 64 people); `field` is the member of `Event.data`.
+    """
+    members: dict[str, Any] = {}
+    for member in _ACCOUNT_MEMBERS.get(event.kind, ()):
+        value = event.data.get(member)
+        # the engine rejects other types
+        if isinstance(value, str) and value.strip():
+            members[member] = await _get_account_id(store, value, member)
+        elif _is_text_list(value):
+            members[member] = [
+                await _get_account_id(store, word, member) for word in _limit_people(value, member)
+            ]
+    removed = event.data.get("remove")
+    if event.kind is EventKind.DESIGNATE and _is_text_list(removed):
+        members["remove"] = await _resolve_removed(store, _limit_people(removed, "remove"))
+    return replace(event, data={**event.data, **members}) if members else event
 
 
-@cache
-def _get_hasher() -> PasswordHasher:
-    from argon2 import PasswordHasher  # late: native, and only sign-in needs it
-    from argon2.profiles import RFC_9106_LOW_MEMORY
-
-    # RFC 9106 4, second recommended option: t=3, p=4, m=64 MiB, 128-bit salt, 256-bit tag
-    return PasswordHasher.from_parameters(RFC_9106_LOW_MEMORY)
+def _is_text_list(value: object) -> TypeGuard[Sequence[str]]:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
-@cache
-def _get_dummy_hash() -> Secret:
-    return Secret(_get_hasher().hash(token_hex(16)))
+async def _resolve_removed(store: AccountStore, words: Sequence[str]) -> list[str]:
+    """Return the words and the IDs of the logins among them: designated experts may be listed as either."""
+    names: dict[str, None] = {}
+    for word in words:
+        account = await store.accounts.find_by_login(word)
+        names |= dict.fromkeys([word] if account is None else [word, account.id])
+    return list(names)
+
+
+def _limit_people(words: Sequence[str], member: str) -> Sequence[str]:
+    if len(words) > _MAX_PEOPLE:
+        raise RefusalError(
+            f"an event names at most {_MAX_PEOPLE} people, not {len(words)}",
+            code="registry.bad-data",
+            field=member,
+        )
+    return words
+
+
+async def _get_account_id(store: AccountStore, word: str, member: str) -> str:
+    # IDs take precedence, so that a person cannot take another one's ID as a login
+    account = await store.accounts.get(word.strip()) or await store.accounts.find_by_login(word)
+    if account is None:
+        raise UnknownEntryError(
+            "there is no account with this login or ID",
+            code="accounts.unknown-account",
+            field=member,
+            hint="The person signs in once, or you add the account: onym registry user add LOGIN",
+        )
+    if account.disabled:
+        raise RefusalError(
+            "the account is disabled",
+            code="registry.disabled-account",
+            field=member,
+            hint="Enable it: onym registry user enable LOGIN",
+        )
+    return account.id

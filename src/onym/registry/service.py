@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from onym.errors import RefusalError, StoreError, TemplateError, UsageError
-from onym.registry.account_ids import resolve_accounts
+from onym.registry.accounts import resolve_accounts
 from onym.registry.documents.types import Document, DocumentKind, Template, TemplateValue
 from onym.registry.records import (
     EMPTY,

@@ -18,8 +18,8 @@ from email.policy import SMTP as WIRE
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Final
 
+from onym.accounts.records import Account, validate_email
 from onym.errors import OnymError, RegistryError
-from onym.registry.accounts import Account, validate_email
 from onym.registry.records import Role
 from onym.server.settings import Settings
 from onym.server.settings_parser import get_host_and_port
@@ -142,9 +142,7 @@ class MailSender:
     async def _list_addresses(self, notice: OutboxNotice) -> list[str]:
         if isinstance(notice.to, Role):
             found = list(
-                await self._store.accounts.list(
-                    registry=notice.registry, role=notice.to, limit=_MOST_RECIPIENTS
-                )
+                await self._store.accounts.list(realm=notice.registry, role=notice.to, limit=_MOST_RECIPIENTS)
             )
         else:
             account = await self._store.accounts.get(notice.to)

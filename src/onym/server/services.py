@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from starlette.requests import HTTPConnection, Request
 
+    from onym.accounts.records import Account, ApiToken
     from onym.errors import OnymError
-    from onym.registry.accounts import Account, ApiToken
     from onym.registry.store import Store
     from onym.server.security.clients import TokenBuckets
     from onym.server.security.credentials import OIDCProvider, Passwords

@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias
 
+from onym.accounts.records import validate_email
 from onym.errors import ConfigError, RegistryError, URIError
 from onym.net.hosts import is_loopback, parse_host, parse_network
-from onym.registry.accounts import validate_email
 from onym.uri.generic import URI
 from onym.uri.secret import Secret
 

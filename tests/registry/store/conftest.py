@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from onym.accounts.tables import METADATA as ACCOUNT_TABLES
 from onym.registry.store import REVISION, Store
 from onym.registry.store.schema import METADATA
 from registry.store.store_support import in_store
@@ -68,5 +69,5 @@ def store_url(request: pytest.FixtureRequest) -> Iterator[str]:
     server: Postgres = request.getfixturevalue("postgres")
     name: str = request.getfixturevalue("_postgres_database")
     yield server.url(name)
-    deletes = "; ".join(f'DELETE FROM "{table}"' for table in METADATA.tables)
+    deletes = "; ".join(f'DELETE FROM "{table}"' for table in (*METADATA.tables, *ACCOUNT_TABLES.tables))
     server.execute(_EMPTY.format(deletes=deletes, revision=REVISION), name)

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from onym.accounts.records import Account
 from onym.errors import RefusalError, StaleError, StoreError, UnknownEntryError
-from onym.registry.account_ids import resolve_accounts
-from onym.registry.accounts import Account
+from onym.registry.accounts import resolve_accounts
 from onym.registry.records import Actor, Event, EventKind, Role, Status
 from onym.registry.store import Store
-from onym.registry.store.schema import migrate_schema, open_database
 from registry.store.store_support import (
     AT,
     EXPERT,
@@ -26,7 +25,6 @@ from registry.store.store_support import (
     in_store,
     opened,
     registered,
-    run,
     under_review,
 )
 
@@ -234,23 +232,6 @@ def test_changes_that_the_log_does_not_make_are_found_and_made_anew(store_url: s
     in_store(store_url, work)
 
 
-def test_an_older_schema_gets_its_changes_from_the_log(empty_url: str) -> None:
-    async def main() -> None:
-        async with await Store.open(empty_url, create=True) as store:
-            await registered(store)
-            await remove(store)
-            await registered(store)
-            changes = await store.changes(SCHEMES)
-        database = open_database(empty_url)
-        await migrate_schema(database, "0003")
-        await database.close()
-        async with await Store.open(empty_url, create=True) as store:
-            assert await store.changes(SCHEMES) == changes
-            await store.verify()
-
-    run(main())
-
-
 # who is given a say
 
 PEOPLE = [
@@ -292,10 +273,10 @@ def test_a_login_or_id_becomes_an_id(sqlite_path: Any, kind: EventKind, given: A
 @pytest.mark.parametrize(
     ("kind", "given", "code"),
     [
-        (REASSIGN, {"to": "nobody-at-all"}, "registry.unknown-account"),
-        (REASSIGN, {"to": "no\0body"}, "registry.unknown-account"),
+        (REASSIGN, {"to": "nobody-at-all"}, "accounts.unknown-account"),
+        (REASSIGN, {"to": "no\0body"}, "accounts.unknown-account"),
         (REASSIGN, {"to": "off"}, "registry.disabled-account"),
-        (DESIGNATE, {"add": ["ann", "nobody"]}, "registry.unknown-account"),
+        (DESIGNATE, {"add": ["ann", "nobody"]}, "accounts.unknown-account"),
         (DESIGNATE, {"add": ["ann"] * 65}, "registry.bad-data"),
         (DESIGNATE, {"remove": ["ann"] * 65}, "registry.bad-data"),
         (OVERRIDE, {"registrant": "user-3"}, "registry.disabled-account"),

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from accounts.test_store import ADA, people, token
+from onym.accounts.records import AuditRecord
 from onym.errors import RefusalError, StoreError
-from onym.registry.accounts import AuditRecord
 from onym.registry.records import Actor, Decision, Entry, Event, Request
 from onym.registry.store import Decide, Store, restore
 from registry.store.store_support import (
@@ -27,7 +28,6 @@ from registry.store.store_support import (
     run,
     under_review,
 )
-from registry.store.test_accounts import ADA, people, token
 
 TAMPERING = {
     "UPDATE entries SET status = 'permanent'": "entries",

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from onym.registry.accounts import Account
+from onym.accounts.records import Account
 from onym.registry.iana import load_builtin_snapshot
 from onym.registry.records import IANA_CLOCK, Actor, Entry, Event, EventKind, Role, Status
 from onym.server import registry as room

@@ -24,6 +24,7 @@ from sqlalchemy import Table, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from onym.accounts.tables import account_roles, accounts, audit, subjects, tokens
 from onym.errors import RegistryError, StoreError
 from onym.registry.codec import decode_time, encode_time, from_data, to_data
 from onym.registry.hash_chain import GENESIS, canonicalize_json, verify_link
@@ -44,9 +45,6 @@ from onym.registry.store.rows import (
 )
 from onym.registry.store.schema import (
     DATABASE_PROFILE,
-    account_roles,
-    accounts,
-    audit,
     entries,
     entry_changes,
     entry_text,
@@ -55,8 +53,6 @@ from onym.registry.store.schema import (
     read_revision,
     requests,
     sequences,
-    subjects,
-    tokens,
 )
 from onym.store.sql import Database, Time, translate_errors
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from onym.accounts.store import AccountStore
 from onym.errors import StoreError, UnknownEntryError
 from onym.registry.engine import decide as engine_decide
 from onym.registry.engine import iter_due_events as engine_due
@@ -26,7 +27,6 @@ from onym.registry.store._writes import (
     reserve_request_id,
     select_head,
 )
-from onym.registry.store.accounts import Accounts, AuditLog, Sessions, Tokens
 from onym.registry.store.queries import require_search, search_entries
 from onym.registry.store.rows import (
     Applied,
@@ -42,7 +42,7 @@ from onym.store.sql import Database
 from onym.uri.secret import Secret
 
 
-class Store:
+class Store(AccountStore):
     """A registry: its log, what follows from it, and who may act.
 
     The log is the truth, and is only ever appended to. Whatever looks for one thing answers None where it
@@ -53,12 +53,8 @@ class Store:
     """
 
     def __init__(self, database: Database, *, decide: Decide = engine_decide) -> None:
-        self._database = database
+        super().__init__(database)
         self._decide = decide
-        self.accounts = Accounts(database)
-        self.sessions = Sessions(database)
-        self.tokens = Tokens(database)
-        self.audit = AuditLog(database)
         self.outbox = Outbox(database)
 
     @classmethod
@@ -67,18 +63,16 @@ class Store:
     ) -> Store:
         """Open the registry in a SQLite file or at a URL `postgresql+psycopg://…`.
 
-        `create` makes it where there is none, and brings an older schema up, whose tables are then made anew
-        from the log. Raises StoreError: registry.bad-url, registry.no-database, registry.wrong-schema,
-        registry.unreachable, registry.no-full-text (a SQLite without FTS5), registry.replay-failed.
+        `create` makes it if there is none, and brings an older schema up. Raises StoreError:
+        registry.bad-url, registry.no-database, registry.wrong-schema, registry.unreachable,
+        registry.no-full-text (a SQLite without FTS5).
         """
         database = open_database(url)
         try:
             require_search(database)
             if create:
                 await asyncio.to_thread(database.create_file)
-                await migrate_schema(
-                    database, then=lambda connection: rebuild_projections(connection, decide)
-                )
+                await migrate_schema(database)
             else:
                 database.require_readable()
                 await require_schema(database)

@@ -11,7 +11,6 @@ on either database. A test compares the tables here with those that the migratio
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,7 +32,6 @@ from sqlalchemy import (
     inspect,
     text,
 )
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onym.errors import StoreError
 from onym.store.sql import Database, DatabaseProfile, Failure, Time, make_number_type, make_text_type
@@ -156,77 +154,6 @@ entry_text: Final = Table(
     Index("entry_text_by_folded", "registry", "folded"),
 )
 
-accounts: Final = Table(
-    "accounts",
-    METADATA,
-    Column("id", make_text_type(), primary_key=True),
-    Column("login", make_text_type(), nullable=False, unique=True),
-    Column("name", Text, nullable=False),
-    Column("email", Text),
-    Column("password_hash", Text),
-    Column("disabled", Boolean, nullable=False),
-    Column("created", Time, nullable=False),
-)
-
-
-def _make_account_column(**options: Any) -> Column[Any]:
-    return Column(
-        "account", make_text_type(), ForeignKey("accounts.id", ondelete="CASCADE"), nullable=False, **options
-    )
-
-
-subjects: Final = Table(
-    "subjects",
-    METADATA,
-    Column("issuer", make_text_type(), primary_key=True),
-    Column("subject", make_text_type(), primary_key=True),
-    _make_account_column(index=True),
-)
-
-account_roles: Final = Table(
-    "account_roles",
-    METADATA,
-    _make_account_column(primary_key=True),
-    Column("registry", make_text_type(), primary_key=True),
-    Column("role", Text, primary_key=True),
-)
-
-sessions: Final = Table(
-    "sessions",
-    METADATA,
-    Column("digest", String(64), primary_key=True),
-    _make_account_column(index=True),
-    Column("created", Time, nullable=False),
-    Column("expires", Time, nullable=False, index=True),
-    Column("seen", Time, nullable=False),
-)
-
-tokens: Final = Table(
-    "tokens",
-    METADATA,
-    Column("id", make_text_type(), primary_key=True),
-    Column("digest", String(64), nullable=False, unique=True),
-    _make_account_column(index=True),
-    Column("label", Text, nullable=False),
-    Column("scopes", Text, nullable=False),
-    Column("created", Time, nullable=False),
-    Column("expires", Time),
-    Column("revoked", Time),
-    Column("last_used", Time),
-)
-
-audit: Final = Table(
-    "audit",
-    METADATA,
-    Column("id", _NUMBER, primary_key=True, autoincrement=True),
-    Column("at", Time, nullable=False),
-    Column("account", make_text_type(), index=True),
-    Column("action", Text, nullable=False),
-    Column("subject", Text),
-    Column("outcome", Text, nullable=False),
-    Column("address", Text),
-)
-
 outbox: Final = Table(
     "outbox",
     METADATA,
@@ -258,7 +185,7 @@ def open_database(url: str | Path | Secret) -> Database:
 
 
 #: the revision that this code works with
-REVISION: Final = "0004"
+REVISION: Final = "0001"
 #: the revision of a database without tables
 BASE: Final = "base"
 
@@ -292,28 +219,13 @@ async def require_schema(database: Database) -> None:
     )
 
 
-async def migrate_schema(
-    database: Database,
-    target: str = REVISION,
-    *,
-    then: Callable[[AsyncConnection], Awaitable[object]] | None = None,
-) -> None:
-    """Bring the schema up, or down, to `target`; `then` is for what is in a database that was there.
-
-    Raises StoreError; nothing is changed then.
-    """
+async def migrate_schema(database: Database, target: str = REVISION) -> None:
+    """Bring the schema to `target`, in one transaction. Raises StoreError."""
     current = await read_revision(database)
     if current is not None and current > REVISION:
         await require_schema(database)
-    if current == target:
-        return
-
-    async def work(connection: AsyncConnection) -> None:
-        await connection.run_sync(_run_alembic, target)
-        if then is not None and current is not None:
-            await then(connection)
-
-    await database.run_transaction(work)
+    if current != target:
+        await database.run_transaction(lambda connection: connection.run_sync(_run_alembic, target))
 
 
 def _read_current_revision(connection: Connection) -> str | None:

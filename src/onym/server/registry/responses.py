@@ -20,6 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from onym.errors import RegistryError, UnknownEntryError, UsageError
+from onym.registry.accounts import is_administrator
 from onym.registry.records import Role
 from onym.registry.registries import REGISTRIES
 from onym.registry.service import render_entries, render_feed
@@ -206,7 +207,7 @@ def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> 
     )
     desk = [(urls.queue_url(str(role)), label) for role, label in _QUEUES if role in roles]
     account = visitor.account
-    if account is not None and account.is_administrator and Role.IANA in roles:
+    if account is not None and is_administrator(account) and Role.IANA in roles:
         desk.append((urls.AUDIT_URL, "Audit"))
     return PageFrame(
         title=title,

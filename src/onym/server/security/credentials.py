@@ -15,18 +15,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlencode
 
+from onym.accounts.passwords import PasswordCheck, hash_password, verify_password
+from onym.accounts.records import MAX_LOGIN
 from onym.common.strict_json import encode_base64url, parse_json_object
 from onym.errors import AccessError, MalformedResponseError, SignatureError, URIError
 from onym.net.limits import NetLimits, TLSConfig
 from onym.net.messages import HTTPRequest, Origin, Reply, Send
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport
-from onym.registry.accounts import MAX_LOGIN, PasswordCheck, hash_password, verify_password
 from onym.uri.generic import URI
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from onym.registry.accounts import Account
+    from onym.accounts.records import Account
     from onym.registry.store import Store
     from onym.server.settings import Issuer
     from onym.sign.id_tokens import IDToken

@@ -14,9 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect, Request
 
+from onym.accounts.records import AuditRecord
 from onym.errors import AccessError, OnymError, RegistryError
 from onym.net.hosts import parse_network
-from onym.registry.accounts import AuditRecord
 from onym.server.problems import make_problem_response
 from onym.server.security.clients import BucketKind, get_client_address, make_address_key
 from onym.server.security.visitor import Visitor, get_visitor

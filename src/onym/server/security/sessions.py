@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Final
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 
+from onym.accounts.records import Account, Session
+from onym.accounts.tokens import hash_secret, is_token, make_session_id
 from onym.errors import AccessError
-from onym.registry.accounts import Account, Session, hash_secret, is_api_token, make_session_id
+from onym.registry.accounts import TOKEN_PREFIX
 from onym.registry.accounts import Scope as TokenScope
 from onym.server.security.clients import CSRFKey
 from onym.server.security.visitor import Visitor, get_visitor
@@ -139,7 +141,7 @@ async def _find_by_session(parts: Services, secret: Secret, address: str | None)
 async def _find_by_token(parts: Services, given: list[str], address: str | None) -> Visitor:
     wrong = Visitor(address=address, failure=_make_token_error())
     match = _BEARER.match(given[0]) if len(given) == 1 else None
-    if match is None or not is_api_token(match[1]):
+    if match is None or not is_token(match[1], TOKEN_PREFIX):
         return wrong
     at = parts.clock()
     token = await parts.store.tokens.find(hash_secret(Secret(match[1])), at)

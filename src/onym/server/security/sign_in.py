@@ -15,17 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from onym.accounts.passwords import validate_password
+from onym.accounts.records import MAX_LOGIN, Account, make_id, validate_email, validate_name
+from onym.accounts.tokens import make_session_id
 from onym.common.strict_json import decode_base64url, encode_base64url
 from onym.errors import AccessError, OnymError, RegistryError, UnknownEntryError
-from onym.registry.accounts import (
-    MAX_LOGIN,
-    Account,
-    make_id,
-    make_session_id,
-    validate_email,
-    validate_name,
-    validate_password,
-)
 from onym.server.problems import get_problem_type, make_problem_response, wants_page
 from onym.server.security.clients import make_address_key
 from onym.server.security.middleware import (

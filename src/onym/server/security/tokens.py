@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from onym.accounts.records import MAX_LABEL, ApiToken, make_id
+from onym.accounts.tokens import hash_secret, make_token
 from onym.errors import RegistryError, UnknownEntryError
-from onym.registry.accounts import MAX_LABEL, ApiToken, Scope, hash_secret, make_id, make_token, parse_scopes
+from onym.registry.accounts import TOKEN_PREFIX, Scope, parse_scopes
 from onym.server.security.middleware import set_audit_action
 from onym.server.security.sign_in import read_form
 from onym.server.security.visitor import Visitor, get_visitor, require_access
@@ -126,7 +128,7 @@ async def _store_new_token(request: Request, order: TokenRequest) -> tuple[ApiTo
             field="tokens",
             hint="revoke those that are not used",
         )
-    secret = make_token()
+    secret = make_token(TOKEN_PREFIX)
     token = ApiToken(
         id=make_id("token"),
         digest=hash_secret(secret),
@@ -148,7 +150,7 @@ async def _revoke_own_token(request: Request) -> None:
     parts = get_services(request)
     owned = {each.id: each for each in await parts.store.tokens.list(account.id)}
     if identifier not in owned:
-        raise UnknownEntryError("no such token", code="registry.unknown-token", field="token")
+        raise UnknownEntryError("no such token", code="accounts.unknown-token", field="token")
     for scope in sorted(owned[identifier].scopes):
         # a token ends none that may do more than itself
         require_access(visitor, scope=scope)

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from onym.accounts.records import Account, ApiToken, Session
 from onym.errors import AccessError, OnymError
-from onym.registry.accounts import Account, ApiToken, Scope, Session, limit_roles
+from onym.registry.accounts import Scope, get_registry_roles, is_administrator, limit_roles
 from onym.registry.records import Actor, Role
 from onym.server.security.clients import CSRFKey
 from onym.server.services import get_request_state
@@ -45,12 +46,12 @@ class Visitor:
         """
         if self.account is None:
             return frozenset()
-        return limit_roles(self.account.get_roles(registry) | {Role.REGISTRANT}, self.scopes)
+        return limit_roles(get_registry_roles(self.account, registry) | {Role.REGISTRANT}, self.scopes)
 
     @property
     def is_administrator(self) -> bool:
         """May the visitor manage accounts now?"""
-        return self.account is not None and self.account.is_administrator and Scope.ADMIN in self.scopes
+        return self.account is not None and is_administrator(self.account) and Scope.ADMIN in self.scopes
 
 
 def get_visitor(request: HTTPConnection) -> Visitor:

@@ -16,11 +16,12 @@ import click
 
 from onym.cli._output import Session, escape_unprintable, has_colour, is_terminal
 from onym.errors import AccessError, StoreError, UnknownEntryError, UsageError
+from onym.registry.accounts import get_registry_roles
 from onym.registry.records import Actor, Entry, Event, LogRecord, Request, RequestState, Role
 from onym.registry.registries import PROFILES, REGISTRIES, get_registry
 
 if TYPE_CHECKING:
-    from onym.registry.accounts import Account
+    from onym.accounts.records import Account
     from onym.registry.checks import Report
     from onym.registry.store import Store
 
@@ -200,7 +201,7 @@ async def get_account(store: Store, login: str) -> Account:
     close = get_close_matches(login, [account.login for account in await store.accounts.list()], n=3)
     raise UnknownEntryError(
         "there is no account of that login",
-        code="registry.unknown-account",
+        code="accounts.unknown-account",
         field="account",
         hint=f"near ones: {', '.join(close)}" if close else "onym registry user list shows them",
     )
@@ -236,7 +237,7 @@ async def resolve_actor(store: Store, registry: str, *, account: str | None, rol
     found = await _get_only_account(store) if login is None else await get_account(store, login)
     if found.disabled:
         raise AccessError("that account is disabled", code="registry.disabled", field="account")
-    roles = found.get_roles(registry) | {Role.REGISTRANT}
+    roles = get_registry_roles(found, registry) | {Role.REGISTRANT}
     if role is None:
         return Actor(id=found.id, roles=roles)
     if Role(role) not in roles:

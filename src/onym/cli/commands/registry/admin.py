@@ -33,7 +33,7 @@ from onym.registry.registries import REGISTRIES
 from onym.registry.service import list_entries
 
 if TYPE_CHECKING:
-    from onym.registry.accounts import Account
+    from onym.accounts.records import Account
     from onym.registry.store import Store
     from onym.registry.store.rows import Verified
     from onym.server.settings import Settings

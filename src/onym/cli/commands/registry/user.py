@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from onym.accounts import passwords, records, tokens
 from onym.cli._input import pass_session
 from onym.cli._output import Session, is_terminal
 from onym.cli.commands.registry._common import (
@@ -21,12 +22,13 @@ from onym.cli.commands.registry._common import (
     utc_now,
 )
 from onym.errors import UnknownEntryError, UsageError
+from onym.registry import accounts
 from onym.registry.records import Role
 from onym.registry.registries import REGISTRIES
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from onym.registry.accounts import Account
+    from onym.accounts.records import Account
     from onym.registry.store import Store
 
 _TOKEN_DAYS: Final = 365
@@ -97,7 +99,7 @@ async def _revoke_token(store: Store, account: Account, identifier: str) -> None
     if identifier not in {token.id for token in await store.tokens.list(account.id)}:
         raise UnknownEntryError(
             f"{account.login} has no token of that id",
-            code="registry.unknown-token",
+            code="accounts.unknown-token",
             field="token",
             hint=f"see: onym registry user token {account.login}",
         )
@@ -105,14 +107,12 @@ async def _revoke_token(store: Store, account: Account, identifier: str) -> None
 
 
 def _make_token(account: Account, label: str, scopes: Sequence[str], days: int) -> tuple[Secret, Any]:
-    from onym.registry import accounts
-
-    fresh = accounts.make_token()
-    made = accounts.ApiToken(
-        id=accounts.make_id("token"),
-        digest=accounts.hash_secret(fresh),
+    fresh = tokens.make_token(accounts.TOKEN_PREFIX)
+    made = records.ApiToken(
+        id=records.make_id("token"),
+        digest=tokens.hash_secret(fresh),
         account=account.id,
-        label=label[: accounts.MAX_LABEL],
+        label=label[: records.MAX_LABEL],
         scopes=accounts.parse_scopes(scopes),
         created=utc_now(),
         expires=utc_now() + timedelta(days=days),
@@ -200,17 +200,15 @@ def make_account(
     roles: Mapping[str, frozenset[Role]],
 ) -> Account:
     """An account, checked. Raises RegistryError for a bad login, name, address or password."""
-    from onym.registry import accounts
-
-    good = accounts.validate_login(login)
+    good = records.validate_login(login)
     if password is not None:
-        accounts.validate_password(password, login=good, name=name)
-    return accounts.Account(
-        id=accounts.make_id("user"),
+        passwords.validate_password(password, login=good, name=name)
+    return records.Account(
+        id=records.make_id("user"),
         login=good,
-        name=accounts.validate_name(name),
-        email=None if email is None else accounts.validate_email(email),
-        password_hash=None if password is None else accounts.hash_password(password),
+        name=records.validate_name(name),
+        email=None if email is None else records.validate_email(email),
+        password_hash=None if password is None else passwords.hash_password(password),
         roles=dict(roles),
         created=utc_now(),
     )
@@ -400,11 +398,9 @@ def email_command(session: Session, /, login: str, address: str | None, gone: bo
         raise UsageError("give an ADDRESS, or --none", code="usage.command-line")
 
     async def work() -> Account:
-        from onym.registry import accounts
-
         async with open_store(session, db) as store:
             account = await get_account(store, login)
-            wanted = None if address is None else accounts.validate_email(address)
+            wanted = None if address is None else records.validate_email(address)
             await store.accounts.set_email(account.id, wanted)
             return await get_account(store, login)
 
@@ -425,13 +421,11 @@ def password_command(session: Session, /, login: str, password_stdin: bool, db: 
     """
 
     async def work() -> Account:
-        from onym.registry import accounts
-
         async with open_store(session, db) as store:
             account = await get_account(store, login)
             fresh = ask_password(session, account.login, from_stdin=password_stdin)
-            accounts.validate_password(fresh, login=account.login, name=account.name)
-            await store.accounts.set_password(account.id, accounts.hash_password(fresh))
+            passwords.validate_password(fresh, login=account.login, name=account.name)
+            await store.accounts.set_password(account.id, passwords.hash_password(fresh))
             await store.sessions.drop_all(account.id)
             return await get_account(store, login)
 

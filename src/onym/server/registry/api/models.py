@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from onym.registry.accounts import MAX_LABEL, Scope
+from onym.accounts.records import MAX_LABEL
+from onym.registry.accounts import Scope
 from onym.registry.records import Entry, EventKind, LogRecord, Note, Request, RequestKind
 from onym.registry.registries import Registry
 from onym.server.registry import urls

@@ -1,4 +1,7 @@
-"""The log and what it folds to. The log takes no UPDATE and no DELETE: the database refuses them itself.
+"""The tables, the guards of the log and the search index.
+
+Until the first release the tables are those of the code. The release copies their definitions here, so
+that later revisions build on tables that do not change any more.
 
 Revision ID: 0001
 Revises:
@@ -9,15 +12,15 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from onym.accounts.tables import METADATA as ACCOUNT_TABLES
+from onym.registry.store.schema import METADATA as REGISTRY_TABLES
+
 revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
 
-_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-_KEY = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-
-_SQLITE_GUARDS = (
+_SQLITE = (
     (
         "CREATE TRIGGER log_no_update BEFORE UPDATE ON log "
         "BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END"
@@ -26,14 +29,31 @@ _SQLITE_GUARDS = (
         "CREATE TRIGGER log_no_delete BEFORE DELETE ON log "
         "BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END"
     ),
-    # INSERT OR REPLACE deletes without asking the trigger above
+    # INSERT OR REPLACE deletes rows without firing the trigger above
     (
         "CREATE TRIGGER log_in_order BEFORE INSERT ON log "
         "WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM log) "
         "BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END"
     ),
+    (
+        "CREATE VIRTUAL TABLE entry_fts USING fts5"
+        "(folded, text, content='entry_text', content_rowid='id', tokenize='trigram')"
+    ),
+    # no trigger on INSERT: FTS5 writes its pages at the end of every one, and an import would take three
+    # times as long; the code that adds rows adds them here too
+    (
+        "CREATE TRIGGER entry_fts_delete AFTER DELETE ON entry_text BEGIN "
+        "INSERT INTO entry_fts(entry_fts, rowid, folded, text) "
+        "VALUES ('delete', OLD.id, OLD.folded, OLD.text); END"
+    ),
+    (
+        "CREATE TRIGGER entry_fts_update AFTER UPDATE OF id, folded, text ON entry_text BEGIN "
+        "INSERT INTO entry_fts(entry_fts, rowid, folded, text) "
+        "VALUES ('delete', OLD.id, OLD.folded, OLD.text); "
+        "INSERT INTO entry_fts(rowid, folded, text) VALUES (NEW.id, NEW.folded, NEW.text); END"
+    ),
 )
-_POSTGRESQL_GUARDS = (
+_POSTGRESQL = (
     (
         "CREATE FUNCTION onym_log_guard() RETURNS trigger LANGUAGE plpgsql AS $$ "
         "BEGIN RAISE EXCEPTION 'the log is append-only' USING ERRCODE = 'ON001'; END $$"
@@ -47,62 +67,41 @@ _POSTGRESQL_GUARDS = (
         "FOR EACH STATEMENT EXECUTE FUNCTION onym_log_guard()"
     ),
 )
+_TRIGRAMS = (
+    "CREATE INDEX entry_text_folded_trigrams ON entry_text USING gin (folded gin_trgm_ops)",
+    "CREATE INDEX entry_text_text_trigrams ON entry_text USING gin (text gin_trgm_ops)",
+)
 
 
 def upgrade() -> None:
-    """Make the four tables and the guards of the log."""
-    op.create_table(
-        "log",
-        sa.Column("number", _NUMBER, primary_key=True, autoincrement=False),
-        sa.Column("at", sa.String(27), nullable=False),
-        sa.Column("registry", _KEY, nullable=False),
-        sa.Column("name", _KEY),
-        sa.Column("request", _KEY),
-        sa.Column("kind", sa.Text, nullable=False),
-        sa.Column("digest", sa.String(64), nullable=False, unique=True),
-        sa.Column("record", sa.Text, nullable=False),
-    )
-    op.create_index("log_by_name", "log", ["registry", "name", "number"])
-    op.create_index("log_by_request", "log", ["request", "number"])
-    op.create_table(
-        "entries",
-        sa.Column("registry", _KEY, primary_key=True),
-        sa.Column("name", _KEY, primary_key=True),
-        sa.Column("status", sa.Text, nullable=False),
-        sa.Column("version", sa.Integer, nullable=False),
-        sa.Column("wake", sa.Date),
-        sa.Column("record", sa.Text, nullable=False),
-    )
-    op.create_index("entries_by_status", "entries", ["registry", "status", "name"])
-    op.create_index("entries_by_wake", "entries", ["wake"])
-    op.create_table(
-        "requests",
-        sa.Column("id", _KEY, primary_key=True),
-        sa.Column("opened", _NUMBER, sa.ForeignKey("log.number"), nullable=False, unique=True),
-        sa.Column("registry", _KEY, nullable=False),
-        sa.Column("name", _KEY, nullable=False),
-        sa.Column("state", sa.Text, nullable=False),
-        sa.Column("holder", sa.Text),
-        sa.Column("registrant", _KEY, nullable=False),
-        sa.Column("version", sa.Integer, nullable=False),
-        sa.Column("record", sa.Text, nullable=False),
-    )
-    op.create_index("requests_by_state", "requests", ["state", "registry", "opened"])
-    op.create_index("requests_by_name", "requests", ["registry", "name", "opened"])
-    op.create_index("requests_by_registrant", "requests", ["registrant", "opened"])
-    op.create_table(
-        "sequences",
-        sa.Column("registry", _KEY, primary_key=True),
-        sa.Column("last", _NUMBER, nullable=False),
-    )
-    guards = _SQLITE_GUARDS if op.get_bind().dialect.name == "sqlite" else _POSTGRESQL_GUARDS
-    for statement in guards:
+    """Create everything."""
+    connection = op.get_bind()
+    for tables in (ACCOUNT_TABLES, REGISTRY_TABLES):
+        tables.create_all(connection, checkfirst=False)
+    statements: tuple[str, ...] = _SQLITE
+    if connection.dialect.name == "postgresql":
+        # without pg_trgm a search reads through the texts
+        statements = _POSTGRESQL + (_TRIGRAMS if _has_trigrams(connection) else ())
+    for statement in statements:
         op.execute(statement)
 
 
 def downgrade() -> None:
-    """Drop everything: nothing is before this revision."""
-    for table in ("sequences", "requests", "entries", "log"):
-        op.drop_table(table)
-    if op.get_bind().dialect.name == "postgresql":
+    """Drop everything. The extension stays: others may use it."""
+    connection = op.get_bind()
+    is_sqlite = connection.dialect.name == "sqlite"
+    if is_sqlite:
+        op.execute("DROP TABLE entry_fts")
+    for tables in (REGISTRY_TABLES, ACCOUNT_TABLES):
+        tables.drop_all(connection)
+    if not is_sqlite:
         op.execute("DROP FUNCTION onym_log_guard()")
+
+
+def _has_trigrams(connection: sa.Connection) -> bool:
+    try:
+        with connection.begin_nested():
+            connection.execute(sa.text("CREATE EXTENSION IF NOT EXISTS pg_trgm"))
+    except sa.exc.DBAPIError:
+        return False
+    return True

@@ -1,6 +1,6 @@
-"""Accounts in the database: who may sign in, sessions, API tokens and the audit log.
+"""Accounts in a database: people who may sign in, sessions, API tokens and the audit log.
 
-The database holds only digests of session IDs and tokens.
+The database contains only digests of session IDs and tokens, and argon2id hashes of passwords.
 """
 
 from __future__ import annotations
@@ -14,13 +14,34 @@ from sqlalchemy import Row, Select, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from onym.accounts.records import ALL_REALMS, Account, ApiToken, AuditRecord, Session
+from onym.accounts.tables import METADATA, account_roles, accounts, audit, sessions, subjects, tokens
 from onym.errors import RegistryError, UnknownEntryError
-from onym.registry.accounts import Account, ApiToken, AuditRecord, Session
-from onym.registry.records import Role
-from onym.registry.store.schema import account_roles, accounts, audit, sessions, subjects, tokens
-from onym.store.pages import Page, decode_cursor, encode_cursor, is_storable, require_limit
+from onym.store.pages import (
+    Page,
+    decode_cursor,
+    encode_cursor,
+    is_storable,
+    replace_unstorable,
+    require_limit,
+)
 from onym.store.sql import Database, is_duplicate
 from onym.uri.secret import Secret
+
+
+class AccountStore:
+    """Accounts, sessions, tokens and audit log of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.accounts = Accounts(database)
+        self.sessions = Sessions(database)
+        self.tokens = Tokens(database)
+        self.audit = AuditLog(database)
+
+    async def create_tables(self) -> None:
+        """Create the tables that are missing. Applications with migrations create them there instead."""
+        await self._database.run_transaction(lambda connection: connection.run_sync(METADATA.create_all))
 
 
 class Accounts:
@@ -30,7 +51,7 @@ class Accounts:
         self._database = database
 
     async def add(self, account: Account) -> Account:
-        """A new account. Raises RegistryError (registry.login-taken, field "login")."""
+        """A new account. Raises RegistryError (accounts.login-taken, field "login")."""
         await self._database.run_transaction(lambda connection: _insert_account(connection, account))
         return account
 
@@ -104,18 +125,16 @@ class Accounts:
         """Another name."""
         await self._update_values(id, name=name)
 
-    async def set_roles(self, id: str, registry: str, roles: Iterable[Role]) -> None:  # noqa: A002
-        """The roles held in `registry` from now on, instead of those before."""
+    async def set_roles(self, id: str, realm: str, roles: Iterable[str]) -> None:  # noqa: A002
+        """The roles held in `realm` from now on, instead of those before."""
         held = frozenset(roles)
 
         async def work(connection: AsyncConnection) -> None:
             await _require_account(connection, id)
             await connection.execute(
-                delete(account_roles).where(
-                    account_roles.c.account == id, account_roles.c.registry == registry
-                )
+                delete(account_roles).where(account_roles.c.account == id, account_roles.c.realm == realm)
             )
-            await _insert_roles(connection, id, {registry: held})
+            await _insert_roles(connection, id, {realm: held})
 
         await self._database.run_transaction(work)
 
@@ -133,14 +152,14 @@ class Accounts:
         await self._update_values(id, disabled=False)
 
     async def list(
-        self, *, registry: str | None = None, role: Role | None = None, after: str = "", limit: int = 1000
+        self, *, realm: str | None = None, role: str | None = None, after: str = "", limit: int = 1000
     ) -> tuple[Account, ...]:
-        """Accounts by login, beyond the login `after`; those that hold `role`, in `registry` or in all."""
+        """Accounts by login, beyond the login `after`; those that hold `role`, in `realm` or in all."""
         statement = select(accounts).where(accounts.c.login > after)
-        if registry is not None or role is not None:
+        if realm is not None or role is not None:
             held = select(account_roles.c.account)
-            if registry is not None:
-                held = held.where(account_roles.c.registry.in_((registry, "*")))
+            if realm is not None:
+                held = held.where(account_roles.c.realm.in_((realm, ALL_REALMS)))
             if role is not None:
                 held = held.where(account_roles.c.role == str(role))
             statement = statement.where(accounts.c.id.in_(held))
@@ -187,11 +206,11 @@ async def _require_account(connection: AsyncConnection, identifier: str) -> None
 
 
 async def _insert_roles(
-    connection: AsyncConnection, identifier: str, roles: Mapping[str, frozenset[Role]]
+    connection: AsyncConnection, identifier: str, roles: Mapping[str, frozenset[str]]
 ) -> None:
     rows = [
-        {"account": identifier, "registry": registry, "role": str(role)}
-        for registry, held in roles.items()
+        {"account": identifier, "realm": realm, "role": str(role)}
+        for realm, held in roles.items()
         for role in held
     ]
     if rows:
@@ -201,10 +220,10 @@ async def _insert_roles(
 async def _fetch_accounts(connection: AsyncConnection, rows: Iterable[Row[Any]]) -> tuple[Account, ...]:
     found = list(rows)
     statement = select(account_roles).where(account_roles.c.account.in_([row.id for row in found]))
-    roles: dict[str, dict[str, frozenset[Role]]] = {}
-    for account, registry, role in await connection.execute(statement):
+    roles: dict[str, dict[str, frozenset[str]]] = {}
+    for account, realm, role in await connection.execute(statement):
         held = roles.setdefault(account, {})
-        held[registry] = held.get(registry, frozenset()) | {Role(role)}
+        held[realm] = held.get(realm, frozenset()) | {role}
     return tuple(_decode_account(row, roles.get(row.id, {})) for row in found)
 
 
@@ -221,7 +240,7 @@ def _make_account_row(account: Account) -> dict[str, Any]:
     }
 
 
-def _decode_account(row: Row[Any], roles: Mapping[str, frozenset[Role]]) -> Account:
+def _decode_account(row: Row[Any], roles: Mapping[str, frozenset[str]]) -> Account:
     return Account(
         id=row.id,
         login=row.login,
@@ -237,12 +256,12 @@ def _decode_account(row: Row[Any], roles: Mapping[str, frozenset[Role]]) -> Acco
 def make_unknown_account_error() -> UnknownEntryError:
     """What is raised where an account is to be changed that is not there."""
     return UnknownEntryError(
-        "there is no account of that id", code="registry.unknown-account", field="account"
+        "there is no account of that id", code="accounts.unknown-account", field="account"
     )
 
 
 def _make_taken_error(field: str, message: str) -> RegistryError:
-    return RegistryError(message, code=f"registry.{field}-taken", field=field, hint="choose another one")
+    return RegistryError(message, code=f"accounts.{field}-taken", field=field, hint="choose another one")
 
 
 class Sessions:
@@ -336,7 +355,7 @@ class Tokens:
             ).one_or_none()
             if found is None:
                 raise UnknownEntryError(
-                    "there is no token of that id", code="registry.unknown-token", field="token"
+                    "there is no token of that id", code="accounts.unknown-token", field="token"
                 )
             if found.revoked is None:
                 await connection.execute(update(tokens).where(tokens.c.id == id).values(revoked=at))
@@ -354,7 +373,8 @@ class AuditLog:
         """One more line. Text that no database holds is written with a question mark."""
         row: dict[str, Any] = {"at": record.at}
         for name in ("account", "action", "subject", "outcome", "address"):
-            row[name] = _replace_unstorable(getattr(record, name))
+            value = getattr(record, name)
+            row[name] = None if value is None else replace_unstorable(value)
         await self._database.run_transaction(lambda connection: connection.execute(insert(audit), row))
 
     async def page(
@@ -370,7 +390,7 @@ class AuditLog:
         statement = select(audit).order_by(audit.c.id.desc()).limit(require_limit(limit) + 1)
         for column, wanted in ((audit.c.account, account), (audit.c.action, action)):
             if wanted is not None:
-                statement = statement.where(column == _replace_unstorable(wanted))
+                statement = statement.where(column == replace_unstorable(wanted))
         if after is not None:
             statement = statement.where(audit.c.id < decode_cursor(after, filters, int))
         async with self._database.open_reader() as connection:
@@ -386,12 +406,6 @@ _TOKEN_COLUMNS = ("id", "digest", "account", "label", "scopes", "created", "expi
 def _decode_token(row: Row[Any]) -> ApiToken:
     values = {name: getattr(row, name) for name in _TOKEN_COLUMNS}
     return ApiToken(**{**values, "scopes": frozenset(row.scopes.split())})
-
-
-def _replace_unstorable(text: str | None) -> str | None:
-    if text is None or is_storable(text):
-        return text
-    return text.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
 async def _has_password(connection: AsyncConnection, account: str, password: Secret) -> bool:

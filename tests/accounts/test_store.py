@@ -1,19 +1,40 @@
-"""Accounts, sessions, tokens, audit log and outbox."""
+"""Accounts in a database without registry tables: people, sessions, tokens and the audit log."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from onym.accounts.records import Account, ApiToken, AuditRecord, Session
+from onym.accounts.store import AccountStore
 from onym.errors import RegistryError, StoreError, UnknownEntryError
-from onym.registry.accounts import Account, ApiToken, AuditRecord, Session
-from onym.registry.records import Role
-from onym.registry.store import LEASE, Store
+from onym.store.sql import Database, DatabaseProfile
 from onym.uri.secret import Secret
-from registry.store.store_support import AT, SCHEMES, in_store, registered, run, under_review
+
+SCHEMES = "uri-schemes"
+AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
+PROFILE = DatabaseProfile(name="shop", lock_key=7)
+
+
+def in_store(url: str, work: Callable[[AccountStore], Awaitable[None]]) -> None:
+    """Run `work` on the accounts of a database that contains nothing else."""
+
+    async def main() -> None:
+        database = Database(url, PROFILE)
+        database.create_file()
+        store = AccountStore(database)
+        await store.create_tables()
+        try:
+            await work(store)
+        finally:
+            await database.close()
+
+    asyncio.run(main())
+
 
 ADA = Account(
     id="user-ada",
@@ -21,7 +42,7 @@ ADA = Account(
     name="Ada Lovelace",
     email="ada@example.org",
     password_hash=Secret("$argon2id$hash"),
-    roles={SCHEMES: frozenset({Role.EXPERT, Role.REGISTRANT}), "*": frozenset({Role.IANA})},
+    roles={SCHEMES: frozenset({"expert", "registrant"}), "*": frozenset({"iana"})},
     created=AT,
 )
 BOB = Account(id="user-bob", login="bob", name="Bob", email=None, created=AT)
@@ -45,13 +66,13 @@ def token(number: int, **more: object) -> ApiToken:
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-async def people(store: Store) -> None:
+async def people(store: AccountStore) -> None:
     await store.accounts.add(ADA)
     await store.accounts.add(BOB)
 
 
 def test_an_account_comes_back_as_it_was_added(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         await people(store)
         assert await store.accounts.get(ADA.id) == await store.accounts.find_by_login(" ADA ") == ADA
         assert await store.accounts.get("nobody") is None
@@ -61,11 +82,11 @@ def test_an_account_comes_back_as_it_was_added(store_url: str) -> None:
 
 
 def test_a_login_is_taken_once(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         await people(store)
         with pytest.raises(RegistryError) as caught:
             await store.accounts.add(replace(BOB, id="user-other"))
-        assert (caught.value.code, caught.value.field) == ("registry.login-taken", "login")
+        assert (caught.value.code, caught.value.field) == ("accounts.login-taken", "login")
         with pytest.raises(StoreError):
             await store.accounts.add(replace(BOB, id="user-c", login="c", name=None))  # type: ignore[arg-type]
 
@@ -73,50 +94,50 @@ def test_a_login_is_taken_once(store_url: str) -> None:
 
 
 def test_accounts_are_listed_by_login_and_by_role(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         await people(store)
         accounts = store.accounts
         assert await accounts.list() == (ADA, BOB)
         assert await accounts.list(after="ada") == (BOB,)
         assert await accounts.list(limit=1) == (ADA,)
-        assert await accounts.list(role=Role.EXPERT) == (ADA,)
-        assert await accounts.list(registry="llm-parameters", role=Role.IANA) == (ADA,)
-        assert await accounts.list(registry="llm-parameters", role=Role.EXPERT) == ()
-        assert await accounts.list(registry=SCHEMES) == (ADA,)
+        assert await accounts.list(role="expert") == (ADA,)
+        assert await accounts.list(realm="llm-parameters", role="iana") == (ADA,)
+        assert await accounts.list(realm="llm-parameters", role="expert") == ()
+        assert await accounts.list(realm=SCHEMES) == (ADA,)
 
     in_store(store_url, work)
 
 
 def test_what_is_changed_is_changed_and_nothing_else(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         await people(store)
         accounts = store.accounts
         await accounts.set_password(BOB.id, Secret("new"))
         await accounts.set_email(BOB.id, "bob@example.org")
         await accounts.set_name(BOB.id, "Robert")
-        await accounts.set_roles(BOB.id, SCHEMES, [Role.IESG])
+        await accounts.set_roles(BOB.id, SCHEMES, ["iesg"])
         await accounts.set_roles(ADA.id, SCHEMES, [])
         wanted = replace(
             BOB,
             password_hash=Secret("new"),
             email="bob@example.org",
             name="Robert",
-            roles={SCHEMES: frozenset({Role.IESG})},
+            roles={SCHEMES: frozenset({"iesg"})},
         )
         assert await accounts.get(BOB.id) == wanted
         await accounts.set_password(BOB.id, None)
         assert await accounts.get(BOB.id) == replace(wanted, password_hash=None)
-        assert await accounts.get(ADA.id) == replace(ADA, roles={"*": frozenset({Role.IANA})})
+        assert await accounts.get(ADA.id) == replace(ADA, roles={"*": frozenset({"iana"})})
 
     in_store(store_url, work)
 
 
 def test_an_account_that_is_not_there_is_not_changed(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         accounts = store.accounts
         for call in (
             lambda: accounts.set_password("nobody", None),
-            lambda: accounts.set_roles("nobody", SCHEMES, [Role.IANA]),
+            lambda: accounts.set_roles("nobody", SCHEMES, ["iana"]),
             lambda: accounts.link("nobody", "https://issuer.example", "1"),
             lambda: accounts.disable("nobody"),
             lambda: store.sessions.create(session(1)),
@@ -124,13 +145,13 @@ def test_an_account_that_is_not_there_is_not_changed(store_url: str) -> None:
         ):
             with pytest.raises(UnknownEntryError) as caught:
                 await call()
-            assert caught.value.code == "registry.unknown-account"
+            assert caught.value.code == "accounts.unknown-account"
 
     in_store(store_url, work)
 
 
 def test_a_subject_signs_in_to_one_account(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         await people(store)
         issuer = "https://issuer.example"
         await store.accounts.link(ADA.id, issuer, "s-1")
@@ -139,13 +160,13 @@ def test_a_subject_signs_in_to_one_account(store_url: str) -> None:
         assert await store.accounts.find_by_subject("https://other.example", "s-1") is None
         with pytest.raises(RegistryError) as caught:
             await store.accounts.link(BOB.id, issuer, "s-1")
-        assert caught.value.code == "registry.subject-taken"
+        assert caught.value.code == "accounts.subject-taken"
 
     in_store(store_url, work)
 
 
 def test_a_subject_without_an_account_gets_one_however_many_ask_at_once(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         issuer = "https://issuer.example"
         found = await asyncio.gather(
             *(store.accounts.add_linked(each, issuer, "s-1") for each in (ADA, BOB, replace(BOB, id="c")))
@@ -160,7 +181,7 @@ def test_a_subject_without_an_account_gets_one_however_many_ask_at_once(store_ur
 def test_an_account_that_cannot_be_linked_is_not_added(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         with pytest.raises(StoreError):
             await store.accounts.add_linked(ADA, "https://issuer.example", None)  # type: ignore[arg-type]
         assert await store.accounts.list() == ()
@@ -169,7 +190,7 @@ def test_an_account_that_cannot_be_linked_is_not_added(
 
 
 def test_a_password_is_replaced_only_while_it_is_still_the_old_one(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         await people(store)
         accounts, old = store.accounts, ADA.password_hash
         assert old is not None
@@ -183,7 +204,7 @@ def test_a_password_is_replaced_only_while_it_is_still_the_old_one(store_url: st
 
 
 def test_a_session_by_password_begins_only_while_that_password_holds(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         await people(store)
         old, sessions = ADA.password_hash, store.sessions
         assert await sessions.create(session(1), password=old)
@@ -198,7 +219,7 @@ def test_a_session_by_password_begins_only_while_that_password_holds(store_url: 
 
 
 def test_a_session_lasts_until_it_expires_or_is_dropped(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         await people(store)
         sessions = store.sessions
         first, second, third = (session(number) for number in (1, 2, 3))
@@ -224,7 +245,7 @@ def test_a_session_lasts_until_it_expires_or_is_dropped(store_url: str) -> None:
 
 
 def test_disabling_an_account_ends_its_sessions(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         await people(store)
         await store.sessions.create(session(1))
         await store.accounts.disable(ADA.id)
@@ -237,7 +258,7 @@ def test_disabling_an_account_ends_its_sessions(store_url: str) -> None:
 
 
 def test_sessions_that_are_over_are_swept_out_by_the_next_one(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         await people(store)
         await store.sessions.create(session(1))
         later = replace(session(2), created=AT + 2 * DAY, expires=AT + 3 * DAY)
@@ -248,7 +269,7 @@ def test_sessions_that_are_over_are_swept_out_by_the_next_one(store_url: str) ->
 
 
 def test_a_token_works_until_it_expires_or_is_revoked(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         await people(store)
         tokens = store.tokens
         forever, short = token(1), token(2, expires=AT + DAY)
@@ -272,7 +293,7 @@ def test_a_token_works_until_it_expires_or_is_revoked(store_url: str) -> None:
 
 
 def test_the_audit_log_is_read_from_the_newest_on(store_url: str) -> None:
-    async def work(store: Store) -> None:
+    async def work(store: AccountStore) -> None:
         lines = [
             AuditRecord(
                 at=AT + timedelta(minutes=number),
@@ -297,53 +318,3 @@ def test_the_audit_log_is_read_from_the_newest_on(store_url: str) -> None:
         assert (await store.audit.page(action="other")).items == ()
 
     in_store(store_url, work)
-
-
-def test_a_claimed_notice_is_nobody_elses_until_the_lease_ends(store_url: str) -> None:
-    async def work(store: Store) -> None:
-        await under_review(store)
-        now = AT + DAY
-        (notice, *rest) = await store.outbox.claim(now)
-        assert await store.outbox.claim(now) == ()
-        assert await store.outbox.claim(now + LEASE - timedelta(seconds=1)) == ()
-        again = await store.outbox.claim(now + LEASE)
-        assert [(each.id, each.attempts) for each in again] == [(each.id, 2) for each in (notice, *rest)]
-        for each in again:
-            await store.outbox.mark_sent(each.id, now)
-        assert await store.outbox.claim(now + 9 * DAY) == ()
-        assert await store.outbox.count_waiting() == 0
-
-    in_store(store_url, work)
-
-
-def test_a_failed_notice_waits_for_its_time_or_is_given_up(store_url: str) -> None:
-    async def work(store: Store) -> None:
-        await registered(store)
-        now = AT + DAY
-        (notice,) = await store.outbox.claim(now, 1)
-        await store.outbox.mark_failed(notice.id, now, now + DAY, "451 busy \0")
-        assert notice.id not in [each.id for each in await store.outbox.claim(now + LEASE)]
-        (again,) = [each for each in await store.outbox.claim(now + DAY) if each.id == notice.id]
-        assert again.attempts == 2
-        await store.outbox.mark_failed(notice.id, now, None, "550 no such mailbox")
-        assert notice.id not in [each.id for each in await store.outbox.claim(now + 9 * DAY)]
-        await store.outbox.mark_sent(notice.id, now)
-        await store.outbox.mark_failed(notice.id, now, now, "a slow second sender")
-        assert notice.id not in [each.id for each in await store.outbox.claim(now + 99 * DAY)]
-        with pytest.raises(UnknownEntryError):
-            await store.outbox.mark_sent(999, now)
-
-    in_store(store_url, work)
-
-
-def test_two_senders_never_claim_the_same_notice(store_url: str) -> None:
-    async def main() -> None:
-        async with await Store.open(store_url, create=True) as first, await Store.open(store_url) as second:
-            for number in range(6):
-                await registered(first, f"scheme-{number}")
-            claims = await asyncio.gather(*(store.outbox.claim(AT + DAY, 2) for store in (first, second) * 4))
-            ids = [each.id for claimed in claims for each in claimed]
-            assert ids
-            assert len(ids) == len(set(ids))
-
-    run(main())
