@@ -72,7 +72,7 @@ def columns() -> dict[str, list[Line]]:
             (("     /", _PLAIN), *name),
             (("it does 1, 2 and 3", _PLAIN),),
             *answer,
-            (("     the same, octet by octet", _FAINT),),
+            (("     the same, byte for byte", _FAINT),),
             (("AIIP-Gateway-Receipt: its own", _PLAIN),),
         ],
     }

@@ -97,7 +97,7 @@ REASONS: tuple[Reason, ...] = (
     Reason("range", ("anthropic.max_tokens",), "The draft's range begins at 1 (section 6)."),
     Reason("range", ("mistral.temp",), "The API takes up to 1.5, and refuses more."),
     Reason("range", ("cohere.temp",), "The vendor names no upper end, so the draft's remains."),
-    Reason("range", ("together.temp", "fireworks.top_k"), "The vendor's SDK says so."),
+    Reason("range", ("together.temp", "fireworks.top_k"), "The vendor's SDK has this range."),
     Reason(
         "word",
         ("repetition_penalty",),
@@ -136,11 +136,11 @@ REASONS: tuple[Reason, ...] = (
         "one is somebody else's.",
     ),
     Reason("outcome", ("encoded-model",), "A path is decoded once, and a slash is data then (draft 3.2)."),
-    Reason("outcome", ("plus",), "A query is no form: a plus sign is one (RFC 3986)."),
+    Reason("outcome", ("plus",), "A query is not a form: a plus sign is a plus sign (RFC 3986)."),
     Reason("outcome", ("types", "unknown"), "Values are typed, as an API wants them (draft 6)."),
     Reason("outcome", ("stop",), "`stop` is a list (draft 6)."),
     Reason("outcome", ("format", "timeout"), "It is one of the twelve, and has a meaning (draft 6)."),
-    Reason("outcome", ("secret",), "A URI's query is no place for a key (draft 10.1); it is never sent."),
+    Reason("outcome", ("secret",), "A key does not belong in a query (draft 10.1); Onym never sends it."),
     Reason("outcome", ("base-url",), "A URI must not redirect its own request; such names are never sent."),
     Reason("outcome", ("cache-for",), "`cache` is true or false (draft 6)."),
     Reason(

@@ -96,7 +96,7 @@ def asked() -> tuple[Asked, Asked]:
 
 def example() -> tuple[str, SigningKey]:
     """The receipt of the second request, and the key that signed it."""
-    key = SigningKey.read(Secret(json.dumps(KEY)), algorithm="Ed25519").with_thumbprint()
+    key = SigningKey.from_jwk(Secret(json.dumps(KEY)), algorithm="Ed25519").with_thumbprint()
     body = b"5"
     receipt = Receipt(
         issuer=_ANCHOR,
@@ -237,8 +237,8 @@ def _codes() -> str:
 
 
 def _limits() -> str:
-    units = {"seconds": "s", "stream_seconds": "s", "body": "octets", "answer": "octets"}
-    units |= dict.fromkeys(("stream_bytes", "event_bytes", "kept", "kept_total"), "octets")
+    units = {"seconds": "s", "stream_seconds": "s", "body": "bytes", "answer": "bytes"}
+    units |= dict.fromkeys(("stream_bytes", "event_bytes", "kept", "kept_total"), "bytes")
     rows = [
         [
             code(each.name),
@@ -255,14 +255,14 @@ def _fixed() -> str:
     rows: list[tuple[str, float, str]] = [
         ("characters of a canonical ai URI", MAX_CANONICAL_LENGTH, ""),
         ("header fields of a request", MAX_FIELDS, ""),
-        ("an anchor document", MAX_OCTETS, "octets"),
+        ("an anchor document", MAX_OCTETS, "bytes"),
         ("rows of `endpoints`", MAX_ENDPOINTS, ""),
-        ("a receipt", MAX_RECEIPT, "octets"),
-        ("a key set", MAX_AUTHORITY_KEY_SET, "octets"),
+        ("a receipt", MAX_RECEIPT, "bytes"),
+        ("a key set", MAX_AUTHORITY_KEY_SET, "bytes"),
         ("keys of a set; of a history", MAX_AUTHORITY_KEYS, f"; {MAX_HISTORY}"),
         ("one event, at a client", MAX_EVENT, "characters"),
-        ("links that are read; their octets", link_header.MAX_LINKS, f"; {link_header.MAX_OCTETS:,}"),
-        ("of a page, searched for links", html.MAX_OCTETS, "octets"),
+        ("links that are read; their bytes", link_header.MAX_LINKS, f"; {link_header.MAX_OCTETS:,}"),
+        ("of a page, searched for links", html.MAX_OCTETS, "bytes"),
         ("receipts that a client remembers at one time", MAX_REPLAY_IDS, ""),
         ("life of an idempotency key", RETENTION_SECONDS, "s"),
         ("Cedar policies", MAX_POLICY, "characters"),

@@ -18,7 +18,7 @@ _VARIABLES = {
     "ONYM_ALLOW_LOOPBACK": "`1` allows URIs to lead to this machine, wherever they come from",
     "ONYM_CACHE": "the folder of the embedded model's weights",
     "ONYM_CACHE_DIR": "the folder of [kept answers](../how-to/cache.md)",
-    "ONYM_CACHE_SIZE": "how large that may grow: octets, or `64MiB`",
+    "ONYM_CACHE_SIZE": "its largest size: bytes, or `64MiB`",
     "ONYM_CACHE_AGE": "how long an answer is kept: seconds, or `12h`, `7d`",
     "ONYM_TELEMETRY": "`1` reports clients, endpoints, gateways to [OpenTelemetry](../how-to/telemetry.md)",
     "ONYM_PRICES": "a [list of prices](../how-to/telemetry.md#what-it-costs) of your own",

@@ -66,7 +66,7 @@ PROVIDER_CASES = (
 
 def diagnostics_page() -> str:
     """The page."""
-    columns = ["code", "severity", "clause", "message", "example", "mended"]
+    columns = ["code", "severity", "clause", "message", "example", "corrected"]
     rows, known = _rows(_found()), _rows(_found_of_providers())
     return "\n".join(
         [
@@ -85,7 +85,7 @@ def diagnostics_page() -> str:
             "## Of providers and models\n",
             (
                 "The command `onym check` also knows the [providers](providers.md), those of the "
-                "configuration included. Here the source of the rule stands in place of a clause.\n"
+                "configuration included. Here the source of the rule takes the place of a clause.\n"
             ),
             table(columns, (known[each] for each in sorted(known))),
         ]

@@ -63,10 +63,10 @@ PARAMETERS: Mapping[str, Parameter] = {
 }
 
 _LIMITS = {
-    "uri": "octets of the whole URI",
-    "value": "octets of one decoded value",
-    "system": "octets of `system`",
-    "json": "octets of one JSON value",
+    "uri": "bytes of the whole URI",
+    "value": "bytes of one decoded value",
+    "system": "bytes of `system`",
+    "json": "bytes of one JSON value",
     "depth": "levels of JSON or of dot-notation",
     "parameters": "parameters, and stop sequences",
     "number": "characters of one number",
@@ -130,7 +130,7 @@ def parameters_page() -> str:
             table(["name", "means"], [[code(name), code(known)] for name, known in PROVIDER_NAMES.items()]),
             "### Names that are never sent\n",
             (
-                "They would redirect or replace the request. They are no error; `check` lists them and a "
+                "They would redirect or replace the request. They are not an error; `check` lists them and a "
                 "call warns. Case, `-` and `_` do not matter.\n"
             ),
             ", ".join(code(name) for name in sorted(_REDIRECTING)) + "\n",
@@ -159,13 +159,13 @@ def _range(low: float | None, high: float | None) -> str:
 
 _PROVIDERS = (
     "Who serves models, as data. A host that no row names is taken for an OpenAI-compatible server with its "
-    "interface below `/v1`; `?api=NAME` says where it speaks something else. A row's word stands for its "
+    "interface below `/v1`; `?api=NAME` says where it speaks something else. A row's word is an alias of its "
     "first host. A key variable is read for the row's own hosts alone, at the row's port. What each of the "
     "twelve parameters becomes is in the [matrix](provider-matrix.md); how to reach the large clouds is in "
     "[Reaching a provider](../how-to/providers.md).\n"
 )
 _FAMILIES = (
-    "What a family of models cannot take, whoever serves it. A parameter that is refused is an error before "
+    "What a family of models does not support, with any provider. A parameter that is refused is an error before "
     "anything is sent, unless dropping was chosen.\n"
 )
 #: more hosts than this are told in the row's own section alone

@@ -38,11 +38,11 @@ _FAMILIES = (
     "on the page of [providers](providers.md#model-families).\n"
 )
 _KEYS = (
-    "`?` stands for what no source says: it is sent, and the server decides. A key is read from the "
+    "`?` means that no source answers the question: the parameter is sent, and the server decides. A key is read from the "
     "variables in this order, and goes to the provider's own hosts alone.\n"
 )
 _SILENT = (
-    "Services of images, video and speech: their words stand for their hosts in a URI, and a call to them is "
+    "Services of images, video and speech: their words are aliases of their hosts in a URI, and a call to them is "
     "refused.\n"
 )
 
@@ -128,7 +128,7 @@ def _told(profile: Profile, row: Provider, model: str) -> Iterator[str]:
     for name, (mine, _) in differences(row, model).items():
         yield f"{code(name)}: {shown(mine)}"
     for name, value in profile.defaults.items():
-        yield f"{code(name)}: {value:,} where nobody says"
+        yield f"{code(name)}: {value:,} by default"
     for group in profile.exclusive:
         yield f"not together: {' and '.join(map(code, group))}"
 

@@ -60,7 +60,7 @@ def http_page() -> str:
                 "Pages are HTML only; `/api/v1` is the one JSON interface. Errors are "
                 "`application/problem+json` (RFC 9457) with the `code` of [Errors](errors.md). Reads carry "
                 "an ETag; a write names in `If-Match` the version that it changes (428 without one, 412 "
-                "where somebody else was first).\n"
+                "if another person was first).\n"
             ),
             table(["", "path", "what it does"], rows),
         ]

@@ -17,7 +17,7 @@ _INTRO = (
     "with a note for each thing that changes. This page compares Onym with version {version}, run on "
     "{read}.\n"
 )
-_SILENT = "These stand for the same hosts, of images, video and speech, where no chat is spoken: "
+_SILENT = "These are aliases of the same hosts for images, video and speech, which have no chat API: "
 _OUTCOMES = (
     "What both make of one string: the host and whose it is, the model, the parameters that would be sent "
     "(there: what `normalize` leaves), and what is said about it.\n"

@@ -97,6 +97,8 @@ def _is_exact(value: Any) -> bool:
     return not isinstance(value, int) or abs(value) <= _LARGEST
 
 
+__all__ = ["EXTENSION", "a2a_agent", "a2a_app"]
+
 #: the A2A extension under which receipts travel in a message's metadata
 EXTENSION: Final = "urn:onym:a2a:aiip-receipt:1"
 #: members of an input that a message's text can be, the first that the resource knows

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 #: members of metadata: the receipt in its compact form, and the ai URI that was asked
 RECEIPT_KEY: Final = "aiip-receipt"
 URI_KEY: Final = "aiip-uri"
+__all__ = ["mcp_server", "mcp_tool"]
+
 _MOST: Final = 128
 _LONGEST_NAME: Final = 64
 #: names that MCP has for tools (2025-11-25, server/tools)
