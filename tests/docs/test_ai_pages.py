@@ -74,14 +74,14 @@ def test_a_result_verifies_on_another_machine_when_its_publisher_is_gone(tmp_pat
     with stage(["8443"]) as scene:
         scene.write("ai_tool.py", (EXAMPLES / "ai_tool.py").read_text(encoding="utf-8"))
         scene.serve(serving.body, "8443")
-        shutil.copy(scene.show_home / "cert.pem", tmp_path / "ca.pem")
+        shutil.copy(scene.home / "cert.pem", tmp_path / "ca.pem")
         _, invoke, fetch, verify = (
             re.sub(r"\b8443\b", scene.ports["8443"], each) for each in commands(elsewhere.body)
         )
         said = shell(tmp_path, invoke)
         assert said.stdout.strip() == "5"
         shell(tmp_path, fetch)
-        shutil.rmtree(scene.show_home / "keys")
+        shutil.rmtree(scene.home / "keys")
     # the server has ended, and its keys are no more
     found = json.loads(shell(tmp_path, f"{verify} --json").stdout)
     assert found["valid"]

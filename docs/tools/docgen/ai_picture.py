@@ -33,7 +33,7 @@ Line: TypeAlias = tuple[Piece, ...]
 def columns() -> dict[str, list[Line]]:
     """Title -> its lines, each of pieces of text and their colours."""
     token, key = example()
-    claims = json.loads(decode_base64url(token.split(".")[1], "claims"))
+    claims = json.loads(decode_base64url(token.split(".")[1]))
     authority, path = URI.authority_text or "", URI.path
     origin: Line = (("https://", _PLAIN), (authority, _NAME))
     name: Line = ((authority, _NAME), (path, _PATH))

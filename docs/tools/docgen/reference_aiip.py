@@ -197,7 +197,7 @@ def _request(each: Asked) -> str:
 def _example() -> str:
     token, key = example()
     head, payload, _ = token.split(".")
-    shown = [_pretty(decode_base64url(each, "part")) for each in (head, payload)]
+    shown = [_pretty(decode_base64url(each)) for each in (head, payload)]
     wrapped = "\n".join(token[at : at + 100] for at in range(0, len(token), 100))
     public = json.dumps(key.public(), indent=1)
     return "\n".join(
