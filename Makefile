@@ -8,7 +8,7 @@ BIN    := .venv/bin
 UV     := $(PYTHON) tools/uv.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test demo-ai peer-vllm lint types floors docs bench fuzz lock clean
+.PHONY: help run quick test demo-ai peer-vllm lint types floors docs bench fuzz lock clean
 
 help: ## what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ run: .venv/.run ## one prompt to the embedded model, through an llm:// URI (PROM
 	@$(BIN)/onym models pull smollm2-135m-instruct
 	@echo 'make: onym chat "$(URI)" "$(PROMPT)"'
 	@$(BIN)/onym chat --stream "$(URI)" "$(PROMPT)"
+
+quick: .venv/.test ## smoke tests and the tests of changed files, within a minute
+	@$(BIN)/python tools/quick.py
 
 test: .venv/.test ## every test, with coverage
 	@$(BIN)/onym models pull smollm2-135m-instruct
