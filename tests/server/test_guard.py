@@ -153,7 +153,7 @@ def test_a_token_speaks_for_its_account_within_its_scopes(site: World) -> None:
 
 def test_a_token_without_the_scope_is_refused(site: World) -> None:
     answer = site.client.get("/experts", headers=site.token("read"))
-    assert (answer.status_code, answer.json()["code"]) == (403, "registry.missing-scope")
+    assert (answer.status_code, answer.json()["code"]) == (403, "accounts.missing-scope")
 
 
 def test_a_role_that_the_account_lacks_is_not_made_by_a_scope(site: World) -> None:
@@ -188,7 +188,7 @@ def test_expired_revoked_and_closed_are_refused(site: World) -> None:
     site.clock.advance(days=1)
     for header in (expired, revoked):
         answer = site.client.get("/who", headers=header)
-        assert (answer.status_code, answer.json()["code"]) == (401, "registry.bad-token")
+        assert (answer.status_code, answer.json()["code"]) == (401, "accounts.bad-token")
         assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
@@ -392,7 +392,7 @@ def test_sign_ins_are_in_the_audit_log_with_login_and_account(site: World) -> No
     site.sign_in()
     lines = site.audit()[before:]
     assert [(each.account, each.action, each.subject, each.outcome) for each in lines] == [
-        (None, "sign-in.password", "alice", "registry.wrong-password"),
+        (None, "sign-in.password", "alice", "accounts.wrong-password"),
         ("user-alice", "sign-in.password", "alice", "ok"),
     ]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from onym.accounts.oidc import _get_list
 from onym.common.strict_json import encode_base64url
 from onym.errors import SignatureError
 from onym.server import http_server
-from onym.server.security.credentials import _get_list
 from onym.server.settings import Issuer, RateLimit, RateLimits
 from onym.sign.keys import read_keys
 from onym.uri.secret import Secret
@@ -134,14 +134,14 @@ _MANY = RateLimit(burst=1_000_000, per_minute=1_000_000)
 def test_a_password_typed_as_a_login_is_not_in_the_audit_log(site: World) -> None:
     site.sign_in(login="hunter2 is my password")
     (line,) = [each for each in site.audit() if each.action == "sign-in.password"]
-    assert (line.subject, line.outcome) == (None, "registry.wrong-password")
+    assert (line.subject, line.outcome) == (None, "accounts.wrong-password")
 
 
 def test_a_token_ends_none_that_may_do_more(site: World) -> None:
     read, both = site.token("read"), site.token("read", "submit")
     path = "/api/v1/account/tokens/{}"
     refused = site.client.delete(path.format("token-1"), headers=read)
-    assert (refused.status_code, refused.json()["code"]) == (403, "registry.missing-scope")
+    assert (refused.status_code, refused.json()["code"]) == (403, "accounts.missing-scope")
     assert site.client.get("/who", headers=both).json()["via"] == "token"
     assert site.client.delete(path.format("token-0"), headers=both).status_code == 204
 

@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from onym.accounts.sign_in import SignInFlow
 from onym.accounts.store import Accounts
-from onym.server.security.sign_in import SignInFlow
 from onym.server.settings import Issuer, RateLimit, RateLimits
 from onym.sign.jws import sign_compact
 from onym.sign.keys import SigningKey
@@ -112,8 +112,8 @@ def test_other_algorithms_and_ways_to_authenticate_work(tmp_path: Path, algorith
 def test_a_refusal_at_the_provider_is_told(tmp_path: Path) -> None:
     with openid_provider(denied=["ann"]) as provider, site_with(tmp_path, issuer_of(provider)) as site:
         answer = come_back(site, provider.sign_in(begin(site, "real"), "ann"))
-        assert (answer.status_code, answer.json()["code"]) == (400, "registry.sign-in-failed")
-        assert "said no" in answer.json()["detail"]
+        assert (answer.status_code, answer.json()["code"]) == (400, "accounts.sign-in-failed")
+        assert "cancelled" in answer.json()["detail"]
         assert who(site) is None
 
 
@@ -172,7 +172,7 @@ def test_an_answer_counts_once_and_in_its_own_browser_alone(tmp_path: Path, open
 def test_a_wrong_client_secret_is_a_sign_in_that_fails(tmp_path: Path, openid: OpenIDProvider) -> None:
     with site_with(tmp_path, issuer_of(openid, client_secret=Secret("wrong"))) as site:
         answer = come_back(site, openid.sign_in(begin(site, "real"), "ann"))
-        assert (answer.status_code, answer.json()["code"]) == (400, "registry.sign-in-failed")
+        assert (answer.status_code, answer.json()["code"]) == (400, "accounts.sign-in-failed")
 
 
 @pytest.mark.xdist_group("real-servers")
@@ -335,7 +335,7 @@ def test_a_token_that_does_not_hold_signs_nobody_in(
 )
 def test_a_wrong_answer_reaches_no_token_endpoint(site: World, liar: Liar, back: dict[str, str]) -> None:
     answer = through(site, liar, **back)
-    assert (answer.status_code, answer.json()["code"]) == (400, "registry.sign-in-failed")
+    assert (answer.status_code, answer.json()["code"]) == (400, "accounts.sign-in-failed")
     assert "token" not in liar.asked
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onym.accounts.passwords import PasswordCheck, hash_password
+from onym.accounts.passwords import PasswordCheck, Passwords, hash_password
 from onym.accounts.tokens import hash_secret
-from onym.server.security.credentials import Passwords
 from onym.uri.secret import Secret
 from server_support import BASE, PASSWORD, World, settings, world
 
@@ -66,14 +65,14 @@ def test_wrong_credentials_are_told_alike(site: World, login: str, password: str
     assert answer.status_code == 401
     assert "login or password is wrong" in answer.text
     assert site.client.get("/who").json()["account"] is None
-    assert site.audit()[-1].outcome == "registry.wrong-password"
+    assert site.audit()[-1].outcome == "accounts.wrong-password"
 
 
 def test_a_program_that_signs_in_wrongly_gets_problem_details(site: World) -> None:
     data = {"csrf_token": site.csrf(), "login": "alice", "password": "wrong password!!"}
     answer = site.client.post("/login", data=data, headers={"accept": "application/json"})
     assert answer.status_code == 401
-    assert answer.json()["code"] == "registry.wrong-password"
+    assert answer.json()["code"] == "accounts.wrong-password"
 
 
 def test_a_closed_account_does_not_sign_in_and_loses_its_sessions(site: World) -> None:
@@ -218,7 +217,7 @@ def test_a_password_changed_while_the_old_one_is_tested_stays_and_signs_nobody_i
     assert site.do(site.store.accounts.get, "user-alice").password_hash == new
     assert answer.status_code == 401
     assert site.client.get("/who").json()["account"] is None
-    assert site.audit()[-1].outcome == "registry.wrong-password"
+    assert site.audit()[-1].outcome == "accounts.wrong-password"
     assert site.sign_in(password="another set of words").status_code == 303
 
 

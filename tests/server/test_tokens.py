@@ -113,7 +113,7 @@ def test_a_token_makes_none_that_may_do_more_or_lives_longer(site: World) -> Non
     more = site.client.post(
         "/api/v1/account/tokens", json={"label": "a", "scopes": ["admin"]}, headers=header
     )
-    assert (more.status_code, more.json()["code"]) == (403, "registry.missing-scope")
+    assert (more.status_code, more.json()["code"]) == (403, "accounts.missing-scope")
     same = site.client.post("/api/v1/account/tokens", json={"label": "a", "scopes": ["read"]}, headers=header)
     assert datetime.fromisoformat(same.json()["expires"]) == end
 
@@ -135,7 +135,7 @@ def test_an_account_has_only_so_many_tokens(site: World) -> None:
     answer = site.client.post(
         "/api/v1/account/tokens", json={"label": "a", "scopes": ["read"]}, headers=header
     )
-    assert answer.json()["code"] == "registry.too-many-tokens"
+    assert answer.json()["code"] == "accounts.too-many-tokens"
 
 
 def test_the_api_says_who_is_calling(site: World) -> None:

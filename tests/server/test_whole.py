@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.websockets import WebSocketDisconnect
 
 import onym.server
+from onym.accounts.oidc import OIDCFetcher
 from onym.errors import MalformedResponseError
 from onym.server.security.clients import CSRFKey
-from onym.server.security.credentials import OIDCFetcher
 from onym.server.security.visitor import Visitor, get_visitor
 from onym.server.services import AccountView, PlainPages, ProblemView
 from onym.server.settings import Issuer, Smtp

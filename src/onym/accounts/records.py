@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from secrets import token_hex
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from onym.errors import RegistryError
 from onym.uri.secret import Secret
@@ -105,6 +105,24 @@ class AuditRecord:
     subject: str | None
     outcome: str
     address: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issuer:
+    """An OpenID provider. `id` is its name in our URLs; `network` "local" allows it on this computer.
+
+    `create` gives an account, without any role, to everyone whom the provider signs in.
+    """
+
+    id: str
+    issuer: str
+    client_id: str
+    client_secret: Secret | None = None
+    title: str = ""
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    network: Literal["trusted", "local"] = "trusted"
+    ca_file: str | None = None
+    create: bool = True
 
 
 def make_id(prefix: str) -> str:

@@ -15,6 +15,8 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from onym.accounts.oidc import OIDCProvider
+from onym.accounts.passwords import Passwords
 from onym.errors import OnymError, UnknownEntryError
 from onym.server import http_server, problems
 from onym.server.http_server import BoundedProtocol
@@ -22,7 +24,6 @@ from onym.server.mail import MailSender
 from onym.server.registry.urls import make_route
 from onym.server.security import sign_in, tokens
 from onym.server.security.clients import TokenBuckets
-from onym.server.security.credentials import OIDCProvider, Passwords
 from onym.server.security.middleware import (
     AuditMiddleware,
     CSRFMiddleware,

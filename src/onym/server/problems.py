@@ -120,10 +120,10 @@ _GONE_WRONG: Final = ProblemType(400, "sign-in-failed", "Signing in did not work
 #: codes whose status is another than their class's
 PROBLEM_TYPES_BY_CODE: Final[Mapping[str, ProblemType]] = MappingProxyType(
     {
-        "registry.not-signed-in": _UNAUTHENTICATED,
-        "registry.bad-token": _UNAUTHENTICATED,
-        "registry.wrong-password": _UNAUTHENTICATED,
-        "registry.sign-in-failed": _GONE_WRONG,
+        "accounts.not-signed-in": _UNAUTHENTICATED,
+        "accounts.bad-token": _UNAUTHENTICATED,
+        "accounts.wrong-password": _UNAUTHENTICATED,
+        "accounts.sign-in-failed": _GONE_WRONG,
         "http.too-many-requests": ProblemType(429, "too-many-requests", "Too many requests"),
         "http.precondition-required": ProblemType(
             428, "precondition-required", "Say which version this is about"

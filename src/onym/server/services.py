@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from starlette.requests import HTTPConnection, Request
 
+    from onym.accounts.oidc import OIDCProvider
+    from onym.accounts.passwords import Passwords
     from onym.accounts.records import Account, ApiToken
     from onym.errors import OnymError
     from onym.registry.store import Store
     from onym.server.security.clients import TokenBuckets
-    from onym.server.security.credentials import OIDCProvider, Passwords
     from onym.server.settings import Settings
     from onym.uri.secret import Secret
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
+from onym.accounts.records import Issuer
 from onym.errors import ConfigError
 from onym.net.hosts import parse_host
 from onym.server import settings_parser as read
@@ -52,24 +53,6 @@ class Smtp:
     password: Secret | None = None
     ca_file: str | None = None
     list_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Issuer:
-    """An OpenID provider. `id` is its name in our addresses; `network` says whether it may be this machine.
-
-    `create` lets whoever it vouches for get an account, without any role.
-    """
-
-    id: str
-    issuer: str
-    client_id: str
-    client_secret: Secret | None = None
-    title: str = ""
-    scopes: tuple[str, ...] = ("openid", "profile", "email")
-    network: Literal["trusted", "local"] = "trusted"
-    ca_file: str | None = None
-    create: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,7 +232,7 @@ def test_options_says_what_an_address_takes(shared: Site) -> None:
 def test_a_token_without_the_scope_takes_no_step(fresh: Site) -> None:
     token = fresh.world.token("read", account="user-rita")
     answer = post(fresh, "/requests", {"registry": "uri-schemes", "name": "xx"}, token)
-    assert (answer.status_code, answer.json()["code"]) == (403, "registry.missing-scope")
+    assert (answer.status_code, answer.json()["code"]) == (403, "accounts.missing-scope")
 
 
 def test_a_wrong_role_is_refused_with_the_clause(fresh: Site) -> None:
@@ -405,7 +405,7 @@ def test_a_token_is_told_which_scope_the_step_takes(fresh: Site) -> None:
     for scopes in (("read",), ("read", "iana")):
         token = fresh.world.token(*scopes, account="user-eve")
         answer = post(fresh, f"{path}/events", body, {**token, "if-match": tag})
-        assert answer.json()["code"] == "registry.missing-scope"
+        assert answer.json()["code"] == "accounts.missing-scope"
         assert "'review'" in answer.text
         assert "iana" not in answer.json()["detail"]
     token = fresh.world.token("read", "review", account="user-eve")

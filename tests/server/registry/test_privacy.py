@@ -132,7 +132,7 @@ def test_a_scope_of_review_does_not_speak_for_an_owner(fresh: Site) -> None:
         return fresh.world.client.post(f"{path}/events", json=body, headers=given)
 
     refused = designate(review)
-    assert (refused.status_code, refused.json()["code"]) == (403, "registry.missing-scope")
+    assert (refused.status_code, refused.json()["code"]) == (403, "accounts.missing-scope")
     assert "designate" not in fresh.get(f"{path}/actions", review, "application/json").json()["events"]
     assert "designate" in fresh.get(f"{path}/actions", submit, "application/json").json()["events"]
     assert designate(submit).status_code == 200

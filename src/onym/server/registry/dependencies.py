@@ -327,7 +327,7 @@ async def apply_event(
 def _make_missing_scope_error(scopes: Iterable[Scope]) -> AccessError:
     names = " or ".join(repr(str(each)) for each in sorted(scopes))
     return AccessError(
-        f"this API token has no scope {names}", code="registry.missing-scope", field="scope",
+        f"this API token has no scope {names}", code="accounts.missing-scope", field="scope",
         hint="make a token with that scope on the account page; the account needs the role too",
     )  # fmt: skip
 

@@ -167,7 +167,7 @@ def _is_expired(expires: datetime | None, at: datetime) -> bool:
 def _make_token_error() -> AccessError:
     return AccessError(
         "this API token is unknown, expired or revoked",
-        code="registry.bad-token",
+        code="accounts.bad-token",
         field="Authorization",
         clause="RFC 6750 3.1",
         hint="send Authorization: Bearer with a token from the account page",

@@ -1,24 +1,23 @@
-"""Sign-in handlers: the password form, OpenID Connect, signing out, and changing a password.
-
-The server keeps no state between the two steps of an OpenID sign-in. A cookie holds one random secret;
-`state`, `nonce` and the code verifier are derived from it.
-"""
+"""Sign-in handlers: the password form, OpenID Connect, signing out, and changing a password."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from onym.accounts.passwords import validate_password
-from onym.accounts.records import MAX_LOGIN, Account, make_id, validate_email, validate_name
-from onym.accounts.tokens import make_session_id
-from onym.common.strict_json import decode_base64url, encode_base64url
+from onym.accounts.records import MAX_LOGIN, Account
+from onym.accounts.sign_in import (
+    CALLBACK_PARAMETERS,
+    FLOW_SECONDS,
+    SignInFlow,
+    check_callback,
+    find_or_create_account,
+    sanitize_target,
+)
 from onym.errors import AccessError, OnymError, RegistryError, UnknownEntryError
 from onym.server.problems import get_problem_type, make_problem_response, wants_page
 from onym.server.security.clients import make_address_key
@@ -37,26 +36,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from onym.server.security.credentials import OIDCProvider, Person
-
-HOME: Final = "/"
-#: a path that begins with one slash; a backslash counts as a slash in browsers, and tabs vanish
-_PATH: Final = re.compile(r"/(?![/\\])[!-\[\]-~]*\Z")
-_MAX_TARGET_LENGTH: Final = 2000
-#: pages that signing in leads to again and again
-_SIGN_IN_PATHS: Final = ("/login", "/logout")
-
-
-def sanitize_target(text: str | None) -> str:
-    """The path to go on to, or `HOME` for one that would lead elsewhere or around in a circle."""
-    if not text or len(text) > _MAX_TARGET_LENGTH or not _PATH.match(text):
-        return HOME
-    path = text.partition("?")[0].partition("#")[0]
-    # dot segments could climb to another path, but never to another host; "/.//" would in some clients
-    if "//" in path or any(segment in {".", ".."} for segment in path.split("/")):
-        return HOME
-    return HOME if path.startswith(_SIGN_IN_PATHS) else text
-
+    from onym.accounts.oidc import OIDCProvider
 
 _MAX_FIELD_LENGTH: Final = 16 * 1024
 _MAX_FORM_BYTES: Final = 64 * 1024
@@ -188,7 +168,7 @@ def _require_session_account(request: Request) -> Account:
     visitor = get_visitor(request)
     account = require_access(visitor)
     if visitor.via != "session":
-        raise AccessError("this is done in a browser, not with a token", code="registry.missing-scope")
+        raise AccessError("this is done in a browser, not with a token", code="accounts.missing-scope")
     return account
 
 
@@ -218,59 +198,10 @@ def _make_wrong_password_error() -> AccessError:
     # one text for all causes: it must not tell which logins there are
     return AccessError(
         "login or password is wrong, or the account is closed",
-        code="registry.wrong-password",
+        code="accounts.wrong-password",
         field="password",
         hint="ask the operator for a new password, or sign in another way",
     )
-
-
-#: seconds that somebody may take at the provider
-FLOW_SECONDS: Final = 600
-_COOKIE: Final = re.compile(
-    r"([A-Za-z0-9_-]{43})\.([a-z0-9-]{1,32})\.([0-9]{1,12})\.([A-Za-z0-9_-]{1,2700})\Z"
-)
-_CODE: Final = re.compile(r"[\x20-\x7e]{1,4096}\Z")
-#: OpenID Connect Core 3.1.2.6 and RFC 6749 4.1.2.1; other words are not repeated
-_ERRORS: Final = {
-    "access_denied": "you, or the provider, said no",
-    "login_required": "you are not signed in there",
-    "interaction_required": "the provider needs an answer from you",
-    "consent_required": "the provider needs your consent",
-    "temporarily_unavailable": "the provider is busy: try again later",
-    "server_error": "the provider had an error: try again later",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class SignInFlow:
-    """One sign-in under way: its secret, the provider, when it is over (epoch seconds) and where it leads."""
-
-    secret: Secret
-    provider: str
-    expires: int
-    target: str
-
-    def derive_text(self, purpose: str) -> str:
-        """The text for this purpose: "state", "nonce" or "verifier"; 43 characters of base64url."""
-        mac = hmac.new(self.secret.reveal().encode(), f"onym oidc {purpose}".encode(), hashlib.sha256)
-        return encode_base64url(mac.digest())
-
-    def to_cookie(self) -> Secret:
-        """The cookie's value."""
-        target = encode_base64url(self.target.encode())
-        return Secret(f"{self.secret.reveal()}.{self.provider}.{self.expires}.{target}")
-
-    @classmethod
-    def from_cookie(cls, text: str) -> SignInFlow | None:
-        """The flow that a cookie holds, or None."""
-        match = _COOKIE.match(text)
-        if match is None:
-            return None
-        try:
-            target = decode_base64url(match[4]).decode("utf-8")
-        except ValueError:
-            return None
-        return cls(Secret(match[1]), match[2], int(match[3]), sanitize_target(target))
 
 
 async def begin_oidc_sign_in(request: Request) -> Response | ASGIApp:
@@ -280,12 +211,7 @@ async def begin_oidc_sign_in(request: Request) -> Response | ASGIApp:
     wait = parts.rates.take_token("logins", make_address_key(get_visitor(request).address))
     if wait:
         return make_too_many_response(request, wait)
-    flow = SignInFlow(
-        secret=make_session_id(),
-        provider=provider.issuer.id,
-        expires=int(parts.clock().timestamp()) + FLOW_SECONDS,
-        target=sanitize_target(request.query_params.get("next")),
-    )
+    flow = SignInFlow.begin(provider.issuer.id, request.query_params.get("next"), parts.clock())
     address = await provider.build_authorization_url(
         state=flow.derive_text("state"),
         nonce=flow.derive_text("nonce"),
@@ -307,11 +233,13 @@ async def finish_oidc_sign_in(request: Request) -> Response | ASGIApp:
     set_audit_action(request, "sign-in.oidc", provider.issuer.id)
     response: Response
     try:
-        flow, code = await _parse_callback(request, provider)
+        cookie = request.cookies.get(parts.settings.flow_cookie, "")
+        parameters = {name: request.query_params.getlist(name) for name in CALLBACK_PARAMETERS}
+        flow, code = await check_callback(provider, cookie, parameters, parts.clock())
         person = await provider.redeem_code(
             code, nonce=flow.derive_text("nonce"), verifier=flow.derive_text("verifier"), at=parts.clock()
         )
-        account = await _find_or_create_account(request, provider, person)
+        account = await find_or_create_account(parts.store, provider.issuer, person, parts.clock())
         set_audit_action(request, "sign-in.oidc", provider.issuer.id, account=account.id)
         response = RedirectResponse(flow.target, 303, {"cache-control": "no-store"})
         await start_session(request, response, account)
@@ -322,66 +250,8 @@ async def finish_oidc_sign_in(request: Request) -> Response | ASGIApp:
     return response
 
 
-async def _parse_callback(request: Request, provider: OIDCProvider) -> tuple[SignInFlow, str]:
-    """The flow that this answer belongs to, and its code. Raises AccessError."""
-    parts = get_services(request)
-    flow = SignInFlow.from_cookie(request.cookies.get(parts.settings.flow_cookie, ""))
-    given = {name: request.query_params.getlist(name) for name in ("state", "code", "iss", "error")}
-    if any(len(values) > 1 for values in given.values()):
-        raise _make_sign_in_error("the provider's answer repeats a parameter")
-    state, code, issuer, error = (next(iter(values), "") for values in given.values())
-    if flow is None or flow.provider != provider.issuer.id or flow.expires <= parts.clock().timestamp():
-        raise _make_sign_in_error("this sign-in was not begun in this browser, or took too long")
-    if not hmac.compare_digest(state.encode("utf-8", "replace"), flow.derive_text("state").encode()):
-        raise _make_sign_in_error("the answer belongs to another sign-in")
-    # RFC 9207 2.4: an answer that names its issuer must name the one that was asked
-    if issuer != provider.issuer.issuer and (issuer or (await provider.get_metadata()).names_issuer):
-        raise _make_sign_in_error("the answer is from another issuer")
-    if error:
-        raise _make_sign_in_error(_ERRORS.get(error, "the provider reports an error"))
-    if not _CODE.match(code):
-        raise _make_sign_in_error("the answer holds no code")
-    return flow, code
-
-
-async def _find_or_create_account(request: Request, provider: OIDCProvider, person: Person) -> Account:
-    """The account of this issuer and subject; made now where the settings allow it. Never found by e-mail."""
-    parts = get_services(request)
-    issuer = provider.issuer
-    account = await parts.store.accounts.find_by_subject(issuer.issuer, person.subject)
-    if account is None and issuer.create:
-        made = _make_account(issuer.id, person, request)
-        account = await parts.store.accounts.add_linked(made, issuer.issuer, person.subject)
-    if account is None or account.disabled:
-        raise _make_sign_in_error("there is no open account for this identity", "ask the operator for one")
-    return account
-
-
-def _make_account(provider: str, person: Person, request: Request) -> Account:
-    login = make_id(provider)
-    return Account(
-        id=make_id("user"),
-        login=login,
-        name=_validate_or_none(validate_name, person.name) or login,
-        email=_validate_or_none(validate_email, person.email),
-        created=get_services(request).clock(),
-    )
-
-
-def _validate_or_none(check: Callable[[str], str], text: str | None) -> str | None:
-    """A provider's word where it is usable: a name that is not is no reason to turn somebody away."""
-    try:
-        return None if text is None else check(text)
-    except RegistryError:
-        return None
-
-
 def _find_provider(request: Request) -> OIDCProvider:
     found = get_services(request).providers.get(request.path_params["provider"])
     if found is None:
-        raise UnknownEntryError("no such OpenID provider", code="registry.unknown-provider", field="provider")
+        raise UnknownEntryError("no such OpenID provider", code="accounts.unknown-provider", field="provider")
     return found
-
-
-def _make_sign_in_error(message: str, hint: str = "begin again on the sign-in page") -> AccessError:
-    return AccessError(message, code="registry.sign-in-failed", hint=hint)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from onym.accounts.records import MAX_LABEL, ApiToken, make_id
+from onym.accounts.records import ApiToken, make_id, validate_label
 from onym.accounts.tokens import hash_secret, make_token
 from onym.errors import RegistryError, UnknownEntryError
 from onym.registry.accounts import TOKEN_PREFIX, Scope, parse_scopes
@@ -121,10 +120,10 @@ async def _store_new_token(request: Request, order: TokenRequest) -> tuple[ApiTo
     parts = get_services(request)
     at = parts.clock()
     known = await parts.store.tokens.list(account.id)
-    if sum(_is_live(each, at) for each in known) >= MAX_TOKENS:
+    if sum(each.is_live(at) for each in known) >= MAX_TOKENS:
         raise RegistryError(
             f"an account has at most {MAX_TOKENS} tokens",
-            code="registry.too-many-tokens",
+            code="accounts.too-many-tokens",
             field="tokens",
             hint="revoke those that are not used",
         )
@@ -133,7 +132,7 @@ async def _store_new_token(request: Request, order: TokenRequest) -> tuple[ApiTo
         id=make_id("token"),
         digest=hash_secret(secret),
         account=account.id,
-        label=_clean_label(order.label),
+        label=validate_label(order.label),
         scopes=scopes,
         created=at,
         expires=_compute_expiry(request, visitor, order, at),
@@ -157,18 +156,6 @@ async def _revoke_own_token(request: Request) -> None:
     await parts.store.tokens.revoke(identifier, parts.clock())
 
 
-def _clean_label(text: str) -> str:
-    label = " ".join(unicodedata.normalize("NFC", text[: 4 * MAX_LABEL]).split())
-    if not label or len(label) > MAX_LABEL or not label.isprintable():
-        raise RegistryError(
-            f"a label has 1 to {MAX_LABEL} characters",
-            code="registry.bad-label",
-            field="label",
-            hint="say what the token is for",
-        )
-    return label
-
-
 def _compute_expiry(request: Request, visitor: Visitor, order: TokenRequest, at: datetime) -> datetime:
     most = get_services(request).settings.token_days
     days = most if order.days is None else order.days
@@ -184,7 +171,7 @@ def _make_days_error(request: Request) -> RegistryError:
     most = get_services(request).settings.token_days
     return RegistryError(
         f"days is a number from 1 to {most}",
-        code="registry.bad-days",
+        code="accounts.bad-days",
         field="days",
         hint="leave it out for all",
     )
@@ -203,10 +190,6 @@ async def _make_account_response(
         new_token=secret,
     )
     return HTMLResponse(parts.pages.render_account(request, view), status, {"cache-control": "no-store"})
-
-
-def _is_live(token: ApiToken, at: datetime) -> bool:
-    return token.revoked is None and (token.expires is None or token.expires > at)
 
 
 def _list_registries() -> tuple[str, ...]:

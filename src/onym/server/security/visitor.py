@@ -75,13 +75,13 @@ def require_access(
     if visitor.account is None:
         raise AccessError(
             "this needs an account",
-            code="registry.not-signed-in",
+            code="accounts.not-signed-in",
             hint="sign in, or send an API token as Authorization: Bearer",
         )
     if scope is not None and scope not in visitor.scopes:
         raise AccessError(
             f"this API token has no scope {str(scope)!r}",
-            code="registry.missing-scope",
+            code="accounts.missing-scope",
             field="scope",
             hint="make a token with that scope on the account page",
         )

@@ -1,7 +1,6 @@
-"""Verification of credentials: local passwords, and OpenID Connect providers (OpenID Connect Core 3.1).
+"""OpenID Connect: the client of a provider (Core 3.1, code flow with PKCE).
 
-Password hashing runs in threads, a few at a time, because each hash needs 64 MiB. The OpenID client checks
-the issuer, and the signature and claims of the ID token, before it returns a person.
+The client checks the issuer, and the signature and claims of the ID token, before it returns a person.
 """
 
 from __future__ import annotations
@@ -10,13 +9,12 @@ import asyncio
 import hashlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlencode
 
-from onym.accounts.passwords import PasswordCheck, hash_password, verify_password
-from onym.accounts.records import MAX_LOGIN
+from onym.accounts.records import Issuer
 from onym.common.strict_json import encode_base64url, parse_json_object
 from onym.errors import AccessError, MalformedResponseError, SignatureError, URIError
 from onym.net.limits import NetLimits, TLSConfig
@@ -27,49 +25,8 @@ from onym.uri.generic import URI
 from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
-    from onym.accounts.records import Account
-    from onym.registry.store import Store
-    from onym.server.settings import Issuer
     from onym.sign.id_tokens import IDToken
     from onym.sign.keys import KeySet
-
-MAX_CONCURRENT_HASHES: Final = 2
-
-
-class Passwords:
-    """Hashes and tests passwords without holding up other requests."""
-
-    def __init__(self, at_once: int = MAX_CONCURRENT_HASHES) -> None:
-        self._turn = asyncio.Semaphore(at_once)
-
-    async def hash(self, password: Secret) -> Secret:
-        """The hash to store."""
-        async with self._turn:
-            return await asyncio.to_thread(hash_password, password)
-
-    async def verify(self, stored: Secret | None, password: Secret) -> PasswordCheck:
-        """Does it fit? Without a hash the work is done all the same."""
-        async with self._turn:
-            return await asyncio.to_thread(verify_password, stored, password)
-
-    async def authenticate(self, store: Store, login: str, password: Secret) -> Account | None:
-        """The account of this login and password; None whatever is wrong, after the same work.
-
-        A hash with outdated parameters is replaced; the account is given with the hash that fits.
-        """
-        text = login.strip().lower()
-        account = await store.accounts.find_by_login(text) if 0 < len(text) <= MAX_LOGIN else None
-        stored = None if account is None or account.disabled else account.password_hash
-        verdict = await self.verify(stored, password)
-        if not verdict.ok or account is None or stored is None:
-            return None
-        # a password that was changed meanwhile stays: the session will be refused
-        if verdict.rehash is not None and await store.accounts.replace_password(
-            account.id, stored, verdict.rehash
-        ):
-            return replace(account, password_hash=verdict.rehash)
-        return account
-
 
 _TIMEOUT: Final = 10.0
 _LIMITS: Final = NetLimits(body=512 * 1024, error_body=16 * 1024, connect=5.0)
@@ -77,7 +34,7 @@ _PORTS: Final = {"https": 443, "http": 80}
 
 
 class OIDCFetcher:
-    """Asks one provider. Policy and authorities come from its settings; no redirect is followed."""
+    """Sends requests to one provider under its policy and certificate authorities; follows no redirect."""
 
     def __init__(self, issuer: Issuer) -> None:
         tls = TLSConfig(ca_files=() if issuer.ca_file is None else (issuer.ca_file,))
@@ -86,20 +43,20 @@ class OIDCFetcher:
         self._id = issuer.id
 
     async def get(self, url: str, *, bearer: Secret | None = None) -> Reply:
-        """A GET."""
+        """Send a GET request."""
         return await self._send_request(
             "GET", url, () if bearer is None else (("Authorization", bearer),), b""
         )
 
     async def post(self, url: str, form: bytes, headers: tuple[tuple[str, str | Secret], ...]) -> Reply:
-        """A POST of a form."""
+        """Send a form with POST."""
         kind = ("Content-Type", "application/x-www-form-urlencoded")
         return await self._send_request("POST", url, (kind, *headers), form)
 
     def parse_object(self, reply: Reply, what: str) -> dict[str, Any]:
-        """The JSON object of a 200 reply. Raises MalformedResponseError."""
+        """Return the JSON object of a 200 reply. Raises MalformedResponseError."""
         if reply.status != 200:
-            raise self._make_error(f"the {what} was refused with status {reply.status}")
+            raise self._make_error(f"the request for the {what} failed with status {reply.status}")
         try:
             return parse_json_object(reply.body)
         except ValueError as error:
@@ -126,11 +83,11 @@ class OIDCFetcher:
         try:
             uri = URI.parse(url).normalize()
         except URIError:
-            raise self._make_error("an endpoint is no URL") from None
+            raise self._make_error("an endpoint of the discovery document is not a URL") from None
         scheme: Literal["https", "http"] = "https" if uri.scheme == "https" else "http"
         host = (uri.host or "").removeprefix("[").removesuffix("]")
         if uri.scheme not in _PORTS or not host or uri.userinfo or uri.fragment is not None:
-            raise self._make_error("an endpoint is no http or https URL")
+            raise self._make_error("an endpoint of the discovery document is not an http or https URL")
         query = "" if uri.query is None else f"?{uri.query}"
         return Origin(scheme, host, int(uri.port or _PORTS[scheme])), (uri.path or "/") + query
 
@@ -138,29 +95,29 @@ class OIDCFetcher:
         return MalformedResponseError(message, endpoint=f"OpenID provider {self._id}")
 
 
-#: seconds that metadata and keys are good
+#: seconds until metadata and keys are fetched again
 _METADATA_SECONDS: Final = 3600.0
-#: seconds between two looks for new keys, whatever tokens name
+#: seconds between two requests for new keys, whatever key tokens name
 _RELOAD: Final = 60.0
 _LONGEST_URL: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderMetadata:
-    """The discovery document, as far as it is used."""
+    """The members of the discovery document that are used."""
 
     authorization: str
     token: str
     keys: str
     userinfo: str | None
-    #: RFC 9207: every answer names its issuer
+    #: RFC 9207: every response names its issuer
     names_issuer: bool
     basic: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Who signed in. Only `subject` identifies; name and address are for show and for notices."""
+    """A person who signed in. Only `subject` identifies; name and address are for display and notices."""
 
     subject: str
     name: str | None
@@ -168,7 +125,7 @@ class Person:
 
 
 class OIDCProvider:
-    """One provider. `monotonic` gives seconds that only grow, for what is kept."""
+    """One provider. `monotonic` returns seconds, for the age of cached metadata and keys."""
 
     def __init__(self, issuer: Issuer, redirect: str, monotonic: Callable[[], float]) -> None:
         self.issuer = issuer
@@ -180,7 +137,7 @@ class OIDCProvider:
         self._keys: tuple[float, KeySet] | None = None
 
     async def get_metadata(self) -> ProviderMetadata:
-        """The discovery document; asked for again after an hour. Raises NetError, ProviderError."""
+        """Return the discovery document, fetched at most once an hour. Raises NetError, ProviderError."""
         async with self._lock:
             if self._metadata is None or self._clock() - self._metadata[0] > _METADATA_SECONDS:
                 url = self.issuer.issuer.rstrip("/") + "/.well-known/openid-configuration"
@@ -189,7 +146,7 @@ class OIDCProvider:
             return self._metadata[1]
 
     async def build_authorization_url(self, *, state: str, nonce: str, verifier: str) -> str:
-        """The address to send the browser to (code flow, PKCE with S256: RFC 7636)."""
+        """Return the URL to redirect the browser to (code flow, PKCE with S256: RFC 7636)."""
         endpoint = (await self.get_metadata()).authorization
         query = {
             "response_type": "code",
@@ -204,15 +161,15 @@ class OIDCProvider:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
     async def redeem_code(self, code: str, *, nonce: str, verifier: str, at: datetime) -> Person:
-        """Who signed in, for the code of an answer.
+        """Return the person who signed in, for the code of a response.
 
-        Raises AccessError where the provider refuses the code, SignatureError for an ID token that does not
-        hold, NetError and ProviderError.
+        Raises AccessError if the provider rejects the code, SignatureError for an invalid ID token, NetError
+        and ProviderError.
         """
-        answer = await self._exchange_code(code, verifier)
-        token, access = answer.get("id_token"), answer.get("access_token")
+        response = await self._exchange_code(code, verifier)
+        token, access = response.get("id_token"), response.get("access_token")
         if not isinstance(token, str) or not isinstance(access, str):
-            raise self._make_error("the token answer has no id_token or access_token")
+            raise self._make_error("the token response has no id_token or access_token")
         claims = await self._verify_id_token(token, nonce=nonce, at=at, access=access)
         return _parse_person(claims.subject, {**claims.claims, **await self._fetch_userinfo(access, claims)})
 
@@ -221,11 +178,11 @@ class OIDCProvider:
         await self._fetch.close()
 
     def _parse_metadata(self, found: Mapping[str, Any]) -> ProviderMetadata:
-        # Discovery 4.3: the document must name the issuer that was asked, octet by octet
+        # Discovery 4.3: the document must name exactly the issuer that was requested
         if found.get("issuer") != self.issuer.issuer:
             raise self._make_error("the discovery document names another issuer")
         if "S256" not in _get_list(found, "code_challenge_methods_supported", "S256"):
-            raise self._make_error("the provider does not know PKCE with S256")
+            raise self._make_error("the provider does not support PKCE with S256")
         methods = _get_list(found, "token_endpoint_auth_methods_supported", "client_secret_basic")
         return ProviderMetadata(
             authorization=self._parse_endpoint(found, "authorization_endpoint"),
@@ -243,7 +200,7 @@ class OIDCProvider:
         allowed = ("https://", "http://") if self.issuer.network == "local" else ("https://",)
         good = isinstance(url, str) and url.startswith(allowed) and url.isascii() and url.isprintable()
         if not good or len(str(url)) > _LONGEST_URL or set(str(url)) & set(' "<>\\#'):
-            raise self._make_error(f"{name} of the discovery document is no https address")
+            raise self._make_error(f"{name} of the discovery document is not an https URL")
         return str(url)
 
     async def _exchange_code(self, code: str, verifier: str) -> dict[str, Any]:
@@ -265,11 +222,11 @@ class OIDCProvider:
         reply = await self._fetch.post(known.token, urlencode(form).encode("ascii"), headers)
         if reply.status in {400, 401, 403}:
             raise AccessError(
-                "the provider did not accept this sign-in",
-                code="registry.sign-in-failed",
-                hint="sign in once more; if it goes on, the operator should look at client id and secret",
+                "the provider rejected this sign-in",
+                code="accounts.sign-in-failed",
+                hint="Sign in again. If it fails again, ask the operator to check the client ID and secret.",
             )
-        return self._fetch.parse_object(reply, "token answer")
+        return self._fetch.parse_object(reply, "token response")
 
     async def _verify_id_token(self, token: str, *, nonce: str, at: datetime, access: str) -> IDToken:
         from onym.sign.id_tokens import verify_id_token  # late: cryptography is heavy
@@ -288,7 +245,7 @@ class OIDCProvider:
                     access_token=access,
                 )
             except SignatureError as error:
-                # the provider may have new keys since they were read
+                # the provider may have changed its keys since
                 if reload or error.code != "sign.unknown-key":
                     raise
         raise AssertionError  # pragma: no cover - the second round returns or raises
@@ -302,19 +259,19 @@ class OIDCProvider:
             if self._keys is None or age > (_RELOAD if reload else _METADATA_SECONDS):
                 reply = await self._fetch.get(known.keys)
                 if reply.status != 200:
-                    raise self._make_error(f"the keys were refused with status {reply.status}")
+                    raise self._make_error(f"the request for the keys failed with status {reply.status}")
                 self._keys = (self._clock(), read_keys(reply.body))
             return self._keys[1]
 
     async def _fetch_userinfo(self, access: str, token: IDToken) -> dict[str, Any]:
-        """More claims, where the ID token has no name and there is an endpoint to ask (Core 5.3)."""
+        """Return more claims if the ID token has no name and the provider has an endpoint for it (Core 5.3)."""
         endpoint = (await self.get_metadata()).userinfo
         if endpoint is None or token.text("name"):
             return {}
         found = await self._fetch.get(endpoint, bearer=Secret(f"Bearer {access}"))
-        claims = self._fetch.parse_object(found, "userinfo answer")
+        claims = self._fetch.parse_object(found, "userinfo response")
         if claims.get("sub") != token.subject:
-            raise self._make_error("the userinfo answer is about somebody else")
+            raise self._make_error("the userinfo response is about another person")
         return claims
 
     def _make_error(self, message: str) -> MalformedResponseError:
@@ -322,7 +279,7 @@ class OIDCProvider:
 
 
 def _get_list(found: Mapping[str, Any], name: str, default: str) -> list[Any]:
-    """A member that is a list; the default alone where it is not there."""
+    """Return a member that is a list, or a list of the default if there is none."""
     value = found.get(name, [default])
     return value if isinstance(value, list) else []
 
@@ -339,8 +296,8 @@ def _quote_form_value(text: str) -> str:
 
 def _parse_person(subject: str, claims: Mapping[str, Any]) -> Person:
     names = (claims.get("name"), claims.get("preferred_username"))
-    name = next((each for each in names if isinstance(each, str) and each.strip()), None)
+    name = next((name for name in names if isinstance(name, str) and name.strip()), None)
     email = claims.get("email")
-    # an address that the provider has not tested may be anybody's
-    tested = isinstance(email, str) and claims.get("email_verified") is True
-    return Person(subject=subject, name=name, email=email if tested else None)
+    # an unverified address may belong to another person
+    verified = isinstance(email, str) and claims.get("email_verified") is True
+    return Person(subject=subject, name=name, email=email if verified else None)

@@ -1,0 +1,159 @@
+"""Sign-in with OpenID Connect: its state in a cookie, the provider's response and the account that it opens.
+
+An application keeps no state between the two steps of a sign-in. A cookie contains one random secret;
+`state`, `nonce` and the code verifier are derived from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from onym.accounts.records import Account, Issuer, make_id, validate_email, validate_name
+from onym.accounts.tokens import make_session_id
+from onym.common.strict_json import decode_base64url, encode_base64url
+from onym.errors import AccessError, RegistryError
+from onym.uri.secret import Secret
+
+if TYPE_CHECKING:
+    from onym.accounts.oidc import OIDCProvider, Person
+    from onym.accounts.store import AccountStore
+
+HOME: Final = "/"
+#: a path that begins with one slash; browsers treat a backslash as a slash and drop tabs
+_PATH: Final = re.compile(r"/(?![/\\])[!-\[\]-~]*\Z")
+_MAX_TARGET_LENGTH: Final = 2000
+#: pages that would lead back to the sign-in page
+_SIGN_IN_PATHS: Final = ("/login", "/logout")
+#: seconds that a person may take at the provider
+FLOW_SECONDS: Final = 600
+_COOKIE: Final = re.compile(
+    r"([A-Za-z0-9_-]{43})\.([a-z0-9-]{1,32})\.([0-9]{1,12})\.([A-Za-z0-9_-]{1,2700})\Z"
+)
+_CODE: Final = re.compile(r"[\x20-\x7e]{1,4096}\Z")
+#: parameters of the provider's response that are read
+CALLBACK_PARAMETERS: Final = ("state", "code", "iss", "error")
+#: OpenID Connect Core 3.1.2.6 and RFC 6749 4.1.2.1; other errors are not repeated
+_ERRORS: Final = {
+    "access_denied": "you, or the provider, cancelled the sign-in",
+    "login_required": "you are not signed in at the provider",
+    "interaction_required": "the provider needs an answer from you",
+    "consent_required": "the provider needs your consent",
+    "temporarily_unavailable": "the provider is busy",
+    "server_error": "the provider had an internal error",
+}
+
+
+def sanitize_target(text: str | None) -> str:
+    """Return the path to open after signing in, or `HOME` for one that leads elsewhere or in a circle."""
+    if not text or len(text) > _MAX_TARGET_LENGTH or not _PATH.match(text):
+        return HOME
+    path = text.partition("?")[0].partition("#")[0]
+    # dot segments could climb to another path, but never to another host; "/.//" would in some clients
+    if "//" in path or any(segment in {".", ".."} for segment in path.split("/")):
+        return HOME
+    return HOME if path.startswith(_SIGN_IN_PATHS) else text
+
+
+@dataclass(frozen=True, slots=True)
+class SignInFlow:
+    """One sign-in: its secret, the provider, its end (seconds since the epoch) and the path to open then."""
+
+    secret: Secret
+    provider: str
+    expires: int
+    target: str
+
+    @classmethod
+    def begin(cls, provider: str, target: str | None, at: datetime) -> SignInFlow:
+        """Begin a sign-in with a new secret."""
+        expires = int(at.timestamp()) + FLOW_SECONDS
+        return cls(make_session_id(), provider, expires, sanitize_target(target))
+
+    def derive_text(self, purpose: str) -> str:
+        """Return the text for a purpose ("state", "nonce" or "verifier"): 43 characters of base64url."""
+        mac = hmac.new(self.secret.reveal().encode(), f"onym oidc {purpose}".encode(), hashlib.sha256)
+        return encode_base64url(mac.digest())
+
+    def to_cookie(self) -> Secret:
+        """Return the value of the cookie."""
+        target = encode_base64url(self.target.encode())
+        return Secret(f"{self.secret.reveal()}.{self.provider}.{self.expires}.{target}")
+
+    @classmethod
+    def from_cookie(cls, text: str) -> SignInFlow | None:
+        """Return the flow in a cookie, or None if the cookie is not valid."""
+        match = _COOKIE.match(text)
+        if match is None:
+            return None
+        try:
+            target = decode_base64url(match[4]).decode("utf-8")
+        except ValueError:
+            return None
+        return cls(Secret(match[1]), match[2], int(match[3]), sanitize_target(target))
+
+
+async def check_callback(
+    provider: OIDCProvider, cookie: str, parameters: Mapping[str, Sequence[str]], at: datetime
+) -> tuple[SignInFlow, str]:
+    """Return the flow that a provider's response belongs to, and its code. Raises AccessError.
+
+    `parameters` are the values of `CALLBACK_PARAMETERS` in the query.
+    """
+    flow = SignInFlow.from_cookie(cookie)
+    if any(len(values) > 1 for values in parameters.values()):
+        raise make_sign_in_error("the provider's response repeats a parameter")
+    state, code, issuer, error = (next(iter(parameters.get(name, ())), "") for name in CALLBACK_PARAMETERS)
+    if flow is None or flow.provider != provider.issuer.id or flow.expires <= at.timestamp():
+        raise make_sign_in_error("this sign-in began in another browser, or took too long")
+    if not hmac.compare_digest(state.encode("utf-8", "replace"), flow.derive_text("state").encode()):
+        raise make_sign_in_error("the response belongs to another sign-in")
+    # RFC 9207 2.4: a response that names its issuer must name the one that was asked
+    if issuer != provider.issuer.issuer and (issuer or (await provider.get_metadata()).names_issuer):
+        raise make_sign_in_error("the response comes from another issuer")
+    if error:
+        raise make_sign_in_error(_ERRORS.get(error, "the provider reports an error"))
+    if not _CODE.match(code):
+        raise make_sign_in_error("the response contains no code")
+    return flow, code
+
+
+async def find_or_create_account(
+    store: AccountStore, issuer: Issuer, person: Person, at: datetime
+) -> Account:
+    """Return the account of a person, created now if the issuer's settings allow it. Raises AccessError.
+
+    Only issuer and subject identify a person, never the e-mail address.
+    """
+    account = await store.accounts.find_by_subject(issuer.issuer, person.subject)
+    if account is None and issuer.create:
+        login = make_id(issuer.id)
+        new = Account(
+            id=make_id("user"),
+            login=login,
+            name=_validate_or_none(validate_name, person.name) or login,
+            email=_validate_or_none(validate_email, person.email),
+            created=at,
+        )
+        account = await store.accounts.add_linked(new, issuer.issuer, person.subject)
+    if account is None or account.disabled:
+        raise make_sign_in_error("there is no open account for this identity", "Ask the operator for one.")
+    return account
+
+
+def make_sign_in_error(message: str, hint: str = "Begin again on the sign-in page.") -> AccessError:
+    """Return the error of a sign-in that did not succeed."""
+    return AccessError(message, code="accounts.sign-in-failed", hint=hint)
+
+
+def _validate_or_none(validate: Callable[[str], str], text: str | None) -> str | None:
+    """Return the provider's value if it is valid: a bad name must not prevent a sign-in."""
+    try:
+        return None if text is None else validate(text)
+    except RegistryError:
+        return None
