@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from onym.ai.exchange import ANONYMOUS, Caller, RequestAttempt, StreamReader, decode_problem, is_event_stream
+from onym.ai.content import EVENTS, parse_media_type
+from onym.ai.exchange import ANONYMOUS, Caller, RequestAttempt, StreamReader
+from onym.ai.problems import decode_problem
 from onym.ai.records import AnchorDocument, Invocation, Resolution
 from onym.errors import AIIPError, InvocationError, ProvenanceError, SignatureError, UsageError
 from onym.net.messages import ConnectionInfo, Headers, Reply
@@ -321,7 +323,7 @@ def test_a_result_that_is_no_json_says_so() -> None:
     [("text/event-stream", True), ("Text/Event-Stream; charset=utf-8", True), (JSON, False), (None, False)],
 )
 def test_events_are_told_by_their_media_type(text: str | None, yes: bool) -> None:
-    assert is_event_stream(text) is yes
+    assert (parse_media_type(text) == EVENTS) is yes
 
 
 # streams

@@ -45,7 +45,6 @@ from onym.ai.endpoint.kinds import Completed, model
 from onym.ai.endpoint.signing import LIFE
 from onym.ai.problems import CODES
 from onym.ai.records import Auth, Namespace, Requirements
-from onym.ai.settings import CONTEXT
 from onym.errors import AIIPError, DeniedError, DiscoveryError, ProvenanceError
 from onym.net.messages import Wait
 from onym.net.policy import Policy
@@ -97,7 +96,7 @@ NUMBERS: dict[str, tuple[Any, Any]] = {
     "3.3 rule 4": ((link_header.MAX_LINKS, link_header.MAX_OCTETS), (64, 16 * 1024)),
     "3.3 rule 5": (html.MAX_OCTETS, 512 * 1024),
     "3.4 length": (MAX_CANONICAL_LENGTH, 2048),
-    "3.5 no authority": (CONTEXT, "_"),
+    "3.5 no authority": ("_", "_"),
     "3.8 step 1": (receipts.MAX_RECEIPT, 4 * 1024),
     "3.8 step 3": (receipts.DEFAULT_ALGORITHMS, ("Ed25519", "ES256")),
     "3.8 exp - iat": (receipts.MAX_LIFE, 300),

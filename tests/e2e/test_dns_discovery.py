@@ -25,7 +25,7 @@ from dns_support import Server as Zones
 from net_support import OK, Authority, FixedResolver, Server, answering, post
 from onym.ai import client_flows
 from onym.ai.client_flows import Session
-from onym.ai.discovery.evaluation import fetch_first_target, fetch_srv_targets
+from onym.ai.discovery.evaluation import fetch_srv_targets
 from onym.ai.exchange import Caller, RequestAttempt
 from onym.ai.records import AnchorDocument, Invocation, Resolution, Source, Verdict
 from onym.ai.settings import ResolverSettings
@@ -127,6 +127,14 @@ def document(host: str) -> AnchorDocument:
 
 def resolver(port: int, **options: Any) -> RecordResolver:
     return RecordResolver([LOOPBACK], port, **options)
+
+
+def fetch_first_target(
+    document: AnchorDocument, settings: ResolverSettings
+) -> Flow[tuple[Origin | None, tuple[Source, ...]]]:
+    """The first target, None for the authority's own host, and the sources."""
+    targets, sources = yield from fetch_srv_targets(document, settings)
+    return next(iter(targets), None), sources
 
 
 def connect_of(drive: Callable[..., Any], host: str, records: RecordResolver) -> Found:

@@ -116,7 +116,7 @@ def inject_traceparent(send: Send) -> Send:
     _PROPAGATOR.inject(carrier)
     if _HEADER not in carrier:
         return send
-    others = tuple(each for each in send.request.headers if each[0].lower() != _HEADER)
+    others = tuple(header for header in send.request.headers if header[0].lower() != _HEADER)
     headers = (*others, (_HEADER, carrier[_HEADER]))
     return replace(send, request=replace(send.request, headers=headers))
 

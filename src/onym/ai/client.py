@@ -16,13 +16,21 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from onym._lazy import require_extra
 from onym.ai import client_flows
-from onym.ai.client_flows import DEFAULT_EFFECTS, PendingAnswer, Session, Tokens, resolve_uri, verify_answer
-from onym.ai.exchange import EVENTS
-from onym.ai.json_encoding import encode_json
+from onym.ai.client_flows import (
+    DEFAULT_EFFECTS,
+    PendingAnswer,
+    Session,
+    Tokens,
+    add_telemetry,
+    attach_call,
+    resolve_uri,
+    verify_answer,
+)
+from onym.ai.content import EVENTS, encode_json
 from onym.ai.records import Description, Effects, Invocation, Resolution, Result
 from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import ResolverSettings
-from onym.ai.telemetry import add_telemetry, attach_call, observe_call, observe_stream_call
+from onym.ai.telemetry import observe_call, observe_stream_call
 from onym.errors import ProvenanceError, ResponseTooLarge, UsageError
 from onym.net.limits import TLSConfig
 from onym.net.policy import Policy
@@ -36,12 +44,12 @@ if TYPE_CHECKING:
     from onym.net.messages import AsyncStreamBody, StreamBody
     from onym.net.sse import SSEEvent
 
-#: octets of a body that is kept
+#: bytes of a body that is stored
 _LONGEST_BODY = 64 * 1024 * 1024
 
 
 class _StreamState:
-    """How far an answer has come; no I/O."""
+    """The state of a response that arrives in parts; no I/O."""
 
     def __init__(self, opened: PendingAnswer, session: Session, keep: bool) -> None:
         self._opened = opened
@@ -55,12 +63,12 @@ class _StreamState:
 
     @property
     def result(self) -> Result:
-        """The result, once the stream has ended and its receipt holds. Raises ProvenanceError before."""
+        """The result, after the stream has ended and its receipt was verified. Raises ProvenanceError before that."""
         if self._result is None:
             raise ProvenanceError(
-                "the stream has not been read to its end: what came is provisional",
+                "the stream has not been read to its end, so its events are still provisional",
                 code="aiip.provenance-missing",
-                target=self._opened.question.target,
+                target=self._opened.attempt.target,
             )
         return self._result
 
@@ -71,11 +79,13 @@ class _StreamState:
             return
         self._size += len(data)
         if self._size > _LONGEST_BODY:
-            raise ResponseTooLarge("the body is too large", endpoint=self._opened.question.target)
+            raise ResponseTooLarge(
+                f"the body is longer than {_LONGEST_BODY} bytes", endpoint=self._opened.attempt.target
+            )
         self._body.append(data)
 
     def _end_call(self, error: BaseException | None = None) -> None:
-        """Tell whoever observes the call; without an error it is good, or left before its end."""
+        """End the observed call; without a result and an error it was abandoned."""
         call = self._opened.call
         if call is None:
             return
@@ -85,16 +95,16 @@ class _StreamState:
             call.end(error)
 
     def _get_buffered_answer(self) -> PendingAnswer:
-        """What was opened, with the body that has come."""
+        """Return the response with the body that was read."""
         return replace(
             self._opened, reply=replace(self._opened.reply, body=b"".join(self._body), stream=None)
         )
 
 
 class AIStream(_StreamState):
-    """The events of an answer, provisional until `result` is there. Use it in a `with` statement.
+    """The events of a response, provisional until `result` is available. Use it in a `with` statement.
 
-    With `keep`, the octets of the stream are the result's body, to be filed with its receipt.
+    With `keep`, the bytes of the stream become the result's body, so that you can store them with the receipt.
     """
 
     def __init__(
@@ -105,7 +115,7 @@ class AIStream(_StreamState):
         self._stream = cast("StreamBody | None", opened.reply.stream)
 
     def __iter__(self) -> Iterator[SSEEvent]:
-        """Every event but the receipt; raises ProvenanceError at the end of a stream that does not hold."""
+        """Yield every event except the receipt; raise ProvenanceError at the end if it is invalid."""
         try:
             while not self._over:
                 data = self._stream.read() if self._stream else b""
@@ -125,7 +135,7 @@ class AIStream(_StreamState):
             self.close()
 
     def close(self) -> None:
-        """Read no more of it."""
+        """Stop reading."""
         self._over = True
         self._end_call()
         if self._stream is not None:
@@ -141,7 +151,7 @@ class AIStream(_StreamState):
 
 
 class AsyncAIStream(_StreamState):
-    """`AIStream`, for coroutines."""
+    """The async version of `AIStream`."""
 
     def __init__(
         self, opened: PendingAnswer, session: Session, transport: AsyncTransport, *, keep: bool = False
@@ -151,7 +161,7 @@ class AsyncAIStream(_StreamState):
         self._stream = cast("AsyncStreamBody | None", opened.reply.stream)
 
     async def __aiter__(self) -> AsyncIterator[SSEEvent]:
-        """As `AIStream`."""
+        """Yield events as `AIStream` does."""
         try:
             while not self._over:
                 data = await self._stream.aread() if self._stream else b""
@@ -171,7 +181,7 @@ class AsyncAIStream(_StreamState):
             await self.close()
 
     async def close(self) -> None:
-        """Read no more of it."""
+        """Stop reading."""
         self._over = True
         self._end_call()
         if self._stream is not None:
@@ -186,7 +196,7 @@ class AsyncAIStream(_StreamState):
         await self.close()
 
 
-#: the draft asks for "at least equivalent to TLS 1.3"
+#: the draft requires "at least equivalent to TLS 1.3"
 TLS: Final = TLSConfig(minimum="1.3")
 _STREAM: Final = f"{EVENTS}, */*;q=0.5"
 
@@ -200,7 +210,7 @@ def _build_session(
     timeout: float,
     telemetry: Telemetry | None,
 ) -> Session:
-    require_extra("joserfc", "ai")  # now, and not when the first receipt has come
+    require_extra("joserfc", "ai")  # fail now, not when the first receipt arrives
     return Session(
         settings=add_telemetry(settings or ResolverSettings(), telemetry),
         origin=origin,
@@ -214,10 +224,10 @@ def _build_session(
 class AIClient:
     """Resolves, describes and invokes ai URIs. Threads may share it; close it, or use it in a `with` block.
 
-    `settings` say how authorities are found and what they must offer; `origin`, `tokens`, `allow_effects`,
-    `replays` and `timeout` are those of `Session`. `policy` says where requests may go
-    (`Policy.untrusted()` by default: port 443 of public addresses). A `transport` of your own is not closed.
-    `telemetry` reports calls; without it, and without that of `settings`, only `ONYM_TELEMETRY=1` does.
+    `settings` control how authorities are found and what they must offer; `origin`, `tokens`,
+    `allow_effects`, `replays` and `timeout` are those of `Session`. `policy` limits where requests may go
+    (default: `Policy.untrusted()`, port 443 of public addresses). The client does not close a `transport`
+    that you pass. `telemetry` reports calls; the default is that of `settings`, or of `ONYM_TELEMETRY=1`.
     """
 
     def __init__(
@@ -236,19 +246,19 @@ class AIClient:
         self.session = _build_session(settings, origin, tokens, allow_effects, replays, timeout, telemetry)
         self._telemetry = self.session.settings.telemetry
         self._locks: weakref.WeakValueDictionary[str, _WeakLock] = weakref.WeakValueDictionary()
-        self._own = transport is None
+        self._owns_transport = transport is None
         self._transport = transport or Transport(policy or Policy.untrusted(), tls=TLS)
 
     def resolve(self, uri: str | AIURI) -> Resolution:
-        """Where the URI leads, and whose keys sign there. Raises AIURIError, DiscoveryError, NetError."""
+        """Find the URI's service and keys. Raises AIURIError, DiscoveryError, NetError."""
         target = AIURI.parse(uri).target
-        # one look-up at a time for an authority: the others find its answer in the cache
+        # one lookup at a time for an authority, so that the others find its result in the cache
         guard = self._locks.setdefault(target.authority_text or "", _WeakLock())
         with guard.lock:
             return run_flow(resolve_uri(target, self.session.settings), self._transport)
 
     def describe(self, uri: str | AIURI) -> Description:
-        """What the resource is, as its endpoint says and signs."""
+        """Return the resource's description, which its endpoint has signed."""
         with observe_call(self._telemetry, "GET"):
             description, _ = run_flow(
                 client_flows.describe_resource(self.session, self.resolve(uri)), self._transport
@@ -265,14 +275,15 @@ class AIClient:
         accept: str | None = None,
         idempotency_key: str | None = None,
     ) -> Result:
-        """The verified result of an invocation with these arguments, or with a body of any type.
+        """Invoke the resource with these arguments, or with a body of any type; return the verified result.
 
         Raises AIURIError, DiscoveryError, DeniedError, ProvenanceError, InvocationError, NetError.
         """
-        asked = _build_invocation(uri, arguments, body, content_type, accept, idempotency_key)
-        with observe_call(self._telemetry, asked.method):
+        invocation = _build_invocation(uri, arguments, body, content_type, accept, idempotency_key)
+        with observe_call(self._telemetry, invocation.method):
             return run_flow(
-                client_flows.invoke_resource(self.session, asked, self.resolve(asked.uri)), self._transport
+                client_flows.invoke_resource(self.session, invocation, self.resolve(invocation.uri)),
+                self._transport,
             )
 
     def stream(
@@ -285,21 +296,22 @@ class AIClient:
         idempotency_key: str | None = None,
         keep: bool = False,
     ) -> AIStream:
-        """The same as events while they come: provisional, until the stream's own receipt has proved them.
+        """Invoke the resource and stream its events, which are provisional until the receipt is verified.
 
-        `keep` keeps the stream's octets as the body of its `result`, up to 64 MiB. Raises as `invoke`, here
-        for what comes before the first event; while the events come InvocationError is unsigned.
+        `keep` stores the stream's bytes as the body of its `result`, up to 64 MiB. Raises what `invoke`
+        raises. An InvocationError after the first event is unsigned.
         """
-        asked = _build_invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
-        with observe_stream_call(self._telemetry, asked.method) as whole:
+        invocation = _build_invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
+        with observe_stream_call(self._telemetry, invocation.method) as call:
             opened = run_flow(
-                client_flows.open_stream(self.session, asked, self.resolve(asked.uri)), self._transport
+                client_flows.open_stream(self.session, invocation, self.resolve(invocation.uri)),
+                self._transport,
             )
-        return AIStream(attach_call(opened, whole), self.session, self._transport, keep=keep)
+        return AIStream(attach_call(opened, call), self.session, self._transport, keep=keep)
 
     def close(self) -> None:
         """Close the connections."""
-        if self._own:
+        if self._owns_transport:
             self._transport.close()
 
     def __enter__(self) -> Self:
@@ -312,7 +324,7 @@ class AIClient:
 
 
 class AsyncAIClient:
-    """`AIClient` for coroutines; the arguments mean the same."""
+    """The async version of `AIClient`, with the same arguments."""
 
     def __init__(
         self,
@@ -330,17 +342,17 @@ class AsyncAIClient:
         self.session = _build_session(settings, origin, tokens, allow_effects, replays, timeout, telemetry)
         self._telemetry = self.session.settings.telemetry
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-        self._own = transport is None
+        self._owns_transport = transport is None
         self._transport = transport or AsyncTransport(policy or Policy.untrusted(), tls=TLS)
 
     async def resolve(self, uri: str | AIURI) -> Resolution:
-        """Where the URI leads, and whose keys sign there. Raises AIURIError, DiscoveryError, NetError."""
+        """Find the URI's service and keys. Raises AIURIError, DiscoveryError, NetError."""
         target = AIURI.parse(uri).target
         async with self._locks.setdefault(target.authority_text or "", asyncio.Lock()):
             return await arun_flow(resolve_uri(target, self.session.settings), self._transport)
 
     async def describe(self, uri: str | AIURI) -> Description:
-        """What the resource is, as its endpoint says and signs."""
+        """Return the resource's description, which its endpoint has signed."""
         with observe_call(self._telemetry, "GET"):
             resolution = await self.resolve(uri)
             description, _ = await arun_flow(
@@ -358,12 +370,12 @@ class AsyncAIClient:
         accept: str | None = None,
         idempotency_key: str | None = None,
     ) -> Result:
-        """The verified result of an invocation; see `AIClient.invoke`."""
-        asked = _build_invocation(uri, arguments, body, content_type, accept, idempotency_key)
-        with observe_call(self._telemetry, asked.method):
-            resolution = await self.resolve(asked.uri)
+        """Invoke the resource and return the verified result; see `AIClient.invoke`."""
+        invocation = _build_invocation(uri, arguments, body, content_type, accept, idempotency_key)
+        with observe_call(self._telemetry, invocation.method):
+            resolution = await self.resolve(invocation.uri)
             return await arun_flow(
-                client_flows.invoke_resource(self.session, asked, resolution), self._transport
+                client_flows.invoke_resource(self.session, invocation, resolution), self._transport
             )
 
     async def stream(
@@ -376,39 +388,37 @@ class AsyncAIClient:
         idempotency_key: str | None = None,
         keep: bool = False,
     ) -> AsyncAIStream:
-        """The same as events while they come: provisional, until the stream's own receipt has proved them.
-
-        `keep` keeps the stream's octets as the body of its `result`, up to 64 MiB.
-        """
-        asked = _build_invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
-        with observe_stream_call(self._telemetry, asked.method) as whole:
-            resolution = await self.resolve(asked.uri)
+        """Invoke the resource and stream its events; see `AIClient.stream`."""
+        invocation = _build_invocation(uri, arguments, body, content_type, _STREAM, idempotency_key)
+        with observe_stream_call(self._telemetry, invocation.method) as call:
+            resolution = await self.resolve(invocation.uri)
             opened = await arun_flow(
-                client_flows.open_stream(self.session, asked, resolution), self._transport
+                client_flows.open_stream(self.session, invocation, resolution), self._transport
             )
-        return AsyncAIStream(attach_call(opened, whole), self.session, self._transport, keep=keep)
+        return AsyncAIStream(attach_call(opened, call), self.session, self._transport, keep=keep)
 
     async def exchange(self, invocation: Invocation, resolution: Resolution | None = None) -> Result:
-        """One request as it is given, its answer verified whatever its status; for gateways.
+        """Send one request and verify its response, whatever its status.
 
-        The caller's own policy is not asked: whoever forwards requests has one of its own.
+        This is for gateways: they have a policy of their own, so the session's policy is not checked.
         """
-        found = resolution or await self.resolve(invocation.uri)
-        return await arun_flow(client_flows.run_exchange(self.session, invocation, found), self._transport)
+        resolution = resolution or await self.resolve(invocation.uri)
+        flow = client_flows.run_exchange(self.session, invocation, resolution)
+        return await arun_flow(flow, self._transport)
 
     async def exchange_stream(
         self, invocation: Invocation, resolution: Resolution | None = None
     ) -> AsyncAIStream:
-        """`exchange`, with the events of a stream as they come; else its `result` is there at once."""
-        found = resolution or await self.resolve(invocation.uri)
+        """`exchange` with the events of a stream as they arrive; other responses have their `result` at once."""
+        resolution = resolution or await self.resolve(invocation.uri)
         opened = await arun_flow(
-            client_flows.begin_exchange(self.session, invocation, found), self._transport
+            client_flows.begin_exchange(self.session, invocation, resolution), self._transport
         )
         return AsyncAIStream(opened, self.session, self._transport)
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._own:
+        if self._owns_transport:
             await self._transport.close()
 
     async def __aenter__(self) -> Self:
@@ -421,7 +431,7 @@ class AsyncAIClient:
 
 
 class _WeakLock:
-    """A lock that a weak dictionary can hold."""
+    """A lock that can be a value of a weak dictionary."""
 
     __slots__ = ("__weakref__", "lock")
 
@@ -439,10 +449,10 @@ def _build_invocation(
 ) -> Invocation:
     if arguments is not None:
         if body is not None:
-            raise UsageError("arguments or a body, not both", code="usage.bad-argument")
+            raise UsageError("arguments and body cannot both be given", code="usage.bad-argument")
         body, content_type = _encode_arguments(arguments), "application/json"
     if body and content_type is None:
-        raise UsageError("a body needs its content_type", code="usage.bad-argument")
+        raise UsageError("a body needs a content_type", code="usage.bad-argument")
     return Invocation(
         uri=AIURI.parse(uri).target,
         body=body or b"",
@@ -456,4 +466,4 @@ def _encode_arguments(arguments: Mapping[str, Any]) -> bytes:
     try:
         return encode_json(dict(arguments))
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError("the arguments cannot be written as JSON", code="usage.bad-argument") from error
+        raise UsageError("the arguments cannot be encoded as JSON", code="usage.bad-argument") from error

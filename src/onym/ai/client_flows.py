@@ -1,7 +1,7 @@
 """Client calls as generators: resolve, describe, invoke, open a stream.
 
-`Session` holds the caller's identity and policy. The generators do no I/O; `net.run` and `net.arun` drive
-them.
+`Session` contains the caller's identity and policy. The generators do no I/O; `run_flow` and `arun_flow` of
+`onym.net.transport` drive them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
+from onym.ai.content import DESCRIPTION, EVENTS, parse_media_type
 from onym.ai.discovery.evaluation import fetch_srv_targets
-from onym.ai.discovery.well_known import fetch_document, fetch_keys, find_namespace, parse_origin
-from onym.ai.exchange import (
-    DESCRIPTION,
-    Caller,
-    RequestAttempt,
-    StreamReader,
-    decode_problem,
-    is_event_stream,
+from onym.ai.discovery.well_known import (
+    fetch_authority,
+    fetch_document,
+    fetch_keys,
+    find_namespace,
+    parse_origin,
 )
+from onym.ai.exchange import Caller, RequestAttempt, StreamReader
+from onym.ai.problems import decode_problem
 from onym.ai.records import (
     AnchorDocument,
     Auth,
@@ -38,6 +39,7 @@ from onym.ai.records import (
 )
 from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import ResolverSettings
+from onym.ai.telemetry import resolve_telemetry
 from onym.errors import (
     ConnectionFailed,
     DeniedError,
@@ -53,27 +55,28 @@ from onym.net.messages import Reply, Wait, Work
 
 if TYPE_CHECKING:
     from onym.ai._spans import Stage
+    from onym.ai.telemetry import Telemetry
     from onym.net.messages import Flow, Origin
     from onym.sign.keys import AuthorityKeys
     from onym.uri.ai import AIURI
     from onym.uri.secret import Secret
 
-#: the access token for an authority, with the client id that it was given to; None where there is none
+#: returns the access token for an authority and the client ID that it was issued to, or None
 Tokens: TypeAlias = "Callable[[Resolution], tuple[Secret, str] | None]"
 
-#: what may be invoked without being allowed by name
+#: effects that are allowed by default
 DEFAULT_EFFECTS: Final = frozenset({Effects.READ, Effects.WRITE})
 _SESSION_CLAUSE: Final = "AIIP/HTTPS v1 3.10"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Who calls, and on which terms.
+    """The caller's identity and policy.
 
-    `origin` is the https origin that stands for a caller without a token (a gateway has one). `tokens` gives
-    the access token for an authority: it is asked anew for each, and a token goes to the service of the
-    authority that it was given for and nowhere else. `allow_effects` says what an invocation may do:
-    `financial` and `physical` must be named. `timeout` is seconds for one request.
+    `origin` is the https origin that identifies a caller without a token, such as a gateway. `tokens` returns
+    the access token for an authority; Onym calls it for every request and sends the token only to that
+    authority's service. `allow_effects` are the effects that an invocation may have; `financial` and
+    `physical` must be listed. `timeout` is in seconds and applies to one request.
     """
 
     settings: ResolverSettings = field(default_factory=ResolverSettings)
@@ -84,59 +87,61 @@ class Session:
     timeout: float = 60.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "allow_effects", frozenset(Effects(each) for each in self.allow_effects))
+        object.__setattr__(self, "allow_effects", frozenset(Effects(effect) for effect in self.allow_effects))
 
     def new_attempt(self, invocation: Invocation, resolution: Resolution) -> RequestAttempt:
-        """One attempt of this invocation, with a nonce of its own.
+        """Begin an attempt of this invocation, with a new nonce.
 
-        Raises ProvenanceError `aiip.unavailable` where its answer could not count: nothing is sent then.
+        Raises ProvenanceError `aiip.unavailable` if the replay store is full: the response could not be
+        accepted, so nothing is sent.
         """
         self.replays.admit(resolution.anchor, now=self.settings.clock())
         return RequestAttempt(invocation, resolution, self._get_caller(resolution), self.timeout)
 
     def require_allowed(self, resolution: Resolution, effects: Effects, *, approval: bool = False) -> None:
-        """Raises DeniedError where the authority asks for what is not at hand, or the caller allows less.
+        """Raise DeniedError if the authority's requirements cannot be met or the effects are not allowed.
 
-        `approval` says that somebody would have to agree first, which cannot be asked for yet.
+        `approval` means that the resource needs an approval, which Onym does not support yet.
         """
         needs = resolution.document.requirements
         target = str(resolution.uri.without_query)
         if needs.mtls or needs.dpop is Level.REQUIRED:
             raise DeniedError(
-                "the authority binds access tokens to their sender (mTLS, DPoP), which is not supported yet",
+                f"{resolution.authority} requires sender-bound access tokens (mTLS or DPoP), which Onym does not support",
                 code="aiip.sender-constraint",
                 target=target,
                 clause=_SESSION_CLAUSE,
             )
         if needs.auth is Auth.OAUTH2 and self._get_caller(resolution).token is None:
             raise DeniedError(
-                "the authority wants an access token",
+                f"{resolution.authority} requires an access token",
                 code="aiip.authentication-required",
                 target=target,
                 clause=_SESSION_CLAUSE,
-                hint=f"get one from {', '.join(resolution.document.authorization_servers) or 'its issuer'}",
+                hint="Get a token from "
+                f"{', '.join(resolution.document.authorization_servers) or 'its authorization server'}.",
             )
         if approval:
             raise DeniedError(
-                "the resource wants somebody's approval, which is not supported yet",
+                "the resource requires an approval, which Onym does not support",
                 code="aiip.approval-required",
                 target=target,
                 clause="AIIP/HTTPS v1 3.13",
             )
         if effects not in self.allow_effects:
             raise DeniedError(
-                f"the resource has {effects} effects, which are not allowed here",
+                f"the resource has {effects} effects, which are not allowed by default",
                 target=target,
                 clause="draft-sogomonian-ai-uri-scheme-01, Security Considerations",
-                hint=f"allow_effects names what may be done; --allow {effects} on the command line",
+                hint=f'Allow them with allow_effects=["{effects}"], or with --allow {effects} on the command line.',
             )
 
     def add_idempotency_key(
         self, invocation: Invocation, effects: Effects, *, keyed: bool = False
     ) -> Invocation:
-        """With an idempotency key, where doing it twice would be more than doing it once (3.11).
+        """Add a new idempotency key if the invocation has effects or the resource requires one (`keyed`, 3.11).
 
-        `keyed` says that the resource asks for one in any case.
+        An invocation that has a key keeps it.
         """
         needed = keyed or effects is not Effects.READ
         if not needed or invocation.idempotency_key is not None:
@@ -144,22 +149,30 @@ class Session:
         return replace(invocation, idempotency_key=secrets.token_urlsafe(24))
 
     def make_replay_check(self, resolution: Resolution) -> Callable[[str, float], bool]:
-        """Whether a receipt of this authority was there before; it is from then on."""
+        """Return a function that records a receipt's ID and reports whether it was recorded before."""
 
-        def known(identity: str, until: float) -> bool:
-            again = self.replays.seen(f"{resolution.anchor}\n{identity}", until, now=self.settings.clock())
-            if again and self.settings.telemetry is not None:
+        def check_replay(identity: str, until: float) -> bool:
+            seen = self.replays.seen(f"{resolution.anchor}\n{identity}", until, now=self.settings.clock())
+            if seen and self.settings.telemetry is not None:
                 self.settings.telemetry.count_replay(resolution.authority, "receipt")
-            return again
+            return seen
 
-        return known
+        return check_replay
 
     def _get_caller(self, resolution: Resolution) -> Caller:
-        found = self.tokens(resolution) if self.tokens else None
-        if found is None:
+        credential = self.tokens(resolution) if self.tokens else None
+        if credential is None:
             return Caller(origin=self.origin)
-        token, client_id = found
+        token, client_id = credential
         return Caller(token=token, client_id=client_id)
+
+
+def add_telemetry(settings: ResolverSettings, telemetry: Telemetry | None) -> ResolverSettings:
+    """Return the settings with `telemetry`, or with that of `ONYM_TELEMETRY` if neither has any."""
+    if telemetry is None and settings.telemetry is not None:
+        return settings
+    resolved = resolve_telemetry(telemetry)
+    return settings if resolved is None else replace(settings, telemetry=resolved)
 
 
 _AuthorityData: TypeAlias = (
@@ -168,9 +181,9 @@ _AuthorityData: TypeAlias = (
 
 
 def resolve_uri(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
-    """Where `uri` leads (3.1 to 3.3). Raises AIURIError, DiscoveryError.
+    """Resolve `uri` (3.1 to 3.3). Raises AIURIError, DiscoveryError.
 
-    Only the anchor, a registry and DNS are asked: pages and Link headers point at names, and a name is here.
+    The sources are the anchor, a registry and DNS. Pages and Link headers only help to find a URI.
     """
     flow = _resolve_target(uri, settings)
     return flow if settings.telemetry is None else settings.telemetry.observe_resolution(flow)
@@ -178,11 +191,10 @@ def resolve_uri(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
 
 def _resolve_target(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
     target = uri.target
-    speaker = _find_target_namespace(target, settings)
-    asking = _discover_authority(speaker, settings)
+    flow = _discover_authority(_find_target_namespace(target, settings), settings)
     if settings.telemetry is not None:
-        asking = settings.telemetry.observe_discovery(asking, lambda found: found[0])
-    document, keys, (targets, sources) = yield from asking
+        flow = settings.telemetry.observe_discovery(flow, lambda data: data[0])
+    document, keys, (targets, sources) = yield from flow
     targets = _select_targets(document, targets)
     return Resolution(
         uri=target,
@@ -196,107 +208,109 @@ def _resolve_target(uri: AIURI, settings: ResolverSettings) -> Flow[Resolution]:
     )
 
 
-def _discover_authority(speaker: Namespace, settings: ResolverSettings) -> Flow[_AuthorityData]:
-    """The anchor's document and keys, held against what it said before, and what DNS says."""
-    document = yield from fetch_document(speaker.label, settings, anchor=speaker.anchor, only=speaker.keys)
-    keys = yield from fetch_keys(document, settings, only=speaker.keys)
-    _require_keys(document, keys)
-    settings.pins.check(document.speaker, document, keys.kids, settings.clock())
+def _discover_authority(namespace: Namespace, settings: ResolverSettings) -> Flow[_AuthorityData]:
+    """Fetch the anchor's document and keys, and the targets that DNS names."""
+    document = yield from fetch_document(
+        namespace.label, settings, anchor=namespace.anchor, only=namespace.keys
+    )
+    keys = yield from fetch_authority(document, settings, only=namespace.keys)
     return document, keys, (yield from fetch_srv_targets(document, settings))
 
 
 def renew_keys(resolution: Resolution, settings: ResolverSettings) -> Flow[AuthorityKeys]:
-    """The authority's keys, asked for once more because one was missing; at most once a minute (3.9)."""
+    """Fetch the authority's keys again because one was missing, at most once a minute (3.9)."""
     flow = _refetch_keys(resolution, settings)
     return flow if settings.telemetry is None else settings.telemetry.observe_key_renewal(resolution, flow)
 
 
 def _refetch_keys(resolution: Resolution, settings: ResolverSettings) -> Flow[AuthorityKeys]:
-    speaker = _find_target_namespace(resolution.uri, settings)
-    # as published, and by now: that of the resolution demands what the caller does, and may be an old one
-    document = yield from fetch_document(speaker.label, settings, anchor=speaker.anchor, only=speaker.keys)
-    keys = yield from fetch_keys(document, settings, only=speaker.keys, renew=True)
+    namespace = _find_target_namespace(resolution.uri, settings)
+    # the document as it is published now: the resolution's may be older, and has the caller's requirements
+    document = yield from fetch_document(
+        namespace.label, settings, anchor=namespace.anchor, only=namespace.keys
+    )
+    keys = yield from fetch_keys(document, settings, only=namespace.keys, renew=True)
     settings.pins.check(document.speaker, document, keys.kids, settings.clock())
     return keys
 
 
 def _find_target_namespace(target: AIURI, settings: ResolverSettings) -> Namespace:
-    """Who speaks for a canonical URI. Raises DiscoveryError where nobody is known."""
+    """Return the namespace of a canonical URI. Raises DiscoveryError if it has none."""
     if target.authority_text is not None:
         return find_namespace(target.authority_text, settings)
-    found = settings.find_context(target.path)
-    if found is None:
+    context = settings.find_context(target.path)
+    if context is None:
         raise DiscoveryError(
-            "the URI has no authority, and nobody was named who speaks for it here",
+            "the URI has no authority, and no context is configured for its path",
             code="aiip.unknown-authority",
             target=str(target.without_query),
             clause="AIIP/HTTPS v1 3.1",
-            hint="name the authority (ai://host/path), or configure a context",
+            hint="Write the authority (ai://host/path), or configure a context.",
         )
-    return replace(found, label="_")
-
-
-def _require_keys(document: AnchorDocument, keys: AuthorityKeys) -> None:
-    if not keys.kids:
-        raise DiscoveryError(
-            f"{document.authority} publishes no key that can verify its results",
-            code="aiip.discovery-conflict",
-            clause="AIIP/HTTPS v1 3.9",
-            hint="; ".join(keys.ignored[:3]) or None,
-        )
+    return replace(context, label="_")
 
 
 def _find_entry(document: AnchorDocument, target: AIURI) -> EndpointEntry | None:
-    """The resource's row in the anchor document."""
+    """Return the resource's entry in the discovery document."""
     text = str(target.without_query)
-    return next((each for each in document.endpoints if each.uri == text), None)
+    return next((entry for entry in document.endpoints if entry.uri == text), None)
 
 
 def _select_targets(document: AnchorDocument, targets: tuple[Origin, ...]) -> tuple[Origin, ...]:
-    """DNS speaks for the authority's own host: a service elsewhere is reached where it is."""
+    """Return the targets if the service is at the anchor: DNS records apply only to the authority's own host."""
     same = parse_origin(document.service) == parse_origin(document.anchor)
     return targets if same else ()
 
 
-#: how often a request is sent again whose loss does no harm
+#: how often a request is repeated if that is safe
 _RETRIES: Final = 1
 _RETRY_SECONDS: Final = 0.2
-#: octets of a description: its schemas are drawn as forms, and told to other protocols
+#: bytes of a description, whose schemas become forms and descriptions in other protocols
 _LONGEST_DESCRIPTION: Final = 256 * 1024
 _DESCRIPTION_CLAUSE: Final = "AIIP/HTTPS v1 3.6"
 
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """An answer that has begun. `reader` reads it if it is a stream; `result` is there if it came whole."""
+    """A response that has begun. `reader` is set for a stream, `result` once the response is complete."""
 
     reply: Reply = field(repr=False)
-    question: RequestAttempt
+    attempt: RequestAttempt
     reader: StreamReader | None
     result: Result | None
-    #: the call that this is a part of, where somebody observes it
+    #: the observed call that this response belongs to
     call: Stage | None = field(default=None, repr=False)
 
     def verify(self, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]) -> Result:
-        """The result, once all of it is there. Raises as `Question.read`."""
+        """Return the result of the complete response. Raises what `RequestAttempt.verify_reply` raises."""
         if self.reader is None:
-            return self.question.verify_reply(self.reply, keys, at, seen)
+            return self.attempt.verify_reply(self.reply, keys, at, seen)
         receipt = self.reader.verify_end(keys, at, seen)
-        return self.question.build_result(self.reply, receipt, self.reader.token or "")
+        return self.attempt.build_result(self.reply, receipt, self.reader.token or "")
+
+
+def attach_call(opened: PendingAnswer, call: Stage | None) -> PendingAnswer:
+    """Make the response a part of the observed call, which ends here if the response is complete."""
+    if call is None:
+        return opened
+    if opened.result is not None:
+        call.set_status(opened.result.status)  # an error response: every other response is read as a stream
+        call.end()
+    return replace(opened, call=call)
 
 
 def describe_resource(session: Session, resolution: Resolution) -> Flow[tuple[Description, Result]]:
-    """What the resource is, as its endpoint says and signs."""
+    """Fetch the resource's description, which its endpoint has signed."""
     uri = resolution.uri.without_query
-    asked = Invocation(uri=uri, method="GET", accept=DESCRIPTION)
-    result = yield from run_exchange(session, asked, replace(resolution, uri=uri))
+    invocation = Invocation(uri=uri, method="GET", accept=DESCRIPTION)
+    result = yield from run_exchange(session, invocation, replace(resolution, uri=uri))
     if result.status != 200:
         raise decode_problem(result.status, result.content_type, result.body, str(uri), signed=True)
     return parse_description(result, str(uri)), result
 
 
 def invoke_resource(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Result]:
-    """The verified result of an invocation.
+    """Invoke the resource and return the verified result.
 
     Raises DeniedError, ProvenanceError, InvocationError, NetError.
     """
@@ -307,7 +321,7 @@ def invoke_resource(session: Session, invocation: Invocation, resolution: Resolu
 
 
 def _raise_for_status(result: Result) -> None:
-    """Raises InvocationError for a refusal that the endpoint signed."""
+    """Raise InvocationError for an error response that the endpoint signed."""
     if result.status >= 400:
         raise decode_problem(
             result.status, result.content_type, result.body, result.receipt.subject, signed=True
@@ -315,7 +329,7 @@ def _raise_for_status(result: Result) -> None:
 
 
 def _prepare_invocation(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Invocation]:
-    """The invocation with all that it needs, if it is allowed. Unknown effects are asked for first."""
+    """Return the invocation with its idempotency key if it is allowed; fetch the description for unknown effects."""
     known: EndpointEntry | Description | None = resolution.entry
     if known is None:
         session.require_allowed(resolution, Effects.READ)
@@ -325,9 +339,9 @@ def _prepare_invocation(session: Session, invocation: Invocation, resolution: Re
 
 
 def open_stream(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[PendingAnswer]:
-    """Begin an invocation whose events are wanted as they come: provisional, until the last proves them.
+    """Begin an invocation and stream its events. They are provisional until the receipt at the end is verified.
 
-    Raises as `invoke_resource`.
+    Raises what `invoke_resource` raises.
     """
     ready = yield from _prepare_invocation(session, invocation, resolution)
     opened = yield from begin_exchange(session, ready, resolution)
@@ -337,101 +351,105 @@ def open_stream(session: Session, invocation: Invocation, resolution: Resolution
 
 
 def run_exchange(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Result]:
-    """Send one request and verify its answer, whatever its status. No policy of the caller is asked.
+    """Send one request and verify its response, whatever its status, without checking the caller's policy.
 
-    A stream of events is read to its end first.
+    An event stream is read to its end first.
     """
-    question = session.new_attempt(invocation, resolution)
-    reply = yield from _send_attempt(session, question, stream=False)
-    reader = _make_stream_reader(question, reply)
+    attempt = session.new_attempt(invocation, resolution)
+    reply = yield from _send_attempt(session, attempt, stream=False)
+    reader = _make_stream_reader(attempt, reply)
     if reader is not None:
         reader.feed(reply.body)
-    return (yield from verify_answer(PendingAnswer(reply, question, reader, None), session))
+    return (yield from verify_answer(PendingAnswer(reply, attempt, reader, None), session))
 
 
 def begin_exchange(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[PendingAnswer]:
-    """`open_stream` without asking the caller's policy. Only a 2xx answer is left open."""
-    question = session.new_attempt(invocation, resolution)
-    reply = yield from _send_attempt(session, question, stream=True)
-    opened = PendingAnswer(reply, question, _make_stream_reader(question, reply), None)
+    """Begin a request as `open_stream` does, without checking the caller's policy. Only 2xx streams stay open."""
+    attempt = session.new_attempt(invocation, resolution)
+    reply = yield from _send_attempt(session, attempt, stream=True)
+    opened = PendingAnswer(reply, attempt, _make_stream_reader(attempt, reply), None)
     if reply.stream is None:
         return replace(opened, result=(yield from verify_answer(opened, session)))
     return opened
 
 
 def verify_answer(opened: PendingAnswer, session: Session) -> Flow[Result]:
-    """The result of an answer that has come whole. Keys that may be too old are fetched once more."""
+    """Verify a complete response and return its result. Keys that may be too old are fetched again."""
     telemetry = session.settings.telemetry
     flow = _verify_with_renewal(opened, session)
-    return flow if telemetry is None else telemetry.observe_verification(opened, flow)
+    if telemetry is None:
+        return flow
+    return telemetry.observe_verification(opened.attempt.resolution, opened.call, flow)
 
 
 def _verify_with_renewal(opened: PendingAnswer, session: Session) -> Flow[Result]:
     try:
-        return (yield from _run_verification(opened, session, opened.question.resolution.keys))
+        return (yield from _run_verification(opened, session, opened.attempt.resolution.keys))
     except SignatureError:
-        keys = yield from renew_keys(opened.question.resolution, session.settings)
+        keys = yield from renew_keys(opened.attempt.resolution, session.settings)
         try:
             return (yield from _run_verification(opened, session, keys))
         except SignatureError as error:
-            raise _make_unknown_key_error(opened.question) from error
+            raise _make_unknown_key_error(opened.attempt) from error
 
 
 def _run_verification(opened: PendingAnswer, session: Session, keys: AuthorityKeys) -> Flow[Result]:
-    """What `opened` reads; coroutines do not wait for the disk of a replay store."""
-    seen = session.make_replay_check(opened.question.resolution)
+    """Verify with these keys; a replay store on disk is used in a thread, so that coroutines do not wait."""
+    seen = session.make_replay_check(opened.attempt.resolution)
 
-    def read() -> Result | OnymError:
+    def verify() -> Result | OnymError:
         try:
             return opened.verify(keys, session.settings.clock(), seen)
         except OnymError as error:
             return error
 
-    found: Result | OnymError = (yield Work(read)) if session.replays.waits else read()
-    if isinstance(found, OnymError):
-        raise found
-    return found
+    outcome: Result | OnymError = (yield Work(verify)) if session.replays.waits else verify()
+    if isinstance(outcome, OnymError):
+        raise outcome
+    return outcome
 
 
-def _make_stream_reader(question: RequestAttempt, reply: Reply) -> StreamReader | None:
-    """What reads this reply, if it is a stream of events."""
+def _make_stream_reader(attempt: RequestAttempt, reply: Reply) -> StreamReader | None:
+    """Return a reader if the reply is an event stream."""
     content_type = reply.headers.get("content-type")
-    if not (200 <= reply.status < 300 and is_event_stream(content_type)):
+    if not (200 <= reply.status < 300 and parse_media_type(content_type) == EVENTS):
         return None
-    return StreamReader(question, reply.status, content_type)
+    return StreamReader(attempt, reply.status, content_type)
 
 
-def _make_unknown_key_error(question: RequestAttempt) -> ProvenanceError:
+def _make_unknown_key_error(attempt: RequestAttempt) -> ProvenanceError:
     return ProvenanceError(
         "the receipt is signed with a key that the authority does not publish",
-        target=question.target,
+        target=attempt.target,
         clause="AIIP/HTTPS v1 3.8 step 4",
     )
 
 
-def _send_attempt(session: Session, question: RequestAttempt, *, stream: bool) -> Flow[Reply]:
-    """The answer to a question, unproved; of a stream its beginning."""
+def _send_attempt(session: Session, attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
+    """Send the request and return the unverified reply, or the beginning of a stream."""
     telemetry = session.settings.telemetry
-    flow = _send_with_retries(session, question, stream=stream)
-    return flow if telemetry is None else telemetry.observe_exchange(question, flow)
+    flow = _send_with_retries(attempt, stream=stream)
+    if telemetry is None:
+        return flow
+    return telemetry.observe_exchange(attempt.invocation.method, attempt.resolution, flow)
 
 
-def _send_with_retries(session: Session, question: RequestAttempt, *, stream: bool) -> Flow[Reply]:
-    asked = question.invocation
-    left = _RETRIES if asked.method == "GET" or asked.idempotency_key is not None else 0
-    send, others = question.build_request(stream=stream), iter(question.resolution.fallbacks)
+def _send_with_retries(attempt: RequestAttempt, *, stream: bool) -> Flow[Reply]:
+    invocation = attempt.invocation
+    left = _RETRIES if invocation.method == "GET" or invocation.idempotency_key is not None else 0
+    send, fallbacks = attempt.build_request(stream=stream), iter(attempt.resolution.fallbacks)
     begun = False
     while True:
         try:
             reply = yield send
         except RedirectRefused as error:
-            raise question.make_redirect_error() from error
+            raise attempt.make_redirect_error() from error
         except NetError as error:
-            error.endpoint = question.target
+            error.endpoint = attempt.target
             begun = begun or _may_have_arrived(error)
-            other = next(others, None) if _can_try_fallback(asked, error, begun=begun) else None
-            if other is not None:
-                send = replace(send, connect=other)
+            fallback = next(fallbacks, None) if _can_try_fallback(invocation, error, begun=begun) else None
+            if fallback is not None:
+                send = replace(send, connect=fallback)
                 continue
             if not error.retryable or not left:
                 raise
@@ -442,62 +460,47 @@ def _send_with_retries(session: Session, question: RequestAttempt, *, stream: bo
         return reply
 
 
-def _can_try_fallback(asked: Invocation, error: NetError, *, begun: bool) -> bool:
-    """May another target of the service be asked (RFC 2782)? Only where nothing was sent, or only read.
+def _can_try_fallback(invocation: Invocation, error: NetError, *, begun: bool) -> bool:
+    """Report whether another target of the service may get the request (RFC 2782).
 
-    `begun` says whether anything was sent by now, in whichever try. A key does not help: nobody knows whether
-    two machines share what they keep under it.
+    `begun` means that some attempt has sent the request; then only GET may be repeated elsewhere. An
+    idempotency key does not help, because two servers may not share their stored answers.
     """
-    return isinstance(error, ConnectionFailed | ResolveError) and (asked.method == "GET" or not begun)
+    return isinstance(error, ConnectionFailed | ResolveError) and (invocation.method == "GET" or not begun)
 
 
 def _may_have_arrived(error: NetError) -> bool:
-    """May the target have got the request? Of an error that does not say, the worst is thought."""
+    """Report whether the target may have received the request."""
     return error.sent and not isinstance(error, ResolveError)
 
 
 def parse_description(result: Result, uri: str) -> Description:
-    """The description that a verified body is. Raises ProvenanceError for another resource's, or for none."""
+    """Parse the description in a verified body. Raises ProvenanceError if it is not one of this resource."""
     if len(result.body) > _LONGEST_DESCRIPTION:
-        raise ProvenanceError(
-            f"the description is longer than {_LONGEST_DESCRIPTION} octets",
-            target=uri,
-            clause=_DESCRIPTION_CLAUSE,
-        )
-    if (result.content_type or "").partition(";")[0].strip().lower() != DESCRIPTION:
-        raise ProvenanceError(f"the description is not {DESCRIPTION}", target=uri, clause=_DESCRIPTION_CLAUSE)
-    found = _parse_json_object(result, uri)
-    if found.get("uri") != uri:
-        raise ProvenanceError(
-            "the description is of another resource", target=uri, clause=_DESCRIPTION_CLAUSE
-        )
+        raise _make_description_error(f"is longer than {_LONGEST_DESCRIPTION} bytes", uri)
+    if parse_media_type(result.content_type) != DESCRIPTION:
+        raise _make_description_error(f"does not have the media type {DESCRIPTION}", uri)
+    members = result.json()
+    if not isinstance(members, dict):
+        raise _make_description_error("is not a JSON object", uri)
+    if members.get("uri") != uri:
+        raise _make_description_error("is of another resource", uri)
     try:
-        read = msgspec.convert(found, _DescriptionFormat)
+        parsed = msgspec.convert(members, _DescriptionFormat)
     except msgspec.ValidationError as error:
-        raise ProvenanceError(
-            f"the description does not follow its form: {str(error)[:200]}",
-            target=uri,
-            clause=_DESCRIPTION_CLAUSE,
-        ) from None
-    return Description(
-        uri=uri,
-        title=read.title,
-        methods=read.methods,
-        input=read.input,
-        output=read.output,
-        effects=read.effects,
-        scopes=read.scopes,
-        idempotency=read.idempotency,
-        asynchronous=read.asynchronous,
-        approval=read.approval,
-    )
+        raise _make_description_error(f"is invalid: {str(error)[:200]}", uri) from None
+    return Description(**msgspec.structs.asdict(parsed))
+
+
+def _make_description_error(fault: str, uri: str) -> ProvenanceError:
+    return ProvenanceError(f"the description {fault}", target=uri, clause=_DESCRIPTION_CLAUSE)
 
 
 class _DescriptionFormat(msgspec.Struct, frozen=True, rename={"asynchronous": "async"}):
-    """`application/aiip+json` as it is written."""
+    """The members of `application/aiip+json`."""
 
     uri: str
-    #: a resource that does not say what it does is not believed to do nothing
+    #: required: a resource without it may have any effect
     effects: Effects
     title: str | None = None
     methods: tuple[str, ...] = ("GET", "POST")
@@ -507,10 +510,3 @@ class _DescriptionFormat(msgspec.Struct, frozen=True, rename={"asynchronous": "a
     idempotency: bool = False
     asynchronous: bool = False
     approval: bool = False
-
-
-def _parse_json_object(result: Result, uri: str) -> dict[str, Any]:
-    found = result.json()
-    if not isinstance(found, dict):
-        raise ProvenanceError("the description is no JSON object", target=uri, clause=_DESCRIPTION_CLAUSE)
-    return found

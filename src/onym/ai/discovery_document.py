@@ -1,8 +1,8 @@
 """The discovery document, `/.well-known/aiip`: parse and encode (AIIP/HTTPS v1, 3.2).
 
 Pure functions. The parser treats its input as untrusted. It ignores unknown members and rejects the
-document if a known member is invalid. If a member demands something of callers, every value that is not a
-clear "no" means "yes".
+document if a known member is invalid. For a requirement on callers, every value except a clear "no" means
+"yes".
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
-from onym.ai.records import AnchorDocument, Auth, Effects, EndpointEntry, Level, Requirements
+from onym.ai.records import NO_AUTHORITY, AnchorDocument, Auth, Effects, EndpointEntry, Level, Requirements
 from onym.common.strict_json import parse_json_object
 from onym.errors import DiscoveryError, URIError
 from onym.net.hosts import parse_host
@@ -22,43 +22,41 @@ from onym.uri.generic import URI
 CLAUSE: Final = "AIIP/HTTPS v1 3.2"
 _LONGEST: Final = 2_048
 _ORIGIN: Final = re.compile("https://[^/]+")
-#: a path that every reader takes for the same: plain segments, nothing encoded that could be syntax
+#: a path with one meaning: no empty or dot segments, nothing percent-encoded
 _PATH: Final = re.compile(r"(?:/(?!\.{1,2}(?:[/;]|\Z))[A-Za-z0-9._~!$&'()*+,;=:@-]+)*/?\Z")
 
 
 def raise_document_error(member: str | None, why: str, hint: str | None = None) -> NoReturn:
-    """Raise the error for a member of the document, None for all of it."""
-    where = "the anchor document cannot be used" if member is None else f"anchor document, `{member}`"
-    raise DiscoveryError(f"{where}: {why}", code="aiip.discovery-conflict", clause=CLAUSE, hint=hint)
+    """Raise the error for a member of the document, or for the whole document with None."""
+    where = "the discovery document" if member is None else f"`{member}` of the discovery document"
+    raise DiscoveryError(f"{where} {why}", code="aiip.discovery-conflict", clause=CLAUSE, hint=hint)
 
 
 def normalize_https_url(value: Any, member: str | None) -> str:
-    """An https URL without user, query, fragment and final slash; scheme and host lower case, no `:443`."""
+    """Return an https URL with lower-case scheme and host, without `:443` and final slash; reject other parts."""
     if not isinstance(value, str) or len(value) > _LONGEST:
-        raise_document_error(member, f"not a text of at most {_LONGEST} characters")
+        raise_document_error(member, f"is not a string of at most {_LONGEST} characters")
     try:
         uri = URI.parse(value, "URI")
     except URIError as error:
-        raise_document_error(member, f"no https URL: {error.message}")
+        raise_document_error(member, f"is not an https URL: {error.message}")
     if (uri.scheme or "").lower() != "https":
-        raise_document_error(member, "the scheme is not https", "nothing is fetched over plain HTTP")
+        raise_document_error(member, "is not an https URL", "Onym fetches nothing over plain HTTP.")
     if uri.userinfo is not None or uri.query is not None or uri.fragment is not None:
-        raise_document_error(member, "a URL here has no user, query or fragment")
+        raise_document_error(member, "has userinfo, a query or a fragment, which is not allowed")
     if not _PATH.match(uri.path):
-        raise_document_error(
-            member, "its path is read in two ways", "no empty or dot segments, nothing percent-encoded"
-        )
+        raise_document_error(member, "has a path with empty, dot or percent-encoded segments")
     return _format_origin(uri, member) + uri.path.removesuffix("/")
 
 
 def get_https_origin(base: str) -> str:
-    """The origin of what `normalize_https_url` gave."""
-    found = _ORIGIN.match(base)
-    return base if found is None else found[0]
+    """Return the origin of a URL that `normalize_https_url` returned."""
+    match = _ORIGIN.match(base)
+    return base if match is None else match[0]
 
 
 def is_within_prefix(base: str, prefix: str) -> bool:
-    """Is `base` the same as `prefix` or below it, whole segments counted?"""
+    """Report whether `base` is `prefix` or below it, by whole segments."""
     plain = normalize_https_url(prefix, None)
     return base == plain or base.startswith(f"{plain}/")
 
@@ -66,25 +64,25 @@ def is_within_prefix(base: str, prefix: str) -> bool:
 def _format_origin(uri: URI, member: str | None) -> str:
     host = parse_host(uri.host or "")
     if not host.text or host.reason is not None:
-        raise_document_error(member, "its host is no DNS name or address")
+        raise_document_error(member, "has a host that is not a DNS name or an address")
     name = f"[{host.text}]" if ":" in host.text else host.text
     port = uri.port or "443"
     if port.startswith("0") or int(port) > 65_535:
-        raise_document_error(member, "a port is 1 to 65535, without leading zeros")
+        raise_document_error(member, "has a port that is not 1 to 65535 without leading zeros")
     return f"https://{name}" if port == "443" else f"https://{name}:{port}"
 
 
 T = TypeVar("T")
 
-#: where the document is, under the anchor; never anywhere else
+#: the document's path at the anchor
 WELL_KNOWN: Final = "/.well-known/aiip"
-#: octets of a document, rows of `endpoints`, members of its other lists
+#: bytes of a document, entries of `endpoints`, items of its other lists
 MAX_OCTETS: Final = 64 * 1024
 MAX_ENDPOINTS: Final = 512
 _MOST: Final = 128
 _LONGEST_TEXT: Final = 512
 _VERSION: Final = "1"
-#: seconds; what is beyond it means no more
+#: seconds; larger values mean the same
 _LONGEST_PIN: Final = 10**9
 #: RFC 6749 3.3
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}\Z")
@@ -92,22 +90,30 @@ _NO_ENTRIES: Final[tuple[EndpointEntry, ...]] = ()
 _ALGORITHMS: Final = ("Ed25519", "ES256", "PS256", "ES384")
 _USUAL_ALGORITHMS: Final = ("Ed25519", "ES256")
 _SIGNED: Final = "signed_metadata"
-#: what JSON can write and no text can hold
+#: JSON can escape lone surrogates, which no text can contain
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 def derive_anchor(authority: str) -> str | None:
-    """The anchor of a DNS authority (`bank.example:8443`); None for a registry name and for none at all."""
+    """Return the anchor of a DNS authority (`bank.example:8443`), or None for a registry name or no authority."""
     return f"https://{authority}" if "." in authority.partition(":")[0] else None
 
 
 def get_authority(uri: str) -> str:
-    """The authority of a canonical ai URI, "_" where it has none."""
-    return AIURI.parse(uri).authority or "_"
+    """Return the authority of a canonical ai URI, or NO_AUTHORITY."""
+    return AIURI.parse(uri).authority or NO_AUTHORITY
+
+
+def try_canonicalize(text: str) -> str | None:
+    """Return the canonical form of an ai URI, or None if the text is not one."""
+    try:
+        return AIURI.parse(text).canonical()
+    except URIError:
+        return None
 
 
 def find_claimed_authority(octets: bytes) -> str | None:
-    """The authority that a document's endpoints are of, where it can be read: a claim, and no more."""
+    """Return the authority of a document's endpoints, which is only a claim, or None if it cannot be parsed."""
     try:
         document = _JSONObject(_parse_json(octets))
         if "endpoint" in document:
@@ -121,11 +127,11 @@ def find_claimed_authority(octets: bytes) -> str | None:
 def parse_discovery_document(
     octets: bytes, *, anchor: str, authority: str, attested: Mapping[str, Any] | None = None
 ) -> AnchorDocument:
-    """The document that `anchor` (an https origin) serves for `authority`, checked.
+    """Parse and validate the document that `anchor` (an https origin) serves for `authority`.
 
-    `attested` are the members of its `signed_metadata`, where that was verified: they win, one by one, over
-    those beside it. Without them `signed_metadata` is not looked at. Raises DiscoveryError:
-    aiip.discovery-conflict where it cannot be used or speaks for somebody else; the message names the member.
+    `attested` are the members of its verified `signed_metadata`, which replace the unsigned members; without
+    them `signed_metadata` is ignored. Raises DiscoveryError aiip.discovery-conflict if the document is invalid
+    or for another authority; the message names the member.
     """
     members = _parse_json(octets)
     if attested is not None:
@@ -137,11 +143,11 @@ def parse_discovery_document(
 
 
 def _validate_signed_members(members: Mapping[str, Any], attested: Mapping[str, Any]) -> None:
-    """What is signed may say anything but where its own key comes from."""
+    """Raise DiscoveryError if the signed members contain `signed_metadata` or another key set."""
     if _SIGNED in attested:
-        raise_document_error(_SIGNED, "it holds another one of itself")
+        raise_document_error(_SIGNED, "contains another signed_metadata")
     if attested.get("jwks", members.get("jwks")) != members.get("jwks"):
-        raise_document_error(_SIGNED, "it names another key set than the one that it is verified with")
+        raise_document_error(_SIGNED, "names another key set than the document")
 
 
 def _build_document(found: _JSONObject, anchor: str, authority: str) -> AnchorDocument:
@@ -165,28 +171,29 @@ def _build_document(found: _JSONObject, anchor: str, authority: str) -> AnchorDo
 
 
 def _validate_ownership(document: AnchorDocument) -> None:
-    """It speaks for this authority alone, with keys of its own origin."""
+    """Raise DiscoveryError unless the document is only for this authority, with keys of its own origin."""
     if get_https_origin(document.jwks) != document.anchor:
-        raise_document_error("jwks", f"keys come from the anchor's own origin, {document.anchor}")
+        raise_document_error("jwks", f"is not at the anchor's origin {document.anchor}")
     for member, uri in [
         ("endpoint", document.endpoint),
         *(("endpoints", row.uri) for row in document.endpoints),
     ]:
         if uri is not None and get_authority(uri) != document.authority:
             raise_document_error(
-                member, f"it claims {get_authority(uri)}, and may speak for {document.authority} alone"
+                member,
+                f"names a resource of {get_authority(uri)}, but the document is for {document.authority}",
             )
     if document.resource is not None and not is_within_prefix(document.service, document.resource):
-        raise_document_error("resource", "it is neither `service` nor a prefix of it")
+        raise_document_error("resource", "is neither `service` nor a prefix of it")
 
 
 def find_signed_metadata(octets: bytes) -> str | None:
-    """The `signed_metadata` of a document, a JWT; None where it has none. Raises as `parse_discovery_document`."""
+    """Return the `signed_metadata` of a document, a JWT, or None. Raises as `parse_discovery_document` does."""
     return _JSONObject(_parse_json(octets)).get(_SIGNED, _parse_token, None)
 
 
 def encode_discovery_document(document: AnchorDocument, signed_metadata: str | None = None) -> bytes:
-    """The document as JSON, without members that say what their absence says. `parse_discovery_document` reads it back."""
+    """Encode the document as JSON, without members that have their default value."""
     members = document_to_members(document)
     if signed_metadata is not None:
         members[_SIGNED] = signed_metadata
@@ -194,18 +201,18 @@ def encode_discovery_document(document: AnchorDocument, signed_metadata: str | N
 
 
 def document_to_members(document: AnchorDocument) -> dict[str, Any]:
-    """The members of a document as JSON has them, without `signed_metadata`: what there is to sign."""
-    asked = document.requirements
+    """Return the document's members without `signed_metadata`: the members that can be signed."""
+    requirements = document.requirements
     policy: dict[str, Any] = {
-        "auth": str(asked.auth),
-        "mtls": asked.mtls,
-        "requireSignedResults": asked.signed_results,
+        "auth": str(requirements.auth),
+        "mtls": requirements.mtls,
+        "requireSignedResults": requirements.signed_results,
     }
-    if asked.dpop is not Level.NONE:
-        policy["dpop"] = str(asked.dpop)
+    if requirements.dpop is not Level.NONE:
+        policy["dpop"] = str(requirements.dpop)
     members = {
         "endpoint": document.endpoint,
-        "endpoints": [_entry_to_members(each) for each in document.endpoints],
+        "endpoints": [_entry_to_members(entry) for entry in document.endpoints],
         "jwks": document.jwks,
         "scopes": list(document.scopes),
         "policy": policy,
@@ -234,7 +241,7 @@ def _entry_to_members(entry: EndpointEntry) -> dict[str, Any]:
 
 
 class _JSONObject:
-    """The members of one object; errors name the path to the one that is wrong."""
+    """The members of one object; errors name the path to the invalid member."""
 
     __slots__ = ("_found", "_prefix")
 
@@ -243,13 +250,13 @@ class _JSONObject:
         self._prefix = prefix
 
     def get(self, name: str, read: Callable[[Any, str], T], default: T) -> T:
-        """The member, or `default` where it is not there. null is not "not there"."""
+        """Return the parsed member, or `default` if it is missing; null is not missing."""
         return read(self._found[name], self._prefix + name) if name in self._found else default
 
     def require(self, name: str, read: Callable[[Any, str], T]) -> T:
-        """The member, which must be there."""
+        """Return the parsed member. Raises DiscoveryError if it is missing."""
         if name not in self._found:
-            raise_document_error(self._prefix + name, "it is missing")
+            raise_document_error(self._prefix + name, "is missing")
         return read(self._found[name], self._prefix + name)
 
     def __contains__(self, name: str) -> bool:
@@ -258,15 +265,15 @@ class _JSONObject:
 
 def _parse_json(octets: bytes) -> dict[str, Any]:
     if len(octets) > MAX_OCTETS:
-        raise_document_error(None, f"it is longer than {MAX_OCTETS} octets")
+        raise_document_error(None, f"is longer than {MAX_OCTETS} bytes")
     try:
         return parse_json_object(octets)
     except ValueError as error:
-        raise_document_error(None, f"it {error}")
+        raise_document_error(None, str(error))
 
 
 def _parse_requirements(found: _JSONObject) -> Requirements:
-    """`policy`. What is there and is no plain "no" counts as "yes"; an unknown way to sign in is refused."""
+    """Parse `policy`: every value except a plain "no" means "yes"; an unknown `auth` is an error."""
     policy = found.get("policy", _parse_object, _JSONObject({}))
     return Requirements(
         signed_results=policy.get("requireSignedResults", lambda value, _: value is not False, True),
@@ -282,22 +289,22 @@ def _parse_level(value: Any, _: str) -> Level:
 
 def _parse_auth(value: Any, member: str) -> Auth:
     if not isinstance(value, str) or value not in set(Auth):
-        raise_document_error(member, f"not one of {', '.join(Auth)}")
+        raise_document_error(member, f"is not one of {', '.join(Auth)}")
     return Auth(value)
 
 
 def _parse_entries(value: Any, member: str) -> tuple[EndpointEntry, ...]:
     rows = tuple(
-        _parse_entry(_parse_object(each, f"{member}[{at}]"), f"{member}[{at}]")
-        for at, each in enumerate(_parse_list(value, member, MAX_ENDPOINTS))
+        _parse_entry(_parse_object(row, f"{member}[{at}]"), f"{member}[{at}]")
+        for at, row in enumerate(_parse_list(value, member, MAX_ENDPOINTS))
     )
     if len({row.uri for row in rows}) < len(rows):
-        raise_document_error(member, "it lists a URI twice")
+        raise_document_error(member, "lists a URI twice")
     return rows
 
 
 def _parse_entry(found: _JSONObject, member: str) -> EndpointEntry:
-    """One row. Effects that are not said, or not known, are the gravest there are."""
+    """Parse one entry. Missing or unknown effects count as physical effects."""
     return EndpointEntry(
         uri=found.require("uri", _parse_ai_uri),
         title=found.get("title", _parse_text, None),
@@ -314,96 +321,97 @@ def _parse_effects(value: Any, _: str) -> Effects:
 
 
 def _parse_ai_uri(value: Any, member: str) -> str:
-    """The canonical form of a resource's URI: without query and fragment."""
+    """Return the canonical URI of a resource, which has neither query nor fragment."""
     try:
         uri = AIURI.parse(_parse_text(value, member))
         text = uri.canonical()
     except URIError as error:
-        raise_document_error(member, f"no ai URI: {error.message}", error.hint)
+        raise_document_error(member, f"is not an ai URI: {error.message}", error.hint)
     if uri.query is not None or uri.fragment is not None:
-        raise_document_error(member, "a resource has neither query nor fragment")
+        raise_document_error(member, "has a query or a fragment, which resources do not have")
     return text
 
 
 def _parse_location(value: Any, member: str) -> str:
-    """The URL of one thing: a slash at its end is part of it."""
+    """Return the URL of one document; a slash at its end is part of it."""
     base = normalize_https_url(value, member)
     return f"{base}/" if str(value).endswith("/") else base
 
 
 def _parse_resource_url(value: Any, member: str) -> str:
-    """As it is written: RFC 9728 compares it character by character."""
+    """Return the URL as written, because RFC 9728 compares it character by character."""
     normalize_https_url(value, member)
     return str(value)
 
 
 def _parse_urls(value: Any, member: str) -> tuple[str, ...]:
     rows = _parse_list(value, member)
-    for each in rows:
-        normalize_https_url(each, member)
+    for url in rows:
+        normalize_https_url(url, member)
     return tuple(rows)
 
 
 def _parse_origins(value: Any, member: str) -> tuple[str, ...]:
     found = []
-    for each in _parse_list(value, member):
-        base = normalize_https_url(each, member)
+    for url in _parse_list(value, member):
+        base = normalize_https_url(url, member)
         if base != get_https_origin(base):
-            raise_document_error(member, "an origin has no path")
+            raise_document_error(member, "contains an origin with a path")
         found.append(base)
     return tuple(dict.fromkeys(found))
 
 
 def _parse_algorithms(value: Any, member: str) -> tuple[str, ...]:
-    found = [each for each in _parse_list(value, member) if isinstance(each, str) and each in _ALGORITHMS]
+    found = [name for name in _parse_list(value, member) if isinstance(name, str) and name in _ALGORITHMS]
     if not found:
-        raise_document_error(member, f"none of {', '.join(_ALGORITHMS)} is in it")
+        raise_document_error(member, f"contains none of {', '.join(_ALGORITHMS)}")
     return tuple(dict.fromkeys(found))
 
 
 def _parse_versions(value: Any, member: str) -> tuple[str, ...]:
-    found = tuple(_parse_text(each, member) for each in _parse_list(value, member))
+    found = tuple(_parse_text(version, member) for version in _parse_list(value, member))
     if _VERSION not in found:
-        raise_document_error(member, f"version {_VERSION} is not among them, and no other is spoken here")
+        raise_document_error(member, f"does not contain {_VERSION}, the only version that Onym supports")
     return found
 
 
 def _parse_scopes(value: Any, member: str) -> tuple[str, ...]:
     found = _parse_list(value, member)
-    if not all(isinstance(each, str) and _SCOPE.match(each) for each in found):
+    if not all(isinstance(scope, str) and _SCOPE.match(scope) for scope in found):
         raise_document_error(
-            member, "a scope is printable ASCII without spaces, quotes and backslashes (RFC 6749 3.3)"
+            member,
+            "contains an invalid scope: printable ASCII without spaces, quotes and backslashes (RFC 6749 3.3)",
         )
     return tuple(dict.fromkeys(found))
 
 
 def _parse_pin_max_age(value: Any, member: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise_document_error(member, "not a number of seconds")
+        raise_document_error(member, "is not a number of seconds")
     return min(value, _LONGEST_PIN)
 
 
 def _parse_object(value: Any, member: str) -> _JSONObject:
     if not isinstance(value, dict):
-        raise_document_error(member, "not an object")
+        raise_document_error(member, "is not an object")
     return _JSONObject(value, f"{member}.")
 
 
 def _parse_list(value: Any, member: str, most: int = _MOST) -> list[Any]:
     if not isinstance(value, list) or len(value) > most:
-        raise_document_error(member, f"not a list of at most {most}")
+        raise_document_error(member, f"is not a list of at most {most} items")
     return value
 
 
 def _parse_token(value: Any, member: str) -> str:
     if not isinstance(value, str) or not value.isascii():
-        raise_document_error(member, "not a JWT in its compact form")
+        raise_document_error(member, "is not a JWT in its compact form")
     return value
 
 
 def _parse_text(value: Any, member: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_TEXT:
-        raise_document_error(member, f"not a text of at most {_LONGEST_TEXT} characters")
+        raise_document_error(member, f"is not a string of 1 to {_LONGEST_TEXT} characters")
     if _SURROGATES.search(value):
-        raise_document_error(member, "it holds half a character (RFC 8259 8.2)")
+        raise_document_error(member, "contains a lone surrogate (RFC 8259 8.2)")
     return value

@@ -1,8 +1,7 @@
-"""One request to a resource and the verification of its answer (AIIP/HTTPS v1, 3.6 to 3.8).
+"""One request to a resource and the verification of its response (AIIP/HTTPS v1, 3.6 to 3.8).
 
-Pure. `RequestAttempt` builds the request with a fresh nonce and verifies the reply against it.
-`StreamReader` does the same for a stream of events, which is provisional until its last event, the receipt,
-has been verified.
+Pure. `RequestAttempt` builds the request with a new nonce and verifies the reply against it. `StreamReader`
+does the same for an event stream, which is provisional until its last event, the receipt, is verified.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from onym.ai.problems import PROBLEM_MEDIA_TYPE, decode_problem
+from onym.ai.content import PROBLEM
+from onym.ai.problems import decode_problem
 from onym.ai.records import Invocation, Resolution, Result
 from onym.errors import AIIPError, ProvenanceError, ResponseTooLarge, SignatureError, UsageError
 from onym.net.messages import HTTPRequest, Origin, Reply, Send
@@ -36,89 +36,73 @@ if TYPE_CHECKING:
 
     from onym.sign.keys import AuthorityKeys
 
-__all__ = [
-    "ANONYMOUS",
-    "DESCRIPTION",
-    "EVENTS",
-    "MAX_EVENT",
-    "MAX_EVENTS",
-    "PROBLEM_EVENT",
-    "PROBLEM_MEDIA_TYPE",
-    "RECEIPT_EVENT",
-    "Caller",
-    "RequestAttempt",
-    "StreamReader",
-    "decode_problem",
-    "is_event_stream",
-]
-
 #: the type of a stream's last event; its data is the receipt in its compact form
 RECEIPT_EVENT: Final = "receipt"
-#: the type of the last event of a stream that failed; its data is a problem document, which nobody signed
+#: the type of the last event of a stream that failed; its data is an unsigned problem document
 PROBLEM_EVENT: Final = "problem"
 #: characters of one event
 MAX_EVENT: Final = 1024 * 1024
-#: events of one stream; each costs two hashes, and a body of some megabytes can hold a million
+#: events of one stream; every event costs two hashes, and a few megabytes can contain a million events
 MAX_EVENTS: Final = 100_000
 _STREAM_CLAUSE: Final = "AIIP/HTTPS v1 3.8, streams"
 
 
 class StreamReader:
-    """Octets in, provisional events out; `end` gives the receipt of the whole, or raises ProvenanceError."""
+    """Reads bytes and returns provisional events; `verify_end` returns the receipt of the whole stream."""
 
-    def __init__(self, question: RequestAttempt, status: int, content_type: str | None) -> None:
-        self._question = question
+    def __init__(self, attempt: RequestAttempt, status: int, content_type: str | None) -> None:
+        self._attempt = attempt
         self._status = status
         self._content_type = content_type
         self._decoder = SSEDecoder(MAX_EVENT)
-        self._chain = StreamChain(question.request_hash)
+        self._chain = StreamChain(attempt.request_hash)
         self._token: str | None = None
         self._problem: str | None = None
         self._count = 0
 
     @property
     def token(self) -> str | None:
-        """The receipt in its compact form, once it is there."""
+        """The receipt in its compact form, or None before it has arrived."""
         return self._token
 
     def feed(self, data: bytes) -> list[SSEEvent]:
-        """The events that these octets complete. Raises ProvenanceError, ProtocolError, ResponseTooLarge."""
+        """Return the events that these bytes complete. Raises ProvenanceError, ProtocolError, ResponseTooLarge."""
         return [event for event in self._decoder.events(data) if self._accept_event(event)]
 
     def _accept_event(self, event: SSEEvent) -> bool:
         if self._token is not None:
             raise ProvenanceError(
-                "the stream goes on behind its receipt", target=self._question.target, clause=_STREAM_CLAUSE
+                "the stream continues after its receipt", target=self._attempt.target, clause=_STREAM_CLAUSE
             )
         if event.event == RECEIPT_EVENT:
             self._token = event.data
             return False
-        # the last event of all: one that others follow is an event like them
+        # only the last event reports a failure; followed by others it is an event like them
         self._problem = event.data if event.event == PROBLEM_EVENT else None
         try:
             self._chain.add(event.id, event.event, event.data)
         except SignatureError as error:
             raise ProvenanceError(
-                error.message, target=self._question.target, clause=_STREAM_CLAUSE
+                error.message, target=self._attempt.target, clause=_STREAM_CLAUSE
             ) from error
         self._count += 1
         if self._count > MAX_EVENTS:
             raise ResponseTooLarge(
                 f"the stream has more than {MAX_EVENTS} events",
                 code="net.too-large.event",
-                endpoint=self._question.target,
+                endpoint=self._attempt.target,
             )
         return True
 
     def verify_end(self, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]) -> Receipt:
-        """The receipt of the stream, once the stream has ended.
+        """Return the receipt of the stream, after the stream has ended.
 
-        Raises ProvenanceError; InvocationError where the endpoint says, unsigned, why there is no receipt;
-        SignatureError `sign.unknown-key` where `keys` may be too old.
+        Raises ProvenanceError; InvocationError if the endpoint reports, unsigned, why there is no receipt;
+        SignatureError `sign.unknown-key` if `keys` may be too old.
         """
         if self._token is None:
             raise self._make_failure()
-        return self._question.verify_token(
+        return self._attempt.verify_token(
             self._token,
             keys,
             at,
@@ -129,24 +113,21 @@ class StreamReader:
         )
 
     def _make_failure(self) -> AIIPError:
-        """Why a stream without a receipt failed: as its problem says, else because it has none."""
-        target = self._question.target
+        """Return the error of a stream without a receipt: its problem event, if it has one."""
+        target = self._attempt.target
         if self._problem is not None:
-            return decode_problem(None, PROBLEM_MEDIA_TYPE, self._problem.encode(), target, signed=False)
+            return decode_problem(None, PROBLEM, self._problem.encode(), target, signed=False)
         return ProvenanceError(
-            "the stream ended without a receipt: nothing of it counts",
+            "the stream ended without a receipt, so none of its events can be trusted",
             code="aiip.provenance-missing",
             target=target,
             clause=_STREAM_CLAUSE,
         )
 
 
-#: media types
-DESCRIPTION: Final = "application/aiip+json"
-EVENTS: Final = "text/event-stream"
-#: `aud` of a receipt for a caller who gives neither token nor origin
+#: `aud` of a receipt for a caller with neither token nor origin
 ANONYMOUS: Final = "anonymous"
-#: what is verified before a result is released, in the order of 3.8
+#: the checks before a result is released, in the order of 3.8
 CHECKS: Final = (
     "form",
     "header",
@@ -163,7 +144,7 @@ CHECKS: Final = (
     "content type",
     "content",
 )
-#: header fields that are made here, and that a caller may not give
+#: header fields that Onym sets, and that a caller may not pass
 _RESERVED_FIELDS: Final = frozenset(
     {
         "accept-encoding", "accept", "aiip-nonce", "authorization", "connection", "content-digest",
@@ -178,7 +159,7 @@ _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks: an access token with the client id that it was given to, or an origin, or neither."""
+    """A caller: an access token with the client ID that it was issued to, or an origin, or neither."""
 
     token: Secret | None = None
     client_id: str | None = None
@@ -186,13 +167,13 @@ class Caller:
 
     @property
     def audience(self) -> str:
-        """Whom a receipt must be made out to."""
+        """The audience that a receipt must name."""
         return self.client_id or self.origin or ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)
 class RequestAttempt:
-    """One attempt of an invocation. `seen` records the id of a receipt and says whether it was there."""
+    """One attempt of an invocation. `seen` records a receipt's ID and reports whether it was known."""
 
     invocation: Invocation
     resolution: Resolution
@@ -213,18 +194,17 @@ class RequestAttempt:
 
     @property
     def request_hash(self) -> str:
-        """`rqh`: what the receipt must say was asked (3.8)."""
-        asked = self.invocation
+        """`rqh`, the hash of the request that the receipt must contain (3.8)."""
         return request_hash(
-            method=asked.method,
+            method=self.invocation.method,
             target=str(self.resolution.uri),
             digest=self._digest,
-            content_type=asked.content_type,
-            idempotency_key=asked.idempotency_key,
+            content_type=self.invocation.content_type,
+            idempotency_key=self.invocation.idempotency_key,
         )
 
     def build_request(self, *, stream: bool = False) -> Send:
-        """The request, for the transport."""
+        """Return the request for the transport."""
         url = URI.parse(to_https(self.resolution.document.service, self.resolution.uri))
         request = HTTPRequest(
             method=self.invocation.method,
@@ -237,32 +217,35 @@ class RequestAttempt:
         return Send(request, self.timeout, stream, self.resolution.connect)
 
     def _build_headers(self) -> list[tuple[str, str | Secret]]:
-        asked = self.invocation
+        invocation = self.invocation
         headers: list[tuple[str, str | Secret]] = [
-            ("Accept", asked.accept or "*/*"),
+            ("Accept", invocation.accept or "*/*"),
             ("Accept-Encoding", "identity"),
             ("AIIP-Nonce", self.nonce),
         ]
         optional: tuple[tuple[str, str | Secret | None], ...] = (
             ("Origin", self.caller.origin),
-            ("Content-Type", asked.content_type),
+            ("Content-Type", invocation.content_type),
             ("Content-Digest", self._digest),
-            ("Idempotency-Key", None if asked.idempotency_key is None else f'"{asked.idempotency_key}"'),
+            (
+                "Idempotency-Key",
+                None if invocation.idempotency_key is None else f'"{invocation.idempotency_key}"',
+            ),
         )
         headers += [(name, value) for name, value in optional if value is not None]
         if self.caller.token is not None:
             headers.append(("Authorization", Secret(f"Bearer {self.caller.token.reveal()}")))
-        return headers + list(asked.headers)
+        return headers + list(invocation.headers)
 
     def verify_reply(
         self, reply: Reply, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]
     ) -> Result:
-        """The result that this reply is, once its receipt holds.
+        """Verify the reply's receipt and return the result.
 
-        Raises ProvenanceError where it does not, InvocationError for a refusal that the endpoint could not
-        sign, SignatureError `sign.unknown-key` where the key set at hand may be too old.
+        Raises ProvenanceError for an invalid receipt, InvocationError for an error response that the endpoint
+        could not sign, SignatureError `sign.unknown-key` if `keys` may be too old.
         """
-        if 300 <= reply.status < 400 and reply.status != 304:  # "not modified" leads nowhere
+        if 300 <= reply.status < 400 and reply.status != 304:  # "not modified" is not a redirect
             raise self.make_redirect_error()
         content_type = reply.headers.get("content-type")
         token = self._find_receipt_token(reply)
@@ -286,7 +269,7 @@ class RequestAttempt:
         body: bytes | None = None,
         stream: StreamEnd | None = None,
     ) -> Receipt:
-        """The receipt that this token is, if it is one for this question and this answer."""
+        """Verify that this token is a receipt for this request and this response, and return it."""
         expected = Expected(
             issuer=self.resolution.anchor,
             subject=self.target,
@@ -312,47 +295,48 @@ class RequestAttempt:
             raise
 
     def make_redirect_error(self) -> AIIPError:
-        """The error of an answer that sends the request elsewhere, signed or not."""
+        """Return the error of a redirect, signed or not."""
         return AIIPError(
-            "the endpoint answered with a redirect; none is followed",
+            "the endpoint answered with a redirect, which Onym does not follow",
             code="aiip.upstream-redirect",
             target=self.target,
         )
 
     def _validate_digest(self, reply: Reply) -> None:
-        """Raises ProvenanceError for a Content-Digest of other content: somebody might go by it (3.6)."""
-        told = _SHA256.findall(", ".join(reply.headers.get_all("content-digest")))
-        if any(each != content_digest(reply.body) for each in told):
+        """Raise ProvenanceError for a wrong Content-Digest, because other software may rely on it (3.6)."""
+        digests = _SHA256.findall(", ".join(reply.headers.get_all("content-digest")))
+        if any(digest != content_digest(reply.body) for digest in digests):
             raise ProvenanceError(
-                "the answer's Content-Digest is of other content", target=self.target, clause="RFC 9530 2"
+                "the Content-Digest does not match the body", target=self.target, clause="RFC 9530 2"
             )
 
     def _find_receipt_token(self, reply: Reply) -> str | None:
         tokens = reply.headers.get_all("aiip-receipt")
         if len(tokens) > 1:
-            raise ProvenanceError("the answer has two receipts", target=self.target, clause=_CLAUSE)
+            raise ProvenanceError("the response has two receipts", target=self.target, clause=_CLAUSE)
         return tokens[0] if tokens else None
 
     def _make_unsigned_error(self, reply: Reply, content_type: str | None) -> AIIPError:
-        """An answer without a receipt: at best a failure, which nobody vouches for (3.7)."""
+        """Return the error of a response without a receipt: at best an unsigned problem (3.7)."""
         if reply.status >= 400:
             return decode_problem(reply.status, content_type, reply.body, self.target, signed=False)
         return ProvenanceError(
-            "the answer has no receipt",
+            "the response has no receipt",
             code="aiip.provenance-missing",
             target=self.target,
             clause=_CLAUSE,
             status=reply.status,
-            hint="the authority has to sign what it answers",
+            hint="The endpoint must sign its responses.",
         )
 
     def build_result(self, reply: Reply, receipt: Receipt, token: str) -> Result:
-        """The result that a reply is, after its receipt was found to hold.
+        """Return the result of a reply whose receipt was verified.
 
-        Raises ProvenanceError for two content types: the receipt is for one, others may go by the other.
+        Raises ProvenanceError for two content types: the receipt covers one, and other software may use the
+        other.
         """
         if len(reply.headers.get_all("content-type")) > 1:
-            raise ProvenanceError("the answer has two content types", target=self.target, clause=_CLAUSE)
+            raise ProvenanceError("the response has two content types", target=self.target, clause=_CLAUSE)
         return Result(
             status=reply.status,
             content_type=reply.headers.get("content-type"),
@@ -366,22 +350,19 @@ class RequestAttempt:
         )
 
 
-def is_event_stream(content_type: str | None) -> bool:
-    """Is this the media type of a stream of events?"""
-    return (content_type or "").partition(";")[0].strip().lower() == EVENTS
-
-
-def _validate_invocation(asked: Invocation) -> None:
-    key = asked.idempotency_key
+def _validate_invocation(invocation: Invocation) -> None:
+    key = invocation.idempotency_key
     if key is not None and not (0 < len(key) <= _LONGEST_KEY and _is_visible_ascii(key)):
         raise UsageError(
             f'an idempotency key has 1 to {_LONGEST_KEY} visible ASCII characters, without " and \\',
             code="usage.bad-argument",
         )
-    given = next((name for name, _ in asked.headers if name.lower() in _RESERVED_FIELDS), None)
-    if given is not None:
-        raise UsageError(f"the header {given} is made by Onym", code="usage.bad-argument")
+    reserved = next((name for name, _ in invocation.headers if name.lower() in _RESERVED_FIELDS), None)
+    if reserved is not None:
+        raise UsageError(
+            f"the header field {reserved} cannot be passed: Onym sets it", code="usage.bad-argument"
+        )
 
 
 def _is_visible_ascii(key: str) -> bool:
-    return all("\x21" <= each <= "\x7e" and each not in '"\\' for each in key)
+    return all("\x21" <= character <= "\x7e" and character not in '"\\' for character in key)

@@ -1,4 +1,4 @@
-"""AIIP problem codes, and the decoder for problem documents (RFC 9457). Pure.
+"""AIIP problem codes and problem documents (RFC 9457). Pure.
 
 An Onym error has the code `aiip.` plus the name; a problem document has the name in its `code` member.
 """
@@ -12,14 +12,30 @@ from typing import Any, Final
 
 import msgspec
 
-from onym.errors import InvocationError
+from onym.ai.content import PROBLEM, parse_media_type
+from onym.errors import (
+    AIURIError,
+    DeadlineExceeded,
+    DeniedError,
+    DiscoveryError,
+    InvocationError,
+    NetError,
+    OnymError,
+    PolicyError,
+    ProvenanceError,
+    ProviderError,
+    RateLimitError,
+    RedirectRefused,
+    SignatureError,
+    URIError,
+)
 
 _PREFIX: Final = "aiip."
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemCode:
-    """One code: its title for people, the HTTP status that it has where we say it."""
+    """One code: its title for people and its HTTP status at endpoints and gateways."""
 
     name: str
     status: int
@@ -28,76 +44,130 @@ class ProblemCode:
 
 
 _ROWS: Final = (
-    ProblemCode("malformed-uri", 400, "This is not an ai URI"),
-    ProblemCode("non-canonical-uri", 400, "This ai URI has another spelling"),
-    ProblemCode("bad-request", 400, "The request cannot be used"),
-    ProblemCode("idempotency-required", 400, "This needs an idempotency key"),
-    ProblemCode("authentication-required", 401, "This needs an access token"),
+    ProblemCode("malformed-uri", 400, "This is not a valid ai URI"),
+    ProblemCode("non-canonical-uri", 400, "This ai URI is not in canonical form"),
+    ProblemCode("bad-request", 400, "The request is invalid"),
+    ProblemCode("idempotency-required", 400, "This request needs an idempotency key"),
+    ProblemCode("authentication-required", 401, "This request needs an access token"),
     ProblemCode("sender-constraint", 401, "The access token is bound to another sender"),
     ProblemCode("policy-denied", 403, "Policy does not allow this"),
-    ProblemCode("approval-required", 403, "This needs somebody's approval"),
+    ProblemCode("approval-required", 403, "This request needs an approval"),
     ProblemCode("approval-mismatch", 403, "The approval is for something else"),
-    ProblemCode("insufficient-scope", 403, "The access token does not reach so far"),
-    ProblemCode("step-up-required", 403, "This needs a fresh sign-in"),
+    ProblemCode("insufficient-scope", 403, "The access token lacks a scope"),
+    ProblemCode("step-up-required", 403, "This request needs a fresh sign-in"),
     ProblemCode("unconfirmed-origin", 403, "The authority does not confirm this origin"),
-    ProblemCode("unknown-authority", 404, "Nobody answers for this authority"),
+    ProblemCode("unknown-authority", 404, "This authority is unknown"),
     ProblemCode("endpoint-unknown", 404, "The authority has no such resource"),
     ProblemCode("task-not-found", 404, "There is no such task"),
-    ProblemCode("method-not-allowed", 405, "This method is not for this resource"),
-    ProblemCode("not-acceptable", 406, "The result has no form that was asked for"),
+    ProblemCode("method-not-allowed", 405, "This resource does not support the method"),
+    ProblemCode("not-acceptable", 406, "The result is not available in an accepted format"),
     ProblemCode("idempotency-in-progress", 409, "The same request is still running", retryable=True),
-    ProblemCode("task-not-cancelable", 409, "The task has ended"),
-    ProblemCode("too-large", 413, "This is too large"),
-    ProblemCode("unsupported-media-type", 415, "This media type is not read here"),
-    ProblemCode("invalid-input", 422, "The input does not fit the resource's schema"),
+    ProblemCode("task-not-cancelable", 409, "The task has ended already"),
+    ProblemCode("too-large", 413, "The request is too large"),
+    ProblemCode("unsupported-media-type", 415, "This media type is not supported"),
+    ProblemCode("invalid-input", 422, "The input does not match the resource's schema"),
     ProblemCode("idempotency-mismatch", 422, "The idempotency key belongs to another request"),
     ProblemCode("too-many-requests", 429, "Too many requests", retryable=True),
-    ProblemCode("internal", 500, "Something went wrong at the endpoint"),
-    ProblemCode("receipt-unavailable", 501, "No receipt can be given"),
-    ProblemCode("discovery-conflict", 502, "What the sources say of the authority does not agree"),
-    ProblemCode("downgrade-detected", 502, "The authority asks for less than it did"),
-    ProblemCode("provenance-missing", 502, "The answer has no receipt"),
-    ProblemCode("provenance-invalid", 502, "The answer's receipt does not hold"),
-    ProblemCode("provenance-stale", 502, "The answer's receipt is not of this moment"),
-    ProblemCode("blocked-address", 502, "The authority is at an address that is not allowed"),
-    ProblemCode("upstream-unreachable", 502, "The authority does not answer", retryable=True),
-    ProblemCode("upstream-failed", 502, "What is behind the resource failed"),
+    ProblemCode("internal", 500, "The endpoint failed"),
+    ProblemCode("receipt-unavailable", 501, "No receipt can be signed"),
+    ProblemCode("discovery-conflict", 502, "The discovery of the authority failed"),
+    ProblemCode("downgrade-detected", 502, "The authority's requirements became weaker"),
+    ProblemCode("provenance-missing", 502, "The response has no receipt"),
+    ProblemCode("provenance-invalid", 502, "Receipt verification failed"),
+    ProblemCode("provenance-stale", 502, "The receipt is too old or was used before"),
+    ProblemCode("blocked-address", 502, "The authority's address is not allowed"),
+    ProblemCode("upstream-unreachable", 502, "The authority cannot be reached", retryable=True),
+    ProblemCode("upstream-failed", 502, "A service behind the resource failed"),
     ProblemCode("upstream-redirect", 502, "The authority answered with a redirect"),
-    ProblemCode("unavailable", 503, "This cannot be done now", retryable=True),
-    ProblemCode("upstream-timeout", 504, "The authority did not answer in time", retryable=True),
+    ProblemCode("unavailable", 503, "The service is temporarily unavailable", retryable=True),
+    ProblemCode("upstream-timeout", 504, "The authority timed out", retryable=True),
 )
 
 #: every code by its name
 CODES: Final[Mapping[str, ProblemCode]] = MappingProxyType({row.name: row for row in _ROWS})
+#: the code of an error whose own code is not one of AIIP; the first class that matches applies
+_CLASS_CODES: Final[tuple[tuple[type[OnymError], str], ...]] = (
+    (DeadlineExceeded, "upstream-timeout"),
+    (PolicyError, "blocked-address"),
+    (RedirectRefused, "upstream-redirect"),
+    (NetError, "upstream-unreachable"),
+    (RateLimitError, "unavailable"),
+    (ProviderError, "upstream-unreachable"),
+    (SignatureError, "provenance-invalid"),
+    (ProvenanceError, "provenance-invalid"),
+    (DiscoveryError, "unknown-authority"),
+    (DeniedError, "policy-denied"),
+    (AIURIError, "malformed-uri"),
+    (URIError, "malformed-uri"),
+)
+#: error codes outside of AIIP that have a problem code
+_OTHER_CODES: Final = MappingProxyType({"ai.non-canonical": "non-canonical-uri"})
 
 
 def find_problem_code(code: str) -> ProblemCode | None:
-    """The row of an error's code ("aiip.too-large") or a problem's ("too-large"); None for an unknown one."""
+    """Return the row for an error's code ("aiip.too-large") or a problem's ("too-large"), or None."""
     return CODES.get(code.removeprefix(_PREFIX))
 
 
-#: its media type
-PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
-#: octets of a document that is looked at, and characters of its detail that are told
+def get_problem_code(
+    error: BaseException, exceptions: tuple[tuple[type[OnymError], str], ...] = ()
+) -> ProblemCode:
+    """Return the row for an error: by its code, else by its class; `internal` for any other exception.
+
+    `exceptions` take precedence over the common table of classes.
+    """
+    if not isinstance(error, OnymError):
+        return CODES["internal"]
+    if error.code in _OTHER_CODES:
+        return CODES[_OTHER_CODES[error.code]]
+    row = find_problem_code(error.code) if error.code.startswith(_PREFIX) else None
+    if row is not None:
+        return row
+    classes = (*exceptions, *_CLASS_CODES)
+    return CODES[next((name for kind, name in classes if isinstance(error, kind)), "internal")]
+
+
+def get_network_code(error: NetError) -> str:
+    """Return the problem code of a network failure."""
+    return next(name for kind, name in _CLASS_CODES if isinstance(error, kind))
+
+
+def build_problem_document(
+    row: ProblemCode, *, type_uri: str, detail: str, request_id: str, **members: Any
+) -> dict[str, Any]:
+    """Build a problem document. `members` replace or extend its members; those without a value are left out."""
+    document: dict[str, Any] = {
+        "type": type_uri,
+        "title": row.title,
+        "status": row.status,
+        "detail": detail,
+        "instance": f"urn:uuid:{request_id}",
+        "code": row.name,
+        "retryable": row.retryable,
+    }
+    return document | {name: value for name, value in members.items() if value is not None}
+
+
+#: bytes of a document that is parsed, and characters of its detail that are shown
 _LONGEST: Final = 64 * 1024
-_LONGEST_DETAIL: Final = 500
-_UNSIGNED: Final = "the refusal is not signed: anybody on the way could have made it"
+LONGEST_DETAIL: Final = 500
+_UNSIGNED: Final = "The error response is not signed, so it may not come from the endpoint."
 
 
 def decode_problem(
     status: int | None, content_type: str | None, body: bytes, target: str, *, signed: bool
 ) -> InvocationError:
-    """The error that a problem document stands for; its code is one of ours or the general one.
+    """Return the error that a problem document describes.
 
-    Without a status (the document came at the end of a stream that had begun well) its own counts. It may say
-    that a later try is of no use, and be believed. That one may help is what the code says: a stranger's word
-    alone makes nobody repeat what has effects.
+    `status` is None for a document at the end of a stream; then its own status applies. Whether a retry may
+    help depends on the code. The document can only deny it: otherwise an untrusted server could make clients
+    repeat a request that has effects.
     """
     problem = _decode_document(content_type, body)
     row = find_problem_code(str(problem.get("code", "")))
-    silent = "the endpoint failed" if status is None else f"the endpoint answered with status {status}"
+    fallback = "the endpoint failed" if status is None else f"the endpoint answered with status {status}"
     error = InvocationError(
-        decode_problem_detail(content_type, body) or silent,
+        decode_problem_detail(content_type, body) or fallback,
         code=None if row is None else f"aiip.{row.name}",
         target=target,
         status=_decode_status(problem) if status is None else status,
@@ -109,23 +179,22 @@ def decode_problem(
 
 
 def decode_problem_detail(content_type: str | None, body: bytes) -> str | None:
-    """What a problem document says to people, None where the body is none or says nothing."""
+    """Return the text for people in a problem document, or None."""
     problem = _decode_document(content_type, body)
     detail = problem.get("detail") or problem.get("title")
-    return None if detail is None else str(detail)[:_LONGEST_DETAIL]
+    return None if detail is None else str(detail)[:LONGEST_DETAIL]
 
 
 def _decode_status(problem: dict[str, Any]) -> int | None:
-    found = problem.get("status")
-    return found if type(found) is int and 400 <= found < 600 else None
+    status = problem.get("status")
+    return status if type(status) is int and 400 <= status < 600 else None
 
 
 def _decode_document(content_type: str | None, body: bytes) -> dict[str, Any]:
-    kind = (content_type or "").partition(";")[0].strip().lower()
-    if kind != PROBLEM_MEDIA_TYPE or len(body) > _LONGEST:
+    if parse_media_type(content_type) != PROBLEM or len(body) > _LONGEST:
         return {}
     try:
-        found = msgspec.json.decode(body)
+        document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

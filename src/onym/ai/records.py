@@ -1,16 +1,20 @@
-"""What resolution and invocation say to each other: frozen values, no I/O (AIIP/HTTPS v1, 3.1 to 3.8).
+"""The values that resolution and invocation exchange: frozen records, no I/O (AIIP/HTTPS v1, 3.1 to 3.8).
 
-Times are seconds since the epoch, sizes octets. An `authority` is the host of an ai URI with its port where
-that is not 443, as the canonical form has it ("bank.example", "bank.example:8443", "bank").
+Times are seconds since the epoch, sizes are bytes. An `authority` is the host of a canonical ai URI, with its
+port if that is not 443 ("bank.example", "bank.example:8443", "bank").
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from onym.common.strict_json import parse_json_value
+from onym.errors import ProvenanceError
 from onym.net.messages import Headers
 
 if TYPE_CHECKING:
@@ -19,27 +23,17 @@ if TYPE_CHECKING:
     from onym.sign.receipts import Receipt
     from onym.uri.ai import AIURI
 
-__all__ = [
-    "AllocatedNamespace",
-    "AnchorDocument",
-    "Auth",
-    "Description",
-    "Effects",
-    "EndpointEntry",
-    "Invocation",
-    "Level",
-    "Namespace",
-    "Namespaces",
-    "Requirements",
-    "Resolution",
-    "Result",
-    "Source",
-    "Verdict",
-]
+#: the authority of an ai URI without one (`ai:/path`); it can never be a host
+NO_AUTHORITY: Final = "_"
+
+
+def hash_path(key: bytes, target: str) -> str:
+    """Return a keyed hash of a URI without its query: equal for equal URIs, and not reversible."""
+    return hmac.new(key, target.encode("utf-8"), hashlib.sha256).hexdigest()[:32]
 
 
 class Effects(StrEnum):
-    """What an invocation does to the world."""
+    """The effects of an invocation on the world."""
 
     READ = "read"
     WRITE = "write"
@@ -48,25 +42,29 @@ class Effects(StrEnum):
 
 
 class Auth(StrEnum):
-    """How a caller shows who it is."""
+    """How a caller authenticates."""
 
     NONE = "none"
     OAUTH2 = "oauth2"
 
 
 class Level(StrEnum):
-    """Whether a constraint of the sender is asked for."""
+    """Whether sender-constrained tokens are supported or required."""
 
     NONE = "none"
     SUPPORTED = "supported"
     REQUIRED = "required"
 
 
+#: from the weakest to the strongest
+LEVELS: Final = (Level.NONE, Level.SUPPORTED, Level.REQUIRED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """`policy` of an anchor document: what the authority demands of those who invoke it.
+    """`policy` of a discovery document: the authority's requirements for callers.
 
-    A member that is missing or of the wrong type counts as the strict one, where there is one.
+    A member of the wrong type counts as its strictest value.
     """
 
     signed_results: bool = True
@@ -77,7 +75,7 @@ class Requirements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointEntry:
-    """One resource that an anchor document lists. `uri` is canonical."""
+    """One resource in a discovery document. `uri` is canonical."""
 
     uri: str
     title: str | None = None
@@ -90,7 +88,7 @@ class EndpointEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnchorDocument:
-    """`/.well-known/aiip`, checked (3.2). `service` is an https base without a slash at its end."""
+    """A validated discovery document (3.2). `service` is an https URL without a slash at its end."""
 
     anchor: str
     authority: str
@@ -109,12 +107,12 @@ class AnchorDocument:
 
     @property
     def speaker(self) -> str:
-        """Whose promises these are: the authority's, or the anchor's where there is none (`ai:/path`)."""
-        return self.anchor if self.authority == "_" else self.authority
+        """The name that pins are stored under: the authority, or the anchor for `ai:/path`."""
+        return self.anchor if self.authority == NO_AUTHORITY else self.authority
 
 
 class Verdict(StrEnum):
-    """What became of a source's word."""
+    """The outcome for a source's statement."""
 
     WON = "won"
     CONFIRMS = "confirms"
@@ -126,11 +124,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What one source of discovery said, and what became of it (3.3).
+    """What one source of discovery stated, and the outcome (3.3).
 
-    `name` is one of anchor, registry, context, dns-srv, dns-txt, link, html; `rank` 3 to 0; `location` what
-    was asked (a URL without query, a DNS name); `said` the values that it gave, canonical where it could be;
-    `why` a sentence for people; `code` where it stopped or spoiled the discovery.
+    `name` is one of anchor, registry, context, dns-srv, dns-txt, link, html; `rank` is 3 to 0; `location` is
+    a URL without query or a DNS name; `said` contains its values, canonical if possible; `why` is a sentence
+    for people; `code` is set if the source ended the discovery.
     """
 
     name: str
@@ -145,11 +143,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """An ai URI, and all that is needed to invoke it and to verify what comes back.
+    """An ai URI with everything that is needed to invoke it and to verify the response.
 
-    `uri` has no fragment. `connect` is where to open the connection instead of the service's own origin
-    (a DNS SRV record), None for there; `fallbacks` are what to try after it, in this order. `entry` is the
-    resource's row in the anchor document, if it has one.
+    `uri` has no fragment. `connect` is the target of a DNS SRV record that replaces the service's own origin,
+    or None; `fallbacks` are further targets, in order. `entry` is the resource's entry in the discovery
+    document, if it has one.
     """
 
     uri: AIURI
@@ -163,15 +161,15 @@ class Resolution:
 
     @property
     def anchor(self) -> str:
-        """The https origin that speaks for the authority."""
+        """The https origin that is the authority's trust anchor."""
         return self.document.anchor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """One label of a registry of ai namespaces: who speaks for it, and the thumbprints of its keys.
+    """One label of a registry of ai namespaces: its anchor, and the thumbprints of its keys.
 
-    `keys` empty leaves the choice of keys to the anchor.
+    If `keys` is empty, the anchor chooses its keys.
     """
 
     label: str
@@ -180,16 +178,16 @@ class Namespace:
 
 
 class AllocatedNamespace(Protocol):
-    """What a registry says of a label; `Namespace` is one."""
+    """A registry's entry for a label; `Namespace` is one."""
 
     @property
     def anchor(self) -> str:
-        """The https origin that speaks for it."""
+        """The https origin that is the label's trust anchor."""
         ...
 
     @property
     def keys(self) -> Collection[str]:
-        """The thumbprints of its keys; none leaves the choice to the anchor."""
+        """The thumbprints of its keys; empty if the anchor chooses its keys."""
         ...
 
 
@@ -197,13 +195,13 @@ class Namespaces(Protocol):
     """Resolves one-label authorities ("bank"). `onym.registry.signed_namespaces.SignedNamespaces` is one."""
 
     def find(self, label: str, at: float) -> AllocatedNamespace | None:
-        """The namespace of that label, None for an unknown one. Raises DiscoveryError if it is not active."""
+        """Return the label's namespace, or None if it is unknown. Raises DiscoveryError if it is not active."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What GET says of a resource (3.6). `input` and `output` are JSON Schemas."""
+    """The description of a resource (3.6). `input` and `output` are JSON Schemas."""
 
     uri: str
     title: str | None = None
@@ -219,7 +217,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One request to a resource. `headers` are fields that the caller adds, `accept` what it takes."""
+    """One request to a resource. `headers` are additional header fields, `accept` is the Accept field."""
 
     uri: AIURI
     method: str = "POST"
@@ -232,7 +230,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A result that was verified before it was released. `token` is the receipt as it came, to be filed."""
+    """A verified result. `token` is the receipt in its compact form, which you can store."""
 
     status: int
     content_type: str | None
@@ -245,13 +243,10 @@ class Result:
     replayed: bool = False
 
     def json(self) -> Any:
-        """The body read as JSON, which has one reading. Raises ProvenanceError where it is none."""
-        from onym.common.strict_json import parse_json_value
-        from onym.errors import ProvenanceError
-
+        """Return the body as JSON without repeated members. Raises ProvenanceError if it is not that."""
         try:
             return parse_json_value(self.body)
         except ValueError:
             raise ProvenanceError(
-                "the result is signed, and is no JSON", target=self.receipt.subject
+                "the signed result is not valid JSON", target=self.receipt.subject
             ) from None

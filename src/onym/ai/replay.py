@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import heapq
 import math
-import os
 import sqlite3
 import threading
-import time
-import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,101 +18,110 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from onym.errors import ConfigError, ProvenanceError
+from onym.store.sqlite import (
+    FileFormat,
+    SharedConnection,
+    SQLiteOptions,
+    describe_error,
+    is_busy,
+)
 
-#: ids kept at one time: a receipt's for 180 seconds at most
+#: IDs stored at one time; a receipt's ID is stored for at most 180 seconds
 MAX_REPLAY_IDS: Final = 1_000_000
-#: an authority may have as many times what it leaves free: it must not lock out the others
+#: one authority may have at most this many times the free room, so that it cannot lock out the others
 _SHARE: Final = 3
-#: this part of the room is for answers to what was asked already
+#: 1/64 of the room is reserved for responses to requests that were sent already
 _RESERVE: Final = 64
 _LONGEST: Final = 1_024
 _HASH: Final = 16
 
 
 def split_identity(identity: str) -> tuple[str, bytes]:
-    """The anchor that an id begins with, on a line of its own ("" where there is none), and the id's hash."""
+    """Return the owner, which is the ID's first line ("" without one), and the hash of the whole ID."""
     if len(identity) > _LONGEST:
-        raise ProvenanceError("the id of the receipt is too long", clause="AIIP/HTTPS v1 3.8 step 6")
+        raise ProvenanceError(
+            f"the receipt's ID is longer than {_LONGEST} characters", clause="AIIP/HTTPS v1 3.8 step 6"
+        )
     return identity.rpartition("\n")[0], hash_text(identity)
 
 
 def hash_text(text: str) -> bytes:
-    """What is kept of a text; b"" of none."""
-    # JSON of a stranger may hold halves of characters
+    """Return the hash that is stored for a text; b"" for an empty one."""
+    # untrusted JSON may contain lone surrogates
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH).digest() if text else b""
 
 
 def get_admission_limit(most: int) -> int:
-    """The part of the room that is for what is not asked yet."""
+    """Return the part of the room that new requests may use."""
     return most - most // _RESERVE
 
 
 def is_full(taken: int, own: int, most: int) -> bool:
-    """Is there no room for one more, all in all or for this owner, who has `own` (0 for nobody's)?"""
+    """Report whether there is no room for one more, for everybody or for this owner, who has `own` IDs."""
     return taken >= most or (own > 0 and own >= _SHARE * (most - taken))
 
 
 def make_full_error() -> ProvenanceError:
-    """The error of a store without room."""
+    """Return the error for a store without room."""
     return ProvenanceError(
-        "no more receipts can be told apart just now",
+        "the replay store is full, so new receipts cannot be checked",
         code="aiip.unavailable",
         clause="AIIP/HTTPS v1 3.10",
         retryable=True,
-        hint="try again in some minutes, or allow more",
+        hint="Try again in a few minutes, or create the store with a larger limit.",
     )
 
 
 class Replays(Protocol):
-    """Remembers ids until they are of no use any more. Threads may share one.
+    """Stores IDs until they expire. Threads may share a store.
 
-    An id may begin with whose it is and a line end: each of these may take a share of the room, and not all.
+    The first line of an ID may name its owner; one owner can use only a share of the room.
     """
 
     @property
     def waits(self) -> bool:
-        """Does `seen` wait for a disk, or for others? Coroutines ask in a thread then."""
+        """True if `seen` waits for a disk or for other processes; coroutines then call it in a thread."""
         ...
 
     def admit(self, owner: str, *, now: float) -> None:
-        """Raises ProvenanceError `aiip.unavailable` where an id of this owner would find no room.
+        """Raise ProvenanceError `aiip.unavailable` if there is no room for an ID of this owner.
 
-        It is asked before a request goes out, whose answer would not count; it does not wait.
+        The client calls it before it sends a request, because it could not accept the response. It does not
+        wait.
         """
         ...
 
     def seen(self, identity: str, until: float, *, now: float) -> bool:
-        """Was this id there already? If not it is from now on, until `until` (seconds since the epoch).
+        """Report whether the ID is stored, and store it until `until` (seconds since the epoch).
 
-        One step: of two callers at the same time one gets False. Raises ProvenanceError
-        `aiip.unavailable` where no more can be kept.
+        The call is atomic: of two simultaneous callers one gets False. Raises ProvenanceError
+        `aiip.unavailable` if the store is full.
         """
         ...
 
 
 class MemoryReplays:
-    """Ids of this process, about 150 octets for each."""
+    """IDs of this process, about 150 bytes for each ID."""
 
-    #: nothing is waited for
     waits: Final = False
 
     def __init__(self, most: int = MAX_REPLAY_IDS) -> None:
         self._most = most
         self._known: set[bytes] = set()
         self._owners: Counter[str] = Counter()
-        # second -> owner -> ids that are of no use behind it
+        # second -> owner -> IDs that expire in that second
         self._ends: dict[int, dict[str, list[bytes]]] = {}
         self._seconds: list[int] = []
         self._lock = threading.Lock()
 
     def admit(self, owner: str, *, now: float) -> None:
-        """As `Replays.admit`."""
+        """Do what `Replays.admit` says."""
         with self._lock:
             self._delete_expired(now)
             self._require_room(owner, get_admission_limit(self._most))
 
     def seen(self, identity: str, until: float, *, now: float) -> bool:
-        """As `Replays.seen`."""
+        """Do what `Replays.seen` says."""
         owner, key = split_identity(identity)
         with self._lock:
             self._delete_expired(now)
@@ -144,13 +150,11 @@ class MemoryReplays:
                     del self._owners[owner]
 
 
+#: seconds to wait for another process
 _BUSY_SECONDS: Final = 5.0
-_PAUSE: Final = 0.01
-#: ids that are forgotten in one step
+#: expired IDs that are deleted in one step
 _PURGE: Final = 1_000
-#: names the form of the file, in SQLite's field for that ("OnR" and a number): another form, another number
-_FORM: Final = 0x4F6E5201
-#: `room` counts the ids of each authority, and all of them under x''
+#: `room` counts the IDs of each authority, and all IDs under x''
 _SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS seen (
         id BLOB PRIMARY KEY, owner BLOB NOT NULL, until REAL NOT NULL
@@ -167,15 +171,16 @@ _SCHEMA: Final = """
         DELETE FROM room WHERE owner = OLD.owner AND taken <= 0;
     END;
 """
+_FORMAT: Final = FileFormat(application_id=0x4F6E5201, version=1, schema=_SCHEMA)
 
 
 class ReplayFile:
-    """Ids in a SQLite file on a local disk, which processes may share.
+    """IDs in a SQLite file on a local disk. Processes may share the file.
 
-    A missing one is made, for its owner alone, and where another takes its place, that one is used. What a
-    call costs does not depend on how many ids there are. Raises ConfigError `config.bad-store` for a file
-    that is none of SQLite, has another form or cannot be written, and ProvenanceError `aiip.unavailable` for
-    one that another process keeps busy.
+    A missing file is created, readable by its owner only. If another file takes its place, the store uses
+    that one. The cost of a call does not depend on the number of IDs. Raises ConfigError `config.bad-store`
+    if the file is not a replay file or cannot be written, and ProvenanceError `aiip.unavailable` if another
+    process keeps it locked.
     """
 
     #: for the disk, and for other processes
@@ -184,45 +189,43 @@ class ReplayFile:
     def __init__(self, path: str | Path, most: int = MAX_REPLAY_IDS) -> None:
         self._path = Path(path)
         self._most = most
-        self._writer, self._reader = _SharedConnection(self._path), _SharedConnection(self._path)
+        # a power cut may lose the last IDs, but then it has also ended the requests that they belong to
+        options = SQLiteOptions(timeout=_BUSY_SECONDS)
+        self._writer, self._reader = (SharedConnection(path, _FORMAT, options) for _ in range(2))
         try:
-            self._path.touch(mode=0o600)
-            self._path.chmod(0o600)  # whoever takes an id out makes its receipt count again
             with self._writer.acquire():
                 pass
         except (sqlite3.Error, OSError) as error:
             raise _make_open_error(self._path, error) from error
 
     def admit(self, owner: str, *, now: float) -> None:
-        """As `Replays.admit`; `aiip.unavailable` where the file cannot be used, too."""
-        # readers of a WAL wait for nobody
+        """Do what `Replays.admit` says; raise `aiip.unavailable` also if the file cannot be used."""
+        # readers of a write-ahead log do not wait
         with _convert_errors(), self._reader.acquire() as database:
             if not is_full(*_count_ids(database, hash_text(owner)), get_admission_limit(self._most)):
                 return
-            # what is over gives its place back to the next one that is recorded
+            # `seen` deletes expired IDs when it needs room
             if database.execute("SELECT 1 FROM seen WHERE until < ? LIMIT 1", (now,)).fetchone() is None:
                 raise make_full_error()
 
     def seen(self, identity: str, until: float, *, now: float) -> bool:
-        """As `Replays.seen`; `aiip.unavailable` where the file cannot be used, too."""
+        """Do what `Replays.seen` says; raise `aiip.unavailable` also if the file cannot be used."""
         owner, key = split_identity(identity)
-        with _convert_errors(), self._writer.acquire() as database:
-            database.execute("BEGIN IMMEDIATE")
-            with database:
-                known = self._insert_id(database, key, hash_text(owner), until, now)
+        with _convert_errors(), self._writer.transaction() as database:
+            known = self._insert_id(database, key, hash_text(owner), until, now)
         if known is None:
             raise make_full_error()
         return known
 
     def close(self) -> None:
-        """Close the file; it is opened again where it is needed again."""
+        """Close the file; the next use opens it again."""
         self._writer.close()
         self._reader.close()
 
     def _insert_id(
         self, database: sqlite3.Connection, key: bytes, owner: bytes, until: float, now: float
     ) -> bool | None:
-        """Was it there? None where there is no room for it."""
+        """Store the ID and report whether it was stored before; return None if there is no room."""
         more = _delete_expired(database, now)
         ends = database.execute("SELECT until FROM seen WHERE id = ?", (key,)).fetchone()
         if ends is not None and ends[0] >= now:
@@ -231,138 +234,50 @@ class ReplayFile:
             if not more:
                 return None
             more = _delete_expired(database, now)
-        database.execute("DELETE FROM seen WHERE id = ?", (key,))  # it was over, and is not purged yet
+        database.execute("DELETE FROM seen WHERE id = ?", (key,))  # an expired one may still be there
         database.execute("INSERT INTO seen VALUES (?, ?, ?)", (key, owner, until))
         return False
 
 
-class _SharedConnection:
-    """A connection that is kept while its file has the name. Threads take turns; a fork opens its own."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._database: sqlite3.Connection | None = None
-        self._process = 0
-        self._file: os.stat_result | None = None
-
-    @contextmanager
-    def acquire(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            if self._database is None or self._process != os.getpid() or not self._is_current_file():
-                self._disconnect()
-                self._database, self._process = self._connect(), os.getpid()
-            yield self._database
-
-    def close(self) -> None:
-        with self._lock:
-            self._disconnect()
-
-    def _is_current_file(self) -> bool:
-        """Is the file that is open the one that the others would open?"""
-        try:
-            return self._file is not None and os.path.samestat(self._file, self._path.stat())
-        except FileNotFoundError:
-            return False
-
-    def _disconnect(self) -> None:
-        # SQLite leaves the log of a file alone that has taken this one's place
-        if self._database is not None and self._process == os.getpid():
-            self._database.close()
-        self._database = None
-
-    def _connect(self) -> sqlite3.Connection:
-        self._path.touch(mode=0o600)
-        self._file = self._path.stat()  # before SQLite opens it: a change in between is seen at the next turn
-        database = sqlite3.connect(
-            self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        # not at the end of a process: one that was forked must not close what is another's
-        weakref.finalize(self, database.close).atexit = False
-        try:
-            _initialize_schema(database, self._path)
-        except BaseException:
-            database.close()
-            raise
-        return database
-
-
-def _initialize_schema(database: sqlite3.Connection, path: Path) -> None:
-    """See that the file has our form, which an empty one is given. Raises ConfigError for another."""
-    # a loss of power may take the last ids: it takes the questions that they answered as well
-    database.execute("PRAGMA synchronous = NORMAL")
-    # in this order, as another process may give it its form in between
-    empty = database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
-    form = database.execute("PRAGMA application_id").fetchone()[0]
-    if form == _FORM:
-        return
-    if form or not empty:
-        raise ConfigError(
-            f"{path}, the file of receipts that were seen, has the form of another version or program",
-            code="config.bad-store",
-            hint="remove it if it is a replay file, whose ids count for 180 seconds, or name another",
-        )
-    _enable_wal(database)
-    database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {_FORM}; COMMIT")
-
-
-def _enable_wal(database: sqlite3.Connection) -> None:
-    """Write-ahead logging, which stays with the file. SQLite's own patience does not cover this change."""
-    until = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            database.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError:
-            if time.monotonic() >= until:
-                raise
-        time.sleep(_PAUSE)
-
-
 def _delete_expired(database: sqlite3.Connection, now: float) -> bool:
-    """Forget some ids that are over. Are there more of them?"""
+    """Delete some expired IDs and report whether there are more."""
     query = "DELETE FROM seen WHERE id IN (SELECT id FROM seen WHERE until < ? LIMIT ?)"
     return database.execute(query, (now, _PURGE)).rowcount == _PURGE
 
 
 def _count_ids(database: sqlite3.Connection, owner: bytes) -> tuple[int, int]:
-    """How many ids there are, and how many of this owner."""
+    """Return the number of all IDs and of this owner's."""
     found = dict(database.execute("SELECT owner, taken FROM room WHERE owner IN (x'', ?)", (owner,)))
     return int(found.get(b"", 0)), int(found.get(owner, 0)) if owner else 0
 
 
 @contextmanager
 def _convert_errors() -> Iterator[None]:
-    """Turns what SQLite says into an error of ours."""
+    """Raise ProvenanceError for errors of SQLite and of the file system."""
     try:
         yield
-    except (sqlite3.Error, OSError, ConfigError) as error:
+    except (sqlite3.Error, OSError) as error:
         raise _make_unavailable_error(error) from error
 
 
-def _is_busy(error: Exception) -> bool:
-    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
-
-
 def _make_open_error(path: Path, error: sqlite3.Error | OSError) -> ConfigError | ProvenanceError:
-    """Why a store cannot begin."""
-    if _is_busy(error):
+    if is_busy(error):
         return _make_unavailable_error(error)
-    why = error.strerror if isinstance(error, OSError) else str(error)
     return ConfigError(
-        f"{path}, the file of receipts that were seen, cannot be used: {why}",
+        f"the replay file {path} cannot be used: {describe_error(error)}",
         code="config.bad-store",
-        hint="a file of SQLite in a folder that can be written to; a missing one is made",
+        hint="Name a new file in a folder that you can write to, or remove the file if it is a replay file: "
+        "its IDs expire after 180 seconds.",
     )
 
 
-def _make_unavailable_error(error: Exception) -> ProvenanceError:
-    busy = _is_busy(error)
-    why = "another process keeps it busy" if busy else str(error)
+def _make_unavailable_error(error: sqlite3.Error | OSError) -> ProvenanceError:
     return ProvenanceError(
-        f"the file of receipts that were seen cannot be used: {why}",
+        f"the replay file cannot be used: {describe_error(error)}",
         code="aiip.unavailable",
         clause="AIIP/HTTPS v1 3.10",
         retryable=True,
-        hint="try again" if busy else "is there room on the disk, and is the file one of Onym's?",
+        hint="Try again."
+        if is_busy(error)
+        else "Check that the disk has room and that the file is a replay file.",
     )

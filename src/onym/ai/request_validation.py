@@ -1,13 +1,14 @@
 """Validation of request heads at an endpoint and at a gateway (AIIP/HTTPS v1, 3.14). Pure.
 
 A request that two servers could interpret differently is rejected: ambiguous framing, repeated fields,
-unknown hosts, wrong digests, JSON that is nested too deeply.
+unknown hosts, wrong digests, JSON that is nested too deeply. Names of header fields are in lower case, as ASGI
+gives them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +20,7 @@ from onym.sign.receipts import content_digest
 CLAUSE: Final = "AIIP/HTTPS v1 3.14"
 #: header fields of one request
 MAX_FIELDS: Final = 100
-#: fields with one value: twice the field is two meanings
+#: fields with one value: a repeated field has two meanings
 _SINGLE: Final = frozenset(
     {
         b"authorization", b"content-digest", b"content-encoding", b"content-length", b"content-type", b"dpop",
@@ -30,27 +31,71 @@ _SINGLE: Final = frozenset(
 _PREFIX: Final = b"aiip-"
 _VISIBLE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 
+Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 
-def validate_header_fields(fields: Iterable[tuple[bytes, bytes]]) -> None:
-    """Raises AIIPError `aiip.bad-request` for fields that two servers could read in two ways.
 
-    Names are in lower case, as ASGI gives them.
+def bad_request(message: str, hint: str | None = None, *, code: str = "bad-request") -> AIIPError:
+    """Return the error for a request that is rejected as it is."""
+    return AIIPError(message, code=f"aiip.{code}", clause=CLAUSE, hint=hint)
+
+
+def get_field_values(fields: Fields, name: bytes) -> list[bytes]:
+    """Return the values of this field, in order."""
+    return [value for key, value in fields if key == name]
+
+
+def _validate_fields(fields: Fields, hosts: Collection[str]) -> int | None:
+    """Check that the head has one meaning, and return the length of the body if the head contains it.
+
+    Raises AIIPError `aiip.bad-request`, `aiip.unsupported-media-type`.
     """
+    _validate_names_and_values(fields)
+    _validate_host(fields, hosts)
+    length, transfer, coding = (
+        next(iter(get_field_values(fields, name)), None)
+        for name in (b"content-length", b"transfer-encoding", b"content-encoding")
+    )
+    if length is not None and transfer is not None:
+        raise bad_request("the request has both Content-Length and Transfer-Encoding")
+    if transfer is not None and transfer.strip().lower() != b"chunked":
+        raise bad_request("the only transfer coding that is supported is chunked")
+    if get_field_values(fields, b"upgrade") and (transfer is not None or length not in {None, b"0"}):
+        # servers differ in whether the bytes after the head are a body or another protocol
+        raise bad_request("a request with a body cannot have an Upgrade field")
+    if coding is not None and coding.strip().lower() != b"identity":
+        raise bad_request(
+            "content codings are not supported",
+            "Send the body without Content-Encoding.",
+            code="unsupported-media-type",
+        )
+    if length is None:
+        return None
+    if not (length.isdigit() and len(length) <= 18):
+        raise bad_request("Content-Length is not a number")
+    return int(length)
+
+
+def _validate_names_and_values(fields: Fields) -> None:
+    """Raise AIIPError `aiip.bad-request` for fields that two servers could interpret differently."""
     seen: set[bytes] = set()
     for name, value in fields:
         shown = name[:40].decode("latin-1")
         if b"_" in name:
             # CGI and WSGI cannot tell it from the name with "-"
-            raise _make_field_error("a header field's name has an underscore")
+            raise bad_request(f"the name of the header field {shown} contains an underscore")
         if _VISIBLE.fullmatch(value) is None:
-            raise _make_field_error(f"the header field {shown} holds a control character")
+            raise bad_request(f"the header field {shown} contains a control character")
         if name in seen and (name in _SINGLE or name.startswith(_PREFIX)):
-            raise _make_field_error(f"the header field {shown} is repeated", "send it once")
+            raise bad_request(f"the header field {shown} is repeated", "Send it once.")
         seen.add(name)
 
 
-def _make_field_error(message: str, hint: str | None = None) -> AIIPError:
-    return AIIPError(message, code="aiip.bad-request", clause=CLAUSE, hint=hint)
+def _validate_host(fields: Fields, hosts: Collection[str]) -> None:
+    values = get_field_values(fields, b"host")
+    if len(values) != 1:
+        raise bad_request("the request has no Host field")
+    if values[0].decode("latin-1").lower() not in hosts:
+        raise bad_request("the Host field names a host that is not served here")
 
 
 #: 128 bits of base64url and more (3.6)
@@ -62,14 +107,13 @@ _ORIGIN: Final = re.compile(r"null|[a-z][a-z0-9+.-]{0,30}://[a-z0-9.:\[\]_-]{1,2
 _TYPE: Final = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
 #: W3C Trace Context 3.2.1
 _TRACE: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.{0,64}")
-#: a string without an end goes to the end of the body: begun again at each of its quotes, the work would be
-#: quadratic
+#: a string without an end matches to the end of the body; otherwise the work would be quadratic
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHead:
-    """The head of a request, by what it says to an endpoint."""
+    """The head of a request to an endpoint, parsed and validated."""
 
     method: str
     raw_path: bytes
@@ -84,22 +128,21 @@ class RequestHead:
 
     @property
     def trace_id(self) -> str | None:
-        """The id of the caller's trace (W3C Trace Context 3.2.2), where it gives one."""
-        found = _TRACE.fullmatch(self.headers.get("traceparent") or "")
-        return None if found is None else found[1]
+        """The ID of the caller's trace (W3C Trace Context 3.2.2), or None."""
+        match = _TRACE.fullmatch(self.headers.get("traceparent") or "")
+        return None if match is None else match[1]
 
 
-def parse_request_head(scope: Any, hosts: Collection[bytes]) -> RequestHead:
-    """The head of an ASGI scope, if there is one way to read it. Raises AIIPError `aiip.bad-request`,
-    `aiip.unsupported-media-type`.
+def parse_request_head(scope: Any, hosts: Collection[str]) -> RequestHead:
+    """Parse the head in an ASGI scope. `hosts` are the values of Host that the endpoint serves.
+
+    Raises AIIPError `aiip.bad-request`, `aiip.unsupported-media-type`.
     """
-    pairs = scope["headers"]
-    if len(pairs) > MAX_FIELDS:
-        raise bad_request(f"more than {MAX_FIELDS} header fields")
-    validate_header_fields(pairs)
-    headers = Headers([(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs])
-    _validate_host(headers, hosts)
-    length = _parse_body_length(headers)
+    fields = scope["headers"]
+    if len(fields) > MAX_FIELDS:
+        raise bad_request(f"the request has more than {MAX_FIELDS} header fields")
+    length = _validate_fields(fields, hosts)
+    headers = Headers([(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields])
     return RequestHead(
         method=scope["method"],
         raw_path=scope["raw_path"],
@@ -114,107 +157,72 @@ def parse_request_head(scope: Any, hosts: Collection[bytes]) -> RequestHead:
     )
 
 
-def bad_request(message: str, hint: str | None = None, *, code: str = "bad-request") -> AIIPError:
-    """The error for a request that is not taken as it is."""
-    return AIIPError(message, code=f"aiip.{code}", clause=CLAUSE, hint=hint)
-
-
-def _validate_host(headers: Headers, hosts: Collection[bytes]) -> None:
-    host = headers.get("host")
-    if host is None or host.lower().encode("latin-1") not in hosts:
-        raise bad_request("the field Host names another server, or none")
-
-
-def _parse_body_length(headers: Headers) -> int | None:
-    """The length of the body, where the head says it."""
-    length, transfer = headers.get("content-length"), headers.get("transfer-encoding")
-    if length is not None and transfer is not None:
-        raise bad_request("Content-Length and Transfer-Encoding stand in one request")
-    if transfer is not None and transfer.strip().lower() != "chunked":
-        raise bad_request("no transfer coding but chunked is taken")
-    if "upgrade" in headers and (transfer is not None or length not in {None, "0"}):
-        # servers differ in whether the octets behind the head are a body, or of another protocol
-        raise bad_request("a request with a body goes on as HTTP, without Upgrade")
-    coding = headers.get("content-encoding", "identity")
-    if coding is not None and coding.strip().lower() != "identity":
-        raise bad_request(
-            "a body with a content coding is not taken", "send it as it is", code="unsupported-media-type"
-        )
-    if length is None:
-        return None
-    if not (length.isascii() and length.isdigit() and len(length) <= 18):
-        raise bad_request("Content-Length is no number")
-    return int(length)
-
-
-def _match_header(headers: Headers, name: str, form: re.Pattern[str], what: str) -> str | None:
+def _match_header(headers: Headers, name: str, form: re.Pattern[str], expected: str) -> str | None:
     value = headers.get(name)
     if value is not None and form.fullmatch(value) is None:
-        raise bad_request(f"the header field {name} is malformed", f"it is {what}")
+        raise bad_request(f"the header field {name} is invalid", f"Send {expected}.")
     return value
 
 
 def _parse_idempotency_key(headers: Headers) -> str | None:
-    """The idempotency key: a string by RFC 9651, here without its quotes."""
+    """Return the idempotency key, a string of RFC 9651, without its quotes."""
     value = headers.get("idempotency-key")
     if value is None:
         return None
-    found = _KEY.fullmatch(value.strip())
-    if found is None:
+    match = _KEY.fullmatch(value.strip())
+    if match is None:
         raise bad_request(
-            "the header field idempotency-key is malformed", 'it is a string in quotes: "8e03978e-40d5"'
+            "the header field idempotency-key is invalid", 'Send a string in quotes, such as "8e03978e-40d5".'
         )
-    return re.sub(r"\\(.)", r"\1", found[1])
+    return re.sub(r"\\(.)", r"\1", match[1])
 
 
 def verify_content_digest(value: str, body: bytes) -> None:
-    """Raises AIIPError `aiip.bad-request` unless this Content-Digest (RFC 9530) is of this body.
+    """Raise AIIPError `aiip.bad-request` unless this Content-Digest (RFC 9530) matches the body.
 
-    sha-256 and sha-512 count; at least one of them must be there, and all that are must hold.
+    It must contain sha-256 or sha-512, and if it contains both, both must match.
     """
     if value == content_digest(body):
         return
     import hashlib
 
     require_extra("http_sf", "ai")
-    import http_sf  # late: hardly any digest is written in another way
+    import http_sf  # late: optional dependency (extra ai), needed only for unusual digests
 
     try:
         digests: Any = http_sf.parse(value.encode("latin-1"), tltype="dictionary")
     except (http_sf.StructuredFieldError, ValueError):
         raise bad_request(
-            "the header field content-digest is malformed", "sha-256=:...: (RFC 9530)"
+            "the header field content-digest is invalid", "Send sha-256=:...: (RFC 9530)."
         ) from None
     known = {"sha-256": hashlib.sha256, "sha-512": hashlib.sha512}
     given = [(known[name], item[0]) for name, item in digests.items() if name in known]
     if not given:
-        raise bad_request("Content-Digest has no digest that is known here", "sha-256 or sha-512 (RFC 9530)")
+        raise bad_request("Content-Digest has no supported digest", "Send sha-256 or sha-512 (RFC 9530).")
     if any(digest != make(body).digest() for make, digest in given):
-        raise bad_request("Content-Digest is not that of the body", "something changed the body on its way")
+        raise bad_request("Content-Digest does not match the body", "A proxy may have changed the body.")
 
 
 def validate_json_depth(body: bytes, most: int) -> None:
-    """Raises AIIPError `aiip.too-large` for JSON whose arrays and objects nest deeper than `most`."""
+    """Raise AIIPError `aiip.too-large` for JSON whose arrays and objects are nested deeper than `most`."""
     if body.count(b"[") + body.count(b"{") <= most:
         return
     if _measure_depth(_STRINGS.sub(b"", body)) > most:
-        raise bad_request(f"the JSON is deeper than {most} levels", code="too-large")
+        raise bad_request(f"the JSON is nested deeper than {most} levels", code="too-large")
 
 
-def _measure_depth(octets: Iterable[int]) -> int:
+def _measure_depth(data: bytes) -> int:
     depth = deepest = 0
-    for octet in octets:
-        if octet in b"[{":
+    for byte in data:
+        if byte in b"[{":
             depth += 1
             deepest = max(deepest, depth)
-        elif octet in b"]}":
+        elif byte in b"]}":
             depth -= 1
     return deepest
 
 
-Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
-
-#: fields that count here: Connection cannot make them the next hop's alone, or a proxy in front drops them
+#: fields that every server must see: a Connection field must not make them hop-by-hop
 _END_TO_END: Final = frozenset(
     {
         b"accept", b"aiip-nonce", b"authorization", b"content-digest", b"content-encoding", b"content-length",
@@ -223,9 +231,9 @@ _END_TO_END: Final = frozenset(
     }
 )  # fmt: skip
 
-#: octets of path and query: a canonical URI has 2,048 characters, and the prefix comes on top
+#: bytes of path and query: a canonical URI has at most 2,048 characters, and the prefix is added
 LONGEST_TARGET: Final = 4 * 1024
-#: octets of all header fields
+#: bytes of all header fields
 LONGEST_HEADERS: Final = 32 * 1024
 #: gateways that a request may have passed before this one
 MOST_HOPS: Final = 4
@@ -233,10 +241,10 @@ MOST_HOPS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayRequestHead:
-    """A request as it came: the raw path and query of its target, and its fields with names in lower case.
+    """The head of a request to a gateway: path and query as sent, and the fields.
 
-    `target` is the request target itself, where the server tells it: it shows an absolute form or a fragment,
-    which are gone from the path.
+    `target` is the request target if the server provides it. It shows an absolute form or a fragment, which
+    the path does not contain.
     """
 
     path: bytes
@@ -246,25 +254,26 @@ class GatewayRequestHead:
 
 
 def validate_gateway_head(head: GatewayRequestHead, *, hosts: Collection[str], name: str) -> None:
-    """Raises AIIPError `aiip.bad-request` or `aiip.too-large` for a head that is not plain.
+    """Raise AIIPError unless the head has one meaning and has not passed this gateway before.
 
-    `hosts` are the values of Host that are served here, `name` is this gateway's in Via.
+    `hosts` are the values of Host that the gateway serves, `name` is its name in Via. The codes are
+    `aiip.bad-request`, `aiip.too-large`, `aiip.unsupported-media-type` and `aiip.policy-denied` (a loop).
     """
     _validate_target(head)
-    _validate_field_sizes(head.fields)
-    found = get_field_values(head.fields, b"host")
-    if len(found) != 1:
-        raise _make_bad_request("a request has one Host field", "Host")
-    if found[0].decode("latin-1").lower() not in hosts:
-        raise _make_bad_request("this host is not served here", "Host")
-    _validate_framing(head.fields)
-    if not _END_TO_END.isdisjoint(get_connection_fields(head.fields)):
-        raise _make_bad_request("a field that counts is named as one of this connection alone", "Connection")
-    validate_hops(head.fields, name)
+    fields = head.fields
+    if len(fields) > MAX_FIELDS or sum(len(name) + len(value) for name, value in fields) > LONGEST_HEADERS:
+        raise bad_request(
+            f"the request has more than {MAX_FIELDS} header fields or {LONGEST_HEADERS} bytes of them",
+            code="too-large",
+        )
+    _validate_fields(fields, hosts)
+    if not _END_TO_END.isdisjoint(get_connection_fields(fields)):
+        raise bad_request("the Connection field names a field that must reach the endpoint")
+    _validate_hops(fields, name)
 
 
-def validate_hops(fields: Fields, name: str) -> None:
-    """Raises AIIPError for a request that came by this gateway, or by many (RFC 9110 7.6.3)."""
+def _validate_hops(fields: Fields, name: str) -> None:
+    """Raise AIIPError for a request that came through this gateway, or through many (RFC 9110 7.6.3)."""
     hops = [
         hop.split()
         for value in get_field_values(fields, b"via")
@@ -273,67 +282,26 @@ def validate_hops(fields: Fields, name: str) -> None:
     passed = [words[1] for words in hops if len(words) > 1]
     if name.lower() in passed or len(hops) > MOST_HOPS:
         raise AIIPError(
-            "the request has come by this gateway before, or by too many",
+            f"the request has passed this gateway before, or more than {MOST_HOPS} gateways",
             code="aiip.policy-denied",
             clause="RFC 9110 7.6.3",
-            hint="a gateway is no authority: ask the resource itself",
-        )
-
-
-def _validate_framing(fields: Fields) -> None:
-    """One way to tell where the body ends, and what it is."""
-    length, transfer = (
-        get_field_values(fields, b"content-length"),
-        get_field_values(fields, b"transfer-encoding"),
-    )
-    if length and transfer:
-        raise _make_bad_request("the length of the body is told twice", "Content-Length")
-    if any(each.strip().lower() != b"chunked" for each in transfer):
-        raise _make_bad_request("no transfer coding but chunked is taken", "Transfer-Encoding")
-    if get_field_values(fields, b"upgrade") and (transfer or length not in ([], [b"0"])):
-        # servers differ in whether the octets behind the head are a body, or of another protocol
-        raise _make_bad_request("a request with a body goes on as HTTP", "Upgrade")
-    if any(each.strip().lower() != b"identity" for each in get_field_values(fields, b"content-encoding")):
-        raise AIIPError(
-            "a body with a content coding is not taken",
-            code="aiip.unsupported-media-type",
-            clause=CLAUSE,
-            hint="send it as it is",
+            hint="A gateway is not an authority: send the request to the resource's own authority.",
         )
 
 
 def get_connection_fields(fields: Fields) -> frozenset[bytes]:
-    """The fields that Connection says are for this hop alone, in lower case (RFC 9110 7.6.1)."""
-    named = (
-        each.strip().lower()
+    """Return the hop-by-hop fields that Connection names, in lower case (RFC 9110 7.6.1)."""
+    return frozenset(
+        option.strip().lower()
         for value in get_field_values(fields, b"connection")
-        for each in value.split(b",")
+        for option in value.split(b",")
     )
-    return frozenset(named)
-
-
-def get_field_values(fields: Fields, name: bytes) -> list[bytes]:
-    """The values of this field, in order; `name` is in lower case."""
-    return [value for each, value in fields if each == name]
 
 
 def _validate_target(head: GatewayRequestHead) -> None:
-    size = len(head.path) + len(head.query)
-    if size > LONGEST_TARGET:
-        raise AIIPError(
-            f"path and query are longer than {LONGEST_TARGET} octets", code="aiip.too-large", clause=CLAUSE
-        )
+    if len(head.path) + len(head.query) > LONGEST_TARGET:
+        raise bad_request(f"path and query are longer than {LONGEST_TARGET} bytes", code="too-large")
     if head.path[:1] != b"/" or (head.target is not None and head.target[:1] != b"/"):
-        raise _make_bad_request("the request target is a path", "request target")
+        raise bad_request("the request target is not a path")
     if b"#" in (head.target or head.path + head.query):
-        raise _make_bad_request("a fragment is not sent", "request target")
-
-
-def _validate_field_sizes(fields: Fields) -> None:
-    if len(fields) > MAX_FIELDS or sum(len(name) + len(value) for name, value in fields) > LONGEST_HEADERS:
-        raise AIIPError("the header fields are too many or too long", code="aiip.too-large", clause=CLAUSE)
-    validate_header_fields(fields)
-
-
-def _make_bad_request(message: str, where: str) -> AIIPError:
-    return AIIPError(f"{message} ({where})", code="aiip.bad-request", clause=CLAUSE)
+        raise bad_request("the request target contains a fragment")

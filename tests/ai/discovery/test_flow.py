@@ -12,14 +12,13 @@ from discovery_support import DOCUMENT, KEYS, World, by_hand, srv, txt, world_of
 from onym.ai.discovery.evaluation import (
     Discovery,
     discover_authority,
-    fetch_document,
-    fetch_first_target,
-    fetch_keys,
+    fetch_srv_targets,
 )
+from onym.ai.discovery.well_known import fetch_document, fetch_keys
 from onym.ai.records import AnchorDocument, Namespace, Source, Verdict
 from onym.ai.settings import ResolverSettings
 from onym.errors import DiscoveryError, PolicyError
-from onym.net.messages import HTTPRequest, Origin, Records, Send
+from onym.net.messages import Flow, HTTPRequest, Origin, Records, Send
 from onym.sign.keys import SigningKey
 
 EVIL = '<link rel="aiip" href="ai://evil.test/x">'
@@ -34,6 +33,14 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture
 def world(servers: World) -> World:
     return servers.anew()
+
+
+def fetch_first_target(
+    document: AnchorDocument, settings: ResolverSettings
+) -> Flow[tuple[Origin | None, tuple[Source, ...]]]:
+    """The first target, None for the authority's own host, and the sources."""
+    targets, sources = yield from fetch_srv_targets(document, settings)
+    return next(iter(targets), None), sources
 
 
 def of(found: Discovery, name: str) -> Source:

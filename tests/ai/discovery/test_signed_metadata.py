@@ -13,7 +13,7 @@ from ai_factory import NAME, Factory, resources
 from ai_support import authority_ca, key_store, serve_authority
 from discovery_support import DOCUMENT, KEYS, World, world_of
 from onym.ai.client_flows import resolve_uri
-from onym.ai.discovery.evaluation import fetch_document
+from onym.ai.discovery.well_known import fetch_document
 from onym.ai.discovery_document import (
     MAX_OCTETS,
     document_to_members,

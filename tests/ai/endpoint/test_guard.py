@@ -287,7 +287,7 @@ def test_any_digest_field_is_judged(value: str, body: bytes) -> None:
 def test_any_head_is_judged(fields: list[tuple[bytes, bytes]]) -> None:
     scope = {"method": "POST", "raw_path": b"/", "query_string": b"", "headers": [(b"host", b"a"), *fields]}
     codes = {None, "aiip.bad-request", "aiip.unsupported-media-type"}
-    assert code_raised(lambda: parse_request_head(scope, {b"a"})) in codes
+    assert code_raised(lambda: parse_request_head(scope, {"a"})) in codes
 
 
 def test_a_length_that_is_no_number_is_refused() -> None:
@@ -295,11 +295,11 @@ def test_a_length_that_is_no_number_is_refused() -> None:
     for value in (b"+1", b"1" * 19, b"", "²".encode("latin-1")):
         scope = {"headers": [(b"host", b"a"), (b"content-length", value)]}
         with pytest.raises(AIIPError):
-            parse_request_head({"method": "POST", "raw_path": b"/", "query_string": b"", **scope}, {b"a"})
+            parse_request_head({"method": "POST", "raw_path": b"/", "query_string": b"", **scope}, {"a"})
     headers = [(b"host", b"a"), (b"content-length", b"1"), (b"transfer-encoding", b"chunked")]
     with pytest.raises(AIIPError, match="Transfer-Encoding"):
         parse_request_head(
-            {"method": "POST", "raw_path": b"/", "query_string": b"", "headers": headers}, {b"a"}
+            {"method": "POST", "raw_path": b"/", "query_string": b"", "headers": headers}, {"a"}
         )
 
 

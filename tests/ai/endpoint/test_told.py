@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onym.ai.endpoint import Answer, Caller, Endpoint
-from onym.ai.exchange import decode_problem
+from onym.ai.problems import decode_problem
 from onym.errors import AIIPError, DeniedError, DiscoveryError, UsageError
 from onym.net.messages import Headers
 

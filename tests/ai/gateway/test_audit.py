@@ -24,10 +24,10 @@ from onym.ai.gateway.audit import (
     HashChain,
     encode_line,
     hash_line,
-    hash_path,
     verify_lines,
 )
 from onym.ai.gateway.audit_file import AuditLog, remove_old_logs, repair_log, rotate_log, verify_log
+from onym.ai.records import hash_path
 from onym.errors import ConfigError
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

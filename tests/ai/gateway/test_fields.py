@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from onym.ai.content import parse_media_type
 from onym.ai.gateway.forwarding import (
     format_via,
     get_content_disposition,
-    parse_media_type,
     select_client_fields,
     select_upstream_fields,
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onym import errors
-from onym.ai.gateway.forwarding import build_problem_document, format_proxy_status, make_refusal
+from onym.ai.gateway.forwarding import build_refusal_document, format_proxy_status, make_refusal
 from onym.ai.problems import CODES
 from support import as_subtests
 
@@ -79,7 +79,7 @@ def test_every_code_of_the_binding_can_be_told(code: str) -> None:
 
 def test_no_answer_tells_which_check_of_a_receipt_failed() -> None:
     told = {
-        str(build_problem_document(make_refusal(error), base_url="https://gw.example", request_id="r"))
+        str(build_refusal_document(make_refusal(error), base_url="https://gw.example", request_id="r"))
         for error in (
             errors.ProvenanceError("unknown kid abc", clause="3.8 step 4"),
             errors.ProvenanceError("bad signature", hint="key k1"),
@@ -99,7 +99,7 @@ def test_no_answer_tells_an_address() -> None:
 
 def test_the_canonical_form_is_told() -> None:
     found = make_refusal(errors.AIURIError("x", code="ai.non-canonical", hint="ai://a.example/"))
-    told = build_problem_document(found, base_url="https://gw.example", request_id="r", trace="t")
+    told = build_refusal_document(found, base_url="https://gw.example", request_id="r", trace="t")
     assert (told["canonical"], told["trace"]) == ("ai://a.example/", "t")
     assert told["type"] == "https://gw.example/problems/non-canonical-uri"
     assert "hint" not in told
@@ -134,7 +134,7 @@ def told(kind: type[errors.OnymError], code: str | None = None) -> str:
             setattr(error, name, _OURS)
     found = make_refusal(error)
     return str(
-        build_problem_document(found, base_url="https://gw.example", request_id="r")
+        build_refusal_document(found, base_url="https://gw.example", request_id="r")
     ) + format_proxy_status(found, "gw")
 
 

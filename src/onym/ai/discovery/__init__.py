@@ -1,1 +1,1 @@
-"""How an authority is found, and what is believed of it (AIIP/HTTPS v1, 3.3)."""
+"""Discovery of authorities: the sources, and which of their statements apply (AIIP/HTTPS v1, 3.3)."""

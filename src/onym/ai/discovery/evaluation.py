@@ -1,4 +1,4 @@
-"""Discovery: ask every source about an authority, and decide which statements apply (AIIP/HTTPS v1, 3.3).
+"""Discovery: query every source about an authority and decide which statements apply (AIIP/HTTPS v1, 3.3).
 
 The discovery document takes precedence. DNS records that DNSSEC validates may confirm or contradict it; a
 contradiction ends the discovery. A Link header, an HTML head and unsigned DNS records only point to
@@ -17,8 +17,8 @@ from onym.ai.discovery import dns
 from onym.ai.discovery.html import find_head_links, get_charset, is_html
 from onym.ai.discovery.link_header import Pointers, find_pointers
 from onym.ai.discovery.well_known import (
+    fetch_authority,
     fetch_document,
-    fetch_keys,
     fetch_url,
     find_namespace,
     list_allowed_keys,
@@ -30,8 +30,9 @@ from onym.ai.discovery_document import (
     find_claimed_authority,
     get_authority,
     parse_discovery_document,
+    try_canonicalize,
 )
-from onym.ai.records import AnchorDocument, Namespace, Source, Verdict
+from onym.ai.records import NO_AUTHORITY, AnchorDocument, Namespace, Source, Verdict
 from onym.ai.settings import SHORTEST_LIFE, CacheEntry
 from onym.errors import DiscoveryError, URIError, UsageError
 from onym.net.hosts import parse_host
@@ -43,35 +44,15 @@ if TYPE_CHECKING:
     from onym.ai.settings import ResolverSettings
     from onym.net.messages import Flow
 
-__all__ = [
-    "MAX_SHOWN",
-    "POINTERS",
-    "Candidate",
-    "Discovery",
-    "DiscoveryTarget",
-    "WeighedSources",
-    "discover_authority",
-    "fetch_document",
-    "fetch_first_target",
-    "fetch_keys",
-    "fetch_srv_targets",
-    "find_namespace",
-    "is_same_site",
-    "list_resources",
-    "parse_discovery_target",
-    "try_canonicalize",
-    "weigh_sources",
-]
-
 _LONGEST: Final = 2_048
-_HINT: Final = "bank.example, https://bank.example/page, or an ai URI"
+_HINT: Final = "Pass a host (bank.example), an https URL or an ai URI."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveryTarget:
-    """A question. `uri` is canonical, None where a host was asked about.
+    """What to discover. `uri` is canonical, or None for a host.
 
-    `page` is the target of the request for the origin's page; `context` who speaks for `ai:/path`.
+    `page` is the request target of the origin's page; `context` is the namespace of `ai:/path`.
     """
 
     authority: str
@@ -81,26 +62,26 @@ class DiscoveryTarget:
 
     @property
     def origin(self) -> str | None:
-        """The origin of a DNS authority; None for a registry name and for none at all."""
+        """The origin of a DNS authority; None for a registry name and without an authority."""
         return derive_anchor(self.authority)
 
 
 def parse_discovery_target(question: str | AIURI, settings: ResolverSettings) -> DiscoveryTarget:
-    """The question, read. Raises UsageError for text that is none, URIError for a malformed ai URI."""
+    """Parse a host, an https URL or an ai URI. Raises UsageError for other text, URIError for an invalid ai URI."""
     text = str(question).strip()
     if text[:3].lower() == "ai:":
         return _parse_uri_target(text, settings)
     if not text or len(text) > _LONGEST:
-        raise _make_target_error("nothing to discover is named")
+        raise _make_target_error(f"the name to discover is empty or longer than {_LONGEST} characters")
     try:
         uri = URI.parse(text if "://" in text else f"https://{text}", "URI").normalize()
         if uri.scheme != "https":
-            raise _make_target_error("the scheme is not https: nothing is fetched over plain HTTP")
+            raise _make_target_error("only https URLs can be discovered")
         if uri.userinfo is not None:
-            raise _make_target_error("it has userinfo, which discovery does not send")
+            raise _make_target_error("the URL contains userinfo, which discovery does not send")
         canonical = AIURI.parse(f"ai://{uri.authority}/").canonical()
     except URIError as error:
-        raise _make_target_error(f"no host can be read there: {error.message}") from None
+        raise _make_target_error(f"the text contains no valid host: {error.message}") from None
     query = "" if uri.query is None else f"?{uri.query}"
     return DiscoveryTarget(authority=get_authority(canonical), page=(uri.path or "/") + query)
 
@@ -117,9 +98,9 @@ def _make_target_error(message: str) -> UsageError:
     return UsageError(message, code="usage.discover", hint=_HINT)
 
 
-#: the sources that point at ai URIs
+#: the sources that point to ai URIs
 POINTERS: Final = ("dns-txt", "link", "html")
-#: characters of a stranger's text that are shown
+#: characters of untrusted text that are shown
 MAX_SHOWN: Final = 256
 _CLAUSE: Final = "AIIP/HTTPS v1 3.3"
 _CONFLICT: Final = "aiip.discovery-conflict"
@@ -130,7 +111,7 @@ _SIGNED_RANK: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """An ai URI that was found, canonical. Unconfirmed, it may be shown, and nothing may be spent on it."""
+    """A canonical ai URI that was found. An unconfirmed one may be shown, but must not be invoked."""
 
     uri: str
     confirmed: bool
@@ -140,7 +121,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeighedSources:
-    """The sources with their verdicts, what they lead to, and the error that ends the discovery, if any."""
+    """The sources with their verdicts, the ai URIs found, and the error that ends the discovery, if any."""
 
     sources: tuple[Source, ...]
     candidates: tuple[Candidate, ...] = ()
@@ -154,19 +135,17 @@ def weigh_sources(
     sources: Sequence[Source],
     named: Mapping[str, AnchorDocument] | None = None,
 ) -> WeighedSources:
-    """What becomes of each source's word.
+    """Decide which statements apply.
 
-    `origin` is the https origin that the page and DNS sources are of, `authority` its own and `document` what
-    its anchor says, None where that could not be used. `named` holds the documents of other authorities that
-    were pointed at. Sources of pointers come with their targets as written.
+    `origin` is the https origin of the page and DNS sources, `authority` is its authority and `document` its
+    discovery document, or None if it cannot be used. `named` contains the documents of other authorities that
+    the sources point to. The targets of pointers are as written.
     """
-    spelt = [_canonicalize_source(each) for each in sources]
-    spelt = _reject_ambiguous_pages(spelt)
-    weighed, found = (
-        [],
-        [_make_own_candidate(uri, spelt) for uri in (list_resources(document) if document else ())],
-    )
-    for source in spelt:
+    canonical = _reject_ambiguous_pages([_canonicalize_source(source) for source in sources])
+    weighed: list[Source] = []
+    listed = list_resources(document) if document else ()
+    candidates = [_make_own_candidate(uri, canonical) for uri in listed]
+    for source in canonical:
         if source.name not in POINTERS or source.verdict is not Verdict.CONFIRMS:
             weighed.append(source)
             continue
@@ -174,29 +153,23 @@ def weigh_sources(
             _judge_pointer(uri, source, origin, authority, document, named or {}) for uri in source.said
         ]
         weighed.append(_combine_verdicts(source, judged))
-        found += [each.candidate for each in judged if each.candidate is not None]
+        candidates += [pointer.candidate for pointer in judged if pointer.candidate is not None]
     return WeighedSources(
-        sources=tuple(weighed), candidates=_merge_candidates(found), refusal=_make_refusal(weighed, authority)
+        sources=tuple(weighed),
+        candidates=_merge_candidates(candidates),
+        refusal=_make_refusal(weighed, authority),
     )
 
 
 def list_resources(document: AnchorDocument) -> tuple[str, ...]:
-    """The resources that a document names."""
+    """Return the URIs of the resources that a document lists."""
     first = () if document.endpoint is None else (document.endpoint,)
     return tuple(dict.fromkeys([*first, *(row.uri for row in document.endpoints)]))
 
 
-def try_canonicalize(text: str) -> str | None:
-    """The canonical form of a pointer; None for one that is malformed."""
-    try:
-        return AIURI.parse(text).canonical()
-    except URIError:
-        return None
-
-
 def is_same_site(one: str, other: str) -> bool:
-    """Do two https origins lie under one registrable domain (public suffix list)?"""
-    first, second = (_find_registrable_domain(URI.parse(each).host or "") for each in (one, other))
+    """Report whether two https origins have the same registrable domain (public suffix list)."""
+    first, second = (_find_registrable_domain(URI.parse(origin).host or "") for origin in (one, other))
     return first is not None and first == second
 
 
@@ -208,13 +181,13 @@ class _PointerVerdict:
 
 
 def _canonicalize_source(source: Source) -> Source:
-    """Rule 1: every URI canonical; malformed ones are dropped, and reported."""
+    """Apply rule 1: make every URI canonical; drop and report malformed ones."""
     if source.name not in POINTERS or source.verdict is not Verdict.CONFIRMS:
         return source
     pairs = [(text, try_canonicalize(text)) for text in source.said]
     good = tuple(dict.fromkeys(uri for _, uri in pairs if uri is not None))
     bad = [text[:MAX_SHOWN] for text, uri in pairs if uri is None]
-    why = f"no ai URI that can be used: {', '.join(bad)}" if bad else source.why
+    why = f"not a valid ai URI: {', '.join(bad)}" if bad else source.why
     if not good:
         verdict = Verdict.DROPPED if bad else Verdict.ABSENT
         return replace(source, said=(), verdict=verdict, why=why)
@@ -222,20 +195,20 @@ def _canonicalize_source(source: Source) -> Source:
 
 
 def _reject_ambiguous_pages(sources: list[Source]) -> list[Source]:
-    """Rule 2, its end: two different values of rank 1 cannot both be meant."""
-    pages = [each for each in sources if each.rank == _PAGE_RANK and each.verdict is Verdict.CONFIRMS]
-    if len({uri for each in pages for uri in each.said}) < 2:
+    """Apply the end of rule 2: two different values of rank 1 contradict each other."""
+    pages = [source for source in sources if source.rank == _PAGE_RANK and source.verdict is Verdict.CONFIRMS]
+    if len({uri for page in pages for uri in page.said}) < 2:
         return sources
-    why = "the origin points at different resources, and nothing says which is meant"
+    why = "the origin points to different resources"
     return [
-        replace(each, verdict=Verdict.CONTRADICTS, why=why, code=_CONFLICT) if each in pages else each
-        for each in sources
+        replace(source, verdict=Verdict.CONTRADICTS, why=why, code=_CONFLICT) if source in pages else source
+        for source in sources
     ]
 
 
 def _make_own_candidate(uri: str, sources: Sequence[Source]) -> Candidate:
-    agree = [each.name for each in sources if each.verdict is Verdict.CONFIRMS and uri in each.said]
-    return Candidate(uri=uri, confirmed=True, by=("anchor", *agree), why="the anchor's document lists it")
+    agree = [source.name for source in sources if source.verdict is Verdict.CONFIRMS and uri in source.said]
+    return Candidate(uri=uri, confirmed=True, by=("anchor", *agree), why="the discovery document lists it")
 
 
 def _judge_pointer(
@@ -250,20 +223,20 @@ def _judge_pointer(
     if whose != authority:
         return _judge_foreign_pointer(uri, source, origin, document, named.get(whose))
     if document is None:
-        return _PointerVerdict(Verdict.DROPPED, f"no anchor document speaks for {authority}")
+        return _PointerVerdict(Verdict.DROPPED, f"{authority} has no usable discovery document")
     names = list_resources(document)
     if not names or uri.partition("?")[0] in names:
-        why = "the anchor's document agrees"
+        why = "the discovery document agrees"
         return _PointerVerdict(
             Verdict.CONFIRMS, why, Candidate(uri=uri, confirmed=True, by=(source.name,), why=why)
         )
-    return _make_disagreement(source, f"the anchor's document does not list {uri}")
+    return _make_disagreement(source, f"the discovery document does not list {uri}")
 
 
 def _judge_foreign_pointer(
     uri: str, source: Source, origin: str, document: AnchorDocument | None, theirs: AnchorDocument | None
 ) -> _PointerVerdict:
-    """Rule 3: an origin that names another authority's resource needs that authority's word."""
+    """Apply rule 3: a pointer to another authority's resource needs that authority's confirmation."""
     why = _find_confirmation(uri, origin, theirs)
     if why is not None:
         return _PointerVerdict(
@@ -271,20 +244,20 @@ def _judge_foreign_pointer(
         )
     whose = get_authority(uri)
     if document is not None and source.rank >= _SIGNED_RANK:
-        return _make_disagreement(source, f"it points at {whose}, which does not confirm it")
-    why = f"{whose} does not confirm that {origin} may speak of it"
+        return _make_disagreement(source, f"it points to {whose}, which does not confirm it")
+    why = f"{whose} does not list {origin} among its origins"
     found = Candidate(uri=uri, confirmed=False, by=(source.name,), why=why)
     return _PointerVerdict(Verdict.DROPPED, why, found)
 
 
 def _find_confirmation(uri: str, origin: str, theirs: AnchorDocument | None) -> str | None:
-    """Why another authority's word covers this pointer; None where it does not."""
+    """Return why another authority confirms this pointer, or None."""
     if theirs is None:
         return None
     if origin in theirs.origins:
         return f"{theirs.authority} lists {origin} among its origins"
     if uri.partition("?")[0] in list_resources(theirs) and is_same_site(origin, theirs.anchor):
-        return f"{theirs.authority} is of the same registrable domain, and lists it"
+        return f"{theirs.authority} has the same registrable domain and lists the resource"
     return None
 
 
@@ -294,70 +267,70 @@ def _make_disagreement(source: Source, why: str) -> _PointerVerdict:
 
 
 def _combine_verdicts(source: Source, judged: Sequence[_PointerVerdict]) -> Source:
-    """One verdict for all that a source said: a contradiction, else what holds of it, else dropped."""
-    verdict = min((each.verdict for each in judged), key=_GRAVITY.index)
-    told = [each.why for each in judged if each.verdict is verdict]
-    told += [each.why for each in judged if each.verdict is Verdict.DROPPED]
-    why = "; ".join(dict.fromkeys([*told, *([source.why] if source.why else [])]))
+    """Return one verdict for a source: contradiction before confirmation before dropped."""
+    verdict = min((pointer.verdict for pointer in judged), key=_GRAVITY.index)
+    reasons = [pointer.why for pointer in judged if pointer.verdict is verdict]
+    reasons += [pointer.why for pointer in judged if pointer.verdict is Verdict.DROPPED]
+    why = "; ".join(dict.fromkeys([*reasons, *([source.why] if source.why else [])]))
     code = _CONFLICT if verdict is Verdict.CONTRADICTS else source.code
     return replace(source, verdict=verdict, why=why, code=code)
 
 
-def _merge_candidates(found: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Each URI once, with all who named it."""
-    kept: dict[str, Candidate] = {}
-    for each in found:
-        before = kept.get(each.uri)
+def _merge_candidates(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Return every URI once, with all sources that name it."""
+    merged: dict[str, Candidate] = {}
+    for candidate in candidates:
+        before = merged.get(candidate.uri)
         if before is None:
-            kept[each.uri] = each
+            merged[candidate.uri] = candidate
             continue
-        best = before if before.confirmed or not each.confirmed else each
-        kept[each.uri] = replace(best, by=tuple(dict.fromkeys([*before.by, *each.by])))
-    return tuple(kept.values())
+        best = before if before.confirmed or not candidate.confirmed else candidate
+        merged[candidate.uri] = replace(best, by=tuple(dict.fromkeys([*before.by, *candidate.by])))
+    return tuple(merged.values())
 
 
 def _make_refusal(sources: Sequence[Source], authority: str) -> DiscoveryError | None:
-    """The first source that ends the discovery, as an error."""
-    stop = next((each for each in sources if each.code is not None), None)
+    """Return the error of the first source that ends the discovery, or None."""
+    stop = next((source for source in sources if source.code is not None), None)
     if stop is None:
         return None
     return DiscoveryError(
         f"{authority}: {stop.name} ({stop.location}): {stop.why}",
         code=stop.code,
         clause=_CLAUSE,
-        hint="onym ai discover shows every source",
+        hint="Run: onym ai discover, which shows every source.",
     )
 
 
 def _find_registrable_domain(host: str) -> str | None:
-    """The registrable domain; None for an address and for a public suffix."""
+    """Return the registrable domain, or None for an address or a public suffix."""
     return _load_public_suffixes().privatesuffix(host) if parse_host(host).kind == "name" else None
 
 
 @cache
 def _load_public_suffixes() -> Any:
-    from publicsuffixlist import PublicSuffixList  # its list is read from a file
+    from publicsuffixlist import PublicSuffixList  # late: optional dependency (extra ai), reads a large file
 
     return PublicSuffixList()
 
 
-#: authorities that a page or DNS points at and that are asked whether they know of it
+#: authorities that a page or DNS points to and whose documents are fetched
 _MOST_NAMED: Final = 4
-#: octets of a page, of which the first part is read: many are long, and their head is not
+#: bytes of a page; only the first part is parsed, because heads are short and pages may be long
 _LONGEST_PAGE: Final = 8 * 1024 * 1024
-#: seconds for which DNS that did not answer is not asked again: callers would wait for it one after another
+#: seconds for which failed DNS queries are not repeated, so that callers do not wait one after another
 _FAILED_DNS_SECONDS: Final = 5.0
 _UNKNOWN: Final = "aiip.unknown-authority"
-_UNSIGNED: Final = "nobody vouches for it (no DNSSEC), so connections go to the service's own host"
+_UNSIGNED: Final = "the record is not signed (no DNSSEC), so connections go to the service's own host"
 _RANDOM: Final = SystemRandom()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """What became of a question: who answers for it, what was found, and what each source said.
+    """The result of a discovery: the authority, the resources found, and every source's statement.
 
     `document` and `kids` (thumbprints of the keys) are the anchor's. `connect` and `fallbacks` are those of a
-    `Resolution`. `refusal` is the error that a resolver ends with, None where all is well.
+    `Resolution`. `refusal` is the error that a resolver would raise, or None.
     """
 
     authority: str
@@ -371,7 +344,7 @@ class Discovery:
     refusal: DiscoveryError | None = None
 
     def require_success(self) -> Discovery:
-        """This discovery, where it came to a good end. Raises its refusal else."""
+        """Return this discovery. Raises its `refusal` if it has one."""
         if self.refusal is not None:
             raise self.refusal
         return self
@@ -379,7 +352,7 @@ class Discovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AnchorStatement:
-    """What the anchor says, as far as it could be had."""
+    """The anchor's statement, as far as it could be fetched."""
 
     authority: str
     anchor: str | None = None
@@ -390,35 +363,39 @@ class _AnchorStatement:
 
 
 def discover_authority(question: str | AIURI, settings: ResolverSettings) -> Flow[Discovery]:
-    """Ask every source about a host, an https address or an ai URI. A conflict is told, not raised.
+    """Query every source about a host, an https URL or an ai URI. A conflict is returned, not raised.
 
-    Raises UsageError and URIError for a question that cannot be read.
+    Raises UsageError and URIError for text that is none of these.
     """
-    flow = _ask_sources(question, settings)
-    return flow if settings.telemetry is None else settings.telemetry.observe_explanation(flow)
+    flow = _query_sources(question, settings)
+    if settings.telemetry is None:
+        return flow
+    return settings.telemetry.observe_discovery(
+        flow, lambda discovery: discovery.document, lambda discovery: discovery.refusal
+    )
 
 
-def _ask_sources(question: str | AIURI, settings: ResolverSettings) -> Flow[Discovery]:
-    asked = parse_discovery_target(question, settings)
-    spoken = yield from _fetch_statement(asked, settings)
-    sources = list(spoken.sources)
+def _query_sources(question: str | AIURI, settings: ResolverSettings) -> Flow[Discovery]:
+    target = parse_discovery_target(question, settings)
+    statement = yield from _fetch_statement(target, settings)
+    sources = list(statement.sources)
     targets: tuple[Origin, ...] = ()
-    origin = asked.origin or spoken.anchor
-    if asked.origin is not None and settings.dns:
-        found, targets = yield from _fetch_dns_sources(asked.authority, settings)
-        sources += found
+    origin = target.origin or statement.anchor
+    if target.origin is not None and settings.dns:
+        dns_sources, targets = yield from _fetch_dns_sources(target.authority, settings)
+        sources += dns_sources
     if origin is not None:
-        sources += yield from _fetch_page_sources(origin, asked.page, settings)
-    named = yield from _fetch_named_documents(sources, spoken.authority, settings)
-    weighed = weigh_sources(origin or "", spoken.authority, spoken.document, sources, named)
-    refusal = weighed.refusal or _make_failure(spoken, weighed.candidates)
-    if refusal is not None or not _is_service_at_anchor(spoken.document):
+        sources += yield from _fetch_page_sources(origin, target.page, settings)
+    named = yield from _fetch_named_documents(sources, statement.authority, settings)
+    weighed = weigh_sources(origin or "", statement.authority, statement.document, sources, named)
+    refusal = weighed.refusal or _make_failure(statement, weighed.candidates)
+    if refusal is not None or not _is_service_at_anchor(statement.document):
         targets = ()
     return Discovery(
-        authority=spoken.authority,
-        anchor=spoken.anchor,
-        document=spoken.document,
-        kids=tuple(sorted(spoken.kids)),
+        authority=statement.authority,
+        anchor=statement.anchor,
+        document=statement.document,
+        kids=tuple(sorted(statement.kids)),
         sources=weighed.sources,
         candidates=weighed.candidates,
         connect=next(iter(targets), None),
@@ -428,26 +405,18 @@ def _ask_sources(question: str | AIURI, settings: ResolverSettings) -> Flow[Disc
 
 
 def _is_service_at_anchor(document: AnchorDocument | None) -> bool:
-    """Is the service at the anchor itself? DNS speaks for that host alone."""
+    """Report whether the service is at the anchor, because DNS records apply only to that host."""
     return document is not None and parse_origin(document.service) == parse_origin(document.anchor)
-
-
-def fetch_first_target(
-    document: AnchorDocument, settings: ResolverSettings
-) -> Flow[tuple[Origin | None, tuple[Source, ...]]]:
-    """The first of `fetch_srv_targets`, None for the authority's own host; and what the DNS sources said."""
-    targets, sources = yield from fetch_srv_targets(document, settings)
-    return next(iter(targets), None), sources
 
 
 def fetch_srv_targets(
     document: AnchorDocument, settings: ResolverSettings
 ) -> Flow[tuple[tuple[Origin, ...], tuple[Source, ...]]]:
-    """Where DNS says that the authority's service is, () for its own host; and what the DNS sources said.
+    """Return the targets that DNS names for the authority's service, and the DNS sources.
 
-    The targets are in the order in which to try them. Only an answer that DNSSEC vouches for leads anywhere.
-    Raises DiscoveryError (aiip.discovery-conflict) where one contradicts the document, or where DNSSEC shows
-    an answer to be false.
+    The targets are in the order in which to try them; () means the authority's own host. Onym uses only
+    records that DNSSEC validates. Raises DiscoveryError (aiip.discovery-conflict) if one contradicts the
+    document, or if DNSSEC validation fails.
     """
     authority = document.authority
     if not settings.dns or derive_anchor(authority) is None:
@@ -462,7 +431,7 @@ def fetch_srv_targets(
         if life:
             settings.cache.put(key, CacheEntry(value=(targets, sources), expires=settings.clock() + life))
     named = yield from _fetch_named_documents(
-        [each for each in sources if each.validated], authority, settings
+        [source for source in sources if source.validated], authority, settings
     )
     weighed = weigh_sources(document.anchor, authority, document, sources, named)
     if weighed.refusal is not None:
@@ -471,117 +440,101 @@ def fetch_srv_targets(
 
 
 def _get_dns_cache_seconds(sources: Sequence[Source]) -> float:
-    """Seconds for which this answer is kept: shortly where none came, not at all where one was bogus."""
-    failed = [each for each in sources if each.verdict is Verdict.FAILED]
-    if any(each.code for each in failed):
+    """Return the seconds in the cache: few after a failed query, 0 after a failed validation."""
+    failed = [source for source in sources if source.verdict is Verdict.FAILED]
+    if any(source.code for source in failed):
         return 0.0
     return _FAILED_DNS_SECONDS if failed else SHORTEST_LIFE
 
 
-def _fetch_statement(asked: DiscoveryTarget, settings: ResolverSettings) -> Flow[_AnchorStatement]:
-    """The anchor's document and keys, held against what it said before."""
-    name = "context" if asked.authority == "_" else "registry"
-    sources: tuple[Source, ...] = ()
+def _fetch_statement(target: DiscoveryTarget, settings: ResolverSettings) -> Flow[_AnchorStatement]:
+    """Fetch the anchor's document and keys, and check them against its pin."""
+    in_context = target.authority == NO_AUTHORITY
+    source = Source(
+        name="context" if in_context else "registry", rank=3, location=target.authority, verdict=Verdict.WON
+    )
     try:
-        found = asked.context if asked.authority == "_" else find_namespace(asked.authority, settings)
-        if found is None:
+        namespace = target.context if in_context else find_namespace(target.authority, settings)
+        if namespace is None:
             raise DiscoveryError(
-                "no context says who speaks for ai:/path here", code=_UNKNOWN, clause="AIIP/HTTPS v1 3.1"
+                "no context is configured for ai:/path", code=_UNKNOWN, clause="AIIP/HTTPS v1 3.1"
             )
     except DiscoveryError as error:
-        failed = Source(
-            name=name, rank=3, location=asked.authority, verdict=Verdict.FAILED, why=error.message
-        )
-        return _AnchorStatement(authority=asked.authority, sources=(failed,), failure=error)
-    if asked.origin is None:
-        why = "it says who speaks for this name" + (", and with which keys" if found.keys else "")
-        sources = (
-            Source(
-                name=name,
-                rank=3,
-                location=asked.authority,
-                verdict=Verdict.WON,
-                said=(found.anchor,),
-                why=why,
-            ),
-        )
-    return (yield from _fetch_anchor_statement(asked, found, sources, settings))
+        failed = replace(source, verdict=Verdict.FAILED, why=error.message)
+        return _AnchorStatement(authority=target.authority, sources=(failed,), failure=error)
+    sources: tuple[Source, ...] = ()
+    if target.origin is None:
+        why = "it names the anchor" + (" and its keys" if namespace.keys else "")
+        sources = (replace(source, said=(namespace.anchor,), why=why),)
+    return (yield from _fetch_anchor_statement(target, namespace, sources, settings))
 
 
 def _fetch_anchor_statement(
-    asked: DiscoveryTarget, found: Namespace, sources: tuple[Source, ...], settings: ResolverSettings
+    target: DiscoveryTarget, namespace: Namespace, sources: tuple[Source, ...], settings: ResolverSettings
 ) -> Flow[_AnchorStatement]:
-    spoken = _AnchorStatement(authority=asked.authority, anchor=found.anchor)
-    source = Source(name="anchor", rank=3, location=found.anchor + WELL_KNOWN, verdict=Verdict.WON)
+    statement = _AnchorStatement(authority=target.authority, anchor=namespace.anchor)
+    source = Source(name="anchor", rank=3, location=namespace.anchor + WELL_KNOWN, verdict=Verdict.WON)
 
     def read(octets: bytes) -> AnchorDocument:
-        whose = _choose_authority(octets, asked, found.anchor, settings)
-        return parse_discovery_document(octets, anchor=found.anchor, authority=whose)
+        authority = _choose_authority(octets, target, namespace.anchor, settings)
+        return parse_discovery_document(octets, anchor=namespace.anchor, authority=authority)
 
     try:
-        only = found.keys if asked.authority == "_" else None
+        only = namespace.keys if target.authority == NO_AUTHORITY else None
         document = yield from fetch_document(
-            asked.authority, settings, anchor=found.anchor, read=read, only=only
+            target.authority, settings, anchor=namespace.anchor, read=read, only=only
         )
-        spoken = replace(spoken, authority=document.authority, document=document)
+        statement = replace(statement, authority=document.authority, document=document)
         source = replace(source, said=list_resources(document))
-        keys = yield from fetch_keys(
-            document, settings, only=list_allowed_keys(document, settings) if only is None else only
-        )
-        if not keys.kids:
-            raise DiscoveryError(
-                f"{document.authority} publishes no key that can verify its results",
-                code="aiip.discovery-conflict",
-                clause="AIIP/HTTPS v1 3.9",
-            )
-        settings.pins.check(document.speaker, document, keys.kids, settings.clock())
+        allowed = list_allowed_keys(document, settings) if only is None else only
+        keys = yield from fetch_authority(document, settings, only=allowed)
     except DiscoveryError as error:
         verdict = Verdict.ABSENT if error.code == _UNKNOWN else Verdict.FAILED
         failed = replace(source, verdict=verdict, why=error.message)
-        return replace(spoken, document=None, sources=(*sources, failed), failure=error)
-    won = replace(source, why="the authority's own document, over TLS, decides")
-    return replace(spoken, kids=keys.kids, sources=(*sources, won))
+        return replace(statement, document=None, sources=(*sources, failed), failure=error)
+    won = replace(source, why="the authority's own document takes precedence")
+    return replace(statement, kids=keys.kids, sources=(*sources, won))
 
 
-def _choose_authority(octets: bytes, asked: DiscoveryTarget, anchor: str, settings: ResolverSettings) -> str:
-    """Whom the anchor speaks for: where a host was asked about, a registry may name another authority."""
+def _choose_authority(octets: bytes, target: DiscoveryTarget, anchor: str, settings: ResolverSettings) -> str:
+    """Return the document's authority: a host's document may be for an authority that a registry lists."""
     claimed = find_claimed_authority(octets)
-    if asked.uri is not None or asked.origin is None or claimed is None or claimed == asked.authority:
-        return asked.authority
-    for each in settings.namespaces:
-        found = each.find(claimed, settings.clock())
-        if found is not None and found.anchor == anchor:
+    if target.uri is not None or target.origin is None or claimed is None or claimed == target.authority:
+        return target.authority
+    for registry in settings.namespaces:
+        allocated = registry.find(claimed, settings.clock())
+        if allocated is not None and allocated.anchor == anchor:
             return claimed
-    return asked.authority
+    return target.authority
 
 
 def _fetch_dns_sources(
     authority: str, settings: ResolverSettings
 ) -> Flow[tuple[tuple[Source, ...], tuple[Origin, ...]]]:
-    """SRV and TXT of an authority, and where the first leads if DNSSEC vouches for it."""
+    """Return the SRV and TXT sources of an authority, and the SRV targets if DNSSEC validates them."""
     host, _, port = authority.partition(":")
     records = yield from _fetch_records(dns.make_srv_query(host, settings.timeout))
-    where, targets = dns.evaluate_srv(records, host=host, port=int(port or 443), draw=_RANDOM.random)
-    if targets and where.validated:
-        where, targets = dns.drop_alias_targets(where, (yield from _fetch_aliases(targets, settings)))
+    service, targets = dns.evaluate_srv(records, host=host, port=int(port or 443), draw=_RANDOM.random)
+    if targets and service.validated:
+        service, targets = dns.drop_alias_targets(service, (yield from _fetch_aliases(targets, settings)))
     elif targets:
-        where, targets = replace(where, verdict=Verdict.DROPPED, why=_UNSIGNED), ()
+        service, targets = replace(service, verdict=Verdict.DROPPED, why=_UNSIGNED), ()
     records = yield from _fetch_records(dns.make_txt_query(host, settings.timeout))
     pointer, _ = dns.evaluate_txt(records, host=host)
-    return (where, pointer), targets
+    return (service, pointer), targets
 
 
 def _fetch_aliases(
     targets: tuple[Origin, ...], settings: ResolverSettings
 ) -> Flow[list[tuple[Origin, Records | None]]]:
-    """What DNS says of each target's name. Where it says nothing once, it is not waited for again."""
+    """Query whether the targets are aliases; after a failed query the others are not sent."""
     answers: list[tuple[Origin, Records | None]] = []
-    silent = False
+    failed = False
     for target in targets:
         records = (
-            None if silent else (yield from _fetch_records(dns.make_alias_query(target, settings.timeout)))
+            None if failed else (yield from _fetch_records(dns.make_alias_query(target, settings.timeout)))
         )
-        silent = silent or (records is not None and records.status == "failed")
+        failed = failed or (records is not None and records.status == "failed")
         answers.append((target, records))
     return answers
 
@@ -593,7 +546,7 @@ def _fetch_records(ask: Ask) -> Flow[Records]:
 
 
 def _fetch_page_sources(origin: str, target: str, settings: ResolverSettings) -> Flow[list[Source]]:
-    """What the origin's page points at, by header and by head. It matters only where it is a 2xx answer."""
+    """Return the pointers in the origin's page: those of its Link header and of its HTML head."""
     url = origin + target.partition("?")[0]
     blank = Source(name="link", rank=1, location=url, verdict=Verdict.ABSENT)
     try:
@@ -601,7 +554,7 @@ def _fetch_page_sources(origin: str, target: str, settings: ResolverSettings) ->
     except DiscoveryError as error:
         return [replace(blank, verdict=Verdict.FAILED, why=error.message)]
     if not 200 <= reply.status < 300:
-        return [replace(blank, why=f"an answer of status {reply.status} does not count")]
+        return [replace(blank, why=f"the page has status {reply.status}, not 2xx")]
     head = replace(blank, name="html", rank=0)
     if is_html(reply.headers):
         head = _add_pointers(head, find_head_links(reply.body, get_charset(reply.headers)))
@@ -609,7 +562,7 @@ def _fetch_page_sources(origin: str, target: str, settings: ResolverSettings) ->
 
 
 def _add_pointers(source: Source, found: Pointers) -> Source:
-    why = f"left out: {', '.join(each[:MAX_SHOWN] for each in found.ignored)}" if found.ignored else ""
+    why = f"left out: {', '.join(reason[:MAX_SHOWN] for reason in found.ignored)}" if found.ignored else ""
     verdict = Verdict.CONFIRMS if found.targets else Verdict.ABSENT
     return replace(source, verdict=verdict, said=found.targets, why=why)
 
@@ -617,33 +570,33 @@ def _add_pointers(source: Source, found: Pointers) -> Source:
 def _fetch_named_documents(
     sources: Sequence[Source], own: str, settings: ResolverSettings
 ) -> Flow[dict[str, AnchorDocument]]:
-    """The documents of other authorities that were pointed at, as far as they can be had."""
+    """Fetch the documents of other authorities that the sources point to; skip those that fail."""
     uris = (
         try_canonicalize(text)
-        for each in sources
-        if each.name in POINTERS and each.verdict is Verdict.CONFIRMS
-        for text in each.said
+        for source in sources
+        if source.name in POINTERS and source.verdict is Verdict.CONFIRMS
+        for text in source.said
     )
     others = dict.fromkeys(get_authority(uri) for uri in uris if uri is not None)
-    found: dict[str, AnchorDocument] = {}
-    for authority in [each for each in others if each not in {own, "_"}][:_MOST_NAMED]:
+    documents: dict[str, AnchorDocument] = {}
+    for authority in [other for other in others if other not in {own, NO_AUTHORITY}][:_MOST_NAMED]:
         try:
-            found[authority] = yield from fetch_document(authority, settings)
+            documents[authority] = yield from fetch_document(authority, settings)
         except DiscoveryError:
-            continue  # it does not confirm
-    return found
+            continue  # then it confirms nothing
+    return documents
 
 
-def _make_failure(spoken: _AnchorStatement, candidates: Sequence[Candidate]) -> DiscoveryError | None:
-    """Why there is no way to the authority, where no source contradicts another."""
-    failure = spoken.failure
+def _make_failure(statement: _AnchorStatement, candidates: Sequence[Candidate]) -> DiscoveryError | None:
+    """Return the error if the authority has no usable document and no confirmed pointer helps."""
+    failure = statement.failure
     if failure is None or failure.code != _UNKNOWN or not candidates:
         return failure
-    if any(each.confirmed for each in candidates):
+    if any(candidate.confirmed for candidate in candidates):
         return None
     return DiscoveryError(
-        f"{spoken.authority} points at {candidates[0].uri}, whose authority does not confirm it",
+        f"{statement.authority} points to {candidates[0].uri}, whose authority does not confirm it",
         code="aiip.unconfirmed-origin",
         clause="AIIP/HTTPS v1 3.3 rule 3",
-        hint="that authority may list this origin in `origins` of its anchor document",
+        hint="The other authority can list this origin in `origins` of its discovery document.",
     )

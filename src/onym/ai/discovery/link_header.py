@@ -14,7 +14,7 @@ from typing import Final
 from onym.errors import URIError
 from onym.uri.generic import URI
 
-#: links and octets of all Link fields of one answer that are read
+#: links and bytes of all Link fields of one response that are parsed
 MAX_LINKS: Final = 64
 MAX_OCTETS: Final = 16 * 1024
 #: the relation type of the draft
@@ -32,49 +32,51 @@ _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link-value: its target as written, and its parameters in order, names in lower case."""
+    """One link-value: the target as written, and the parameters in order with lower-case names."""
 
     target: str
     parameters: tuple[tuple[str, str], ...] = ()
 
     def get_parameter(self, name: str) -> str | None:
-        """The value of the first parameter of this name; later ones do not count (RFC 8288 3.2, 3.3)."""
-        return next((value for each, value in self.parameters if each == name), None)
+        """Return the value of the first parameter with this name; later ones do not count (RFC 8288 3.2, 3.3)."""
+        return next((value for key, value in self.parameters if key == name), None)
 
     @property
     def relations(self) -> tuple[str, ...]:
-        """The relation types of its first `rel`, in lower case."""
-        return tuple(each for each in _BLANKS.split((self.get_parameter("rel") or "").lower()) if each)
+        """The relation types of the first `rel`, in lower case."""
+        return tuple(
+            relation for relation in _BLANKS.split((self.get_parameter("rel") or "").lower()) if relation
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointers:
-    """What a source points at: targets as written, and for people what of it was left out and why."""
+    """The targets that a source points to, as written, and texts about what was ignored and why."""
 
     targets: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
 
 
 def parse_links(value: str, *, most: int = MAX_LINKS) -> tuple[Link, ...]:
-    """The links of one field value, `most` at most, by RFC 8288 appendix B.2; what is no link ends it."""
-    found: list[Link] = []
+    """Parse at most `most` links of one field value (RFC 8288 appendix B.2); parsing ends at the first error."""
+    links: list[Link] = []
     at = 0
-    while len(found) < most:
+    while len(links) < most:
         target = _TARGET.match(value, _skip_space(value, at))
         if target is None:
             break
         parameters, at = _parse_parameters(value, target.end())
-        found.append(Link(target[1], parameters))
+        links.append(Link(target[1], parameters))
         if value[at : at + 1] != ",":
             break
         at += 1
-    return tuple(found)
+    return tuple(links)
 
 
 def find_pointers(values: Iterable[str], *, context: str, relation: str = RELATION) -> Pointers:
-    """What the Link fields of a 2xx answer for `context` (its URL) point at by `relation`.
+    """Return the targets of the Link fields with this `relation` in a 2xx response for the URL `context`.
 
-    A link whose `anchor` is another URL than the context speaks for somebody else, and is left out.
+    A link whose `anchor` is another URL is about another page, and is ignored.
     """
     targets: list[str] = []
     ignored: list[str] = []
@@ -82,19 +84,19 @@ def find_pointers(values: Iterable[str], *, context: str, relation: str = RELATI
     for value in values:
         octets -= len(value)
         if octets < 0 or room <= 0:
-            ignored.append(f"what is beyond {MAX_LINKS} links or {MAX_OCTETS} octets")
+            ignored.append(f"links after the first {MAX_LINKS} or {MAX_OCTETS} bytes")
             break
-        found = parse_links(value, most=room)
-        room -= len(found)
-        for each in found:
-            if relation in each.relations:
-                kept = _is_about_context(each.get_parameter("anchor"), context)
-                (targets if kept else ignored).append(each.target if kept else "a link about another page")
+        links = parse_links(value, most=room)
+        room -= len(links)
+        for link in links:
+            if relation in link.relations:
+                kept = _is_about_context(link.get_parameter("anchor"), context)
+                (targets if kept else ignored).append(link.target if kept else "a link about another page")
     return Pointers(targets=tuple(dict.fromkeys(targets)), ignored=tuple(dict.fromkeys(ignored)))
 
 
 def _parse_parameters(value: str, at: int) -> tuple[tuple[tuple[str, str], ...], int]:
-    """B.3: parameters, and where they end."""
+    """Return the parameters and the position after them (B.3)."""
     found: list[tuple[str, str]] = []
     while True:
         at = _skip_space(value, at)
@@ -102,7 +104,7 @@ def _parse_parameters(value: str, at: int) -> tuple[tuple[tuple[str, str], ...],
             return tuple(found), at
         at = _skip_space(value, at + 1)
         name = _NAME.match(value, at)
-        assert name is not None  # noqa: S101 - it matches nothing, too
+        assert name is not None  # noqa: S101 - the pattern also matches an empty string
         at = _skip_space(value, name.end())
         text = ""
         if value[at : at + 1] == "=":
@@ -117,7 +119,7 @@ def _parse_value(value: str, at: int) -> tuple[str, int]:
         assert quoted is not None  # noqa: S101 - the end of input closes it
         return _ESCAPE.sub(r"\1", quoted[1]), quoted.end()
     plain = _PLAIN.match(value, at)
-    assert plain is not None  # noqa: S101 - it matches nothing, too
+    assert plain is not None  # noqa: S101 - the pattern also matches an empty string
     return plain[0].rstrip(" \t"), plain.end()
 
 

@@ -1,6 +1,6 @@
 """The anchor as a discovery source: fetch its discovery document and key set over HTTPS.
 
-Generators for `net.run` and `net.arun`, without redirects, through the cache. `signed_metadata` is verified
+Generators for `run_flow` and `arun_flow`, without redirects, through the cache. `signed_metadata` is verified
 with the authority's keys. If a fetch fails, they raise DiscoveryError and use no expired copy (AIIP/HTTPS
 v1, 3.2 and 3.9).
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from onym._version import __version__
+from onym.ai.content import JSON, parse_media_type
 from onym.ai.discovery_document import (
     MAX_OCTETS,
     WELL_KNOWN,
@@ -20,19 +21,12 @@ from onym.ai.discovery_document import (
     find_signed_metadata,
     parse_discovery_document,
 )
-from onym.ai.problems import decode_problem_detail
-from onym.ai.records import AnchorDocument, Namespace
+from onym.ai.problems import decode_problem_detail, get_network_code
+from onym.ai.records import NO_AUTHORITY, AnchorDocument, Namespace
 from onym.ai.settings import LONGEST_LIFE, NEGATIVE_LIFE, SHORTEST_LIFE, CacheEntry, get_cache_lifetime
-from onym.errors import (
-    DeadlineExceeded,
-    DiscoveryError,
-    NetError,
-    PolicyError,
-    RedirectRefused,
-    ResponseTooLarge,
-    SignatureError,
-)
+from onym.errors import DiscoveryError, NetError, RedirectRefused, ResponseTooLarge, SignatureError
 from onym.net.messages import HTTPRequest, Origin, Reply, Send, Wait
+from onym.sign.keys import read_authority_keys
 from onym.uri.generic import URI
 
 if TYPE_CHECKING:
@@ -46,7 +40,7 @@ _METADATA_CLAUSE: Final = "AIIP/HTTPS v1 3.2, signed_metadata"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedDocument:
-    """An anchor document as it came: its octets, what they say, and the `signed_metadata` beside it."""
+    """A fetched discovery document: its bytes, its parsed form and its `signed_metadata`."""
 
     octets: bytes = field(repr=False)
     document: AnchorDocument
@@ -55,7 +49,7 @@ class PublishedDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _VerifiedMetadata:
-    """A token that was verified lately, with which keys, and the document that it makes."""
+    """A `signed_metadata` that was verified recently, the keys used, and the resulting document."""
 
     octets: bytes = field(repr=False)
     kids: frozenset[str]
@@ -63,50 +57,48 @@ class _VerifiedMetadata:
 
 
 def apply_signed_metadata(
-    found: PublishedDocument, settings: ResolverSettings, *, only: Collection[str] = ()
+    published: PublishedDocument, settings: ResolverSettings, *, only: Collection[str] = ()
 ) -> Flow[AnchorDocument]:
-    """The document with what is signed in it, which wins. One without `signed_metadata` is as it is.
+    """Return the document with its signed members, which take precedence over the unsigned ones.
 
-    `only` are the thumbprints that a registry allows. Verified once a minute. Raises DiscoveryError
-    (aiip.discovery-conflict) for what does not hold, and as `fetch_keys`.
+    `only` are the thumbprints that a registry allows. A token is verified at most once a minute. Raises
+    DiscoveryError (aiip.discovery-conflict) for an invalid token, and what `fetch_keys` raises.
     """
-    # merged import  # late: it asks for documents, which ask for this
-
-    document, token = found.document, found.token
+    document, token = published.document, published.token
     if token is None:
         return document
     keys = yield from fetch_keys(document, settings, only=only)
     name = f"signed {document.authority} {document.anchor}"
-    kept, now = settings.cache.get(name), settings.clock()
-    if kept is not None and 0 < kept.expires - now <= SHORTEST_LIFE:
-        held: _VerifiedMetadata = kept.value
-        if held.octets == found.octets and held.kids == keys.kids:
-            return held.document
+    entry, now = settings.cache.get(name), settings.clock()
+    if entry is not None and 0 < entry.expires - now <= SHORTEST_LIFE:
+        verified: _VerifiedMetadata = entry.value
+        if verified.octets == published.octets and verified.kids == keys.kids:
+            return verified.document
     try:
-        said = _verify_signed_metadata(token, document, keys, now)
+        metadata = _verify_signed_metadata(token, document, keys, now)
     except SignatureError as error:
         if error.code != "sign.unknown-key":
             raise _make_metadata_error(document, error) from error
         keys = yield from fetch_keys(document, settings, only=only, renew=True)
         now = settings.clock()
-        said = _verify_with_new_keys(token, document, keys, now)
+        metadata = _verify_with_new_keys(token, document, keys, now)
     merged = parse_discovery_document(
-        found.octets, anchor=document.anchor, authority=document.authority, attested=said.members
+        published.octets, anchor=document.anchor, authority=document.authority, attested=metadata.members
     )
-    expires = now + SHORTEST_LIFE if said.expires is None else min(now + SHORTEST_LIFE, said.expires)
-    held = _VerifiedMetadata(octets=found.octets, kids=keys.kids, document=merged)
-    settings.cache.put(name, CacheEntry(value=held, expires=expires))
+    expires = now + SHORTEST_LIFE if metadata.expires is None else min(now + SHORTEST_LIFE, metadata.expires)
+    verified = _VerifiedMetadata(octets=published.octets, kids=keys.kids, document=merged)
+    settings.cache.put(name, CacheEntry(value=verified, expires=expires))
     return merged
 
 
 def _verify_signed_metadata(token: str, document: AnchorDocument, keys: AuthorityKeys, at: float) -> Metadata:
-    from onym.sign.metadata import verify_metadata  # late: cryptography is heavy
+    from onym.sign.metadata import verify_metadata  # late: few documents have signed members
 
     return verify_metadata(token, keys, issuer=document.anchor, at=at, algorithms=document.algorithms)
 
 
 def _verify_with_new_keys(token: str, document: AnchorDocument, keys: AuthorityKeys, at: float) -> Metadata:
-    """With keys that were asked for just now: what does not hold by them does not hold."""
+    """Verify with keys that were just fetched, so that a failure is final."""
     try:
         return _verify_signed_metadata(token, document, keys, at)
     except SignatureError as error:
@@ -115,47 +107,40 @@ def _verify_with_new_keys(token: str, document: AnchorDocument, keys: AuthorityK
 
 def _make_metadata_error(document: AnchorDocument, error: SignatureError) -> DiscoveryError:
     return DiscoveryError(
-        f"the anchor document of {document.authority} cannot be used: `signed_metadata`: {error.message}",
+        f"the discovery document of {document.authority} cannot be used: `signed_metadata`: {error.message}",
         code="aiip.discovery-conflict",
         clause=_METADATA_CLAUSE,
-        hint="its owner signs it anew, or leaves it out",
+        hint="Its owner must sign it again, or remove the member.",
     )
 
 
-_JSON: Final = frozenset({"application/json"})
-_KEYS: Final = frozenset({"application/jwk-set+json", "application/json"})
+_JSON: Final = frozenset({JSON})
+_KEYS: Final = frozenset({"application/jwk-set+json", JSON})
 _CLAUSE: Final = "AIIP/HTTPS v1 3.2"
-#: one look at a time at whether a set is being asked for, and seconds between two of those who wait for it
+#: guards the check whether a key set is being fetched
 _RENEWAL_LOCK: Final = threading.Lock()
+#: seconds between two looks of a caller that waits for another one's fetch
 _POLL_SECONDS: Final = 0.05
 _KEYS_CLAUSE: Final = "AIIP/HTTPS v1 3.9"
-#: what went wrong on the way -> the code, the first class that fits
-_NETWORK_CODES: Final = (
-    (PolicyError, "aiip.blocked-address"),
-    (DeadlineExceeded, "aiip.upstream-timeout"),
-    (RedirectRefused, "aiip.upstream-redirect"),
-    (ResponseTooLarge, "aiip.discovery-conflict"),
-    (NetError, "aiip.upstream-unreachable"),
-)
 
 
 def find_namespace(authority: str, settings: ResolverSettings) -> Namespace:
-    """Who speaks for an authority: for a DNS name itself, for one label whom a registry names.
+    """Return the namespace of an authority: a DNS name is its own, one label is looked up in the registries.
 
-    Raises DiscoveryError (aiip.unknown-authority), and what a registry says of a label that is not active.
+    Raises DiscoveryError: aiip.unknown-authority, or the registry's error for a label that is not active.
     """
     anchor = derive_anchor(authority)
     if anchor is not None:
         return Namespace(label=authority, anchor=anchor)
-    for each in settings.namespaces:
-        found = each.find(authority, settings.clock())
-        if found is not None:
-            return Namespace(label=authority, anchor=found.anchor, keys=tuple(found.keys))
+    for registry in settings.namespaces:
+        allocated = registry.find(authority, settings.clock())
+        if allocated is not None:
+            return Namespace(label=authority, anchor=allocated.anchor, keys=tuple(allocated.keys))
     raise DiscoveryError(
-        f"nobody is known who speaks for {authority}",
+        f"no configured registry lists {authority}",
         code="aiip.unknown-authority",
         clause="AIIP/HTTPS v1 3.1",
-        hint="a name of one label needs a signed registry file that lists it",
+        hint="A name of one label needs a signed registry file that lists it.",
     )
 
 
@@ -167,41 +152,44 @@ def fetch_document(
     read: Callable[[bytes], AnchorDocument] | None = None,
     only: Collection[str] | None = None,
 ) -> Flow[AnchorDocument]:
-    """The document that speaks for `authority`, from its anchor (`find_namespace`, unless given) alone.
+    """Fetch the discovery document of `authority` from its anchor (default: that of `find_namespace`).
 
-    Where it has `signed_metadata`, that holds, by the keys that it names and of these by `only` (the
-    thumbprints that a registry allows; looked up unless given). Raises DiscoveryError:
-    aiip.unknown-authority where there is none, aiip.discovery-conflict for one that cannot be used, and codes
-    of what went wrong on the way. Pins are the caller's to check, with the keys.
+    `signed_metadata` is verified with the keys that the document names, if `only` (thumbprints; default: the
+    registry's) allows them. `read` replaces the parser. Raises DiscoveryError: aiip.unknown-authority if there
+    is no document, aiip.discovery-conflict if it cannot be used, and the code of a network failure. The caller
+    checks the pins, after it has fetched the keys.
     """
     origin = find_namespace(authority, settings).anchor if anchor is None else anchor
 
-    def checked(octets: bytes) -> AnchorDocument:
+    def parse(octets: bytes) -> AnchorDocument:
         return parse_discovery_document(octets, anchor=origin, authority=authority)
 
-    def published(octets: bytes) -> PublishedDocument:
+    def parse_published(octets: bytes) -> PublishedDocument:
         return PublishedDocument(
-            octets=octets, document=(read or checked)(octets), token=find_signed_metadata(octets)
+            octets=octets, document=(read or parse)(octets), token=find_signed_metadata(octets)
         )
 
-    def attest(found: PublishedDocument) -> Flow[AnchorDocument]:
-        # kept octets are read anew: what another question made of them is not what this one would
-        again = found if read is None else replace(found, document=read(found.octets))
-        return (yield from _apply_allowed_metadata(again, only, settings))
+    def add_metadata(published: PublishedDocument) -> Flow[AnchorDocument]:
+        # `read` depends on the question, so a cached document is parsed again
+        current = published if read is None else replace(published, document=read(published.octets))
+        if current.token is None:
+            return current.document
+        allowed = list_allowed_keys(current.document, settings) if only is None else only
+        return (yield from apply_signed_metadata(current, settings, only=allowed))
 
     key = f"anchor {authority} {origin}" if read is None else f"anchor {authority} {origin} read"
     before = settings.cache.get(key)
-    found = yield from _fetch_published(key, origin, published, authority, settings)
+    published = yield from _fetch_published(key, origin, parse_published, authority, settings)
     try:
-        return (yield from attest(found))
+        return (yield from add_metadata(published))
     except DiscoveryError as error:
         if error.code != "aiip.discovery-conflict":
             raise
-        settings.cache.drop(key)  # so that the next one to ask gets what its owner has mended meanwhile
-        if before is None or before.value is not found:
+        settings.cache.drop(key)  # its owner may have fixed it before the next request
+        if before is None or before.value is not published:
             raise
-    found = yield from _fetch_published(key, origin, published, authority, settings)
-    return (yield from attest(found))
+    published = yield from _fetch_published(key, origin, parse_published, authority, settings)
+    return (yield from add_metadata(published))
 
 
 def _fetch_published(
@@ -211,29 +199,39 @@ def _fetch_published(
     authority: str,
     settings: ResolverSettings,
 ) -> Flow[PublishedDocument]:
-    found = yield from _fetch_cached(key, origin + WELL_KNOWN, _JSON, read, settings)
-    if found is None:
+    published = yield from _fetch_cached(key, origin + WELL_KNOWN, _JSON, read, settings)
+    if published is None:
         raise DiscoveryError(
-            f"{authority} has no anchor document",
+            f"{authority} has no discovery document",
             code="aiip.unknown-authority",
             clause=_CLAUSE,
-            hint=f"its owner publishes one at {origin}{WELL_KNOWN}",
+            hint=f"Its owner publishes the document at {origin}{WELL_KNOWN}.",
         )
-    return found  # type: ignore[no-any-return]
-
-
-def _apply_allowed_metadata(
-    found: PublishedDocument, only: Collection[str] | None, settings: ResolverSettings
-) -> Flow[AnchorDocument]:
-    if found.token is None:
-        return found.document
-    allowed = list_allowed_keys(found.document, settings) if only is None else only
-    return (yield from apply_signed_metadata(found, settings, only=allowed))
+    return published  # type: ignore[no-any-return]
 
 
 def list_allowed_keys(document: AnchorDocument, settings: ResolverSettings) -> Collection[str]:
-    """The thumbprints that a registry allows for this document's authority; none where it names none."""
-    return () if document.authority == "_" else find_namespace(document.authority, settings).keys
+    """Return the key thumbprints that a registry allows for the document's authority; empty for any key."""
+    return () if document.authority == NO_AUTHORITY else find_namespace(document.authority, settings).keys
+
+
+def fetch_authority(
+    document: AnchorDocument, settings: ResolverSettings, *, only: Collection[str]
+) -> Flow[AuthorityKeys]:
+    """Fetch the keys of a document's authority and check the document against its pin.
+
+    Raises DiscoveryError as `fetch_keys` and `Pins.check` do, and if no key can verify a receipt.
+    """
+    keys = yield from fetch_keys(document, settings, only=only)
+    if not keys.kids:
+        raise DiscoveryError(
+            f"{document.authority} publishes no key that can verify its results",
+            code="aiip.discovery-conflict",
+            clause=_KEYS_CLAUSE,
+            hint="; ".join(keys.ignored[:3]) or None,
+        )
+    settings.pins.check(document.speaker, document, keys.kids, settings.clock())
+    return keys
 
 
 def fetch_keys(
@@ -243,10 +241,10 @@ def fetch_keys(
     only: Collection[str] = (),
     renew: bool = False,
 ) -> Flow[AuthorityKeys]:
-    """The authority's key set. `only` are the thumbprints that a registry allows, all where it names none.
+    """Fetch the authority's key set. `only` are the thumbprints that a registry allows; empty for any key.
 
-    With `renew` (a signature names a key that is not in the set) it is asked for once more, at most once in
-    60 seconds: sooner, the set comes as it is kept. Raises DiscoveryError as `fetch_document`.
+    With `renew` (a signature names a key that is not in the set) it is fetched again, at most once in 60
+    seconds; otherwise the cached set is returned. Raises DiscoveryError as `fetch_document` does.
     """
     allowed = ",".join(sorted(only))
     key = f"keys {document.authority} {document.jwks} {allowed}"
@@ -254,9 +252,7 @@ def fetch_keys(
         yield from _wait_for_renewal(key, settings)
         renew = False
 
-    def checked(octets: bytes) -> AuthorityKeys:
-        from onym.sign.keys import read_authority_keys
-
+    def parse(octets: bytes) -> AuthorityKeys:
         try:
             return read_authority_keys(octets, only=tuple(only) or None)
         except SignatureError as error:
@@ -268,46 +264,46 @@ def fetch_keys(
             ) from error
 
     try:
-        found = yield from _fetch_cached(key, document.jwks, _KEYS, checked, settings, renew=renew)
+        keys = yield from _fetch_cached(key, document.jwks, _KEYS, parse, settings, renew=renew)
     finally:
         if renew:
             _end_renewal(key, settings)
-    if found is None:
+    if keys is None:
         raise DiscoveryError(
-            f"{document.authority} publishes no key set at the address that it names",
+            f"{document.authority} has no key set at {document.jwks}",
             code="aiip.discovery-conflict",
             clause=_KEYS_CLAUSE,
         )
-    return found  # type: ignore[no-any-return]
+    return keys  # type: ignore[no-any-return]
 
 
 def _begin_renewal(key: str, settings: ResolverSettings) -> bool:
-    """May the set be asked for before its time? Notes that it is: of many at once, one asks."""
+    """Report whether this caller may fetch the set early; only one of several may."""
     with _RENEWAL_LOCK:
         now, kept = settings.clock(), settings.cache.get(key)
         if kept is None:
             return True
         if 0 <= now - kept.refetched < SHORTEST_LIFE:
             return False
-        settings.cache.put(key, replace(kept, refetched=now, asking=True))
+        settings.cache.put(key, replace(kept, refetched=now, fetching=True))
     return True
 
 
 def _wait_for_renewal(key: str, settings: ResolverSettings) -> Flow[None]:
-    """Wait for the answer that somebody else asks for at this moment, where somebody does."""
+    """Wait while another caller fetches the set."""
     for _ in range(int(settings.timeout / _POLL_SECONDS) + 1):
         kept = settings.cache.get(key)
-        if kept is None or not kept.asking:
+        if kept is None or not kept.fetching:
             return
         yield Wait(_POLL_SECONDS)
 
 
 def _end_renewal(key: str, settings: ResolverSettings) -> None:
-    """What was asked for before its time has come, or will not."""
+    """Record that the early fetch has ended."""
     with _RENEWAL_LOCK:
         kept = settings.cache.get(key)
-        if kept is not None and kept.asking:
-            settings.cache.put(key, replace(kept, asking=False))
+        if kept is not None and kept.fetching:
+            settings.cache.put(key, replace(kept, fetching=False))
 
 
 def _fetch_cached(
@@ -319,10 +315,10 @@ def _fetch_cached(
     *,
     renew: bool = False,
 ) -> Flow[Any]:
-    """What this address gives, read; None where it gives nothing. Kept as long as its answer allows."""
+    """Return the parsed document at this URL, from the cache if possible; None if it does not exist."""
     kept = settings.cache.get(key)
     now = settings.clock()
-    # a clock that was put back must not make an answer eternal
+    # if the clock was set back, an entry must not last longer than the longest life
     if kept is not None and not renew and 0 < kept.expires - now <= LONGEST_LIFE:
         return kept.value
     etag = kept.etag if kept is not None and kept.value is not None else None
@@ -343,7 +339,7 @@ def _fetch_cached(
 
 
 def _store_entry(key: str, entry: CacheEntry, reply: Reply, settings: ResolverSettings) -> Any:
-    """The entry's value, kept from now on as long as the answer's headers say."""
+    """Cache the entry as long as the reply's headers allow, and return its value."""
     seconds = get_cache_lifetime(reply.headers)
     if seconds is None:
         settings.cache.drop(key)
@@ -361,9 +357,9 @@ def fetch_url(
     etag: str | None = None,
     target: str | None = None,
 ) -> Flow[Reply]:
-    """The answer to GET, of at most `limit` octets; a redirect is not followed.
+    """Send GET and return the reply, of at most `limit` bytes, without following redirects.
 
-    Raises DiscoveryError for what went wrong on the way.
+    Raises DiscoveryError with the code of a network failure.
     """
     origin = parse_origin(url)
     headers = [
@@ -381,22 +377,22 @@ def fetch_url(
         raise make_fetch_error(error, url) from error
     assert isinstance(reply, Reply)  # noqa: S101 - drivers answer Send with Reply
     if 300 <= reply.status < 400 and reply.status != 304:
-        raise make_fetch_error(RedirectRefused("the server sends the request elsewhere"), url)
+        raise make_fetch_error(RedirectRefused("the server answered with a redirect"), url)
     return reply
 
 
 def parse_origin(url: str) -> Origin:
-    """The origin of an https URL that was checked before."""
+    """Return the origin of a validated https URL."""
     uri = URI.parse(url)
     return Origin("https", uri.host or "", int(uri.port or 443))
 
 
 def make_fetch_error(error: NetError, url: str) -> DiscoveryError:
-    """The error that a request of discovery ends with, where the network had no answer."""
-    code = next(code for kind, code in _NETWORK_CODES if isinstance(error, kind))
+    """Return the error of a discovery request that failed in the network."""
+    code = "discovery-conflict" if isinstance(error, ResponseTooLarge) else get_network_code(error)
     return DiscoveryError(
         f"{url} cannot be fetched: {error.message}",
-        code=code,
+        code=f"aiip.{code}",
         clause=_CLAUSE,
         retryable=error.retryable,
         hint=error.hint,
@@ -404,26 +400,26 @@ def make_fetch_error(error: NetError, url: str) -> DiscoveryError:
 
 
 def _validate_reply(reply: Reply, url: str, types: Collection[str]) -> None:
-    """Raises unless this is a 200 of such a type."""
+    """Raise DiscoveryError unless this is a 200 with one of these media types."""
     if reply.status != 200:
         raise DiscoveryError(
-            f"{url} answers with status {reply.status}",
+            f"{url} answered with status {reply.status}",
             code="aiip.upstream-unreachable",
             clause=_CLAUSE,
             status=reply.status,
             retryable=reply.status == 429 or reply.status >= 500,
             hint=_get_error_detail(reply),
         )
-    said = reply.headers.get_all("content-type")
-    if len(said) != 1 or said[0].partition(";")[0].strip().lower() not in types:
+    content_types = reply.headers.get_all("content-type")
+    if len(content_types) != 1 or parse_media_type(content_types[0]) not in types:
         raise DiscoveryError(
-            f"{url} is not of the type {' or '.join(sorted(types))}",
+            f"{url} does not have the media type {' or '.join(sorted(types))}",
             code="aiip.discovery-conflict",
             clause=_CLAUSE,
         )
 
 
 def _get_error_detail(reply: Reply) -> str | None:
-    """Why, in the server's own words, which prove nothing."""
+    """Return the server's own reason, which is unsigned."""
     detail = decode_problem_detail(reply.headers.get("content-type"), reply.body)
-    return None if detail is None else f"the server says, unsigned: {detail}"
+    return None if detail is None else f"The server's reason (unsigned): {detail}"

@@ -13,11 +13,12 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from onym.ai.content import DESCRIPTION, is_json
 from onym.ai.endpoint._runner import HandlerRunner, get_caller_key
-from onym.ai.endpoint.context import ANONYMOUS, JSON, Answer, Call, Caller
+from onym.ai.endpoint.context import ANONYMOUS, Answer, Call, Caller
 from onym.ai.endpoint.idempotency import ANONYMOUS_PREFIX as ANONYMOUS_CLIENT
 from onym.ai.endpoint.idempotency import IdempotencyStore, KeyScope
-from onym.ai.endpoint.resources import DESCRIPTION, PREFIX
+from onym.ai.endpoint.resources import PREFIX
 from onym.ai.endpoint.responses import (
     ALLOWED,
     Receive,
@@ -265,8 +266,7 @@ class RequestPipeline:
         if head.digest is not None:
             verify_content_digest(head.digest, body)
         asked.set_body(body)
-        kind = (head.content_type or "").partition(";")[0].strip().lower()
-        if not body or not (kind == JSON or kind.endswith("+json")):
+        if not body or not is_json(head.content_type):
             return None
         validate_json_depth(body, self._limits.depth)
         try:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from onym.ai.content import EVENTS
 from onym.ai.endpoint.context import Answer, StreamEvent
 from onym.ai.endpoint.responses import (
-    EVENTS,
     EventEncoder,
     HandlerEvents,
     Receive,
@@ -206,7 +206,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 def encode_events(events: Iterable[StreamEvent]) -> bytes:
     """The events of a stream, to be stored."""
-    rows = tuple((each.data, each.event, each.id) for each in events)
+    rows = tuple((event.data, event.event, event.id) for event in events)
     return _PACK.encode(_AnswerRecord(200, EVENTS, b"", (), rows))
 
 
@@ -489,15 +489,15 @@ class HandlerRunner:
         outlet = ResponseSender(send, lasting=bound)
         work = self._tasks.spawn(self._send_events(stream, asked, outlet))
         watch = None if bound else self._tasks.spawn(wait_for_disconnect(receive))
-        ending = [each for each in (watch, None if bound else work) if each is not None]
+        ending = [task for task in (watch, None if bound else work) if task is not None]
         try:
             await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             outlet.close()  # whoever cancels may answer in another way
             raise
         finally:
-            for each in ending:
-                each.cancel()
+            for task in ending:
+                task.cancel()
             if ending:
                 await asyncio.wait(ending)
         if not work.cancelled():

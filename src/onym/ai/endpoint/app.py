@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from onym._lazy import require_extra
+from onym.ai.content import JSON
 from onym.ai.endpoint._request_pipeline import RequestPipeline
-from onym.ai.endpoint.context import JSON, Answer, Limits
+from onym.ai.endpoint.context import Answer, Limits
 from onym.ai.endpoint.functions import FunctionHandler
 from onym.ai.endpoint.idempotency import IdempotencyStore
 from onym.ai.endpoint.policy import load_policies
@@ -269,14 +270,14 @@ class Endpoint:
 
     async def aclose(self) -> None:
         """`close`, and the end of the handlers and the authorization that have a coroutine `close` too."""
-        held = [self._authorization, *(each.handler for each in self.resources)]
-        for each in {id(each): each for each in held}.values():
-            end: Any = getattr(each, "close", None)
+        held = [self._authorization, *(resource.handler for resource in self.resources)]
+        for part in {id(part): part for part in held}.values():
+            end: Any = getattr(part, "close", None)
             if end is not None:
                 try:
                     await end()
                 except Exception as error:  # noqa: BLE001 - the others are closed all the same
-                    _LOG.warning("%s could not be closed: %s", type(each).__name__, type(error).__name__)
+                    _LOG.warning("%s could not be closed: %s", type(part).__name__, type(error).__name__)
         self.close()
 
     def close(self) -> None:
@@ -327,10 +328,10 @@ def _validate_anchor(authority: str, anchor: str | None) -> str:
     return anchor
 
 
-def _list_hosts(anchor: str) -> frozenset[bytes]:
-    """What the field Host may say: the anchor's host, with its port where that is not 443."""
-    host = anchor.removeprefix("https://").encode("ascii")
-    return frozenset({host} if b":" in host else {host, host + b":443"})
+def _list_hosts(anchor: str) -> frozenset[str]:
+    """Return the values of Host that the endpoint accepts: the anchor's host, with its port unless it is 443."""
+    host = anchor.removeprefix("https://")
+    return frozenset({host} if ":" in host else {host, f"{host}:443"})
 
 
 def _parse_effects(effects: str | Effects) -> Effects:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from onym.ai.content import JSON
 from onym.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,8 +55,6 @@ class Limits:
         return (min(self.concurrent, self.threads) + 1) // 2 if self.share is None else self.share
 
 
-#: media type of a result that is data
-JSON: Final = "application/json"
 #: what a content type is made of; longer ones would not leave a receipt its room
 CONTENT_TYPE: Final = re.compile(r"[\x20-\x7e]{1,255}")
 

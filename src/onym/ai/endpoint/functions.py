@@ -34,8 +34,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import inspect as nodes
 
+from onym.ai.content import JSON, encode_json, is_json
 from onym.ai.endpoint._runner import CURRENT_DEADLINE
-from onym.ai.endpoint.context import CONTENT_TYPE, JSON, Answer, Call, StreamEvent
+from onym.ai.endpoint.context import CONTENT_TYPE, Answer, Call, StreamEvent
 from onym.ai.endpoint.responses import call_contained
 from onym.ai.endpoint.schemas import (
     build_input_schema,
@@ -48,7 +49,6 @@ from onym.ai.endpoint.schemas import (
     parse_signature,
     to_plain_value,
 )
-from onym.ai.json_encoding import encode_json
 from onym.errors import AIIPError, OnymError, UsageError
 
 _Object: TypeAlias = nodes.StructType | nodes.DataclassType | nodes.NamedTupleType | nodes.TypedDictType
@@ -79,7 +79,9 @@ _BOUNDS: Final = frozenset(
 #: types whose values msgspec writes, those of subclasses too
 _ENCODABLE_BASES: Final = (list, tuple, dict, set, frozenset, enum.Enum, msgspec.Struct, msgspec.Raw)
 #: and those whose own values it writes
-_ENCODABLE_TYPES: Final = frozenset({*(each for each in _SCALARS.values() if each), type(None), object, Any})
+_ENCODABLE_TYPES: Final = frozenset(
+    {*(scalar for scalar in _SCALARS.values() if scalar), type(None), object, Any}
+)
 #: abstract, and what is below them is never written
 _UNENCODABLE_TYPES: Final[frozenset[Any]] = frozenset({Callable})
 _UNIONS: Final = frozenset({types.UnionType, typing.Union})
@@ -100,7 +102,7 @@ def _convert_node(node: nodes.Type, seen: dict[int, Any]) -> Any:
     if isinstance(node, _OBJECTS):
         return seen[id(node)] if id(node) in seen else _build_struct(node, seen)
     if isinstance(node, nodes.UnionType):
-        return typing.Union[tuple(_convert_node(each, seen) for each in node.types)]  # noqa: UP007 - not known here
+        return typing.Union[tuple(_convert_node(member, seen) for member in node.types)]  # noqa: UP007 - not known here
     if isinstance(node, nodes.EnumType):
         return node.cls
     if isinstance(node, nodes.LiteralType):
@@ -112,7 +114,7 @@ def _convert_array_or_scalar(node: nodes.Type, seen: dict[int, Any]) -> Any:
     if isinstance(node, _ARRAYS):
         return list[_convert_node(node.item_type, seen)]  # type: ignore[misc]
     if isinstance(node, nodes.TupleType):
-        return tuple[tuple(_convert_node(each, seen) for each in node.item_types)]  # type: ignore[misc]
+        return tuple[tuple(_convert_node(item, seen) for item in node.item_types)]  # type: ignore[misc]
     if isinstance(node, nodes.DictType):
         anything = isinstance(node.key_type, nodes.AnyType)
         key = str if anything else _convert_node(node.key_type, seen)
@@ -124,20 +126,20 @@ def _add_bounds(kind: Any, node: nodes.Type) -> Any:
     if kind is msgspec.Raw:
         return kind
     said = {name: getattr(node, name) for name in _BOUNDS & {*node.__struct_fields__}}
-    bounds = {name: each for name, each in said.items() if each is not None}
+    bounds = {name: bound for name, bound in said.items() if bound is not None}
     return typing.Annotated[kind, msgspec.Meta(**bounds)] if bounds else kind
 
 
 def _build_struct(node: _Object, seen: dict[int, Any]) -> Any:
     """A Struct of the members as they are written. Their types come later: one may be the object itself."""
     absent = _list_unset_members(node.cls)
-    names = {f"f{place}": each for place, each in enumerate(node.fields)}
-    needed = {name for name, each in names.items() if each.required and each.name not in absent}
+    names = {f"f{place}": member for place, member in enumerate(node.fields)}
+    needed = {name for name, member in names.items() if member.required and member.name not in absent}
     named = isinstance(node, nodes.NamedTupleType)
     made: Any = msgspec.defstruct(
         node.cls.__name__,
         [(name, Any) if name in needed else (name, Any, msgspec.UNSET) for name in names],
-        rename={name: each.encode_name for name, each in names.items()},
+        rename={name: member.encode_name for name, member in names.items()},
         tag_field=getattr(node, "tag_field", None),
         tag=getattr(node, "tag", None),
         array_like=named or getattr(node, "array_like", False),
@@ -145,7 +147,7 @@ def _build_struct(node: _Object, seen: dict[int, Any]) -> Any:
         kw_only=True,
     )
     seen[id(node)] = made
-    made.__annotations__ = {name: _convert_node(each.type, seen) for name, each in names.items()}
+    made.__annotations__ = {name: _convert_node(member.type, seen) for name, member in names.items()}
     return made
 
 
@@ -155,7 +157,7 @@ def _list_unset_members(kind: Any) -> set[str]:
         hints = typing.get_type_hints(kind)
     except (NameError, TypeError):
         return set()
-    return {name for name, each in hints.items() if msgspec.UnsetType in [each, *typing.get_args(each)]}
+    return {name for name, hint in hints.items() if msgspec.UnsetType in [hint, *typing.get_args(hint)]}
 
 
 # what can be written ---------------------------------------------------------------------------------------
@@ -171,12 +173,12 @@ def _can_encode_type(kind: Any, seen: set[Any]) -> bool:
     if origin is typing.Annotated:
         return _can_encode_type(inner[0], seen)
     if origin in _UNIONS:
-        return any(_can_encode_type(each, seen) for each in inner if each is not type(None))
+        return any(_can_encode_type(member, seen) for member in inner if member is not type(None))
     if origin is typing.Literal:
         return True
     if origin is not None:
         return _can_encode_type(origin, seen) and all(
-            _can_encode_type(each, seen) for each in inner if each is not ...
+            _can_encode_type(argument, seen) for argument in inner if argument is not ...
         )
     if not isinstance(kind, type):
         return True
@@ -184,7 +186,7 @@ def _can_encode_type(kind: Any, seen: set[Any]) -> bool:
         return True
     seen.add(kind)
     return _is_encodable_class(kind) and all(
-        _can_encode_type(each, seen) for each in _list_member_types(kind)
+        _can_encode_type(member, seen) for member in _list_member_types(kind)
     )
 
 
@@ -206,7 +208,7 @@ def _list_member_types(kind: type) -> list[Any]:
     """The types of what an object has."""
     names: Iterable[str] = getattr(kind, "__struct_fields__", ())
     if dataclasses.is_dataclass(kind):
-        names = [each.name for each in dataclasses.fields(kind)]
+        names = [member.name for member in dataclasses.fields(kind)]
     elif typing.is_typeddict(kind):
         names = kind.__annotations__
     try:
@@ -273,12 +275,14 @@ class ResultEncoder:
 def _strip_wrappers(kind: Any) -> Any:
     """The type of what is written as it is: without what is awaited first, and without whole answers."""
     origin = typing.get_origin(kind)
-    if origin in _AWAITABLE_TYPES or any(kind is each for each in _AWAITABLE_TYPES):
+    if origin in _AWAITABLE_TYPES or any(kind is awaitable for awaitable in _AWAITABLE_TYPES):
         return _strip_wrappers([Any, *typing.get_args(kind)][-1])
     if origin in _UNIONS:
-        left = [each for each in typing.get_args(kind) if each is not Answer and each is not StreamEvent]
+        left = [
+            member for member in typing.get_args(kind) if member is not Answer and member is not StreamEvent
+        ]
         return typing.Union[tuple(left)] if left else Any  # noqa: UP007 - of types that are not known here
-    return Any if any(kind is each for each in _UNCHECKED_TYPES) else kind
+    return Any if any(kind is unchecked for unchecked in _UNCHECKED_TYPES) else kind
 
 
 def _build_decoder(kind: Any) -> msgspec.json.Decoder[Any] | None:
@@ -444,11 +448,11 @@ class FunctionHandler:
     async def _iter_events(self, values: Any) -> AsyncIterator[StreamEvent]:
         source: Any = values if hasattr(values, "__anext__") else self._iter_in_threads(iter(values))
         try:
-            async for each in source:
+            async for value in source:
                 yield (
-                    each
-                    if isinstance(each, StreamEvent)
-                    else StreamEvent(data=self._output.encode(each).decode())
+                    value
+                    if isinstance(value, StreamEvent)
+                    else StreamEvent(data=self._output.encode(value).decode())
                 )
         finally:
             close = getattr(source, "aclose", None)  # generators have it, iterators need not
@@ -458,8 +462,8 @@ class FunctionHandler:
     async def _iter_in_threads(self, values: Iterator[Any]) -> AsyncIterator[Any]:
         """What a plain generator yields, each awaited from a thread."""
         try:
-            while (each := await self._run_in_thread(next, values, _END)) is not _END:
-                yield each
+            while (value := await self._run_in_thread(next, values, _END)) is not _END:
+                yield value
         finally:
             close = getattr(values, "close", None)
             if close is not None:
@@ -469,8 +473,7 @@ class FunctionHandler:
 
 def _get_json_body(call: Call) -> bytes:
     """The body, which is JSON or nothing."""
-    kind = (call.content_type or "").partition(";")[0].strip().lower()
-    if call.body and not (kind == JSON or kind.endswith("+json")):
+    if call.body and not is_json(call.content_type):
         raise AIIPError(
             "the body of this resource is JSON",
             code="aiip.unsupported-media-type",

@@ -1,8 +1,8 @@
-"""The store of idempotency keys: a request that began under a key never begins again (AIIP/HTTPS v1, 3.11).
+"""The store of idempotency keys: a request with a key runs at most once (AIIP/HTTPS v1, 3.11).
 
 The header field is that of draft-ietf-httpapi-idempotency-key-header-07 (expired). A row is written before
-the side effect and completed with the answer. The process that began a request holds a lock until it ends;
-a row without an answer whose process is gone was interrupted. Several processes may share one file.
+the side effect and completed with the answer. Every process locks a file of its own until it ends; a row
+without an answer whose process is gone was interrupted. Several processes may share one store.
 """
 
 from __future__ import annotations
@@ -17,10 +17,18 @@ from pathlib import Path
 from typing import Final
 
 from onym.errors import AIIPError, ConfigError
+from onym.store.sqlite import (
+    FileFormat,
+    SQLiteOptions,
+    create_private_file,
+    describe_error,
+    open_sqlite,
+    write_transaction,
+)
 
-#: what the clients begin with that nobody vouches for
+#: the first word of a client without an access token
 ANONYMOUS_PREFIX: Final = "anonymous "
-#: whose octets those of all callers are counted as; no client has this name
+#: the row that counts the bytes of all clients; no client has this name
 ALL_CLIENTS: Final = ""
 _KEYS: Final = """
 CREATE TABLE IF NOT EXISTS owners (id TEXT PRIMARY KEY, gone INTEGER NOT NULL DEFAULT 0) STRICT;
@@ -32,7 +40,7 @@ CREATE TABLE IF NOT EXISTS keys (
 CREATE INDEX IF NOT EXISTS keys_created ON keys (created);
 CREATE INDEX IF NOT EXISTS keys_client ON keys (client, created);
 """
-#: octets of answers by client, kept in step with the keys: to sum them up would be to read them all
+#: bytes of stored answers by client, updated with the keys: a sum would have to read all answers
 _COUNTING: Final = """
 CREATE TABLE IF NOT EXISTS kept (client TEXT PRIMARY KEY, octets INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS kept_more AFTER UPDATE OF answer ON keys
@@ -45,19 +53,20 @@ WHEN old.answer IS NOT NULL BEGIN
     UPDATE kept SET octets = octets - length(old.answer) WHERE client IN (old.client, '');
     DELETE FROM kept WHERE client = old.client AND octets <= 0;
 END;
-INSERT INTO kept SELECT client, sum(length(answer)) FROM keys
-    WHERE answer IS NOT NULL AND NOT EXISTS (SELECT 1 FROM kept WHERE client = '') GROUP BY client;
-INSERT OR IGNORE INTO kept SELECT '', coalesce(sum(octets), 0) FROM kept;
+INSERT OR IGNORE INTO kept VALUES ('', 0);
 """
-#: run once by each process that opens the file
-SCHEMA: Final = f"BEGIN IMMEDIATE; {_KEYS} {_COUNTING} COMMIT;"
+_FORMAT: Final = FileFormat(application_id=0x4F6E4B01, version=1, schema=_KEYS + _COUNTING)
+#: selects one key by `KeyScope.primary_key`
+_WHERE_KEY: Final = " WHERE client = ? AND principal = ? AND target = ? AND key = ?"
+#: selects one key, by the same and the owner, while it has no answer
+_WHERE_RUNNING: Final = _WHERE_KEY + " AND owner = ? AND answer IS NULL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyScope:
-    """What a key belongs to. `client` and `principal` say who; `target` has no query.
+    """An idempotency key with the client, the principal and the target (without query) that it belongs to.
 
-    A client that begins with `ANONYMOUS_PREFIX` is one that showed no token.
+    A client that begins with `ANONYMOUS_PREFIX` has shown no token.
     """
 
     client: str
@@ -67,12 +76,12 @@ class KeyScope:
 
     @property
     def is_anonymous(self) -> bool:
-        """Is the client one that nobody vouches for?"""
+        """True for a client without an access token."""
         return self.client.startswith(ANONYMOUS_PREFIX)
 
     @property
     def client_range(self) -> tuple[str, str]:
-        """The first and the last of those that share one allowance: all who showed no token do."""
+        """The first and last client that share one quota: all clients without a token share one."""
         return (
             (ANONYMOUS_PREFIX, ANONYMOUS_PREFIX + "\U0010ffff")
             if self.is_anonymous
@@ -81,42 +90,47 @@ class KeyScope:
 
     @property
     def primary_key(self) -> tuple[str, str, str, str]:
-        """The primary key."""
+        """The primary key of the row."""
         return self.client, self.principal, self.target, self.key
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """What became of a key: `answer` is what to give again, None where the side effect is now to begin."""
+    """The result of `begin`: the answer to send again, or None if the side effect must run now."""
 
     answer: bytes | None
 
 
-#: seconds that an answer is kept
+#: seconds for which an answer is stored
 RETENTION_SECONDS: Final = 24 * 3600.0
-#: octets of answers that are kept for one caller, and for all
+#: bytes of answers that are stored for one caller, and for all callers
 _OCTETS: Final = 64 * 1024 * 1024
 _TOTAL: Final = 1024 * 1024 * 1024
-#: pages of the file that a sweep gives back
+#: pages of the file that a sweep returns to the file system
 _PAGES: Final = 2048
-#: seconds between two sweeps, and that one waits for another process
+#: seconds between two sweeps
 _SWEEP: Final = 600.0
-_BUSY: Final = 10.0
+_OPTIONS: Final = SQLiteOptions(
+    timeout=10.0,
+    # a key must survive a power cut, as its side effect does
+    pragmas={"auto_vacuum": "INCREMENTAL", "synchronous": "FULL"},
+)
+_FULL_HINT: Final = "Nothing was done. Stored answers are deleted after 24 hours."
 _CLAUSE: Final = "AIIP/HTTPS v1 3.11"
 
 
 class IdempotencyStore:
     """The keys of one endpoint. Blocking; safe to call from several threads.
 
-    `path` None keeps them in memory, for an endpoint whose resources only read. A caller has at most `most`
-    keys in 24 hours; one whose kept answers have `octets` octets begins nothing new, and nobody does where
-    all have `total`. What runs at that moment is kept all the same.
+    With `path=None` the store is in memory, for an endpoint whose resources only read. A caller may use `most`
+    keys in 24 hours. If its stored answers have `octets` bytes, or those of all callers `total` bytes, new
+    keys are rejected; answers of running requests are stored all the same.
     """
 
     def __init__(
         self, path: str | Path | None, *, most: int, octets: int = _OCTETS, total: int = _TOTAL
     ) -> None:
-        """Open the file, made if need be. Raises ConfigError `config.bad-store`."""
+        """Open the file, creating it if it is missing. Raises ConfigError `config.bad-store`."""
         self._path = None if path is None else Path(path)
         self._most = most
         self._octets = octets
@@ -130,24 +144,22 @@ class IdempotencyStore:
             self._base = self._open_database()
         except (sqlite3.Error, OSError) as error:
             raise ConfigError(
-                f"the store of idempotency keys cannot be opened ({error})",
+                f"the idempotency store {path} cannot be opened: {describe_error(error)}",
                 code="config.bad-store",
-                hint="a file of SQLite in a folder that can be written to",
+                hint="Name a new file in a folder that you can write to.",
             ) from None
 
     def begin(self, scope: KeyScope, fingerprint: str, at: float) -> StoredAnswer:
-        """Write down that this is about to happen, unless it has.
+        """Record that the request begins, or return the answer if it has run before.
 
-        Raises AIIPError: `aiip.idempotency-mismatch` for another request under this key,
-        `aiip.idempotency-in-progress` while it runs or where it was interrupted, `aiip.too-many-requests`
-        where the caller has as many keys or octets as it may, `aiip.unavailable` where all have.
+        Raises AIIPError: `aiip.idempotency-mismatch` if the key belongs to another request,
+        `aiip.idempotency-in-progress` while the request runs or if it was interrupted,
+        `aiip.too-many-requests` if the caller has reached its quota, `aiip.unavailable` if the store is full.
         """
         self._sweep(at)
         with self._lock, self._transaction() as base:
             row = base.execute(
-                "SELECT fingerprint, owner, answer FROM keys"
-                " WHERE client = ? AND principal = ? AND target = ? AND key = ?",
-                scope.primary_key,
+                "SELECT fingerprint, owner, answer FROM keys" + _WHERE_KEY, scope.primary_key
             ).fetchone()
             if row is not None:
                 return self._get_stored_answer(base, scope, fingerprint, row)
@@ -161,34 +173,25 @@ class IdempotencyStore:
         return StoredAnswer(None)
 
     def complete(self, scope: KeyScope, answer: bytes) -> None:
-        """Keep the answer. Called once, by whoever began."""
+        """Store the answer of a request that `begin` has begun."""
         with self._lock, self._transaction() as base:
             base.execute(
-                "UPDATE keys SET answer = ? WHERE client = ? AND principal = ? AND target = ? AND key = ?"
-                " AND owner = ? AND answer IS NULL",
-                (answer, *scope.primary_key, self.owner),
+                "UPDATE keys SET answer = ?" + _WHERE_RUNNING, (answer, *scope.primary_key, self.owner)
             )
 
     def interrupt(self, scope: KeyScope) -> None:
-        """The run ended without an answer, and nobody knows how far it came.
+        """Record that the request ended without an answer, so that it is unknown how far it came.
 
-        This process goes by that even where it cannot be written down. Raises AIIPError `aiip.unavailable`.
+        This process remembers it even if the file cannot be written. Raises AIIPError `aiip.unavailable`.
         """
         with self._lock:
             self._lost.add(scope)
-            self._clear_owner(scope)
+            with self._transaction() as base:
+                base.execute("UPDATE keys SET owner = ''" + _WHERE_RUNNING, (*scope.primary_key, self.owner))
             self._lost.discard(scope)
 
-    def _clear_owner(self, scope: KeyScope) -> None:
-        with self._transaction() as base:
-            base.execute(
-                "UPDATE keys SET owner = '' WHERE client = ? AND principal = ? AND target = ? AND key = ?"
-                " AND owner = ? AND answer IS NULL",
-                (*scope.primary_key, self.owner),
-            )
-
     def close(self) -> None:
-        """Let go of the file. What runs on is interrupted from now on."""
+        """Close the file. Requests that still run count as interrupted from now on."""
         with self._lock:
             self._base.close()
             if self._held is not None:
@@ -197,39 +200,32 @@ class IdempotencyStore:
                 self._held = None
 
     def _open_database(self) -> sqlite3.Connection:
-        base = self._connect(":memory:" if self._path is None else str(self._path))
-        if self._path is not None:
-            self._path.chmod(0o600)  # answers are somebody's
-            # before the first page is written: space that was given up goes back to the file system
-            base.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            base.execute("PRAGMA journal_mode = WAL")
-            # a key must outlive a loss of power: its side effect does
-            base.execute("PRAGMA synchronous = FULL")
-            self._held = self._connect(str(self._get_lock_path(self.owner)))
-            self._held.execute("BEGIN EXCLUSIVE")
-        base.executescript(SCHEMA)
-        base.execute("INSERT INTO owners (id) VALUES (?)", (self.owner,))
+        base = open_sqlite(self._path, _FORMAT, _OPTIONS)
+        try:
+            if self._path is not None:
+                self._held = self._lock_owner_file()
+            base.execute("INSERT INTO owners (id) VALUES (?)", (self.owner,))
+        except BaseException:
+            base.close()
+            raise
         return base
 
-    def _connect(self, where: str) -> sqlite3.Connection:
-        if self._path is not None:
-            # nobody else may open it before its mode is set, and keep it open
-            Path(where).touch(mode=0o600)
-        return sqlite3.connect(where, timeout=_BUSY, isolation_level=None, check_same_thread=False)
+    def _lock_owner_file(self) -> sqlite3.Connection:
+        """Lock the file that shows other processes that this one is alive."""
+        file = self._get_lock_path(self.owner)
+        create_private_file(file)
+        lock = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        lock.execute("BEGIN EXCLUSIVE")
+        return lock
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         try:
-            self._base.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._base
-            except BaseException:
-                self._base.execute("ROLLBACK")
-                raise
-            self._base.execute("COMMIT")
+            with write_transaction(self._base) as base:
+                yield base
         except sqlite3.Error as error:
             raise AIIPError(
-                f"idempotency keys cannot be kept now ({type(error).__name__})",
+                f"idempotency keys cannot be stored now ({type(error).__name__})",
                 code="aiip.unavailable",
                 clause=_CLAUSE,
                 retryable=True,
@@ -241,11 +237,11 @@ class IdempotencyStore:
         before, owner, answer = row
         if before != fingerprint:
             raise AIIPError(
-                "this idempotency key was used for another request",
+                "the idempotency key was used for another request",
                 code="aiip.idempotency-mismatch",
                 target=scope.target,
                 clause=_CLAUSE,
-                hint="a new request has a new key",
+                hint="Use a new key for a new request.",
             )
         if answer is not None:
             return StoredAnswer(answer)
@@ -259,15 +255,15 @@ class IdempotencyStore:
                 retryable=True,
             )
         raise AIIPError(
-            "the first request with this key was interrupted, and is not run again by itself",
+            "the first request with this key was interrupted, and is not repeated automatically",
             code="aiip.idempotency-in-progress",
             target=scope.target,
             clause=_CLAUSE,
-            hint="interrupted: find out whether it took effect, then use a new key",
+            hint="The request was interrupted. Find out whether it took effect, then use a new key.",
         )
 
     def _is_owner_alive(self, base: sqlite3.Connection, owner: str) -> bool:
-        """Is the process that began it still there? Its lock says so."""
+        """Report whether the process that began the request still holds its lock."""
         if owner == self.owner:
             return True
         row = base.execute("SELECT gone FROM owners WHERE id = ?", (owner,)).fetchone()
@@ -291,9 +287,9 @@ class IdempotencyStore:
             (*scope.client_range, at - RETENTION_SECONDS),
         ).fetchone()
         if count >= self._most:
-            # none is given up early: that would let its request run twice
+            # no key is deleted early, because its request could then run twice
             raise AIIPError(
-                f"more than {self._most} idempotency keys in 24 hours",
+                f"the caller has used {self._most} idempotency keys in 24 hours",
                 code="aiip.too-many-requests",
                 target=scope.target,
                 clause=_CLAUSE,
@@ -305,39 +301,39 @@ class IdempotencyStore:
         (octets,) = base.execute(own, scope.client_range).fetchone()
         if octets >= self._octets:
             raise AIIPError(
-                f"the answers kept for this caller have more than {self._octets} octets",
+                f"the answers stored for this caller have more than {self._octets} bytes",
                 code="aiip.too-many-requests",
                 target=scope.target,
                 clause=_CLAUSE,
                 retryable=True,
-                hint="nothing was done; the answers of a day ago make room",
+                hint=_FULL_HINT,
             )
         (octets,) = base.execute(own, (ALL_CLIENTS, ALL_CLIENTS)).fetchone()
         if octets >= self._total:
             raise AIIPError(
-                "no more answers can be kept at this moment",
+                "the idempotency store is full",
                 code="aiip.unavailable",
                 target=scope.target,
                 clause=_CLAUSE,
                 retryable=True,
-                hint="nothing was done; the answers of a day ago make room",
+                hint=_FULL_HINT,
             )
 
     def _sweep(self, at: float) -> None:
-        """From time to time forget and give space back: what is refused after that does not undo it."""
+        """Delete expired keys and shrink the file, at most every 600 seconds."""
         with self._lock:
             if abs(at - self._swept) < _SWEEP:
                 return
             with self._transaction() as base:
                 self._delete_expired(base, at)
             self._swept = at
-            with contextlib.suppress(sqlite3.Error):  # later, then
-                # a script: `execute` would stop after the first page
+            with contextlib.suppress(sqlite3.Error):  # the next sweep tries again
+                # `execute` would stop after the first page
                 self._base.executescript(f"PRAGMA incremental_vacuum({_PAGES});")
 
     def _delete_expired(self, base: sqlite3.Connection, at: float) -> None:
-        """Forget what is older than is kept, and the owners of nothing that runs."""
-        # what was never answered stays as long again: somebody may look into it
+        """Delete expired keys, and owners that are gone and have no unanswered key."""
+        # unanswered keys stay twice as long, so that an operator can examine them
         base.execute("DELETE FROM keys WHERE created < ? AND answer IS NOT NULL", (at - RETENTION_SECONDS,))
         base.execute("DELETE FROM keys WHERE created < ?", (at - 2 * RETENTION_SECONDS,))
         idle = base.execute(

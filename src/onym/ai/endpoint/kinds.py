@@ -20,7 +20,8 @@ from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias, TypeVar,
 
 import msgspec
 
-from onym.ai.endpoint.context import JSON, Answer, Call, StreamEvent
+from onym.ai.content import EVENTS, JSON
+from onym.ai.endpoint.context import Answer, Call, StreamEvent
 from onym.ai.endpoint.schemas import build_schema
 from onym.common.strict_json import parse_json_object
 from onym.errors import AIIPError, UsageError
@@ -49,8 +50,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: media type of a streaming result
-EVENTS: Final = "text/event-stream"
 _JSON: Final = re.compile(r"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)\s*(?:;|\Z)", re.IGNORECASE)
 _WEIGHT: Final = re.compile(r"\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*\Z", re.IGNORECASE)
 #: how JSON escapes a half of a character beyond U+FFFF, which may come without the other
@@ -92,8 +91,8 @@ def parse_input(call: Call, kind: type[T]) -> T:
 def prefers_events(call: Call) -> bool:
     """Whether the caller prefers events to JSON (RFC 9110 12.5.1); the one named first wins a tie."""
     best, events = 0.0, False
-    for each in (call.accept or "").split(",")[:_MOST_RANGES]:
-        name, _, rest = each.partition(";")
+    for choice in (call.accept or "").split(",")[:_MOST_RANGES]:
+        name, _, rest = choice.partition(";")
         kind = name.strip().lower()
         if kind in {EVENTS, JSON} and _parse_weight(rest) > best:
             best, events = _parse_weight(rest), kind == EVENTS
@@ -134,8 +133,8 @@ def _parse_body(call: Call) -> dict[str, Any]:
 
 
 def _parse_weight(parameters: str) -> float:
-    for each in parameters.split(";"):
-        found = _WEIGHT.match(each)
+    for parameter in parameters.split(";"):
+        found = _WEIGHT.match(parameter)
         if found is not None:
             return float(found[1])
     return 1.0
@@ -216,24 +215,24 @@ class TaskHandler:
         if prefers_events(call):
             return self._iter_events(given)
         async with aclosing(self._iter_steps(given)) as steps:
-            return make_answer([each async for each in steps][-1])
+            return make_answer([step async for step in steps][-1])
 
     async def _iter_events(self, given: Any) -> AsyncIterator[StreamEvent]:
         async with aclosing(self._iter_steps(given)) as steps:
-            async for each in steps:
-                yield make_event("progress" if isinstance(each, Progress) else "result", each)
+            async for step in steps:
+                yield make_event("progress" if isinstance(step, Progress) else "result", step)
 
     async def _iter_steps(self, given: Any) -> AsyncGenerator[Any, None]:
         """Progress, and then one result."""
         found: Any = _NONE
         async with aclosing(cast("AsyncGenerator[Any, None]", self._work(given))) as steps:
-            async for each in steps:
+            async for step in steps:
                 if found is not _NONE:
                     raise _make_task_error("goes on behind its result")
-                if isinstance(each, Progress):
-                    yield each
+                if isinstance(step, Progress):
+                    yield step
                 else:
-                    found = each
+                    found = step
         if found is _NONE:
             raise _make_task_error("ended without a result")
         yield found
@@ -351,25 +350,25 @@ class AgentHandler:
         message = _parse_message(call)
         if prefers_events(call):
             return self._iter_events(message)
-        *_, last = [each async for each in self._iter_updates(message)]
+        *_, last = [update async for update in self._iter_updates(message)]
         return make_answer(last)
 
     async def _iter_events(self, message: Outgoing) -> AsyncIterator[StreamEvent]:
         async with aclosing(self._iter_updates(message)) as updates:
-            async for each in updates:
+            async for update in updates:
                 yield (
-                    make_event("result", each)
-                    if isinstance(each, AgentOutput)
-                    else make_event("update", _get_members(each))
+                    make_event("result", update)
+                    if isinstance(update, AgentOutput)
+                    else make_event("update", _get_members(update))
                 )
 
     async def _iter_updates(self, message: Outgoing) -> AsyncGenerator[Update | AgentOutput, None]:
         """Each update, and then the whole."""
         said = _AnswerBuilder()
         async with aclosing(cast("AsyncGenerator[Update, None]", self._responder.send(message))) as updates:
-            async for each in updates:
-                said.add(each)
-                yield each
+            async for update in updates:
+                said.add(update)
+                yield update
         yield said.build()
 
 
@@ -387,7 +386,9 @@ class _AnswerBuilder:
         """Take one update. Raises AIIPError `aiip.internal` for an answer without end."""
         self._count += 1
         self._size += (
-            len(update.text) + len(update.note) + sum(len(msgspec.json.encode(each)) for each in update.data)
+            len(update.text)
+            + len(update.note)
+            + sum(len(msgspec.json.encode(value)) for value in update.data)
         )
         if self._count > MAX_UPDATES or self._size > MAX_ANSWER:
             raise AIIPError("the agent's answer is too large", code="aiip.internal")
@@ -572,20 +573,20 @@ class ModelHandler:
             await end()
 
     async def _iter_events(self, turns: Sequence[Turn], options: Options) -> AsyncIterator[StreamEvent]:
-        async for each in self._completer.stream(turns, options):
-            if isinstance(each, Completed):
-                yield make_event("result", self._build_output(each))
-            elif each:
-                yield make_event("message", {"text": each})
+        async for piece in self._completer.stream(turns, options):
+            if isinstance(piece, Completed):
+                yield make_event("result", self._build_output(piece))
+            elif piece:
+                yield make_event("message", {"text": piece})
 
     def _build_turns(self, given: ModelInput) -> tuple[Turn, ...]:
         if (given.prompt is msgspec.UNSET) is (given.messages is msgspec.UNSET):
             raise make_input_error("the input has prompt or messages, one of them")
         messages = given.messages or (ModelMessage(role="user", content=given.prompt or ""),)
-        if self._system is not None and any(each.role == "system" for each in messages):
+        if self._system is not None and any(message.role == "system" for message in messages):
             raise make_input_error("this model has a system message of its own")
         own = () if self._system is None else (Turn(role="system", text=self._system),)
-        return (*own, *(Turn(role=each.role, text=each.content) for each in messages))
+        return (*own, *(Turn(role=message.role, text=message.content) for message in messages))
 
     def _build_options(self, given: ModelInput) -> Options:
         wanted = given.max_tokens or self._max_tokens

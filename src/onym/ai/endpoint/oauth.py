@@ -168,7 +168,7 @@ def _parse_scopes(claims: Mapping[str, Any]) -> frozenset[str]:
     fits = (
         isinstance(value, str)
         and len(found) <= _MOST_SCOPES
-        and all(_SCOPE_CLAIM.match(each) for each in found)
+        and all(_SCOPE_CLAIM.match(scope) for scope in found)
     )
     if not fits:
         raise _make_claim_error("scope", "bad-claim", f"scope is a list of at most {_MOST_SCOPES} scopes")
@@ -426,7 +426,7 @@ class JWTAuthorization:
     def _get_bearer_token(self, headers: Headers, scopes: frozenset[str]) -> str:
         given = headers.get_all("authorization")
         found = _BEARER.match(given[0]) if len(given) == 1 else None
-        if found is None and len(given) < 2 and not any(_NAMES_BEARER.match(each) for each in given):
+        if found is None and len(given) < 2 and not any(_NAMES_BEARER.match(value) for value in given):
             # RFC 6750 3.1: who showed nothing that is read here is told of no error
             raise self._make_refusal(scopes, None, "this resource asks for a Bearer access token")
         if found is None:
@@ -531,7 +531,7 @@ def _validate_identifier(what: str, url: str) -> str:
 
 
 def _normalize_scopes(scopes: Collection[str]) -> tuple[str, ...]:
-    if isinstance(scopes, str) or not all(_SCOPE.match(each) for each in scopes):
+    if isinstance(scopes, str) or not all(_SCOPE.match(scope) for scope in scopes):
         raise UsageError(
             "scopes are texts without spaces and quotes", code="usage.bad-scope", hint="RFC 6749 3.3"
         )

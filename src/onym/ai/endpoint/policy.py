@@ -149,12 +149,12 @@ def _to_cedar_value(value: Any) -> Any:
     value = _get_members(value)
     if isinstance(value, Mapping):
         return {
-            name: _to_cedar_value(each)
-            for name, each in value.items()
-            if each is not None and each is not UNSET and not name.startswith("__")
+            name: _to_cedar_value(member)
+            for name, member in value.items()
+            if member is not None and member is not UNSET and not name.startswith("__")
         }
     if isinstance(value, list | tuple | set | frozenset):
-        return [_to_cedar_value(each) for each in value if each is not None]
+        return [_to_cedar_value(item) for item in value if item is not None]
     if isinstance(value, bool) or type(value) is str:
         return value
     return int(value) if isinstance(value, int) and value in _INTEGERS else str(value)
@@ -170,11 +170,11 @@ def _get_members(value: Any) -> Any:
         found = {given: getattr(value, name) for given, name in names}
         return {**tag, **found} if None not in tag else found
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+        return {member.name: getattr(value, member.name) for member in dataclasses.fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {str(name): each for name, each in value.items()}
+        return {str(name): member for name, member in value.items()}
     if isinstance(value, _BUILTIN):
         return value
     return msgspec.to_builtins(value, enc_hook=str)

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from onym.ai.content import JSON
 from onym.ai.discovery_document import (
     MAX_OCTETS,
+    WELL_KNOWN,
     document_to_members,
     encode_discovery_document,
     parse_discovery_document,
 )
-from onym.ai.endpoint.context import JSON, Answer
+from onym.ai.endpoint.context import Answer
 from onym.ai.endpoint.responses import TYPES
 from onym.ai.endpoint.signing import ALGORITHMS, METADATA_LIFE
 from onym.ai.problems import CODES
@@ -29,11 +31,9 @@ if TYPE_CHECKING:
     from onym.ai.endpoint.signing import ReceiptSigner
 
 #: where things are at the anchor
-ANCHOR: Final = "/.well-known/aiip"
 JWKS: Final = "/.well-known/aiip.jwks.json"
 PREFIX: Final = "/.well-known/aiip/v1"
 _PROTECTED: Final = "/.well-known/oauth-protected-resource"
-DESCRIPTION: Final = "application/aiip+json"
 _KEYS: Final = "application/jwk-set+json"
 #: seconds that others may keep a copy
 _ANCHOR_AGE: Final = 300
@@ -180,7 +180,7 @@ class Site:
         return octets
 
     def _build_document(self, algorithms: tuple[str, ...]) -> AnchorDocument:
-        rows = tuple(each.entry for each in self.resources.values())
+        rows = tuple(resource.entry for resource in self.resources.values())
         protected = self.protected or {}
         return AnchorDocument(
             anchor=self.anchor,
@@ -204,7 +204,7 @@ class Site:
             return _make_public_answer(body, _KEYS, self.keys_age)
         if query:
             return None
-        if path == ANCHOR:
+        if path == WELL_KNOWN:
             return _make_public_answer(self.encode_published(keys), JSON, _ANCHOR_AGE)
         if self.protected is not None and path == self._get_metadata_path():
             return _make_public_answer(msgspec.json.encode(self.protected), JSON, _ANCHOR_AGE)
@@ -224,7 +224,7 @@ class Site:
 def apply_if_none_match(answer: Answer, kept: Iterable[str]) -> Answer:
     """A document, or 304 for whoever has it by `kept`, the fields If-None-Match (RFC 9110 13.1.2)."""
     tag = next((value for name, value in answer.headers if name == "ETag"), None)
-    tags = {each.strip().removeprefix("W/") for value in kept for each in value.split(",")}
+    tags = {tag.strip().removeprefix("W/") for value in kept for tag in value.split(",")}
     if tag is None or tags.isdisjoint({tag, "*"}):
         return answer
     return replace(answer, status=304, content_type=None, body=b"")

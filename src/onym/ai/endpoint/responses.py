@@ -16,20 +16,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from onym.ai.content import PROBLEM
 from onym.ai.endpoint.context import Answer, StreamEvent
-from onym.ai.problems import CODES, ProblemCode, find_problem_code
+from onym.ai.problems import CODES, LONGEST_DETAIL, ProblemCode, build_problem_document, get_problem_code
 from onym.ai.request_validation import bad_request
 from onym.errors import (
     AIIPError,
     AIURIError,
-    ConfigError,
     DiscoveryError,
     InvocationError,
     NetError,
     OnymError,
     ProvenanceError,
-    ProviderError,
-    RateLimitError,
     SignatureError,
     URIError,
 )
@@ -44,10 +42,10 @@ T = TypeVar("T")
 
 @contextmanager
 def contain_faults() -> Iterator[None]:
-    """Around what a function does within the task that awaits it.
+    """Contain the faults of a function that runs in the task that awaits it.
 
-    Raises OnymError `aiip.internal` from an exit, an interrupt, or a cancel that nobody asked this task for:
-    a loop hands the first two on to whoever runs it, and takes the third for the end of the task.
+    Raises OnymError `aiip.internal` from an exit, an interrupt, or a cancellation that was not requested for
+    this task. An event loop would pass on the first two to its caller and end the task for the third.
     """
     task = asyncio.current_task()
     try:
@@ -61,10 +59,10 @@ def contain_faults() -> Iterator[None]:
 
 
 def call_contained(work: Callable[..., T], *args: Any) -> T:
-    """What the work gives, in a thread whose result is awaited elsewhere. Raises as `contain_faults`.
+    """Run the work in a thread whose result is awaited elsewhere. Raises as `contain_faults` does.
 
-    A future does not hold StopIteration, so that whoever awaits it waits for ever; and GeneratorExit out of a
-    future ends all who wait.
+    A future cannot contain StopIteration, so its waiter would wait for ever; GeneratorExit from a future would
+    end every waiter.
     """
     try:
         return work(*args)
@@ -79,7 +77,7 @@ def _make_fault(error: BaseException) -> OnymError:
 
 
 def _is_external(task: asyncio.Task[Any] | None, error: BaseException) -> bool:
-    """Does it come from outside? A task counts its cancels; a coroutine is thrown away from elsewhere."""
+    """Report whether the error comes from outside: a cancellation of the task, or a closed coroutine."""
     try:
         running = asyncio.current_task()
     except RuntimeError:
@@ -89,25 +87,20 @@ def _is_external(task: asyncio.Task[Any] | None, error: BaseException) -> bool:
     return running is not task
 
 
-#: RFC 9457 3
-PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
-#: the path at the anchor that the type of a problem begins with; the code follows
+#: the prefix of a problem's type, a path at the anchor; the code follows
 TYPES: Final = "/.well-known/aiip/problems/"
-_LONGEST_DETAIL: Final = 500
-#: seconds after which a caller may ask again, where it may
+#: seconds after which a caller may retry
 _RETRY: Final = (("Retry-After", "1"),)
-#: an error of another family: the code that a stranger is told. What stands first counts
-_FAMILIES: Final[tuple[tuple[type[OnymError], str], ...]] = (
+#: where an endpoint differs from the common table: failures of its own work, without details for the caller
+_EXCEPTIONS: Final[tuple[tuple[type[OnymError], str], ...]] = (
     (AIURIError, "malformed-uri"),
     (URIError, "bad-request"),
-    (RateLimitError, "unavailable"),
-    (ProviderError, "upstream-unreachable"),
     (NetError, "upstream-unreachable"),
-    (ConfigError, "internal"),
+    (SignatureError, "internal"),
 )
-#: codes whose errors say themselves whether the same request may do better later
-_SAID: Final = frozenset({"idempotency-in-progress"})
-_SPELLING: Final = frozenset({"ai.non-canonical"})
+#: codes whose errors know whether a retry may help
+_SELF_REPORTED: Final = frozenset({"idempotency-in-progress"})
+_NON_CANONICAL: Final = "ai.non-canonical"
 
 
 def encode_problem(
@@ -119,43 +112,43 @@ def encode_problem(
     trace: str | None = None,
     final: bool = False,
 ) -> Answer:
-    """The answer that tells of this error. `target` is the canonical URI without its query.
+    """Return the error response. `target` is the canonical URI without its query.
 
-    `trace` is the id of the caller's trace (W3C Trace Context), where there is one. With `final`, nobody is
-    asked to try again, whatever the error is.
+    `trace` is the ID of the caller's trace (W3C Trace Context), or None. With `final`, the response does not
+    ask for a retry.
     """
     elsewhere = _is_from_other_call(error, target)
-    row = _get_upstream_code(error) if elsewhere else _get_problem_code(error)
-    # what another server or library said is not for strangers
-    tells = not (elsewhere or is_internal(row) or _is_provenance_code(row))
-    known = error if tells and isinstance(error, AIIPError | URIError) else None
-    retryable = not final and _is_retryable(known, row)
-    body: dict[str, Any] = {
-        "type": anchor + TYPES + row.name,
-        "title": row.title,
-        "status": row.status,
-        "detail": row.title if known is None else _format_detail(known),
-        "instance": f"urn:uuid:{instance}",
-        "code": row.name,
-        "retryable": retryable,
-    }
-    body |= _build_members(known, target) | ({} if trace is None else {"trace": trace})
+    row = _get_upstream_code(error) if elsewhere else _get_row(error)
+    # messages of other servers and libraries are not for untrusted callers
+    is_public = not (elsewhere or is_internal(row) or _is_provenance_code(row))
+    public = error if is_public and isinstance(error, AIIPError | URIError) else None
+    retryable = not final and _is_retryable(public, row)
+    body = build_problem_document(
+        row,
+        type_uri=anchor + TYPES + row.name,
+        detail=row.title if public is None else _format_detail(public),
+        request_id=instance,
+        retryable=retryable,
+        target=target,
+        canonical=None if public is None or public.code != _NON_CANONICAL else public.hint or None,
+        clause=getattr(public, "clause", None),
+        offset=getattr(public, "offset", None),
+        trace=trace,
+    )
     headers = _RETRY if retryable and row.retryable else ()
-    challenge = getattr(known, "challenge", None)
+    challenge = getattr(public, "challenge", None)
     if isinstance(challenge, str):
         headers = (*headers, ("WWW-Authenticate", challenge))
-    return Answer(
-        status=row.status, content_type=PROBLEM_MEDIA_TYPE, body=msgspec.json.encode(body), headers=headers
-    )
+    return Answer(status=row.status, content_type=PROBLEM, body=msgspec.json.encode(body), headers=headers)
 
 
 def is_internal(row: ProblemCode) -> bool:
-    """Is this a failure of the endpoint, whose reason is for its log alone?"""
+    """Report whether this is a failure of the endpoint, whose reason is only for its log."""
     return row.name == "internal"
 
 
 def _is_from_other_call(error: BaseException, target: str | None) -> bool:
-    """Does it tell of a call that a function made? It is about another resource, or only clients raise it."""
+    """Report whether the error is about a call that a function made: it names another resource, or a client raised it."""
     if isinstance(error, InvocationError | DiscoveryError | ProvenanceError):
         return True
     about = error.target if isinstance(error, AIIPError) else None
@@ -164,7 +157,7 @@ def _is_from_other_call(error: BaseException, target: str | None) -> bool:
 
 
 def _normalize_target(text: str) -> str | None:
-    """The canonical URI without its query; None for what names no resource."""
+    """Return the canonical URI without its query, or None for other text."""
     try:
         return str(AIURI.parse(text).without_query)
     except URIError:
@@ -172,8 +165,8 @@ def _normalize_target(text: str) -> str | None:
 
 
 def _get_upstream_code(error: BaseException) -> ProblemCode:
-    """A call of the function failed: that, and at most in which way. Its status there is no status here."""
-    row = _get_problem_code(error)
+    """Return the row for a call of the function that failed; only its kind is public."""
+    row = _get_row(error)
     known = not isinstance(error, InvocationError) and (
         _is_provenance_code(row) or row.name.startswith("upstream-")
     )
@@ -181,70 +174,50 @@ def _get_upstream_code(error: BaseException) -> ProblemCode:
 
 
 def _is_retryable(known: OnymError | None, row: ProblemCode) -> bool:
-    return getattr(known, "retryable", False) or (row.retryable and row.name not in _SAID)
+    return getattr(known, "retryable", False) or (row.retryable and row.name not in _SELF_REPORTED)
 
 
 def _is_provenance_code(row: ProblemCode) -> bool:
     return row.name.startswith("provenance-")
 
 
-def _get_problem_code(error: BaseException) -> ProblemCode:
-    if not isinstance(error, OnymError):
-        return CODES["internal"]
-    if error.code in _SPELLING:
-        return CODES["non-canonical-uri"]
-    found = find_problem_code(error.code) if error.code.startswith("aiip.") else None
-    if found is not None:
-        # a handler that asked elsewhere: which check failed there is no stranger's business (3.8)
-        return CODES["provenance-invalid"] if _is_provenance_code(found) else found
-    name = next((name for kind, name in _FAMILIES if isinstance(error, kind)), "internal")
-    return CODES[name]
+def _get_row(error: BaseException) -> ProblemCode:
+    row = get_problem_code(error, _EXCEPTIONS)
+    # untrusted callers do not learn which check of a receipt failed (3.8)
+    return CODES["provenance-invalid"] if _is_provenance_code(row) else row
 
 
 def _format_detail(error: OnymError) -> str:
     text = error.message if error.hint is None else f"{error.message} ({error.hint})"
-    return text[:_LONGEST_DETAIL]
-
-
-def _build_members(error: OnymError | None, target: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {} if target is None else {"target": target}
-    if error is None:
-        return found
-    if error.code in _SPELLING and error.hint:
-        found["canonical"] = error.hint
-    for name in ("clause", "offset"):
-        value = getattr(error, name, None)
-        if value is not None:
-            found[name] = value
-    return found
+    return text[:LONGEST_DETAIL]
 
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
-#: what a resource understands (3.6)
+#: the methods of a resource (3.6)
 ALLOWED: Final = "GET, HEAD, OPTIONS, POST"
-#: on every answer: nothing is to be guessed, kept or run by a browser that comes here by itself
+#: on every response: a browser must not guess its type or run anything
 _FIXED_FIELDS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; sandbox"),
     (b"referrer-policy", b"no-referrer"),
 )
-#: of a handler's header fields, those that go out (3.14)
+#: a handler's header fields that are sent (3.14)
 _ALLOWED_FIELDS: Final = frozenset(
     {
         "accept-post", "allow", "cache-control", "content-language", "etag", "idempotency-replayed",
         "last-modified", "preference-applied", "retry-after", "vary", "www-authenticate",
     }
 )  # fmt: skip
-#: statuses whose answers end with their head (RFC 9110 6.4.1): more would be read as the next answer
+#: statuses without a body (RFC 9110 6.4.1): a body would be parsed as the next response
 _BODILESS: Final = frozenset({204, 304})
 _VISIBLE: Final = re.compile(r"[\t\x20-\x7e]*")
 _KEEP: Final = ("Cache-Control", "private, no-store, no-transform")
 
 
 async def read_body(receive: Receive, length: int | None, most: int) -> bytes | None:
-    """The whole body; None where the caller went away before it was. Raises AIIPError `aiip.too-large`."""
+    """Return the whole body, or None if the caller disconnected. Raises AIIPError `aiip.too-large`."""
     if length is not None and length > most:
         raise _make_size_error(most)
     parts: list[bytes] = []
@@ -263,18 +236,18 @@ async def read_body(receive: Receive, length: int | None, most: int) -> bytes | 
 
 
 def _make_size_error(most: int) -> AIIPError:
-    return bad_request(f"the body is longer than {most} octets", code="too-large")
+    return bad_request(f"the body is longer than {most} bytes", code="too-large")
 
 
 def get_sent_body(answer: Answer, *, head: bool = False) -> bytes:
-    """What of this answer's body is sent: nothing to HEAD, and nothing where its status has none."""
+    """Return the part of the body that is sent: nothing for HEAD and for a status without a body."""
     return b"" if head or answer.status in _BODILESS else answer.body
 
 
 async def send_answer(
     send: Send, answer: Answer, *, receipt: str | None = None, head: bool = False, close: bool = False
 ) -> None:
-    """A whole answer; to HEAD without its body. With `close`, it is the last one of its connection."""
+    """Send a whole response, to HEAD without its body. With `close`, the connection ends after it."""
     length = None if answer.status in _BODILESS else len(answer.body)
     await send_head(send, answer, receipt=receipt, length=length, close=close)
     await send({"type": "http.response.body", "body": get_sent_body(answer, head=head)})
@@ -288,7 +261,7 @@ async def send_head(
     length: int | None = None,
     close: bool = False,
 ) -> None:
-    """The head of an answer. A handler's field that no head can hold is left out."""
+    """Send the head of a response, without fields that are not allowed or not valid."""
     given = [
         (name.lower(), value)
         for name, value in answer.headers
@@ -309,12 +282,11 @@ async def send_head(
     await send(message)
 
 
-EVENTS: Final = "text/event-stream"
 _RESERVED: Final = frozenset({"receipt", "problem"})
 
 
 class EventEncoder:
-    """Events in, octets out, within the limits; keeps the chain."""
+    """Encodes events within the limits, and updates the hash chain."""
 
     def __init__(self, request_hash: str, limits: Limits) -> None:
         self._chain = StreamChain(request_hash)
@@ -323,13 +295,13 @@ class EventEncoder:
         self._octets = 0
 
     def encode(self, event: StreamEvent) -> bytes:
-        """The octets of one event.
+        """Encode one event.
 
-        Raises AIIPError `aiip.too-large`, and SignatureError for an event that a stream cannot carry.
+        Raises AIIPError `aiip.too-large`, and SignatureError for an event that a stream cannot contain.
         """
         if event.event in _RESERVED:
             raise SignatureError(
-                f"an event of the type {event.event} is the endpoint's", code="sign.bad-event"
+                f"the event type {event.event} is reserved for the endpoint", code="sign.bad-event"
             )
         self._count += 1
         name = event.id or str(self._count)
@@ -337,18 +309,18 @@ class EventEncoder:
         self._octets += len(octets)
         too_much = self._count > self._limits.stream_events or self._octets > self._limits.stream_bytes
         if too_much or len(octets) > self._limits.event_bytes:
-            raise AIIPError("the stream is longer than the endpoint sends", code="aiip.too-large")
+            raise AIIPError("the stream exceeds the endpoint's limits", code="aiip.too-large")
         self._chain.add(name, event.event, event.data)
         return octets
 
     @property
     def chain_end(self) -> StreamEnd:
-        """The chain's end."""
+        """The end of the hash chain."""
         return self._chain.end
 
 
 def encode_event(event: str, data: str, name: str | None = None) -> bytes:
-    """One event as octets (WHATWG HTML 9.2.5)."""
+    """Encode one event (WHATWG HTML 9.2.5)."""
     lines = [] if name is None else [f"id: {name}"]
     if event not in {"", "message"}:
         lines.append(f"event: {event}")
@@ -356,17 +328,17 @@ def encode_event(event: str, data: str, name: str | None = None) -> bytes:
     return ("\n".join(lines) + "\n\n").encode("utf-8", "surrogatepass")
 
 
-#: seconds that a caller may take for one piece; longer than servers wait that cut off idle ones themselves
+#: seconds that a caller may take to read one part; longer than the idle timeouts of servers
 _SEND_SECONDS: Final = 120.0
-#: told the events that were sent, or None after a failure
+#: called with the events that were sent, or with None after a failure
 StreamEndCallback: TypeAlias = Callable[[list[StreamEvent] | None], Awaitable[None]]
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamingAnswer:
-    """Events that are about to be sent. `release` gives their place back, `deadline` is of the loop's clock.
+    """Events to be sent. `release` frees their slot, `deadline` is a time of the event loop's clock.
 
-    `ends` is there where a key binds the endpoint to what it has begun.
+    `ends` is set if an idempotency key obliges the endpoint to complete the stream.
     """
 
     events: AsyncIterator[StreamEvent]
@@ -385,7 +357,7 @@ class HandlerEvents:
         self._over = False
 
     async def prefetch(self) -> None:
-        """Take the first event, if there is one: what fails before it is an answer of its own."""
+        """Fetch the first event, so that an earlier failure becomes a response of its own."""
         try:
             self._ahead.append(await self._get_next())
         except StopAsyncIteration:
@@ -409,32 +381,32 @@ class HandlerEvents:
 
 
 class ResponseSender:
-    """The server's `send`, until it is closed: then nothing goes out. `lasting` survives a broken one."""
+    """The server's `send`, until it is closed; then nothing is sent. With `lasting`, a broken connection is no error."""
 
     def __init__(self, send: Send | None, *, lasting: bool) -> None:
         self._send = send
         self._lasting = lasting
 
     async def __call__(self, message: Any) -> None:
-        """Send it, if anybody is there and takes it."""
+        """Send the message, unless the sender is closed."""
         if self._send is None:
             return
         try:
             async with asyncio.timeout(_SEND_SECONDS):
                 await self._send(message)
         except OSError:
-            # ASGI 2.4: the caller has gone; or it reads nothing (TimeoutError is an OSError)
+            # the caller has disconnected (ASGI 2.4), or reads nothing (TimeoutError is an OSError)
             self.close()
             if not self._lasting:
                 raise
 
     def close(self) -> None:
-        """Nothing more goes out: somebody else answers, or nobody."""
+        """Stop sending, because another response may be sent."""
         self._send = None
 
 
 async def send_events(stream: StreamingAnswer, wire: EventEncoder, send: Send) -> None:
-    """Send the events, and tell `stream.ends` of them. Raises their error, and `aiip.upstream-timeout`."""
+    """Send the events and pass them to `stream.ends`. Raises their error, and `aiip.upstream-timeout`."""
     sent: list[StreamEvent] = []
     limit = asyncio.timeout_at(stream.deadline)
     try:
@@ -456,7 +428,7 @@ async def send_events(stream: StreamingAnswer, wire: EventEncoder, send: Send) -
 
 
 async def close_stream(stream: StreamingAnswer) -> None:
-    """Close the events; what was not told of as sent was interrupted."""
+    """Close the events; without a report to `stream.ends` before, the stream was interrupted."""
     await close_events(stream.events)
     ends, stream.ends = stream.ends, None
     if ends is not None:
@@ -464,12 +436,12 @@ async def close_stream(stream: StreamingAnswer) -> None:
 
 
 async def send_body_part(send: Send, octets: bytes, *, more: bool = True) -> None:
-    """A piece of the body."""
+    """Send a part of the body."""
     await send({"type": "http.response.body", "body": octets, "more_body": more})
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
-    """Wait until the caller has gone away."""
+    """Wait until the caller disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -478,6 +450,6 @@ async def close_events(events: AsyncIterator[StreamEvent]) -> None:
     """Let the function behind the events clean up."""
     close = getattr(events, "aclose", None)
     if close is not None:
-        # it has been told already, or nobody listens
+        # the error was reported before, or the caller has disconnected
         with contextlib.suppress(Exception), contain_faults():
             await close()

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from onym.ai.content import require_finite_numbers
 from onym.ai.endpoint.context import Answer, Call
-from onym.ai.json_encoding import require_finite_numbers
 from onym.errors import URIError, UsageError
 from onym.uri.components import decode_component
 
@@ -39,7 +39,9 @@ class PydanticModel:
             mode="serialization" if output else "validation", ref_template=f"#/$defs/{prefix}{{model}}"
         )
         named = found.pop("$defs", {})
-        return found | ({"$defs": {prefix + name: each for name, each in named.items()}} if named else {})
+        return found | (
+            {"$defs": {prefix + name: definition for name, definition in named.items()}} if named else {}
+        )
 
     def decode(self, value: Any, place: str) -> Any:
         """The value of decoded JSON as this type. Raises msgspec.ValidationError, which says where."""
@@ -53,7 +55,7 @@ class PydanticModel:
         try:
             made = self._adapter.validate_python(value)
             body: bytes = self._adapter.dump_json(made, by_alias=True, warnings="error")
-            if any(each in body for each in _ODD):
+            if any(literal in body for literal in _ODD):
                 require_finite_numbers(self._adapter.dump_python(made, mode="json"))
         except ValueError as error:
             raise ValueError(f"pydantic refuses it ({type(error).__name__})") from None
@@ -89,11 +91,13 @@ def to_plain_value(value: Any) -> Any:
             return to_plain_value(value.root)
         more = getattr(value, "__pydantic_extra__", None) or {}
         own = {_get_json_name(name, field): getattr(value, name) for name, field in fields.items()}
-        return {name: to_plain_value(each) for name, each in (own | more).items()}
+        return {name: to_plain_value(member) for name, member in (own | more).items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [to_plain_value(each) for each in value]
+        return [to_plain_value(item) for item in value]
     return (
-        {name: to_plain_value(each) for name, each in value.items()} if isinstance(value, Mapping) else value
+        {name: to_plain_value(member) for name, member in value.items()}
+        if isinstance(value, Mapping)
+        else value
     )
 
 
@@ -113,7 +117,7 @@ def _uses_pydantic(kind: Any) -> bool:
     return (
         any(hasattr(kind, name) for name in _OWN)
         or any(type(mark).__module__.partition(".")[0] in _MARKS for mark in marks)
-        or any(_uses_pydantic(each) for each in typing.get_args(kind))
+        or any(_uses_pydantic(argument) for argument in typing.get_args(kind))
     )
 
 
@@ -122,7 +126,7 @@ def _format_error(error: Any, place: str) -> str:
     found: list[Mapping[str, Any]] = error.errors(
         include_url=False, include_input=False, include_context=False
     )
-    where = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in found[0]["loc"])
+    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found[0]["loc"])
     return f"{found[0]['msg']} - at `$.{place}{where}`"
 
 
@@ -171,21 +175,26 @@ def parse_signature(function: Callable[..., Any]) -> Signature:
     defaults: dict[str, Any] = {}
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     call = None
-    for each in parameters.values():
-        if each.kind not in _PLAIN or each.name not in hints:
+    for parameter in parameters.values():
+        if parameter.kind not in _PLAIN or parameter.name not in hints:
             why = "it needs a type hint, and to be given by name"
-            raise make_signature_error(name, f"the parameter {each.name}", why)
-        kind = members[each.name] = Any if hints[each.name] is object else hints[each.name]
+            raise make_signature_error(name, f"the parameter {parameter.name}", why)
+        kind = members[parameter.name] = Any if hints[parameter.name] is object else hints[parameter.name]
         if kind is Call:
-            call = each.name
-            del members[each.name]
+            call = parameter.name
+            del members[parameter.name]
             continue
-        model = _find_parameter_model(name, each, kind)
+        model = _find_parameter_model(name, parameter, kind)
         if model is not None:
-            models[each.name] = model
-            defaults[each.name] = each.default
-            kind, each = Any, each if each.default is each.empty else each.replace(default=msgspec.UNSET)
-        fields.append(_make_field(each, kind))
+            models[parameter.name] = model
+            defaults[parameter.name] = parameter.default
+            kind, parameter = (
+                Any,
+                parameter
+                if parameter.default is parameter.empty
+                else parameter.replace(default=msgspec.UNSET),
+            )
+        fields.append(_make_field(parameter, kind))
     output, streams = _get_result_type(function, hints.get("return", Any))
     try:
         made = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
@@ -206,7 +215,7 @@ def parse_signature(function: Callable[..., Any]) -> Signature:
 
 def find_schema(kind: Any) -> dict[str, Any] | None:
     """The JSON Schema of a type; None where it says nothing, or has none."""
-    if any(kind is each for each in _NO_SCHEMA_TYPES):
+    if any(kind is excluded for excluded in _NO_SCHEMA_TYPES):
         return {"type": "string"} if kind is str else None
     try:
         return build_schema(kind)
@@ -225,7 +234,7 @@ def build_schema(kind: Any) -> dict[str, Any]:
     named = root.pop("$defs", {})
     own = found.get("$ref", "")
     if own and msgspec.json.encode(own) not in msgspec.json.encode([root, named]):
-        named = {name: each for name, each in named.items() if f"#/$defs/{name}" != own}
+        named = {name: definition for name, definition in named.items() if f"#/$defs/{name}" != own}
     return {**root, **({"$defs": named} if named else {})}
 
 
@@ -251,7 +260,7 @@ def inline_root_reference(given: Mapping[str, Any]) -> dict[str, Any]:
         target = _resolve_pointer(given, found.get("$ref"))
         if target is None:
             return found
-        found = {**target, **{name: each for name, each in found.items() if name != "$ref"}}
+        found = {**target, **{name: member for name, member in found.items() if name != "$ref"}}
     return dict(given)
 
 

@@ -156,7 +156,7 @@ class ReceiptSigner:
         if self.keys is None:
             return ALGORITHMS
         published = msgspec.json.decode(self.encode_jwks())["keys"]
-        return tuple(dict.fromkeys([*ALGORITHMS, *(each["alg"] for each in published)]))
+        return tuple(dict.fromkeys([*ALGORITHMS, *(key["alg"] for key in published)]))
 
     def encode_jwks(self) -> bytes:
         """The key set to publish."""
@@ -212,7 +212,7 @@ def validate_answer(answer: Answer) -> None:
         raise OnymError("a handler answered with a status that is not final", code="aiip.internal")
     if answer.content_type is not None and not CONTENT_TYPE.fullmatch(answer.content_type):
         raise OnymError("a handler answered with a content type that is none", code="aiip.internal")
-    texts = all(isinstance(each, str) for field in answer.headers for each in field)
+    texts = all(isinstance(text, str) for field in answer.headers for text in field)
     if not (texts and isinstance(answer.body, bytes)):
         raise OnymError("a handler answered with a body or fields of another type", code="aiip.internal")
 

@@ -45,8 +45,8 @@ def require_open_authority(resolution: Resolution, own: Collection[str]) -> None
     document = resolution.document
     places = [URI.parse(document.anchor).host, URI.parse(document.service).host]
     targets = () if resolution.connect is None else (resolution.connect, *resolution.fallbacks)
-    places += [each.host for each in targets]
-    if any((each or "").lower() in own for each in places):
+    places += [origin.host for origin in targets]
+    if any((host or "").lower() in own for host in places):
         raise _make_loop_error(resolution.uri)
     asks = document.requirements
     if asks.mtls or asks.dpop is Level.REQUIRED:

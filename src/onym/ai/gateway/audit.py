@@ -8,7 +8,6 @@ elsewhere.
 from __future__ import annotations
 
 import hashlib
-import hmac
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -110,11 +109,6 @@ def encode_line(members: dict[str, Any]) -> bytes:
 def hash_line(line: bytes) -> str:
     """The SHA-256 of a line without its end, in hexadecimal."""
     return hashlib.sha256(line.removesuffix(b"\n")).hexdigest()
-
-
-def hash_path(key: bytes, target: str) -> str:
-    """A keyed hash of a target without its query: equal for equal paths, and no path to be read."""
-    return hmac.new(key, target.encode("utf-8"), hashlib.sha256).hexdigest()[:32]
 
 
 def split_tail(octets: bytes) -> Tail:

@@ -224,11 +224,11 @@ def remove_old_logs(path: str | Path, *, days: float, at: datetime) -> tuple[Pat
     here = Path(path)
     oldest = at.astimezone(UTC) - timedelta(days=days)
     gone = []
-    for each in sorted(here.parent.glob(f"{escape(here.name)}.*Z")):
-        closed = _parse_closing_time(here, each)
+    for closed_log in sorted(here.parent.glob(f"{escape(here.name)}.*Z")):
+        closed = _parse_closing_time(here, closed_log)
         if closed is not None and closed < oldest:
-            each.unlink()
-            gone.append(each)
+            closed_log.unlink()
+            gone.append(closed_log)
     return tuple(gone)
 
 
@@ -243,9 +243,9 @@ def _get_chain_end(file: int, path: Path) -> HashChain:
 def _remove_leftovers(file: int, here: Path, fresh: Path) -> None:
     """Take away what a rotation that was killed has left: a new file, and a second name of the log."""
     fresh.unlink(missing_ok=True)
-    for each in here.parent.glob(f"{escape(here.name)}.*Z"):
-        if _parse_closing_time(here, each) is not None and is_current_file(file, each):
-            each.unlink()
+    for closed_log in here.parent.glob(f"{escape(here.name)}.*Z"):
+        if _parse_closing_time(here, closed_log) is not None and is_current_file(file, closed_log):
+            closed_log.unlink()
 
 
 def _create_log(fresh: Path, line: bytes) -> None:

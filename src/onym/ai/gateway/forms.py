@@ -58,14 +58,14 @@ def build_form_fields(schema: Mapping[str, Any] | None) -> tuple[FormField, ...]
             else (FormField(name=WHOLE_INPUT, label="Input (JSON)", kind="json", required=True),)
         )
     required = schema.get("required")
-    needed = {str(each) for each in required} if isinstance(required, list) else set()
+    needed = {str(name) for name in required} if isinstance(required, list) else set()
     return tuple(
         _build_field(
             str(name),
-            _resolve_reference(each, root) if isinstance(each, Mapping) else {},
+            _resolve_reference(member, root) if isinstance(member, Mapping) else {},
             str(name) in needed,
         )
-        for name, each in properties.items()
+        for name, member in properties.items()
     )
 
 
@@ -116,7 +116,7 @@ def _list_choices(schema: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     if not isinstance(given, list) or not 0 < len(given) <= _MOST_CHOICES:
         return ()
     found = tuple(
-        (_encode_json(each), each if isinstance(each, str) else _encode_json(each)) for each in given
+        (_encode_json(value), value if isinstance(value, str) else _encode_json(value)) for value in given
     )
     # definitions can be referred to many times over: a page must not grow with their product
     return found if all(len(text) <= _LONGEST for text, _ in found) else ()

@@ -1,7 +1,7 @@
 """Forwarding through a gateway: header fields both ways, errors as problem documents (3.7, 3.14).
 
-Header fields pass by allow lists. A caller is not told which check of a receipt failed, which key is known,
-which address a name has or which file of the gateway is unusable; these facts are in the operator's log.
+Allow lists select the header fields. A caller does not learn which check of a receipt failed, which keys are
+known, which address a name has or which file of the gateway is unusable; the operator's log contains it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from onym import errors
-from onym.ai.problems import CODES, ProblemCode, find_problem_code
+from onym.ai.content import parse_media_type
+from onym.ai.problems import CODES, LONGEST_DETAIL, ProblemCode, build_problem_document, get_problem_code
 from onym.ai.request_validation import Fields, get_connection_fields, get_field_values
 from onym.errors import AIIPError
 
 if TYPE_CHECKING:
     from onym.net.messages import Headers
 
-#: passed on as they are. Accept, Content-Type, Content-Digest and Idempotency-Key go their own way, since the
-#: client that invokes makes or checks them
+#: forwarded unchanged; the gateway's client sets or checks Accept, Content-Type, Content-Digest and
+#: Idempotency-Key itself
 _UPSTREAM_FIELDS: Final = (
     b"accept-language",
     b"content-language",
@@ -36,7 +37,7 @@ _CLIENT_FIELDS: Final = (
     "retry-after",
     "preference-applied",
 )
-#: what stands on every answer; a result is for one caller, and proves itself octet by octet
+#: on every response; a result is for one caller, and its receipt covers every byte
 FIXED_FIELDS: Final = (
     ("cache-control", "private, no-store, no-transform"),
     ("x-content-type-options", "nosniff"),
@@ -44,12 +45,12 @@ FIXED_FIELDS: Final = (
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
 )
-#: content of many authorities stands on one origin: it runs nothing and reads nothing here
+#: content of many authorities shares one origin, so it must not run scripts or read anything
 RESULT_POLICY: Final = (
     "default-src 'none'; sandbox; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 
-#: media types that a browser shows without running anything; every other one is kept as a file
+#: media types that a browser shows without running anything; all others are downloaded
 _PASSIVE: Final = frozenset(
     {
         "application/aiip+json", "application/json", "application/problem+json", "image/gif", "image/jpeg",
@@ -59,37 +60,41 @@ _PASSIVE: Final = frozenset(
 
 
 def select_upstream_fields(fields: Fields) -> tuple[tuple[str, str], ...]:
-    """The fields that go on to the endpoint. Raises AIIPError for one that stands twice or is not ASCII.
+    """Return the fields for the endpoint. Raises AIIPError for one that is not ASCII.
 
-    What Connection names is for this hop alone (RFC 9110 7.6.1). Long tasks are not asked for: Prefer goes
-    without `respond-async`.
+    Fields that Connection names are hop-by-hop (RFC 9110 7.6.1). Gateways do not support long tasks, so
+    `respond-async` is removed from Prefer.
     """
-    hop = get_connection_fields(fields)
-    found = []
+    hop_by_hop = get_connection_fields(fields)
+    selected = []
     for name in _UPSTREAM_FIELDS:
-        given = [] if name in hop else get_field_values(fields, name)
-        text = ", ".join(value.decode("latin-1") for value in given)
+        values = [] if name in hop_by_hop else get_field_values(fields, name)
+        text = ", ".join(value.decode("latin-1") for value in values)
         if name == b"prefer":
             text = _remove_async_preferences(text)
         if not text.isascii():
             raise AIIPError(
-                f"a field is not ASCII ({name.decode()})", code="aiip.bad-request", clause="RFC 9110 5.5"
+                f"the header field {name.decode()} is not ASCII",
+                code="aiip.bad-request",
+                clause="RFC 9110 5.5",
             )
         if text:
-            found.append((name.decode(), text))
-    return tuple(found)
+            selected.append((name.decode(), text))
+    return tuple(selected)
 
 
 def _remove_async_preferences(text: str) -> str:
-    kept = [each.strip() for each in text.split(",")]
-    return ", ".join(each for each in kept if each.partition("=")[0].strip().lower() not in _ASYNC)
+    kept = [preference.strip() for preference in text.split(",")]
+    return ", ".join(
+        preference for preference in kept if preference.partition("=")[0].strip().lower() not in _ASYNC
+    )
 
 
 _ASYNC: Final = frozenset({"", "respond-async", "wait"})
 
 
 def select_client_fields(headers: Headers) -> list[tuple[str, str]]:
-    """The endpoint's fields that go on to the caller; Content-Type and receipt come with the body."""
+    """Return the endpoint's fields for the caller; Content-Type and the receipt are added with the body."""
     return [
         (name, value)
         for name in _CLIENT_FIELDS
@@ -98,59 +103,37 @@ def select_client_fields(headers: Headers) -> list[tuple[str, str]]:
     ]
 
 
-def parse_media_type(content_type: str | None) -> str:
-    """The type and subtype of a Content-Type, in lower case; "" where there is none."""
-    return (content_type or "").partition(";")[0].strip().lower()
-
-
 def get_content_disposition(content_type: str | None) -> str | None:
-    """Content-Disposition for a result: what could act in a browser is kept as a file, whatever its name."""
+    """Return the Content-Disposition of a result: a download, unless a browser shows it without running anything."""
     return None if parse_media_type(content_type) in _PASSIVE else 'attachment; filename="result"'
 
 
 def format_via(received: Iterable[bytes], name: str) -> str:
-    """The field Via of a request that goes on: who passed it, and this gateway (RFC 9110 7.6.3)."""
+    """Return the Via field of the forwarded request: earlier hops and this gateway (RFC 9110 7.6.3)."""
     before = [value.decode("latin-1") for value in received]
-    return ", ".join([*(each for each in before if each.isascii()), f"1.1 {name}"])
+    return ", ".join([*(value for value in before if value.isascii()), f"1.1 {name}"])
 
 
 _INTERNAL: Final = CODES["internal"]
-_OURS: Final = "Something went wrong at the gateway"
-#: classes without a code of the binding, most specific first
-_CLASSES: Final[tuple[tuple[type[errors.OnymError], str], ...]] = (
-    (errors.DeadlineExceeded, "upstream-timeout"),
-    (errors.PolicyError, "blocked-address"),
-    (errors.RedirectRefused, "upstream-redirect"),
-    (errors.NetError, "upstream-unreachable"),
-    (errors.SignatureError, "provenance-invalid"),
-    (errors.ProvenanceError, "provenance-invalid"),
-    (errors.DiscoveryError, "unknown-authority"),
-    (errors.DeniedError, "policy-denied"),
-    (errors.URIError, "malformed-uri"),
-)
-#: families whose words are about the request or the authority; those of others may name files of ours
-_TELLING: Final = (errors.AIIPError, errors.URIError)
-_URI_CODES: Final = MappingProxyType({"ai.non-canonical": "non-canonical-uri"})
-#: what is said whichever check it was
+_INTERNAL_TITLE: Final = "The gateway failed"
+#: classes whose messages are about the request or the authority; other messages may name files of the gateway
+_PUBLIC: Final = (errors.AIIPError, errors.URIError)
+#: one code for every check of a receipt
 _UNIFORM: Final = MappingProxyType(
+    {"provenance-missing": "provenance-invalid", "provenance-stale": "provenance-invalid"}
+)
+_PUBLIC_DETAILS: Final = MappingProxyType(
     {
-        "provenance-missing": "provenance-invalid",
-        "provenance-stale": "provenance-invalid",
-        "provenance-invalid": "provenance-invalid",
+        "provenance-invalid": "the receipt of the response could not be verified, so nothing was released",
+        "blocked-address": "the gateway's policy does not allow the authority's address",
+        "upstream-unreachable": "the authority sent no usable response",
+        "internal": "the gateway failed",
+        # a file of the gateway cannot be used (pins, receipts, names or the audit log), or a store is full
+        "unavailable": "the gateway is temporarily unavailable",
     }
 )
-_WORDS: Final = MappingProxyType(
-    {
-        "provenance-invalid": "the answer does not prove where it comes from; nothing of it was released",
-        "blocked-address": "the authority is not at an address that this gateway may go to",
-        "upstream-unreachable": "no usable answer came from the authority",
-        "internal": "something went wrong on this side",
-        # a file of pins, receipts, names or the audit log is what cannot be used, or there is no room
-        "unavailable": "the gateway cannot do this now",
-    }
-)
-#: 401 would promise a way to sign in, and there is none here (RFC 9110 15.5.2)
-_STATUS: Final = MappingProxyType({"authentication-required": 403, "sender-constraint": 403, "internal": 500})
+#: 401 would promise a way to sign in, which the gateway does not have (RFC 9110 15.5.2)
+_STATUS: Final = MappingProxyType({"authentication-required": 403, "sender-constraint": 403})
 #: statuses of an endpoint's own problems that mean the same to a gateway's caller
 _PASSED_STATUSES: Final = frozenset(
     {400, 404, 405, 406, 409, 410, 411, 412, 413, 415, 422, 429, 501, 503, 504}
@@ -172,12 +155,11 @@ _PROXY: Final = MappingProxyType(
         "internal": "proxy_internal_error",
     }
 )
-_LONGEST_DETAIL: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What the caller is told. `cause` is the code for the operator, `upstream` the endpoint's own status."""
+    """An error as the caller sees it. `cause` is the code for the operator, `upstream` the endpoint's status."""
 
     code: str
     status: int
@@ -193,57 +175,52 @@ class Refusal:
 
 
 def make_refusal(error: errors.OnymError) -> Refusal:
-    """The public side of any error; its own words only where they are about the request or the authority."""
+    """Return the public form of an error. Its own message is public if it is about the request or the authority."""
     if isinstance(error, errors.InvocationError):
         return _make_endpoint_refusal(error)
-    row = _get_problem_code(error)
-    words = _get_public_words(error, row)
+    row = _get_row(error)
+    public_detail = _get_public_detail(error, row)
     uri = isinstance(error, errors.URIError)
     canonical = error.hint if row.name == "non-canonical-uri" else None
     return Refusal(
         code=row.name,
         status=_get_status(error, row),
-        title=_OURS if row is _INTERNAL else row.title,
-        detail=words or error.message,
+        title=_INTERNAL_TITLE if row is _INTERNAL else row.title,
+        detail=public_detail or error.message,
         cause=error.code,
         target=getattr(error, "target", None),
-        hint=None if words or canonical else error.hint,
-        clause=None if words else getattr(error, "clause", None),
+        hint=None if public_detail or canonical else error.hint,
+        clause=None if public_detail else getattr(error, "clause", None),
         retryable=row.retryable and not uri,
         canonical=canonical,
     )
 
 
-def _get_public_words(error: errors.OnymError, row: ProblemCode) -> str | None:
-    """What is said instead of the error's own words; None where those are for the caller."""
+def _get_public_detail(error: errors.OnymError, row: ProblemCode) -> str | None:
+    """Return the text that replaces the error's message; None if the message is public."""
     if row.name == "unavailable" and type(error) is errors.AIIPError and error.retryable:
-        return None  # too much at this moment; what is wrong with a file has a class of its own
-    return _WORDS.get(row.name) or (None if isinstance(error, _TELLING) else row.title)
+        return None  # the gateway is overloaded; an unusable file has another class
+    return _PUBLIC_DETAILS.get(row.name) or (None if isinstance(error, _PUBLIC) else row.title)
 
 
-def _get_problem_code(error: errors.OnymError) -> ProblemCode:
-    name = _URI_CODES.get(error.code)
-    if name is None and isinstance(error, errors.ResponseTooLarge):
-        name = "too-large"
-    found = find_problem_code(name or error.code) if name or error.code.startswith("aiip.") else None
-    if found is None:
-        name = next((name for kind, name in _CLASSES if isinstance(error, kind)), "internal")
-        found = CODES[name]
-    return CODES[_UNIFORM.get(found.name, found.name)]
+def _get_row(error: errors.OnymError) -> ProblemCode:
+    if isinstance(error, errors.ResponseTooLarge):
+        return CODES["too-large"]
+    row = get_problem_code(error)
+    return CODES[_UNIFORM.get(row.name, row.name)]
 
 
 def _get_status(error: errors.OnymError, row: ProblemCode) -> int:
     if isinstance(error, errors.ResponseTooLarge):
-        return 502  # the answer was, not the request
+        return 502  # not the request but the response is too large
     return _STATUS.get(row.name, row.status)
 
 
 def _make_endpoint_refusal(error: errors.InvocationError) -> Refusal:
-    """The endpoint's own problem: its code and words, under a status that is right for a gateway (3.7)."""
+    """Return the endpoint's own problem: its code and text, with the status that a gateway uses (3.7)."""
     problem: Mapping[str, Any] = error.problem or {}
     status = error.status or 502
-    said = str(problem.get("code", ""))
-    row = CODES.get(said)
+    row = CODES.get(str(problem.get("code", "")))
     if status in {401, 403}:
         shown = 403
         row = row or CODES["policy-denied"]
@@ -253,8 +230,8 @@ def _make_endpoint_refusal(error: errors.InvocationError) -> Refusal:
     return Refusal(
         code=row.name if row is not None else "invocation-failed",
         status=shown,
-        title=row.title if row is not None else "The endpoint refused",
-        detail=str(detail)[:_LONGEST_DETAIL] if isinstance(detail, str) else error.message,
+        title=row.title if row is not None else "The endpoint rejected the request",
+        detail=detail[:LONGEST_DETAIL] if isinstance(detail, str) else error.message,
         cause=error.code,
         target=error.target,
         retryable=error.retryable,
@@ -262,31 +239,25 @@ def _make_endpoint_refusal(error: errors.InvocationError) -> Refusal:
     )
 
 
-def build_problem_document(
+def build_refusal_document(
     refusal: Refusal, *, base_url: str, request_id: str, trace: str | None = None
 ) -> dict[str, Any]:
-    """The problem document (RFC 9457) with the binding's members."""
-    found: dict[str, Any] = {
-        "type": f"{base_url}/problems/{refusal.code}",
-        "title": refusal.title,
-        "status": refusal.status,
-        "detail": refusal.detail,
-        "instance": f"urn:uuid:{request_id}",
-        "code": refusal.code,
-        "retryable": refusal.retryable,
-    }
-    more = {
-        "target": refusal.target,
-        "hint": refusal.hint,
-        "clause": refusal.clause,
-        "canonical": refusal.canonical,
-        "trace": trace,
-    }
-    return found | {name: value for name, value in more.items() if value}
+    """Return the problem document of a refusal (RFC 9457)."""
+    return build_problem_document(
+        ProblemCode(refusal.code, refusal.status, refusal.title, refusal.retryable),
+        type_uri=f"{base_url}/problems/{refusal.code}",
+        detail=refusal.detail,
+        request_id=request_id,
+        target=refusal.target or None,
+        hint=refusal.hint or None,
+        clause=refusal.clause or None,
+        canonical=refusal.canonical or None,
+        trace=trace or None,
+    )
 
 
 def format_proxy_status(refusal: Refusal, name: str) -> str:
-    """The field Proxy-Status (RFC 9209) of an answer that this gateway made. `name` is its host name."""
+    """Return the Proxy-Status field (RFC 9209) of a response that the gateway made. `name` is its host name."""
     if refusal.upstream is not None:
         return f'"{name}"; received-status={refusal.upstream}'
     kind = _PROXY.get(refusal.code, "http_request_error" if refusal.status < 403 else "http_request_denied")

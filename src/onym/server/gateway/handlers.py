@@ -17,11 +17,10 @@ from urllib.parse import parse_qsl
 from starlette.responses import RedirectResponse, Response
 
 from onym.ai.client_flows import parse_description
+from onym.ai.content import parse_media_type
 from onym.ai.gateway import access_policy, forwarding
-from onym.ai.gateway.audit import hash_path
 from onym.ai.gateway.forms import build_form_fields, encode_form_input
-from onym.ai.gateway.forwarding import parse_media_type
-from onym.ai.records import Description, Invocation
+from onym.ai.records import Description, Invocation, hash_path
 from onym.ai.request_validation import get_field_values
 from onym.errors import AIIPError, AIURIError, DeniedError, URIError
 from onym.server.gateway.dependencies import read_body, record_exchange
@@ -133,7 +132,7 @@ class UpstreamRelay:
 
     def make_result_error(self, result: Result) -> AIIPError:
         """The error that a signed answer with a failure's status stands for."""
-        from onym.ai.exchange import decode_problem
+        from onym.ai.problems import decode_problem
 
         return decode_problem(
             result.status, result.content_type, result.body, result.receipt.subject, signed=True

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from onym.ai.gateway import forwarding
 from onym.ai.gateway.access_policy import RECEIPT_HEADER, sign_gateway_receipt
-from onym.ai.gateway.forwarding import Refusal, build_problem_document, format_proxy_status, make_refusal
+from onym.ai.gateway.forwarding import Refusal, build_refusal_document, format_proxy_status, make_refusal
 from onym.errors import OnymError
 from onym.server.gateway.views import build_problem_view, render_view
 
@@ -68,7 +68,7 @@ def make_problem_response(parts: Dependencies, visit: RequestContext, error: Ony
 
 def _encode_problem(parts: Dependencies, visit: RequestContext, refusal: Refusal) -> bytes:
     return msgspec.json.encode(
-        build_problem_document(
+        build_refusal_document(
             refusal, base_url=parts.settings.base_url, request_id=visit.id, trace=visit.trace_id
         )
     )

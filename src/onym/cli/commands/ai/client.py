@@ -573,7 +573,7 @@ def invoke_command(
       onym ai invoke 'ai://factory.example/agent/forklift-42?zone=A3' --allow physical
       onym ai invoke ai://factory.example/model/helper -d - --save out/
     """
-    from onym.ai.exchange import is_event_stream  # late: the JOSE library
+    from onym.ai.content import EVENTS, parse_media_type  # late: the JOSE library
 
     octets, kind = _read_body(data, body, content_type)
     target = parse_uri_argument(session, uri)
@@ -588,7 +588,7 @@ def invoke_command(
                 result = events.result
         else:
             result = client.invoke(target, **given)
-    _deliver_result(session, result, folder, shown=stream and is_event_stream(result.content_type))
+    _deliver_result(session, result, folder, shown=stream and parse_media_type(result.content_type) == EVENTS)
 
 
 def _read_body(
