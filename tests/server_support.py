@@ -25,9 +25,15 @@ from onym.registry.accounts import TOKEN_PREFIX, parse_scopes
 from onym.registry.records import Role
 from onym.registry.store import Store
 from onym.server.app import create_app
-from onym.server.security.visitor import get_visitor, make_actor, require_access
-from onym.server.security.conditional_requests import is_fresh, make_version_tag, parse_cursor, parse_page_size, require_match
+from onym.server.security.conditional_requests import (
+    is_fresh,
+    make_version_tag,
+    parse_cursor,
+    parse_page_size,
+    require_match,
+)
 from onym.server.security.middleware import set_audit_action
+from onym.server.security.visitor import get_visitor, make_actor, require_access
 from onym.server.settings import RateLimit, RateLimits, Settings
 from onym.uri.secret import Secret
 

@@ -250,7 +250,7 @@ def test_the_member_of_a_row_is_named(row: object, named: str) -> None:
 )  # fmt: skip
 def test_what_has_more_than_one_reading_is_refused(octets: bytes) -> None:
     # prov-103
-    with pytest.raises(DiscoveryError, match="cannot be used") as caught:
+    with pytest.raises(DiscoveryError, match="discovery document") as caught:
         parse_discovery_document(octets, anchor=ANCHOR, authority="bank.example")
     assert caught.value.code == "aiip.discovery-conflict"
 
@@ -267,7 +267,7 @@ def test_the_cap_is_exact() -> None:
 
 
 def test_no_key_set_is_no_document() -> None:
-    with pytest.raises(DiscoveryError, match="`jwks`: it is missing"):
+    with pytest.raises(DiscoveryError, match="`jwks`.*is missing"):
         parse_discovery_document(b"{}", anchor=ANCHOR, authority="bank.example")
 
 

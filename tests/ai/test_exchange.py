@@ -328,7 +328,7 @@ def test_events_are_told_by_their_media_type(text: str | None, yes: bool) -> Non
 
 # streams
 
-EVENTS = (("1", "message", "one"), ("2", "message", "two"), ("3", "done", "x"))
+STREAM_EVENTS = (("1", "message", "one"), ("2", "message", "two"), ("3", "done", "x"))
 EVENT_TYPE = "text/event-stream"
 
 
@@ -339,7 +339,7 @@ def wire(events: Any, token: str | None) -> bytes:
     return text.encode()
 
 
-def stream_token(question: RequestAttempt, events: Any = EVENTS, key: SigningKey = KEY) -> str:
+def stream_token(question: RequestAttempt, events: Any = STREAM_EVENTS, key: SigningKey = KEY) -> str:
     chain = StreamChain(question.request_hash)
     for each in events:
         chain.add(*each)
@@ -358,20 +358,20 @@ def read_stream(question: RequestAttempt, octets: bytes) -> Receipt:
 
 def test_a_stream_holds_by_its_last_event() -> None:
     question = asking()
-    assert read_stream(question, wire(EVENTS, stream_token(question))).stream is not None
+    assert read_stream(question, wire(STREAM_EVENTS, stream_token(question))).stream is not None
 
 
 @pytest.mark.requirement("ai-provenance-b")
 @pytest.mark.parametrize(
     "events",
     [
-        EVENTS[:2],
-        EVENTS[1:],
-        (EVENTS[1], EVENTS[0], EVENTS[2]),
-        (*EVENTS, ("4", "message", "more")),
-        (("1", "message", "One"), *EVENTS[1:]),
-        (("1", "other", "one"), *EVENTS[1:]),
-        (("9", "message", "one"), *EVENTS[1:]),
+        STREAM_EVENTS[:2],
+        STREAM_EVENTS[1:],
+        (STREAM_EVENTS[1], STREAM_EVENTS[0], STREAM_EVENTS[2]),
+        (*STREAM_EVENTS, ("4", "message", "more")),
+        (("1", "message", "One"), *STREAM_EVENTS[1:]),
+        (("1", "other", "one"), *STREAM_EVENTS[1:]),
+        (("9", "message", "one"), *STREAM_EVENTS[1:]),
         (),
     ],
     ids=["cut", "begun late", "moved", "added", "changed", "retyped", "renumbered", "emptied"],
@@ -385,15 +385,15 @@ def test_a_stream_that_was_touched_is_refused(events: Any) -> None:
 def test_a_stream_without_receipt_or_that_goes_on_behind_it_is_refused() -> None:
     question = asking()
     with pytest.raises(ProvenanceError) as caught:
-        read_stream(question, wire(EVENTS, None))
+        read_stream(question, wire(STREAM_EVENTS, None))
     assert caught.value.code == "aiip.provenance-missing"
     with pytest.raises(ProvenanceError):
-        read_stream(question, wire(EVENTS, stream_token(question)) + wire(EVENTS[:1], None))
+        read_stream(question, wire(STREAM_EVENTS, stream_token(question)) + wire(STREAM_EVENTS[:1], None))
 
 
 def ended_by(octets: bytes) -> AIIPError:
     with pytest.raises(AIIPError) as caught:
-        read_stream(asking(), wire(EVENTS[:1], None) + octets)
+        read_stream(asking(), wire(STREAM_EVENTS[:1], None) + octets)
     return caught.value
 
 
@@ -419,14 +419,14 @@ def test_a_problem_that_is_not_the_last_event_is_no_reason() -> None:
 
 
 def test_an_event_that_is_called_problem_counts_where_the_receipt_is_for_it() -> None:
-    question, events = asking(), (*EVENTS, ("4", "problem", "x"))
+    question, events = asking(), (*STREAM_EVENTS, ("4", "problem", "x"))
     assert read_stream(question, wire(events, stream_token(question, events))).stream is not None
 
 
 def test_the_receipt_of_another_stream_is_refused() -> None:
     question = asking()
     with pytest.raises(ProvenanceError):
-        read_stream(question, wire(EVENTS, stream_token(asking())))
+        read_stream(question, wire(STREAM_EVENTS, stream_token(asking())))
 
 
 @pytest.mark.parametrize(

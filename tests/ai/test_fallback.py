@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from onym.ai import client_flows
-from onym.ai.client_flows import Session
 from onym.ai.exchange import Caller, RequestAttempt
 from onym.ai.records import AnchorDocument, Invocation, Resolution
 from onym.errors import (
@@ -50,9 +49,7 @@ def tried(
 ) -> tuple[list[Origin | None], Reply | NetError]:
     """Where the request goes, one after another, while these errors are met; and what comes of it."""
     asked = Invocation(uri=RESOLUTION.uri, method=method, idempotency_key=key)
-    steps = client_flows._send_with_retries(
-        Session(), RequestAttempt(asked, resolution, Caller(), 5.0), stream=False
-    )
+    steps = client_flows._send_with_retries(RequestAttempt(asked, resolution, Caller(), 5.0), stream=False)
     places: list[Origin | None] = []
     left, sends = list(errors), set[Send]()
     try:

@@ -450,7 +450,7 @@ def test_who_waits_for_anothers_look_does_not_wait_for_ever(tmp_path: Path) -> N
         (key,) = (each for each in settings.cache._entries if each.startswith("keys "))  # type: ignore[attr-defined]
         kept = settings.cache.get(key)
         assert kept is not None
-        settings.cache.put(key, replace(kept, refetched=world.clock.at, asking=True))
+        settings.cache.put(key, replace(kept, refetched=world.clock.at, fetching=True))
         ended: list[Any] = []
 
         def whole() -> Iterator[Any]:

@@ -452,24 +452,3 @@ def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     assert caught.value.code == "telemetry.missing-extra"
     with pytest.warns(OnymWarning, match="ONYM_TELEMETRY"):
         assert from_environment({"ONYM_TELEMETRY": "1"}) is None
-
-
-NO_LOCKS = """
-import sys
-sys.modules["fcntl"] = None
-from onym.ai.telemetry import Telemetry
-from onym.uri.ai import AIURI
-print(len(Telemetry(path_key=b"k").path_hash(AIURI.parse("ai://bank.example/x"))))
-from onym.ai.request_validation import validate_gateway_head
-from onym.errors import ConfigError
-from onym.server.gateway import GatewaySettings, create_gateway
-try:
-    create_gateway(GatewaySettings(audit="audit.jsonl"))
-except ConfigError as error:
-    print(error.code)
-"""
-
-
-def test_paths_are_hashed_where_files_cannot_be_locked_too(tmp_path: Path) -> None:
-    ran = subprocess.run([sys.executable, "-c", NO_LOCKS], capture_output=True, text=True, cwd=tmp_path)
-    assert ran.stdout.split() == ["32", "audit.unusable"], ran.stderr

@@ -63,7 +63,10 @@ class _StreamState:
 
     @property
     def result(self) -> Result:
-        """The result, after the stream has ended and its receipt was verified. Raises ProvenanceError before that."""
+        """The result, after the stream has ended and its receipt was verified.
+
+        Raises ProvenanceError before that.
+        """
         if self._result is None:
             raise ProvenanceError(
                 "the stream has not been read to its end, so its events are still provisional",
@@ -104,7 +107,8 @@ class _StreamState:
 class AIStream(_StreamState):
     """The events of a response, provisional until `result` is available. Use it in a `with` statement.
 
-    With `keep`, the bytes of the stream become the result's body, so that you can store them with the receipt.
+    With `keep`, the bytes of the stream become the result's body, so that you can store them with the
+    receipt.
     """
 
     def __init__(
@@ -409,7 +413,7 @@ class AsyncAIClient:
     async def exchange_stream(
         self, invocation: Invocation, resolution: Resolution | None = None
     ) -> AsyncAIStream:
-        """`exchange` with the events of a stream as they arrive; other responses have their `result` at once."""
+        """Do what `exchange` does, with the events of a stream as they arrive."""
         resolution = resolution or await self.resolve(invocation.uri)
         opened = await arun_flow(
             client_flows.begin_exchange(self.session, invocation, resolution), self._transport

@@ -107,7 +107,7 @@ class Session:
         target = str(resolution.uri.without_query)
         if needs.mtls or needs.dpop is Level.REQUIRED:
             raise DeniedError(
-                f"{resolution.authority} requires sender-bound access tokens (mTLS or DPoP), which Onym does not support",
+                f"{resolution.authority} requires sender-bound tokens, which Onym does not support",
                 code="aiip.sender-constraint",
                 target=target,
                 clause=_SESSION_CLAUSE,
@@ -133,13 +133,13 @@ class Session:
                 f"the resource has {effects} effects, which are not allowed by default",
                 target=target,
                 clause="draft-sogomonian-ai-uri-scheme-01, Security Considerations",
-                hint=f'Allow them with allow_effects=["{effects}"], or with --allow {effects} on the command line.',
+                hint=f'Allow them with allow_effects=["{effects}"] (command line: --allow {effects}).',
             )
 
     def add_idempotency_key(
         self, invocation: Invocation, effects: Effects, *, keyed: bool = False
     ) -> Invocation:
-        """Add a new idempotency key if the invocation has effects or the resource requires one (`keyed`, 3.11).
+        """Add an idempotency key if the effects or the resource require one (`keyed`, 3.11).
 
         An invocation that has a key keeps it.
         """
@@ -257,7 +257,7 @@ def _find_entry(document: AnchorDocument, target: AIURI) -> EndpointEntry | None
 
 
 def _select_targets(document: AnchorDocument, targets: tuple[Origin, ...]) -> tuple[Origin, ...]:
-    """Return the targets if the service is at the anchor: DNS records apply only to the authority's own host."""
+    """Return the targets if the service is at the anchor, because DNS records apply only to that host."""
     same = parse_origin(document.service) == parse_origin(document.anchor)
     return targets if same else ()
 
@@ -329,7 +329,7 @@ def _raise_for_status(result: Result) -> None:
 
 
 def _prepare_invocation(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[Invocation]:
-    """Return the invocation with its idempotency key if it is allowed; fetch the description for unknown effects."""
+    """Add the idempotency key if the invocation is allowed; fetch the description for unknown effects."""
     known: EndpointEntry | Description | None = resolution.entry
     if known is None:
         session.require_allowed(resolution, Effects.READ)
@@ -339,7 +339,9 @@ def _prepare_invocation(session: Session, invocation: Invocation, resolution: Re
 
 
 def open_stream(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[PendingAnswer]:
-    """Begin an invocation and stream its events. They are provisional until the receipt at the end is verified.
+    """Begin an invocation and stream its events.
+
+    They are provisional until the receipt at the end is verified.
 
     Raises what `invoke_resource` raises.
     """
@@ -364,7 +366,10 @@ def run_exchange(session: Session, invocation: Invocation, resolution: Resolutio
 
 
 def begin_exchange(session: Session, invocation: Invocation, resolution: Resolution) -> Flow[PendingAnswer]:
-    """Begin a request as `open_stream` does, without checking the caller's policy. Only 2xx streams stay open."""
+    """Begin a request as `open_stream` does, without checking the caller's policy.
+
+    Only 2xx streams stay open.
+    """
     attempt = session.new_attempt(invocation, resolution)
     reply = yield from _send_attempt(session, attempt, stream=True)
     opened = PendingAnswer(reply, attempt, _make_stream_reader(attempt, reply), None)

@@ -33,7 +33,7 @@ def raise_document_error(member: str | None, why: str, hint: str | None = None) 
 
 
 def normalize_https_url(value: Any, member: str | None) -> str:
-    """Return an https URL with lower-case scheme and host, without `:443` and final slash; reject other parts."""
+    """Return the https URL in lower case, without `:443` and final slash. Raises DiscoveryError."""
     if not isinstance(value, str) or len(value) > _LONGEST:
         raise_document_error(member, f"is not a string of at most {_LONGEST} characters")
     try:
@@ -95,7 +95,7 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 def derive_anchor(authority: str) -> str | None:
-    """Return the anchor of a DNS authority (`bank.example:8443`), or None for a registry name or no authority."""
+    """Return the anchor of a DNS authority (`bank.example:8443`), or None for any other authority."""
     return f"https://{authority}" if "." in authority.partition(":")[0] else None
 
 
@@ -113,7 +113,7 @@ def try_canonicalize(text: str) -> str | None:
 
 
 def find_claimed_authority(octets: bytes) -> str | None:
-    """Return the authority of a document's endpoints, which is only a claim, or None if it cannot be parsed."""
+    """Return the authority that a document claims to be for, or None if it cannot be parsed."""
     try:
         document = _JSONObject(_parse_json(octets))
         if "endpoint" in document:
@@ -130,8 +130,8 @@ def parse_discovery_document(
     """Parse and validate the document that `anchor` (an https origin) serves for `authority`.
 
     `attested` are the members of its verified `signed_metadata`, which replace the unsigned members; without
-    them `signed_metadata` is ignored. Raises DiscoveryError aiip.discovery-conflict if the document is invalid
-    or for another authority; the message names the member.
+    them `signed_metadata` is ignored. Raises DiscoveryError aiip.discovery-conflict if the document is
+    invalid or for another authority; the message names the member.
     """
     members = _parse_json(octets)
     if attested is not None:
@@ -188,7 +188,10 @@ def _validate_ownership(document: AnchorDocument) -> None:
 
 
 def find_signed_metadata(octets: bytes) -> str | None:
-    """Return the `signed_metadata` of a document, a JWT, or None. Raises as `parse_discovery_document` does."""
+    """Return the `signed_metadata` of a document, a JWT, or None.
+
+    Raises as `parse_discovery_document` does.
+    """
     return _JSONObject(_parse_json(octets)).get(_SIGNED, _parse_token, None)
 
 
@@ -380,7 +383,7 @@ def _parse_scopes(value: Any, member: str) -> tuple[str, ...]:
     if not all(isinstance(scope, str) and _SCOPE.match(scope) for scope in found):
         raise_document_error(
             member,
-            "contains an invalid scope: printable ASCII without spaces, quotes and backslashes (RFC 6749 3.3)",
+            "contains a scope with characters that RFC 6749 3.3 does not allow",
         )
     return tuple(dict.fromkeys(found))
 

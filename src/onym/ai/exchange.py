@@ -66,7 +66,10 @@ class StreamReader:
         return self._token
 
     def feed(self, data: bytes) -> list[SSEEvent]:
-        """Return the events that these bytes complete. Raises ProvenanceError, ProtocolError, ResponseTooLarge."""
+        """Return the events that these bytes complete.
+
+        Raises ProvenanceError, ProtocolError, ResponseTooLarge.
+        """
         return [event for event in self._decoder.events(data) if self._accept_event(event)]
 
     def _accept_event(self, event: SSEEvent) -> bool:

@@ -135,7 +135,10 @@ def get_network_code(error: NetError) -> str:
 def build_problem_document(
     row: ProblemCode, *, type_uri: str, detail: str, request_id: str, **members: Any
 ) -> dict[str, Any]:
-    """Build a problem document. `members` replace or extend its members; those without a value are left out."""
+    """Build a problem document.
+
+    `members` replace or extend its members; those without a value are left out.
+    """
     document: dict[str, Any] = {
         "type": type_uri,
         "title": row.title,

@@ -195,7 +195,10 @@ class Namespaces(Protocol):
     """Resolves one-label authorities ("bank"). `onym.registry.signed_namespaces.SignedNamespaces` is one."""
 
     def find(self, label: str, at: float) -> AllocatedNamespace | None:
-        """Return the label's namespace, or None if it is unknown. Raises DiscoveryError if it is not active."""
+        """Return the label's namespace, or None if it is unknown.
+
+        Raises DiscoveryError if it is not active.
+        """
         ...
 
 

@@ -1,8 +1,8 @@
 """Validation of request heads at an endpoint and at a gateway (AIIP/HTTPS v1, 3.14). Pure.
 
 A request that two servers could interpret differently is rejected: ambiguous framing, repeated fields,
-unknown hosts, wrong digests, JSON that is nested too deeply. Names of header fields are in lower case, as ASGI
-gives them.
+unknown hosts, wrong digests, JSON that is nested too deeply. Names of header fields are in lower case, as
+ASGI gives them.
 """
 
 from __future__ import annotations

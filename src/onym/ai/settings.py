@@ -113,7 +113,7 @@ def get_cache_lifetime(headers: Headers) -> float | None:
 
 
 def _parse_cache_control(headers: Headers) -> dict[str, float]:
-    """Return the directives of Cache-Control with their seconds (0 without any), the least if one is repeated."""
+    """Return the directives of Cache-Control with their seconds; a repeated one has the least value."""
     directives: dict[str, float] = {}
     for part in ",".join(headers.get_all("cache-control")).split(","):
         name, _, value = part.strip().partition("=")

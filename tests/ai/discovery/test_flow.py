@@ -197,7 +197,7 @@ def test_keys_of_another_origin_are_refused(world: World) -> None:
 def test_a_document_that_claims_another_authority_is_refused(world: World) -> None:
     evil = world.sites["evil.test"]
     evil.publish(endpoint="ai://bank/service/payments")
-    assert "it claims bank" in refused(world, "aiip.discovery-conflict", evil.authority).message
+    assert "names a resource of bank" in refused(world, "aiip.discovery-conflict", evil.authority).message
     evil.publish(endpoint=world.bank.uri)
     refused(world, "aiip.discovery-conflict", evil.authority)
 
@@ -237,7 +237,7 @@ def test_what_a_server_says_of_its_refusal_is_told_as_unsigned(world: World) -> 
     said = b'{"title": "Bad request", "detail": "the field Host names another server, or none"}'
     world.bank.put(DOCUMENT, said, "application/problem+json", status=400)
     error = refused(world, "aiip.upstream-unreachable")
-    assert error.hint == "the server says, unsigned: the field Host names another server, or none"
+    assert error.hint == "The server's reason (unsigned): the field Host names another server, or none"
     world.bank.put(DOCUMENT, b'{"detail": "' + b"x" * 2000 + b'"}', "application/problem+json", status=400)
     assert len(refused(world, "aiip.upstream-unreachable").hint or "") < 600
 

@@ -85,14 +85,14 @@ def test_links_beyond_the_cap_are_not_read() -> None:
     filler = ", ".join(["<ai://a/x>; rel=aiip"] * MAX_LINKS)
     found = find_pointers([filler, "<ai://late/x>; rel=aiip"], context=PAGE)
     assert found.targets == ("ai://a/x",)
-    assert "64 links" in found.ignored[0]
+    assert "first 64" in found.ignored[0]
     assert len(parse_links(filler + ", <ai://late/x>")) == MAX_LINKS
 
 
 def test_octets_beyond_the_cap_are_not_read() -> None:
     found = find_pointers(["<" + "x" * MAX_OCTETS + ">; rel=aiip"], context=PAGE)
     assert found.targets == ()
-    assert "16384 octets" in found.ignored[0]
+    assert "16384 bytes" in found.ignored[0]
 
 
 def test_parameters_keep_their_order_and_their_text() -> None:

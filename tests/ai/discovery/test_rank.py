@@ -186,7 +186,7 @@ def test_a_sister_of_the_same_domain_must_list_the_resource() -> None:
             uri="ai://pay.bank.example/x",
             confirmed=True,
             by=("link",),
-            why="pay.bank.example is of the same registrable domain, and lists it",
+            why="pay.bank.example has the same registrable domain and lists the resource",
         ),
     )
 

@@ -146,11 +146,11 @@ def test_what_is_no_token_spoils_the_document(world: World, value: Any) -> None:
         ({"jwks": "https://bank.test/other.json"}, "another key set"),
         ({"jwks": "https://evil.test/keys.json"}, "another key set"),
         ({"jwks": None}, "another key set"),
-        ({"signed_metadata": "a.b.c"}, "another one of itself"),
-        ({"endpoint": "ai://evil.test/pay"}, "may speak for"),
-        ({"endpoints": [{"uri": "ai://evil.test/pay"}]}, "may speak for"),
+        ({"signed_metadata": "a.b.c"}, "another signed_metadata"),
+        ({"endpoint": "ai://evil.test/pay"}, "the document is for"),
+        ({"endpoints": [{"uri": "ai://evil.test/pay"}]}, "the document is for"),
         ({"service": "http://bank.test/"}, "https"),
-        ({"versions": ["2"]}, "version 1"),
+        ({"versions": ["2"]}, "versions"),
         ({"scopes": "all"}, "scopes"),
     ],
 )
@@ -293,7 +293,7 @@ def test_a_document_has_room_for_its_signature(tmp_path: Path) -> None:
         for number in range(600):
             app.resource(f"/{number}", title="x" * 500)(lambda: None)
 
-    with pytest.raises(UsageError, match="octets"):
+    with pytest.raises(UsageError, match="longer than"):
         fill()
     octets = app._site.encode_published(app._exchanges.signing)
     assert MAX_OCTETS * 3 // 4 < len(octets) <= MAX_OCTETS

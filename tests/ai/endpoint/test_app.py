@@ -65,8 +65,8 @@ def test_a_decorator_without_parentheses_is_refused() -> None:
     for wrong in (typed, None, b"/x"):
         with pytest.raises(UsageError) as caught:
             app.resource(wrong)  # type: ignore[arg-type]
-        assert caught.value.hint == 'write @app.resource("/tool/...")'
-    with pytest.raises(UsageError, match="begins with a slash"):
+        assert "@app.resource(" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="slash"):
         app.resource("x")
     assert app.resources == ()
 
@@ -99,12 +99,12 @@ def test_effects_need_a_store_of_keys(effects: str, tmp_path: Path) -> None:
     def one() -> int:
         return 1
 
-    with pytest.raises(UsageError, match="outlive"):
+    with pytest.raises(UsageError, match="store"):
         made().resource("/x", effects=effects)(one)
     stored = made(store=tmp_path / "k")
     with pytest.raises(UsageError, match="idempotency"):
         stored.resource("/x", effects=effects, idempotency=False)(one)
-    with pytest.raises(UsageError, match="effects are one of"):
+    with pytest.raises(UsageError, match="not one of the effects"):
         stored.resource("/x", effects="magic")(one)
 
 

@@ -106,7 +106,7 @@ def test_whatever_a_function_raises_is_told_as_internal_and_the_next_call_is_ser
             assert name in caplog.text
         assert (await post("/whole")).body == b"1"
         runner = app._exchanges._runner
-        assert (len(runner._places), len(runner._tasks)) == (0, 0)
+        assert (len(runner._limiter), len(runner._tasks)) == (0, 0)
 
     played(scenario)
 

@@ -30,7 +30,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def running(app: Endpoint) -> tuple[int, int]:
     runner = app._exchanges._runner
-    return len(runner._places), len(runner._tasks)
+    return len(runner._limiter), len(runner._tasks)
 
 
 def is_final(heard: Heard) -> bool:
@@ -153,7 +153,7 @@ def test_a_coroutine_out_of_its_time_is_ended_and_its_key_says_interrupted(
         first = await post("/pay", "a")
         assert (first.status, first.json()["code"]) == (504, "upstream-timeout")
         assert is_final(first)
-        assert "find out whether it took effect" in first.json()["detail"]
+        assert "interrupted" in first.json()["detail"]
         assert (ended, running(app)) == ([1], (0, 0))
         last = await post("/pay", "a")
         assert (last.status, is_final(last)) == (409, True)
@@ -191,7 +191,7 @@ def test_what_a_thread_gives_to_be_awaited_after_its_time_is_not_waited_for(play
             return later()
 
         first = await post("/pay", "a")
-        assert (first.status, "goes on" in first.json()["detail"]) == (504, True)
+        assert (first.status, "still running" in first.json()["detail"]) == (504, True)
         till.go.set()
         await until(lambda: running(app) == (0, 0))
         last = await post("/pay", "a")
@@ -302,14 +302,14 @@ def test_a_thread_that_returns_after_the_end_of_the_app_is_told_once_and_opens_n
         app.resource("/pay", effects="write")(till.pay)
         assert (await post("/pay", "a")).status == 504
         await until(till.began.is_set)
-        keeper = app._exchanges._runner._once.keeper
+        thread = app._exchanges._runner._once.thread
         await app.aclose()
         caplog.clear()
         till.go.set()
         await until(lambda: running(app) == (0, 0))
         assert [each.levelno for each in caplog.records] == [logging.ERROR]
-        assert "was closed meanwhile" in caplog.text
-        assert keeper._thread is None
+        assert "the endpoint was closed" in caplog.text
+        assert thread._thread is None
         last = await post("/pay", "a")  # by a store that was opened anew
         assert "interrupted" in last.json()["detail"]
 

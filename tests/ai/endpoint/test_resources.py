@@ -16,6 +16,7 @@ from jwcrypto import jwk, jws  # type: ignore[import-untyped]
 from ai_support import Heard, Line
 from onym.ai.discovery_document import parse_discovery_document
 from onym.ai.endpoint import Answer, Call, Endpoint, Limits, StreamEvent
+from onym.ai.problems import CODES
 from onym.errors import AIIPError, NetError, ProvenanceError
 from onym.net.sse import SSEDecoder
 from onym.sign.keys import read_authority_keys
@@ -338,8 +339,8 @@ def test_a_function_may_see_the_call_and_shape_the_answer(serving: Serving) -> N
 @pytest.mark.parametrize(
     ("how", "status", "code", "detail"),
     [
-        ("bug", 500, "internal", "Something went wrong at the endpoint"),
-        ("net", 502, "upstream-unreachable", "The authority does not answer"),
+        ("bug", 500, "internal", CODES["internal"].title),
+        ("net", 502, "upstream-unreachable", CODES["upstream-unreachable"].title),
         ("told", 503, "unavailable", "not today (come tomorrow)"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 
 from ai_support import PATIENCE, key_store
 from onym.ai.endpoint import Endpoint, Limits, StreamEvent
-from onym.ai.endpoint._runner import ConcurrencyLimiter, get_caller_key
+from onym.ai.endpoint._runner import get_caller_key, make_limiter
 from onym.ai.endpoint.context import ANONYMOUS, Caller
 from onym.ai.endpoint.responses import ResponseSender
 from onym.errors import AIIPError
@@ -120,7 +120,7 @@ class House:
 
     @property
     def running(self) -> int:
-        return len(self.app._exchanges._runner._places)
+        return len(self.app._exchanges._runner._limiter)
 
     @property
     def tasks(self) -> int:
@@ -436,19 +436,19 @@ def test_a_share_is_half_unless_it_is_said() -> None:
 
 
 def test_places_are_given_back_once() -> None:
-    places = ConcurrencyLimiter(Limits(concurrent=2, share=1))
-    give = places.acquire("a")
+    places = make_limiter(Limits(concurrent=2, share=1))
+    give = places.acquire(caller="a")
     with pytest.raises(AIIPError) as caught:
-        places.acquire("a")
+        places.acquire(caller="a")
     assert (caught.value.code, caught.value.retryable) == ("aiip.too-many-requests", True)
-    places.acquire("b")
+    places.acquire(caller="b")
     with pytest.raises(AIIPError) as caught:
-        places.acquire("c")
+        places.acquire(caller="c")
     assert caught.value.code == "aiip.unavailable"
     give()
     give()
     assert len(places) == 1
-    places.acquire("a")
+    places.acquire(caller="a")
 
 
 def test_a_share_is_of_the_client_that_a_token_names_or_of_a_network() -> None:

@@ -120,7 +120,7 @@ def test_what_is_no_plain_object_is_one_field_of_json(schema: dict[str, Any]) ->
     (field,) = build_form_fields(schema)
     assert (field.name, field.kind, field.required) == (WHOLE_INPUT, "json", True)
     assert encode_form_input((field,), {WHOLE_INPUT: " [1, 2] "}) == b"[1,2]"
-    with pytest.raises(AIIPError, match="the input cannot be read"):
+    with pytest.raises(AIIPError, match="the input"):
         encode_form_input((field,), {})
 
 

@@ -13,7 +13,7 @@ from onym.ai.gateway.forms import build_form_fields
 from onym.ai.gateway.forwarding import make_refusal
 from onym.errors import AIIPError, ConfigError, CredentialError
 from onym.server.gateway import GatewaySettings, create_gateway, load_gateway_settings
-from onym.server.gateway.dependencies import ConcurrencyLimiter
+from onym.server.gateway.dependencies import make_limiter
 from onym.server.gateway.result_store import RESULT_SECONDS, ResultStore
 from onym.server.gateway.views import build_control_views
 
@@ -26,33 +26,37 @@ class Body:
 
 
 def test_places_are_limited_and_given_back() -> None:
-    slots = ConcurrencyLimiter(total=3, client=2, authority=2)
-    with slots.acquire_slot("a", "x"), slots.acquire_slot("a", "y"):
-        with pytest.raises(AIIPError) as caught, slots.acquire_slot("a", "z"):
+    slots = make_limiter(total=3, client=2, authority=2)
+    with slots.reserve(client="a", authority="x"), slots.reserve(client="a", authority="y"):
+        with pytest.raises(AIIPError) as caught, slots.reserve(client="a", authority="z"):
             pass
         assert (caught.value.code, caught.value.retryable) == ("aiip.unavailable", True)
-        with slots.acquire_slot("b", "x"):
-            with pytest.raises(AIIPError), slots.acquire_slot("c", "z"):
+        with slots.reserve(client="b", authority="x"):
+            with pytest.raises(AIIPError), slots.reserve(client="c", authority="z"):
                 pass
             assert len(slots) == 3
     with (
-        slots.acquire_slot("a", "x"),
-        slots.acquire_slot("b", "x"),
+        slots.reserve(client="a", authority="x"),
+        slots.reserve(client="b", authority="x"),
         pytest.raises(AIIPError),
-        slots.acquire_slot("c", "x"),
+        slots.reserve(client="c", authority="x"),
     ):
         pass
     assert len(slots) == 0
-    assert not slots._taken
+    assert not slots._running
 
 
 def test_whoever_finds_no_place_is_told_why_and_when_to_come_again() -> None:
-    slots = ConcurrencyLimiter(total=1, client=1, authority=1)
-    with slots.acquire_slot("a", "x"), pytest.raises(AIIPError) as caught, slots.acquire_slot("b", "y"):
+    slots = make_limiter(total=1, client=1, authority=1)
+    with (
+        slots.reserve(client="a", authority="x"),
+        pytest.raises(AIIPError) as caught,
+        slots.reserve(client="b", authority="y"),
+    ):
         pass
     found = make_refusal(caught.value)
     assert (found.status, found.code, found.retryable) == (503, "unavailable", True)
-    assert (found.detail, found.hint) == (caught.value.message, "try again in a second")
+    assert (found.detail, found.hint) == (caught.value.message, caught.value.hint)
 
 
 def test_a_result_is_kept_for_a_while_and_for_its_owner() -> None:

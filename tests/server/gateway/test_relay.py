@@ -9,6 +9,7 @@ import pytest
 from gateway_support import World
 from onym.ai.gateway.access_policy import POLICY_HASH, hash_upstream_receipt
 from onym.ai.gateway.audit_file import verify_log
+from onym.ai.problems import CODES
 from onym.net.sse import SSEDecoder
 from onym.sign.keys import read_authority_keys
 from onym.sign.receipts import GATEWAY, Expected, request_hash, verify_filed, verify_receipt
@@ -221,6 +222,6 @@ def test_addresses_that_are_none(site: World) -> None:
         "/gateway",
     ):
         assert site.at("GET", path).status == 404, path
-    assert site.at("GET", "/problems/too-large").body.startswith(b"This is too large")
+    assert site.at("GET", "/problems/too-large").body.startswith(CODES["too-large"].title.encode())
     assert site.at("GET", "/static/onym.css").headers["cache-control"].startswith("public")
     assert site.at("POST", "/", b"").status == 404

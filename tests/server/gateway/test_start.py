@@ -155,7 +155,8 @@ def test_a_file_that_goes_bad_while_it_is_served_is_for_the_log_alone(
     assert b"unavailable" in found.body
     for word in (b"kept-secret", str(tmp_path).encode(), b"pins", b"removed", b"receipts", b"database"):
         assert word not in found.body
-    assert {"pins": f"put {path} right", "replays": "not a database"}[setting] in caplog.text
+    expected = {"pins": f"the pin file {path} cannot be used", "replays": "not a database"}[setting]
+    assert expected in caplog.text
 
 
 @pytest.mark.parametrize(

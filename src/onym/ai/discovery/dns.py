@@ -114,8 +114,8 @@ def _find_alias_problem(records: Records | None) -> str | None:
 def evaluate_txt(records: Records, *, host: str) -> tuple[Source, tuple[str, ...]]:
     """Return the source and the canonical ai URI that `host` points to; no URI if there is not exactly one.
 
-    A record is `endpoint=` and an ai URI. Records of other forms are ignored; invalid URIs are reported in the
-    source.
+    A record is `endpoint=` and an ai URI. Records of other forms are ignored; invalid URIs are reported in
+    the source.
     """
     source = _make_source(_TXT, f"_aiip.{host}", records)
     if records.status != "found":

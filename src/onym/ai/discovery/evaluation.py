@@ -67,7 +67,10 @@ class DiscoveryTarget:
 
 
 def parse_discovery_target(question: str | AIURI, settings: ResolverSettings) -> DiscoveryTarget:
-    """Parse a host, an https URL or an ai URI. Raises UsageError for other text, URIError for an invalid ai URI."""
+    """Parse a host, an https URL or an ai URI.
+
+    Raises UsageError for other text, URIError for an invalid ai URI.
+    """
     text = str(question).strip()
     if text[:3].lower() == "ai:":
         return _parse_uri_target(text, settings)

@@ -35,8 +35,9 @@ _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-#: accepted encodings, by Python's names. Encodings in which ASCII bytes may mean other characters are rejected
-#: (UTF-7, UTF-16 without a mark, ISO-2022-*, EBCDIC), because filters may have read other characters there
+#: accepted encodings, by Python's names. Encodings in which ASCII bytes may mean other characters are
+#: rejected (UTF-7, UTF-16 without a mark, ISO-2022-*, EBCDIC), because filters may have read other characters
+#: there
 _ENCODINGS: Final = frozenset(
     {"utf-8", "ascii", "cp866", "koi8-r", "koi8-u", "gbk", "gb18030", "big5", "euc_jp", "euc_kr", "shift_jis"}
     | {f"iso8859-{number}" for number in (*range(1, 12), 13, 14, 15, 16)}

@@ -38,7 +38,7 @@ class Link:
     parameters: tuple[tuple[str, str], ...] = ()
 
     def get_parameter(self, name: str) -> str | None:
-        """Return the value of the first parameter with this name; later ones do not count (RFC 8288 3.2, 3.3)."""
+        """Return the first parameter with this name; later ones have no effect (RFC 8288 3.2, 3.3)."""
         return next((value for key, value in self.parameters if key == name), None)
 
     @property
@@ -58,7 +58,7 @@ class Pointers:
 
 
 def parse_links(value: str, *, most: int = MAX_LINKS) -> tuple[Link, ...]:
-    """Parse at most `most` links of one field value (RFC 8288 appendix B.2); parsing ends at the first error."""
+    """Parse at most `most` links of a field value, up to the first error (RFC 8288 appendix B.2)."""
     links: list[Link] = []
     at = 0
     while len(links) < most:

@@ -107,7 +107,10 @@ def _list_demands(document: AnchorDocument) -> frozenset[str]:
 def _extend_pin(
     held: Mapping[str, float], demands: frozenset[str], kids: frozenset[str], at: float, pin_max_age: int
 ) -> Pin:
-    """Return the pin with this document's demands. A shorter `pin_max_age` does not shorten earlier promises."""
+    """Return the pin with this document's demands.
+
+    A shorter `pin_max_age` does not shorten earlier promises.
+    """
     until = at + min(max(pin_max_age, 0), MAX_PIN_SECONDS)
     ends = {name: max(until, held.get(name, 0.0)) for name in demands}
     ends = {name: end for name, end in ends.items() if end > at}

@@ -1,7 +1,7 @@
-"""One request to a resource, from its head to the signed answer: the order of checks (3.6 to 3.13).
+"""One request to a resource, from its head to the signed response: the order of checks (3.6 to 3.13).
 
 A handler runs only after all checks have passed: caller, body, digest, signing key, idempotency key and
-policy. A refusal is unsigned until the caller is known; every later answer is signed.
+policy. Error responses are unsigned until the caller is known; every later response is signed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from onym.uri.ai import AIURI
 
 _LOG: Final = logging.getLogger("onym.ai.endpoint")
-#: the field of an answer that was given before
+#: the header field of a stored answer
 _REPLAYED: Final = ("Idempotency-Replayed", "?1")
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -80,14 +80,14 @@ class RequestPipeline:
         self._runner.signing = signing
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         store, self.store = self.store, None
         if store is not None:
             store.close()
         self._runner.close()
 
     async def serve(self, head: RequestHead, receive: Receive, send: Send, peer: Any = None) -> None:
-        """Answer one request whose head was let through; `peer` is `client` of its ASGI scope."""
+        """Serve a request whose head is valid; `peer` is `client` of its ASGI scope."""
         telemetry = self._telemetry
         if telemetry is None:
             await self._serve_request(head, receive, send, peer)
@@ -111,7 +111,7 @@ class RequestPipeline:
         await self._serve_caller(head, uri, resource, caller, receive, send, peer)
 
     async def _send_refusal(self, head: RequestHead, error: Exception, send: Send) -> None:
-        """A refusal of somebody unknown, or of somebody known whose token does not reach so far."""
+        """Send the error response of a failed authentication, signed if the error names the caller."""
         caller = getattr(error, "caller", None)
         answer = self.make_problem(error, getattr(error, "target", None), head.trace_id)
         if isinstance(caller, Caller):
@@ -139,7 +139,7 @@ class RequestPipeline:
             if head.method == "POST":
                 body = await read_body(receive, head.length, self._limits.body)
                 if body is None:
-                    return  # nobody is there to be answered
+                    return  # the caller has disconnected
                 found = await self._invoke_resource(
                     head, asked, uri, resource, body, get_caller_key(caller, peer)
                 )
@@ -155,7 +155,7 @@ class RequestPipeline:
     async def _send_signed(
         self, head: RequestHead, asked: ReceiptRequest, answer: Answer, send: Send
     ) -> None:
-        """Send it signed, or a refusal: never a result that nobody vouches for."""
+        """Sign and send the answer; if it cannot be signed, send an error response instead."""
         no_body = head.method == "HEAD"
         try:
             receipt = self.signing.sign_answer(asked, answer, get_sent_body(answer, head=no_body))
@@ -167,11 +167,14 @@ class RequestPipeline:
     def _parse_uri(self, head: RequestHead) -> AIURI:
         uri = from_target(PREFIX, head.raw_path, head.query)
         if uri.authority != self._site.authority:
-            raise AIIPError("another authority answers for this", code="aiip.unknown-authority")
+            raise AIIPError(
+                f"this endpoint serves {self._site.authority}, not the requested authority",
+                code="aiip.unknown-authority",
+            )
         return uri
 
     async def _authenticate(self, head: RequestHead, resource: Resource | None) -> Caller:
-        """Who asks. A description is for everybody; who shows a token there is known by it all the same."""
+        """Return the caller. Descriptions are public, but a token that comes with the request is verified."""
         safe = head.method in _SAFE
         if self._authorization is None or (safe and "authorization" not in head.headers):
             return ANONYMOUS if head.origin is None else Caller(audience=head.origin)
@@ -182,7 +185,7 @@ class RequestPipeline:
             return await self._authorization.authorize(head.headers, scopes)
 
     def _observe_step(self, stage: Literal["invoke", "verify"]) -> AbstractContextManager[object]:
-        """What observes a step of this request."""
+        """Observe a step of this request, if telemetry is on."""
         telemetry = self._telemetry
         return NULL_STAGE if telemetry is None else telemetry.observe_step(stage, self._site.authority)
 
@@ -201,26 +204,32 @@ class RequestPipeline:
 
     def _make_description(self, head: RequestHead, asked: ReceiptRequest, resource: Resource) -> Answer:
         if head.method not in _SAFE:
-            # its body is left unread, and the receipt is tied to what the head says of it
+            # the body is not read, so the receipt covers the digest that the head claims
             answer = self.make_problem(
-                AIIPError("this method is not for resources", code="aiip.method-not-allowed"), resource.uri
+                AIIPError(f"resources support only {ALLOWED}", code="aiip.method-not-allowed"), resource.uri
             )
             return replace(answer, headers=(("Allow", ALLOWED),))
         if head.length or "transfer-encoding" in head.headers:
-            raise bad_request(f"{head.method} has no body here")
+            raise bad_request(f"a {head.method} request cannot have a body")
         if head.digest is not None:
             verify_content_digest(head.digest, b"")
         asked.set_body(b"")
         if head.method == "OPTIONS":
             headers = (("Allow", ALLOWED), ("Accept-Post", resource.accepts))
             return Answer(status=204, content_type=None, headers=headers)
-        # a receipt is for one caller and one moment; the description alone may be kept
-        keep = "private, no-store" if head.nonce else "private, max-age=60"
-        headers = (("Cache-Control", keep), ("Vary", "AIIP-Nonce, Authorization, Origin"))
+        # a receipt is for one caller and one moment; only the description may be cached
+        cache_control = "private, no-store" if head.nonce else "private, max-age=60"
+        headers = (("Cache-Control", cache_control), ("Vary", "AIIP-Nonce, Authorization, Origin"))
         return Answer(content_type=DESCRIPTION, body=resource.encode_description(), headers=headers)
 
     async def _invoke_resource(
-        self, head: RequestHead, asked: ReceiptRequest, uri: AIURI, resource: Resource, body: bytes, who: str
+        self,
+        head: RequestHead,
+        asked: ReceiptRequest,
+        uri: AIURI,
+        resource: Resource,
+        body: bytes,
+        caller_key: str,
     ) -> Answer | StreamingAnswer:
         data = self._parse_body(head, asked, body)
         call = Call(
@@ -235,34 +244,31 @@ class RequestPipeline:
             idempotency_key=head.idempotency_key,
             request_hash=asked.request_hash,
         )
-        self.signing.require_signable(asked)  # who could not sign the answer does nothing
+        self.signing.require_signable(asked)  # without a signature nothing may happen
         if resource.idempotency and head.idempotency_key is None:
             raise AIIPError(
-                f"{resource.effects.value} effects need an idempotency key",
+                f"a request with {resource.effects.value} effects needs an idempotency key",
                 code="aiip.idempotency-required",
                 clause="AIIP/HTTPS v1 3.11",
-                hint='Idempotency-Key: "8e03978e-40d5", another one for each request',
+                hint='Send a new key with every request: Idempotency-Key: "8e03978e-40d5".',
             )
-        judged = _get_policy_input(resource.handler, call, data) if self._policies.needs_input else None
-        self._policies.require_permission(call, resource.effects, judged)
+        policy_input = _get_policy_input(resource.handler, call, data) if self._policies.needs_input else None
+        self._policies.require_permission(call, resource.effects, policy_input)
         if not resource.idempotency or self.store is None:
             with self._observe_step("invoke"):
-                return await self._runner.run(resource, call, who)
+                return await self._runner.run(resource, call, caller_key)
         check = getattr(resource.handler, "check", None)
         if check is not None:
             check(call)
         scope = _make_key_scope(asked, str(head.idempotency_key))
         with self._observe_step("invoke"):
-            found = await self._runner.run_once(resource, call, self.store, scope, who)
-        if self._telemetry is not None and _REPLAYED in found.headers:
+            answer = await self._runner.run_once(resource, call, self.store, scope, caller_key)
+        if self._telemetry is not None and _REPLAYED in answer.headers:
             self._telemetry.count_replay(self._site.authority, "idempotency")
-        return found
+        return answer
 
     def _parse_body(self, head: RequestHead, asked: ReceiptRequest, body: bytes) -> Any:
-        """The body as JSON where it says to be, each member once, within its depth; None for others.
-
-        Its digest is checked whatever it is.
-        """
+        """Verify the body's digest and parse a JSON body, within its depth; return None for other bodies."""
         if head.digest is not None:
             verify_content_digest(head.digest, body)
         asked.set_body(body)
@@ -270,7 +276,7 @@ class RequestPipeline:
             return None
         validate_json_depth(body, self._limits.depth)
         try:
-            # policy, function and whoever looks on must see one and the same value
+            # policies and the function must see the same value, so no member may be repeated
             return parse_json_value(body)
         except ValueError as error:
             raise AIIPError(
@@ -283,9 +289,9 @@ class RequestPipeline:
     def make_problem(
         self, error: BaseException, target: str | None, trace: str | None = None, *, final: bool = False
     ) -> Answer:
-        """The answer that tells of an error; what is our fault goes to the log with the answer's instance.
+        """Return the error response. Failures of the endpoint are logged with the response's instance.
 
-        With `final`, nobody is asked to try again.
+        With `final`, the response does not ask for a retry.
         """
         instance = str(uuid.uuid4())
         if self._telemetry is not None:
@@ -299,9 +305,9 @@ class RequestPipeline:
 
 
 def _get_policy_input(handler: Any, call: Call, data: Any) -> Any:
-    """What policies judge as input: what the handler will be given, of body and query and by default.
+    """Return the input for policies: the handler's typed input with its defaults.
 
-    A handler that does not say what it reads is given both as they came.
+    For a handler without `typed` it is the body and the query as sent.
     """
     typed = getattr(handler, "typed", None)
     if typed is not None:
@@ -313,7 +319,7 @@ def _get_policy_input(handler: Any, call: Call, data: Any) -> Any:
 
 
 def _make_key_scope(asked: ReceiptRequest, key: str) -> KeyScope:
-    """Whose key it is. What a caller says of itself never meets what a token says."""
+    """Return the scope of a key. Callers without a token never share a scope with those that have one."""
     caller = asked.caller
     known = caller.client_id is not None
     client = f"client {caller.client_id}" if known else ANONYMOUS_CLIENT + caller.audience

@@ -1,13 +1,12 @@
 """Running a handler: concurrency limits, timeouts, idempotent replay and streaming.
 
-A call under an idempotency key runs once, even if the caller disconnects, and its stored answer is sent
-again on a retry (AIIP/HTTPS v1, 3.11).
+A call with an idempotency key runs once, even if the caller disconnects, and its stored answer is sent again
+on a retry (AIIP/HTTPS v1, 3.11).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -36,6 +35,7 @@ from onym.ai.endpoint.responses import (
     wait_for_disconnect,
 )
 from onym.ai.endpoint.signing import validate_answer
+from onym.common.concurrency import TOTAL, ConcurrencyLimiter
 from onym.errors import AIIPError, OnymError
 from onym.net.hosts import get_client_network
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class TaskSet:
-    """Tasks of one endpoint, each held until it has ended."""
+    """Tasks of one endpoint. The set keeps every task alive until it has ended."""
 
     def __init__(self) -> None:
         self._held: set[asyncio.Task[Any]] = set()
@@ -61,7 +61,7 @@ class TaskSet:
         return iter(tuple(self._held))
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run it as a task that is not forgotten, whoever waits for it."""
+        """Run the coroutine as a task that stays alive even if its waiter is cancelled."""
         task = asyncio.create_task(work)
         self._held.add(task)
         task.add_done_callback(self._discard_task)
@@ -70,13 +70,13 @@ class TaskSet:
     def _discard_task(self, task: asyncio.Task[Any]) -> None:
         self._held.discard(task)
         if not task.cancelled():
-            task.exception()  # it was told to whoever waited; asyncio shall not tell it again
+            task.exception()  # its waiter got the exception, so asyncio need not log it
 
 
 class CallDeadline:
-    """The time of one call under a key, `seconds` from now.
+    """The time limit of one call with a key, `seconds` from now.
 
-    While `lasting`, its work is that of a thread, which goes on where it is given up: that has no limit.
+    While `lasting` is true, the call runs in a thread, which cannot be cancelled and so has no time limit.
     """
 
     def __init__(self, seconds: float, *, lasting: bool) -> None:
@@ -86,96 +86,67 @@ class CallDeadline:
         self.limit = asyncio.timeout_at(None if lasting else self._deadline)
 
     def activate(self) -> None:
-        """Make it the term of this task, and of what that awaits."""
+        """Make this the deadline of the current task and of everything that it awaits."""
         self._task = asyncio.current_task()
         CURRENT_DEADLINE.set(self)
 
     def start_limit(self) -> None:
-        """The thread has returned something to await: that can be ended, and is when the time is over."""
-        # a thread knows the context of its call, and may run a loop of its own
+        """Apply the time limit: the thread has returned an awaitable, which can be cancelled."""
+        # a thread has the context of its call, and may run its own event loop
         if self.lasting and self._task is asyncio.current_task():
             self.lasting = False
             self.limit.reschedule(self._deadline)
 
 
-#: of the call under a key that this task makes
-CURRENT_DEADLINE: Final[ContextVar[CallDeadline | None]] = ContextVar("TERM", default=None)
+#: the deadline of the call with a key that runs in this task
+CURRENT_DEADLINE: Final[ContextVar[CallDeadline | None]] = ContextVar("CURRENT_DEADLINE", default=None)
 
 
 class StoreThread:
-    """Calls of the store, which waits for the disk, in a thread of its own."""
+    """Runs calls of the store in one thread, because the store waits for the disk."""
 
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
         self.closed = False
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
-        """What the call gives. Raises what it raises, and AIIPError `aiip.unavailable` once it is closed."""
+        """Return the call's result. Raises its exception, and AIIPError `aiip.unavailable` after `close`."""
         if self.closed:
-            raise AIIPError("the endpoint was closed meanwhile", code="aiip.unavailable")
+            raise AIIPError("the endpoint was closed", code="aiip.unavailable")
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="onym-idempotency")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     def close(self) -> None:
-        """Let go of the thread, for good."""
+        """Shut down the thread."""
         self.closed = True
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.shutdown(wait=False)
 
 
-class ConcurrencyLimiter:
-    """Counts what runs, by `Limits.concurrent` and `Limits.share`."""
+def make_limiter(limits: Limits) -> ConcurrencyLimiter:
+    """Return the limiter for invocations: all of them, and those of one caller."""
+    return ConcurrencyLimiter({TOTAL: limits.concurrent, "caller": limits.of_one_caller}, _make_limit_error)
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._taken: Counter[str] = Counter()
-        self._running = 0
 
-    def __len__(self) -> int:
-        return self._running
-
-    def acquire(self, who: str) -> Callable[[], None]:
-        """A place for this caller, given back by the first call of what is returned.
-
-        Raises AIIPError `aiip.unavailable` where all are taken, `aiip.too-many-requests` where the caller has
-        its share.
-        """
-        if self._running >= self._limits.concurrent:
-            raise AIIPError(
-                "too many invocations run at this moment", code="aiip.unavailable", retryable=True
-            )
-        if self._taken[who] >= self._limits.of_one_caller:
-            raise AIIPError(
-                "too many invocations of this caller run at this moment",
-                code="aiip.too-many-requests",
-                retryable=True,
-                hint="wait for one to end; a stream counts until it has been read",
-            )
-        self._taken[who] += 1
-        self._running += 1
-        held = True
-
-        def give() -> None:
-            nonlocal held
-            if held:
-                held = False
-                self._release(who)
-
-        return give
-
-    def _release(self, who: str) -> None:
-        self._running -= 1
-        self._taken[who] -= 1
-        if not self._taken[who]:
-            del self._taken[who]
+def _make_limit_error(group: str) -> AIIPError:
+    if group == TOTAL:
+        return AIIPError(
+            "the endpoint runs as many invocations as it allows", code="aiip.unavailable", retryable=True
+        )
+    return AIIPError(
+        "the caller has as many running invocations as the endpoint allows",
+        code="aiip.too-many-requests",
+        retryable=True,
+        hint="Wait for one to end. A stream counts until it has been read.",
+    )
 
 
 def get_caller_key(caller: Caller, peer: Any) -> str:
-    """Whose share it is: the client's that a token names, else that of a network address.
+    """Return the key of the caller's share: the client named in the token, or the network address.
 
-    `peer` is `client` of the ASGI scope: all who come by a socket without addresses are one.
+    `peer` is `client` of the ASGI scope; callers on a socket without addresses share one key.
     """
     if caller.client_id is not None:
         return f"client {caller.client_id}"
@@ -187,7 +158,7 @@ _PACK: Final = msgspec.msgpack.Encoder()
 
 
 class _AnswerRecord(msgspec.Struct, array_like=True):
-    """An answer: whole, or the events of a stream."""
+    """A stored answer: a whole one, or the events of a stream."""
 
     status: int
     content_type: str | None
@@ -200,27 +171,27 @@ _UNPACK: Final = msgspec.msgpack.Decoder(_AnswerRecord)
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """A whole answer, to be stored."""
+    """Encode a whole answer for the store."""
     return _PACK.encode(_AnswerRecord(answer.status, answer.content_type, answer.body, answer.headers))
 
 
 def encode_events(events: Iterable[StreamEvent]) -> bytes:
-    """The events of a stream, to be stored."""
+    """Encode the events of a stream for the store."""
     rows = tuple((event.data, event.event, event.id) for event in events)
     return _PACK.encode(_AnswerRecord(200, EVENTS, b"", (), rows))
 
 
 def decode_stored_answer(octets: bytes, seconds: float) -> Answer | StreamingAnswer:
-    """What was stored, to be sent once more; a stream within so many seconds. Needs a running loop."""
-    kept = _UNPACK.decode(octets)
-    if kept.events is not None:
+    """Decode a stored answer; a stream may take `seconds`. Needs a running event loop."""
+    stored = _UNPACK.decode(octets)
+    if stored.events is not None:
         deadline = asyncio.get_running_loop().time() + seconds
-        return StreamingAnswer(events=_replay_events(kept.events), headers=_REPLAYED, deadline=deadline)
+        return StreamingAnswer(events=_replay_events(stored.events), headers=_REPLAYED, deadline=deadline)
     return Answer(
-        status=kept.status,
-        content_type=kept.content_type,
-        body=kept.body,
-        headers=(*kept.headers, *_REPLAYED),
+        status=stored.status,
+        content_type=stored.content_type,
+        body=stored.body,
+        headers=(*stored.headers, *_REPLAYED),
     )
 
 
@@ -229,55 +200,55 @@ async def _replay_events(kept: tuple[tuple[str, str, str | None], ...]) -> Async
         yield StreamEvent(data=data, event=event, id=name)
 
 
-#: runs a handler, and gives its place back when it has ended
+#: runs a handler, and frees its slot when it has ended
 RunHandler: TypeAlias = Callable[
     ["Resource", "Call", Callable[[], None]], Awaitable[Answer | StreamingAnswer]
 ]
-_TIMEOUT_MESSAGE = "the invocation took longer than the endpoint allows"
+_TIMEOUT_MESSAGE: Final = "the invocation exceeded the endpoint's time limit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedCall:
-    """One call under a key. `release` gives its place back, `keeper` asks the store."""
+    """One call with an idempotency key. `release` frees its slot, `thread` runs the calls of `store`."""
 
     resource: Resource
     call: Call
     store: IdempotencyStore
-    keeper: StoreThread
+    thread: StoreThread
     scope: KeyScope
     release: Callable[[], None]
 
     @property
     def lasts(self) -> bool:
-        """Does its work begin in a thread, which goes on where it is given up?"""
+        """True if the handler begins in a thread, which cannot be cancelled."""
         return bool(getattr(self.resource.handler, "lasts", False))
 
 
 class IdempotentRunner:
-    """Runs calls under keys by `enter`; `tell` makes an answer of an error."""
+    """Runs calls with keys. `run_handler` runs the handler, `make_problem` makes an answer of an error."""
 
     def __init__(
         self,
-        enter: RunHandler,
+        run_handler: RunHandler,
         tasks: TaskSet,
         limits: Limits,
         clock: Callable[[], float],
-        tell: Callable[..., Answer],
+        make_problem: Callable[..., Answer],
     ) -> None:
-        self._enter = enter
+        self._run_handler = run_handler
         self._tasks = tasks
         self._limits = limits
         self._clock = clock
-        self._tell = tell
-        self.keeper = StoreThread()
+        self._make_problem = make_problem
+        self.thread = StoreThread()
 
     def close(self) -> None:
-        """Let go of the thread that keeps answers; calls from now on have another."""
-        self.keeper.close()
-        self.keeper = StoreThread()
+        """Shut down the store's thread; later calls use a new one."""
+        self.thread.close()
+        self.thread = StoreThread()
 
     async def run(self, keyed: KeyedCall) -> Answer | StreamingAnswer:
-        """The answer under a key: given again, or made now and kept."""
+        """Return the answer for the key: the stored one, or a new one that is stored."""
         task = self._tasks.spawn(self._find_or_run(keyed))
         try:
             return await asyncio.shield(task)
@@ -286,73 +257,74 @@ class IdempotentRunner:
             raise
 
     async def _find_or_run(self, keyed: KeyedCall) -> Answer | StreamingAnswer:
-        begin = keyed.store.begin
         try:
-            stored = await keyed.keeper.run(begin, keyed.scope, keyed.call.request_hash, self._clock())
-            found = (
-                None
-                if stored.answer is None
-                else decode_stored_answer(stored.answer, self._limits.stream_seconds)
+            stored = await keyed.thread.run(
+                keyed.store.begin, keyed.scope, keyed.call.request_hash, self._clock()
             )
+            if stored.answer is not None:
+                answer = decode_stored_answer(stored.answer, self._limits.stream_seconds)
         except BaseException:
             keyed.release()
             raise
-        if found is None:
+        if stored.answer is None:
             return await self._run_first(keyed)
-        if isinstance(found, Answer):
+        if isinstance(answer, Answer):
             keyed.release()
         else:
-            found.release = keyed.release
-        return found
+            answer.release = keyed.release
+        return answer
 
     async def _run_first(self, keyed: KeyedCall) -> Answer | StreamingAnswer:
-        """What it comes to. Whoever asked is told when the time is over; a thread goes on, in its place."""
-        term = CallDeadline(self._limits.seconds, lasting=keyed.lasts)
-        work = self._tasks.spawn(self._run_and_store(keyed, term))
-        await asyncio.wait({work}, timeout=self._limits.seconds if term.lasting else None)
-        if not term.lasting:
+        """Run the call.
+
+        After the time limit the caller gets an error response; a thread runs on, in its slot.
+        """
+        deadline = CallDeadline(self._limits.seconds, lasting=keyed.lasts)
+        work = self._tasks.spawn(self._run_and_store(keyed, deadline))
+        await asyncio.wait({work}, timeout=self._limits.seconds if deadline.lasting else None)
+        if not deadline.lasting:
             await asyncio.wait({work})
         if work.done():
             return work.result()
         error = AIIPError(
-            f"{_TIMEOUT_MESSAGE}, and goes on",
+            f"{_TIMEOUT_MESSAGE} and is still running",
             code="aiip.upstream-timeout",
-            hint="ask again with the same idempotency key: what it comes to will be the answer",
+            hint="Send the request again with the same idempotency key to get its result.",
         )
-        return self._tell(error, keyed.scope.target, final=True)
+        return self._make_problem(error, keyed.scope.target, final=True)
 
-    async def _run_and_store(self, keyed: KeyedCall, term: CallDeadline) -> Answer | StreamingAnswer:
-        term.activate()
-        found: Answer | StreamingAnswer
+    async def _run_and_store(self, keyed: KeyedCall, deadline: CallDeadline) -> Answer | StreamingAnswer:
+        deadline.activate()
+        answer: Answer | StreamingAnswer
         try:
-            async with term.limit:
-                found = await self._enter(keyed.resource, keyed.call, keyed.release)
-            octets = encode_answer(found) if isinstance(found, Answer) else None
-        except Exception as error:  # noqa: BLE001 - the refusal is the answer that this key has
-            if isinstance(error, TimeoutError) and term.limit.expired():
+            async with deadline.limit:
+                answer = await self._run_handler(keyed.resource, keyed.call, keyed.release)
+            encoded = encode_answer(answer) if isinstance(answer, Answer) else b""
+        except Exception as error:  # noqa: BLE001 - the error response is the answer of this key
+            if isinstance(error, TimeoutError) and deadline.limit.expired():
                 return await self._handle_timeout(keyed, error)
-            found = self._tell(error, keyed.scope.target, final=True)
-            octets = encode_answer(found)
+            answer = self._make_problem(error, keyed.scope.target, final=True)
+            encoded = encode_answer(answer)
         except BaseException:
-            with suppress(AIIPError):  # a store that is closed has said so already
+            with suppress(AIIPError):  # the store may be closed
                 keyed.store.interrupt(keyed.scope)
             raise
-        if isinstance(found, StreamingAnswer):
-            found.ends = partial(self._store_stream, keyed)
+        if isinstance(answer, StreamingAnswer):
+            answer.ends = partial(self._store_stream, keyed)
         else:
-            await self._store_answer(keyed, octets or b"")
-        return found
+            await self._store_answer(keyed, encoded)
+        return answer
 
-    async def _handle_timeout(self, keyed: KeyedCall, error: TimeoutError) -> Answer:
-        """It was ended when its time was over, and nobody knows how far it came."""
+    async def _handle_timeout(self, keyed: KeyedCall, cause: TimeoutError) -> Answer:
+        """Return the error response of a call that was cancelled; it is unknown how far the call came."""
         await self._mark_interrupted(keyed)
-        told = AIIPError(
+        error = AIIPError(
             _TIMEOUT_MESSAGE,
             code="aiip.upstream-timeout",
-            hint="interrupted: find out whether it took effect, then use a new key",
+            hint="The request was interrupted. Find out whether it took effect, then use a new key.",
         )
-        told.__cause__ = error
-        return self._tell(told, keyed.scope.target, final=True)
+        error.__cause__ = cause
+        return self._make_problem(error, keyed.scope.target, final=True)
 
     async def _store_stream(self, keyed: KeyedCall, events: list[StreamEvent] | None) -> None:
         if events is None:
@@ -360,28 +332,28 @@ class IdempotentRunner:
         else:
             await self._store_answer(keyed, encode_events(events))
 
-    async def _store_answer(self, keyed: KeyedCall, octets: bytes) -> None:
+    async def _store_answer(self, keyed: KeyedCall, encoded: bytes) -> None:
         try:
-            await keyed.keeper.run(keyed.store.complete, keyed.scope, octets)
+            await keyed.thread.run(keyed.store.complete, keyed.scope, encoded)
         except AIIPError as error:
-            # it has happened, and whoever asked is told; the log says that its key is not answered again
-            self._tell(error, keyed.scope.target)
-            if not keyed.keeper.closed:  # which interrupts what runs on
+            # the caller gets the answer, but a retry will not; the log contains the reason
+            self._make_problem(error, keyed.scope.target)
+            if not keyed.thread.closed:  # closing interrupts running calls by itself
                 await self._mark_interrupted(keyed)
 
     async def _mark_interrupted(self, keyed: KeyedCall) -> None:
         try:
-            await keyed.keeper.run(keyed.store.interrupt, keyed.scope)
+            await keyed.thread.run(keyed.store.interrupt, keyed.scope)
         except AIIPError as error:
-            self._tell(error, keyed.scope.target)
+            self._make_problem(error, keyed.scope.target)
 
     def _handle_abandoned(self, call: Call, task: asyncio.Task[Answer | StreamingAnswer]) -> None:
-        """Nobody waits for this answer any more. Events that a key is bound to are taken all the same."""
+        """Read the events of a stream whose caller has disconnected, so that they are stored for its key."""
         if task.cancelled() or task.exception() is not None:
             return
-        found = task.result()
-        if isinstance(found, StreamingAnswer):
-            self._tasks.spawn(self._drain_stream(found, call))
+        answer = task.result()
+        if isinstance(answer, StreamingAnswer):
+            self._tasks.spawn(self._drain_stream(answer, call))
 
     async def _drain_stream(self, stream: StreamingAnswer, call: Call) -> None:
         try:
@@ -389,8 +361,8 @@ class IdempotentRunner:
                 await send_events(
                     stream, EventEncoder(call.request_hash, self._limits), ResponseSender(None, lasting=True)
                 )
-        except Exception as error:  # noqa: BLE001 - the log is all that can be told
-            self._tell(error, str(call.uri.without_query))
+        except Exception as error:  # noqa: BLE001 - no caller is left, so it is only logged
+            self._make_problem(error, str(call.uri.without_query))
         finally:
             try:
                 await close_stream(stream)
@@ -399,28 +371,32 @@ class IdempotentRunner:
 
 
 class HandlerRunner:
-    """Runs handlers, `limits.concurrent` of them at a time. `tell` makes an answer of an error."""
+    """Runs handlers, at most `limits.concurrent` at a time. `make_problem` makes an answer of an error."""
 
     def __init__(
-        self, signing: ReceiptSigner, limits: Limits, clock: Callable[[], float], tell: Callable[..., Answer]
+        self,
+        signing: ReceiptSigner,
+        limits: Limits,
+        clock: Callable[[], float],
+        make_problem: Callable[..., Answer],
     ) -> None:
         self.signing = signing
         self._limits = limits
-        self._tell = tell
-        self._places = ConcurrencyLimiter(limits)
+        self._make_problem = make_problem
+        self._limiter = make_limiter(limits)
         self._tasks = TaskSet()
-        self._once = IdempotentRunner(self._run_handler, self._tasks, limits, clock, tell)
+        self._once = IdempotentRunner(self._run_handler, self._tasks, limits, clock, make_problem)
 
     def close(self) -> None:
-        """Let go of the thread that keeps answers."""
+        """Shut down the store's thread."""
         self._once.close()
 
-    async def run(self, resource: Resource, call: Call, who: str) -> Answer | StreamingAnswer:
-        """The handler's answer; `who` is whose share it takes of the places.
+    async def run(self, resource: Resource, call: Call, caller_key: str) -> Answer | StreamingAnswer:
+        """Return the handler's answer. `caller_key` identifies the caller for its share of the slots.
 
         Raises what the handler raises, `aiip.unavailable`, `aiip.too-many-requests`, `aiip.upstream-timeout`.
         """
-        release = self._places.acquire(who)
+        release = self._limiter.acquire(caller=caller_key)
         limit = asyncio.timeout(self._limits.seconds)
         try:
             async with limit:
@@ -428,22 +404,20 @@ class HandlerRunner:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise AIIPError(
-                "the invocation took longer than the endpoint allows", code="aiip.upstream-timeout"
-            ) from error
+            raise AIIPError(_TIMEOUT_MESSAGE, code="aiip.upstream-timeout") from error
 
     async def run_once(
-        self, resource: Resource, call: Call, store: IdempotencyStore, scope: KeyScope, who: str
+        self, resource: Resource, call: Call, store: IdempotencyStore, scope: KeyScope, caller_key: str
     ) -> Answer | StreamingAnswer:
-        """The answer under a key: given again, or made now and kept, whoever goes away meanwhile."""
-        # first: "come again later" must not become what the key is answered with
-        release = self._places.acquire(who)
+        """Return the answer for a key: the stored one, or a new one, even if the caller disconnects."""
+        # before the store is used: a full endpoint must not become the stored answer
+        release = self._limiter.acquire(caller=caller_key)
         return await self._once.run(
             KeyedCall(
                 resource=resource,
                 call=call,
                 store=store,
-                keeper=self._once.keeper,
+                thread=self._once.thread,
                 scope=scope,
                 release=release,
             )
@@ -453,18 +427,20 @@ class HandlerRunner:
         self, resource: Resource, call: Call, release: Callable[[], None]
     ) -> Answer | StreamingAnswer:
         try:
-            found = await self._invoke_handler(resource, call)
+            answer = await self._invoke_handler(resource, call)
         except BaseException:
             release()
             raise
-        if isinstance(found, StreamingAnswer):
-            found.release = release
-            return found
+        if isinstance(answer, StreamingAnswer):
+            answer.release = release
+            return answer
         release()
-        validate_answer(found)
-        if len(found.body) > self._limits.answer:
-            raise OnymError("the answer is longer than the endpoint sends", code="aiip.internal")
-        return found
+        validate_answer(answer)
+        if len(answer.body) > self._limits.answer:
+            raise OnymError(
+                f"the handler's answer is longer than {self._limits.answer} bytes", code="aiip.internal"
+            )
+        return answer
 
     async def _invoke_handler(self, resource: Resource, call: Call) -> Answer | StreamingAnswer:
         with contain_faults():
@@ -477,23 +453,23 @@ class HandlerRunner:
         return StreamingAnswer(events=events, deadline=deadline)
 
     async def send_stream(
-        self, stream: StreamingAnswer, asked: ReceiptRequest, receive: Receive, send: Send
+        self, stream: StreamingAnswer, request: ReceiptRequest, receive: Receive, send: Send
     ) -> None:
-        """Send the events and the receipt that makes them count.
+        """Send the events, and the receipt at the end.
 
-        A caller that goes away ends the stream, and so does whoever cancels this: the function has ended by
-        then, but for a plain generator at work in its thread, which ends with its next event. A key binds the
-        endpoint to what it has begun; the rest of that is taken, and sent to nobody.
+        The stream ends if the caller disconnects or this call is cancelled. The function has ended by then;
+        only a synchronous generator in its thread ends with its next event. With an idempotency key, the
+        remaining events are read and stored, but not sent.
         """
         bound = stream.ends is not None
-        outlet = ResponseSender(send, lasting=bound)
-        work = self._tasks.spawn(self._send_events(stream, asked, outlet))
+        sender = ResponseSender(send, lasting=bound)
+        work = self._tasks.spawn(self._send_events(stream, request, sender))
         watch = None if bound else self._tasks.spawn(wait_for_disconnect(receive))
         ending = [task for task in (watch, None if bound else work) if task is not None]
         try:
             await asyncio.wait({work, *ending}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            outlet.close()  # whoever cancels may answer in another way
+            sender.close()  # the canceller may send another response
             raise
         finally:
             for task in ending:
@@ -504,14 +480,14 @@ class HandlerRunner:
             work.result()
 
     async def _send_events(
-        self, stream: StreamingAnswer, asked: ReceiptRequest, send: ResponseSender
+        self, stream: StreamingAnswer, request: ReceiptRequest, send: ResponseSender
     ) -> None:
         answer = Answer(content_type=EVENTS, headers=stream.headers)
-        wire = EventEncoder(asked.request_hash, self._limits)
+        encoder = EventEncoder(request.request_hash, self._limits)
         try:
             try:
                 await send_head(send, answer)
-                last = await self._send_until_end(stream, asked, answer, wire, send)
+                last = await self._send_until_end(stream, request, answer, encoder, send)
                 await send_body_part(send, last)
             finally:
                 await close_stream(stream)
@@ -522,16 +498,16 @@ class HandlerRunner:
     async def _send_until_end(
         self,
         stream: StreamingAnswer,
-        asked: ReceiptRequest,
+        request: ReceiptRequest,
         answer: Answer,
-        wire: EventEncoder,
+        encoder: EventEncoder,
         send: ResponseSender,
     ) -> bytes:
-        """The last event, after all others: the receipt, or the problem that ended them."""
+        """Send the events and return the last one: the receipt, or the problem that ended the stream."""
         final = stream.ends is not None
         try:
-            await send_events(stream, wire, send)
-            return encode_event("receipt", self.signing.sign_stream(asked, answer, wire.chain_end))
-        except Exception as error:  # noqa: BLE001 - without a receipt, nothing of the stream counts
-            told = self._tell(error, asked.subject, final=final)
-            return encode_event("problem", told.body.decode())
+            await send_events(stream, encoder, send)
+            return encode_event("receipt", self.signing.sign_stream(request, answer, encoder.chain_end))
+        except Exception as error:  # noqa: BLE001 - without a receipt, the stream is invalid
+            problem = self._make_problem(error, request.subject, final=final)
+            return encode_event("problem", problem.body.decode())

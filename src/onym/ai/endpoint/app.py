@@ -48,16 +48,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Endpoint:
     """The resources of `authority` ("factory.example", "factory.example:8443") as an ASGI app.
 
-    `keys` sign what is answered: a KeyStore, its folder, or one Signer; None leaves them to `sign_with`.
-    `anchor` is the https origin that speaks for the authority: for a DNS name its own, for a registry name
-    ("factory") to be given. `authorization` says who may call, None lets anybody. `policy` are Cedar
-    policies, as text or as a Path: without a `permit`, financial and physical effects are refused. `store`
-    is the SQLite file of idempotency keys, needed by every resource that does more than read. `origins` are
-    other web origins that may point here, `pin_max_age` the seconds for which others shall take a weaker
-    anchor document for an attack. With `signed_metadata`, the anchor document is signed, too. `clock` gives
-    seconds since the epoch. `telemetry` reports what is asked; without it only `ONYM_TELEMETRY=1` does.
+    `keys` sign the responses: a KeyStore, its folder, or one Signer; you can also pass them to `sign_with`.
+    `anchor` is the https origin that is the authority's trust anchor: a DNS name has its own, a registry name
+    ("factory") needs this argument. `authorization` authenticates callers; None allows all callers. `policy`
+    contains Cedar policies, as text or as a Path; without a `permit`, financial and physical effects are
+    rejected. `store` is the SQLite file of idempotency keys, which every resource with effects needs.
+    `origins` are other web origins that may point here. `pin_max_age` is the number of seconds for which
+    clients treat a weaker discovery document as an attack. With `signed_metadata`, the discovery document is
+    signed too. `clock` returns seconds since the epoch. `telemetry` reports requests; the default is that of
+    `ONYM_TELEMETRY=1`.
 
-    Raises ConfigError for policies or a store that cannot be used, UsageError for a wrong name.
+    Raises ConfigError for unusable policies or an unusable store, UsageError for an invalid name.
 
         app = Endpoint("factory.example", keys="keys")
 
@@ -83,7 +84,7 @@ class Endpoint:
         limits: Limits | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
-        require_extra("joserfc", "ai")  # now, and not when the first answer is signed
+        require_extra("joserfc", "ai")  # fail now, not when the first response is signed
         self.authority = _validate_authority(authority)
         self.anchor = _validate_anchor(authority, anchor)
         self.title = title
@@ -123,17 +124,17 @@ class Endpoint:
         self._site.keys_age = int(getattr(keys, "max_age", self._site.keys_age))
 
     def check(self) -> None:
-        """Raises ConfigError where this endpoint could not answer: no key that signs, or no usable store."""
+        """Raise ConfigError if this endpoint cannot respond: without a signing key or a usable store."""
         try:
             self._exchanges.signing.get_signer()
         except AIIPError as error:
             reason = error.__cause__
-            told = reason.message if isinstance(reason, OnymError) else reason
+            detail = reason.message if isinstance(reason, OnymError) else reason
             hint = reason.hint if isinstance(reason, OnymError) else None
             raise ConfigError(
-                "the endpoint has no key to sign with" + ("" if reason is None else f": {told}"),
+                "the endpoint has no signing key" + ("" if reason is None else f": {detail}"),
                 code="config.no-keys",
-                hint=hint or "onym ai keys new DIR makes one; Endpoint(..., keys=DIR) or --keys DIR",
+                hint=hint or "Run: onym ai keys new DIR, then pass Endpoint(..., keys=DIR) or --keys DIR.",
             ) from None
         self._open_store()
 
@@ -147,13 +148,14 @@ class Endpoint:
         idempotency: bool | None = None,
         media_type: str | None = None,
     ) -> Callable[[F], F]:
-        """Make a function a resource. It is called by the names of its parameters, and stays what it was.
+        """Publish a function as a resource. The decorator returns the function unchanged.
 
-        A plain function runs in a thread, a coroutine in the loop; a generator answers with a stream.
-        A parameter of the type `Call` is given the call itself. `media_type` is that of a result of bytes or
-        str. Raises UsageError for a function whose type hints are missing or have no JSON form, and as `add`.
+        Input is passed by parameter name. A synchronous function runs in a thread, a coroutine in the event
+        loop; a generator returns a stream. A parameter of the type `Call` gets the call itself. `media_type`
+        is that of a result of type bytes or str. Raises UsageError for a function whose type hints are
+        missing or have no JSON form, and what `add` raises.
         """
-        build_resource_uri(self.authority, path)  # now: without parentheses nobody would call `decorate`
+        build_resource_uri(self.authority, path)  # now, because without parentheses `decorate` never runs
 
         def decorate(function: F) -> F:
             handler = FunctionHandler(function, media_type=media_type, executor=self._get_executor)
@@ -172,10 +174,10 @@ class Endpoint:
         title: str | None = None,
         idempotency: bool | None = None,
     ) -> None:
-        """Make a handler a resource. `idempotency` asks for a key on a resource that only reads, too.
+        """Publish a handler as a resource. With `idempotency`, a read-only resource requires a key too.
 
-        Raises UsageError for a path that is no canonical one, for effects that are not known, for resources
-        that need idempotency keys where the endpoint has no `store`.
+        Raises UsageError for a path that is not canonical, for unknown effects, and for a resource that needs
+        idempotency keys if the endpoint has no `store`.
         """
         kind = _parse_effects(effects)
         keyed = kind in KEYED_EFFECTS if idempotency is None else idempotency
@@ -183,7 +185,8 @@ class Endpoint:
             raise UsageError(f"{kind.value} effects need idempotency keys (AIIP/HTTPS v1 3.11)")
         if keyed and self._store is None:
             raise UsageError(
-                "idempotency keys must outlive the process", hint='Endpoint(..., store="keys.sqlite")'
+                f"{path} needs idempotency keys, but the endpoint has no store for them",
+                hint='Pass a file: Endpoint(..., store="keys.sqlite").',
             )
         self._site.add(
             Resource(
@@ -199,16 +202,16 @@ class Endpoint:
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """What is served, in the order in which it was added."""
+        """The resources, in the order in which they were added."""
         return tuple(self._site.resources.values())
 
     def handler(self, uri: str) -> ResourceHandler | None:
-        """What stands behind this canonical URI without a query; None where nothing does."""
+        """Return the handler of this canonical URI without a query, or None."""
         found = self._site.resources.get(uri)
         return None if found is None else found.handler
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Serve one request, or the life of the app."""
+        """Serve one request, or the lifespan of the app."""
         if scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
@@ -218,34 +221,34 @@ class Endpoint:
     async def _serve_http(self, scope: Any, receive: Receive, send: Send) -> None:
         head, close = scope["method"] == "HEAD", False
         try:
-            asked = parse_request_head(scope, self._hosts)
-            found = None
-            if not asked.raw_path.startswith(PREFIX.encode() + b"/"):
-                found = self._find_document(asked.method, asked.raw_path, asked.query)
-                found = apply_if_none_match(found, asked.headers.get_all("if-none-match"))
+            request = parse_request_head(scope, self._hosts)
+            answer = None
+            if not request.raw_path.startswith(PREFIX.encode() + b"/"):
+                answer = self._find_document(request.method, request.raw_path, request.query)
+                answer = apply_if_none_match(answer, request.headers.get_all("if-none-match"))
         except OnymError as error:
-            found = self._exchanges.make_problem(error, None)
-            close = found.status == 400  # where one request ends and the next begins may be what is wrong
-        if found is None:
-            await self._exchanges.serve(asked, receive, send, scope.get("client"))
+            answer = self._exchanges.make_problem(error, None)
+            close = answer.status == 400  # the end of the request may be unclear
+        if answer is None:
+            await self._exchanges.serve(request, receive, send, scope.get("client"))
         else:
-            await send_answer(send, found, head=head, close=close)
+            await send_answer(send, answer, head=head, close=close)
 
     def _find_document(self, method: str, raw_path: bytes, query: bytes) -> Answer:
-        """What is not a resource: the anchor's own documents. They are not signed, TLS is their proof."""
+        """Return a document of the anchor. Documents are not signed; TLS protects them."""
         path, text = raw_path.decode("latin-1"), query.decode("latin-1")
-        found = self._site.find_document(path, text, self._exchanges.signing)
-        if found is None:
-            raise AIIPError("there is nothing at this address", code="aiip.endpoint-unknown")
+        document = self._site.find_document(path, text, self._exchanges.signing)
+        if document is None:
+            raise AIIPError("there is no document at this path", code="aiip.endpoint-unknown")
         if method not in {"GET", "HEAD"}:
             answer = self._exchanges.make_problem(
-                AIIPError("this is a document: GET reads it", code="aiip.method-not-allowed"), None
+                AIIPError("a document supports only GET and HEAD", code="aiip.method-not-allowed"), None
             )
             return replace(answer, headers=(("Allow", "GET, HEAD"),))
-        return found
+        return document
 
     async def _run_lifespan(self, receive: Receive, send: Send) -> None:
-        """Open the store at the start, where a failure is told; close it at the end."""
+        """Check keys and store at startup, and close the endpoint at shutdown."""
         await receive()
         try:
             self.check()
@@ -269,19 +272,19 @@ class Endpoint:
         return self._threads
 
     async def aclose(self) -> None:
-        """`close`, and the end of the handlers and the authorization that have a coroutine `close` too."""
-        held = [self._authorization, *(resource.handler for resource in self.resources)]
-        for part in {id(part): part for part in held}.values():
+        """Close the endpoint, and the handlers and the authorization that have a coroutine `close`."""
+        parts = [self._authorization, *(resource.handler for resource in self.resources)]
+        for part in {id(part): part for part in parts}.values():
             end: Any = getattr(part, "close", None)
             if end is not None:
                 try:
                     await end()
-                except Exception as error:  # noqa: BLE001 - the others are closed all the same
+                except Exception as error:  # noqa: BLE001 - the others must be closed too
                     _LOG.warning("%s could not be closed: %s", type(part).__name__, type(error).__name__)
         self.close()
 
     def close(self) -> None:
-        """Let go of threads and store; what is asked next opens them again."""
+        """Close threads and store; the next request opens them again."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown(wait=False, cancel_futures=True)
@@ -289,7 +292,7 @@ class Endpoint:
 
 
 class _ContextThreadPool(ThreadPoolExecutor):
-    """Threads that know the context that they were sent from, as those of asyncio do."""
+    """A thread pool whose work runs in the context of its submitter, as in asyncio."""
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
         return super().submit(copy_context().run, work, *args, **named)
@@ -298,15 +301,18 @@ class _ContextThreadPool(ThreadPoolExecutor):
 def _validate_authority(authority: str) -> str:
     if "/" in authority:
         raise UsageError(
-            "an authority is a name, with a port where that is not 443", hint="factory.example:8443"
+            f"{authority!r} is not an authority",
+            hint="Pass a name, and a port if it is not 443: factory.example:8443.",
         )
     try:
         uri = AIURI.parse(f"ai://{authority}/")
         canonical = uri.canonical()
     except URIError as error:
-        raise UsageError(f"this is no authority of an ai URI: {error.message}", hint=error.hint) from None
+        raise UsageError(
+            f"{authority!r} is not a valid authority of an ai URI: {error.message}", hint=error.hint
+        ) from None
     if canonical != f"ai://{authority}/":
-        raise UsageError("the authority has another spelling", hint=canonical[5:-1])
+        raise UsageError(f"{authority!r} is not in canonical form", hint=f"Write {canonical[5:-1]}.")
     return authority
 
 
@@ -314,22 +320,22 @@ def _validate_anchor(authority: str, anchor: str | None) -> str:
     if anchor is None:
         if "." not in authority.partition(":")[0]:
             raise UsageError(
-                f"{authority} is a registry name, which has its anchor elsewhere",
-                hint='Endpoint(..., anchor="https://ai.example")',
+                f"{authority} is a registry name and needs an anchor",
+                hint='Pass an https origin: Endpoint(..., anchor="https://ai.example").',
             )
         return f"https://{authority}"
     uri = URI.parse(anchor)
     origin = uri.scheme == "https" and anchor == f"https://{uri.authority}" and uri.userinfo is None
     if not origin or str(uri.normalize()) != f"{anchor}/":
         raise UsageError(
-            "an anchor is an https origin",
-            hint="https://ai.example, in lower case, without a path and without :443",
+            f"{anchor!r} is not an https origin",
+            hint="Write an anchor in lower case, without a path and without :443: https://ai.example.",
         )
     return anchor
 
 
 def _list_hosts(anchor: str) -> frozenset[str]:
-    """Return the values of Host that the endpoint accepts: the anchor's host, with its port unless it is 443."""
+    """Return the accepted values of Host: the anchor's host, with its port unless that is 443."""
     host = anchor.removeprefix("https://")
     return frozenset({host} if ":" in host else {host, f"{host}:443"})
 
@@ -338,4 +344,4 @@ def _parse_effects(effects: str | Effects) -> Effects:
     try:
         return Effects(effects)
     except ValueError:
-        raise UsageError(f"effects are one of {', '.join(Effects)}") from None
+        raise UsageError(f"{effects!r} is not one of the effects {', '.join(Effects)}") from None

@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Caps of one endpoint. Sizes are octets, times seconds.
+    """The limits of one endpoint. Sizes are in bytes, times in seconds.
 
-    `concurrent` counts invocations that run, streams until they end; `share` those of them that one caller
-    may have (a client with a token, else a network address), where it is None half of `concurrent` or of
-    `threads`, whichever is less; `threads` those that are plain functions and are at work at one time. One
-    that is out of its time keeps its thread until it returns; it counts on where an idempotency key waits
-    for its result, and else no more. `seconds` is for a whole
-    result, `stream_seconds` for a streaming one. `depth` is that of arrays and objects in JSON. `keys` are
-    the idempotency keys that one caller may use in 24 hours, `kept` the octets of answers kept under them,
-    `kept_total` those of all callers.
+    `concurrent` limits the running invocations; a stream counts until it ends. `share` limits those of one
+    caller (a client with a token, or a network address); the default is half of `concurrent` or of `threads`,
+    whichever is less. `threads` limits the synchronous functions that run at the same time. When one of them
+    exceeds its time limit, it keeps its thread until it returns; it counts as running only if an idempotency
+    key waits for its result. `seconds` is the time limit of a whole result, `stream_seconds` that of a
+    stream. `depth` is the nesting of arrays and objects in JSON. `keys` limits the idempotency keys of one
+    caller in 24 hours, `kept` the bytes of the answers stored for them, `kept_total` those of all callers.
     """
 
     body: int = 1024 * 1024
@@ -46,22 +45,24 @@ class Limits:
 
     def __post_init__(self) -> None:
         if any((value := getattr(self, name)) is not None and value <= 0 for name in self.__slots__):
-            raise UsageError("a limit is greater than zero")
+            raise UsageError("a limit must be greater than zero")
 
     @property
     def of_one_caller(self) -> int:
-        """Invocations that one caller may have at once."""
-        # all of the threads in the hands of one caller would leave the others none
+        """The invocations that one caller may have at the same time."""
+        # one caller must not occupy all threads
         return (min(self.concurrent, self.threads) + 1) // 2 if self.share is None else self.share
 
 
-#: what a content type is made of; longer ones would not leave a receipt its room
+#: a valid content type; longer ones would not fit into a receipt
 CONTENT_TYPE: Final = re.compile(r"[\x20-\x7e]{1,255}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who invokes. `audience` is the `aud` of receipts: a client, an anonymous caller's origin, "anonymous".
+    """A caller.
+
+    `audience` is the `aud` of its receipts: the client, an anonymous caller's origin, or "anonymous".
 
     `client_id`, `subject` and `token_hash` (`ath`, RFC 9449) come from an access token; None without one.
     """
@@ -73,16 +74,16 @@ class Caller:
     token_hash: str | None = None
 
 
-#: a caller that shows nothing of itself
+#: a caller with neither token nor origin
 ANONYMOUS: Final = Caller(audience="anonymous")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One invocation, checked: the target is canonical, the body within its cap, the caller allowed.
+    """One validated invocation: the target is canonical, the body within its limit, the caller authorised.
 
-    `uri` has its query and no fragment; `parameters` are those of the query, decoded, in order. `nonce` is
-    what the caller sent in AIIP-Nonce. `headers` are all fields of the request.
+    `uri` contains the query but no fragment; `parameters` are those of the query, decoded, in order. `nonce`
+    is the value of AIIP-Nonce. `headers` are all fields of the request.
     """
 
     uri: AIURI
@@ -101,7 +102,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A whole result. `headers` are further fields of those that 3.14 lets through (ETag, Retry-After)."""
+    """A whole result. `headers` are more fields, of those that 3.14 allows (ETag, Retry-After)."""
 
     status: int = 200
     content_type: str | None = JSON
@@ -111,9 +112,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEvent:
-    """One event of a streaming result. `event` is its name; "receipt" is the endpoint's own and refused.
+    """One event of a streaming result. `event` is its type; "receipt" and "problem" are reserved.
 
-    Events without an id are numbered from 1.
+    Events without an ID are numbered from 1.
     """
 
     data: str
@@ -122,33 +123,33 @@ class StreamEvent:
 
 
 class ResourceHandler(Protocol):
-    """What stands behind one resource: a Python function, a model, a tool, an agent."""
+    """The implementation of one resource: a Python function, a model, a tool or an agent."""
 
     def describe(self) -> Mapping[str, Any]:
-        """Members of the description that the handler knows: title, input, output (JSON Schemas)."""
+        """Return members of the description: title, input, output (JSON Schemas)."""
         ...
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
-        """The result, or the events of a streaming one.
+        """Return the result, or the events of a streaming result.
 
-        Raises OnymError, whose code the caller is told; any other exception is told as `internal`, without
-        its text. Whatever can refuse the input does so before the first event.
+        Raises OnymError, whose code the caller sees; any other exception is reported as `internal`, without
+        its text. Invalid input is rejected before the first event.
         """
         ...
 
 
 class Authorization(Protocol):
-    """Who may call. `onym.ai.endpoint.oauth.JWTAuthorization` is one."""
+    """Authenticates callers. `onym.ai.endpoint.oauth.JWTAuthorization` is one."""
 
     async def authorize(self, headers: Headers, scopes: frozenset[str]) -> Caller:
-        """The caller, with all of these scopes.
+        """Return the caller, who has all of these scopes.
 
-        Raises AIIPError `aiip.authentication-required` or `aiip.insufficient-scope`. Two attributes of the
-        error are read where they are set: `challenge`, what WWW-Authenticate says, and `caller`, who it was
-        all the same, so that the refusal can be signed.
+        Raises AIIPError `aiip.authentication-required` or `aiip.insufficient-scope`. The endpoint uses two
+        attributes of the error if they are set: `challenge`, the value of WWW-Authenticate, and `caller`, the
+        caller if it is known, so that the error response can be signed.
         """
         ...
 
     def metadata(self) -> Mapping[str, Any]:
-        """The protected resource's metadata (RFC 9728): `resource`, `authorization_servers`, ..."""
+        """Return the protected resource's metadata (RFC 9728): `resource`, `authorization_servers`, ..."""
         ...

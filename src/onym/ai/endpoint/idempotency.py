@@ -122,9 +122,9 @@ _CLAUSE: Final = "AIIP/HTTPS v1 3.11"
 class IdempotencyStore:
     """The keys of one endpoint. Blocking; safe to call from several threads.
 
-    With `path=None` the store is in memory, for an endpoint whose resources only read. A caller may use `most`
-    keys in 24 hours. If its stored answers have `octets` bytes, or those of all callers `total` bytes, new
-    keys are rejected; answers of running requests are stored all the same.
+    With `path=None` the store is in memory, for an endpoint whose resources only read. A caller may use
+    `most` keys in 24 hours. If its stored answers have `octets` bytes, or those of all callers `total` bytes,
+    new keys are rejected; answers of running requests are stored all the same.
     """
 
     def __init__(

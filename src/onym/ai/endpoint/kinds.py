@@ -84,7 +84,10 @@ def convert_arguments(found: Mapping[str, Any], kind: type[T], *, texts: bool = 
 
 
 def parse_input(call: Call, kind: type[T]) -> T:
-    """The input as `kind` reads it, defaults filled in, for policies. Raises as `parse_arguments` and `convert_arguments`."""
+    """The input as `kind` reads it, defaults filled in, for policies.
+
+    Raises as `parse_arguments` and `convert_arguments`.
+    """
     return convert_arguments(parse_arguments(call), kind, texts=not call.body)
 
 

@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from onym.ai.endpoint.context import ResourceHandler
     from onym.ai.endpoint.signing import ReceiptSigner
 
-#: where things are at the anchor
+#: paths at the anchor
 JWKS: Final = "/.well-known/aiip.jwks.json"
 PREFIX: Final = "/.well-known/aiip/v1"
 _PROTECTED: Final = "/.well-known/oauth-protected-resource"
 _KEYS: Final = "application/jwk-set+json"
-#: seconds that others may keep a copy
+#: seconds for which clients may cache a document
 _ANCHOR_AGE: Final = 300
 _KEYS_AGE: Final = 3600
-#: octets of a token beside the members that it signs: its claims, its header, a signature of RSA 8192
+#: bytes of a token without the signed members: its other claims, its header, a signature of RSA 8192
 _TOKEN_ROOM: Final = 2_048
-#: effects that must not happen twice (3.11)
+#: effects that need idempotency keys (3.11)
 KEYED_EFFECTS: Final = frozenset({Effects.WRITE, Effects.FINANCIAL, Effects.PHYSICAL})
 
 
@@ -58,7 +58,7 @@ class Resource:
 
     @property
     def entry(self) -> EndpointEntry:
-        """Its row in the anchor document."""
+        """Its entry in the discovery document."""
         return EndpointEntry(
             uri=self.uri,
             title=self.title,
@@ -68,11 +68,11 @@ class Resource:
         )
 
     def encode_description(self) -> bytes:
-        """What GET answers (3.6)."""
+        """Return the resource's description (3.6)."""
         known = dict(self.handler.describe())
-        found: dict[str, Any] = {"uri": self.uri, "title": self.title or known.pop("title", None)}
+        members: dict[str, Any] = {"uri": self.uri, "title": self.title or known.pop("title", None)}
         known.pop("title", None)
-        found |= {
+        members |= {
             "methods": ["GET", "POST"],
             "effects": self.effects.value,
             "scopes": list(self.scopes),
@@ -81,33 +81,33 @@ class Resource:
             "approval": False,
         }
         return msgspec.json.encode(
-            {name: value for name, value in (known | found).items() if value is not None}
+            {name: value for name, value in (known | members).items() if value is not None}
         )
 
 
 def build_resource_uri(authority: str, path: object) -> AIURI:
-    """The URI of a path of this authority.
+    """Return the URI of a path of this authority.
 
-    Raises UsageError for one that is not canonical or has a query, and for what is no path: a decorator
-    without parentheses is given the function.
+    Raises UsageError for a path that is not canonical or has a query, and for other types: a decorator
+    without parentheses gets the function.
     """
     if not isinstance(path, str):
-        raise UsageError("a resource needs its path, a str", hint='write @app.resource("/tool/...")')
+        raise UsageError("a resource needs a path", hint='Write @app.resource("/tool/...").')
     if not path.startswith("/"):
-        # it would go on with the authority's name
-        raise UsageError("the path of a resource begins with a slash", hint=f"/{path}")
+        # the URI would continue the authority's name
+        raise UsageError(f"the path {path!r} does not begin with a slash", hint=f"Write /{path}.")
     uri = AIURI.parse(f"ai://{authority}{path}")
     if uri.query is not None or uri.fragment is not None or uri.canonical() != str(uri):
+        canonical = f"{uri.without_query}".removeprefix(f"ai://{authority}")
         raise UsageError(
-            "the path of a resource is written in its canonical form, without a query",
-            hint=f"{uri.without_query}".removeprefix(f"ai://{authority}"),
+            f"the path {path!r} is not in canonical form, or has a query", hint=f"Write {canonical}."
         )
     return uri
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SignedDocument:
-    """A signed document and what it was made of: another key or content, or half its life, ask for anew."""
+    """A signed document with its key and content. A change, or half its life, needs a new signature."""
 
     kid: str | None
     plain: bytes
@@ -117,9 +117,9 @@ class _SignedDocument:
 
 @dataclass(slots=True, kw_only=True)
 class Site:
-    """The documents of one anchor; `protected` is the RFC 9728 metadata, where callers need tokens.
+    """The documents of one anchor; `protected` is the RFC 9728 metadata if callers need tokens.
 
-    With `signed`, the anchor document has `signed_metadata`.
+    With `signed`, the discovery document has `signed_metadata`.
     """
 
     anchor: str
@@ -134,44 +134,50 @@ class Site:
     _signed: _SignedDocument | None = field(default=None, init=False)
 
     def add(self, resource: Resource) -> None:
-        """One more. Raises UsageError for a second one of its name, and where the document cannot hold it."""
+        """Add a resource.
+
+        Raises UsageError for a URI that exists and if the discovery document becomes too large.
+        """
         if resource.uri in self.resources:
-            raise UsageError(f"there is a resource {resource.uri} already")
+            raise UsageError(f"the resource {resource.uri} exists already")
         self.resources[resource.uri] = resource
         self._written.clear()
         try:
-            # what nobody could read is not published
+            # clients must be able to parse what is published
             parse_discovery_document(self._encode_largest(), anchor=self.anchor, authority=self.authority)
         except OnymError as error:
             del self.resources[resource.uri]
             self._written.clear()
-            raise UsageError(f"the anchor document cannot list {resource.uri}: {error.message}") from error
+            raise UsageError(f"the discovery document cannot list {resource.uri}: {error.message}") from error
 
     def encode_document(self, algorithms: tuple[str, ...] = ALGORITHMS) -> bytes:
-        """The anchor document. `algorithms` are those of receipts."""
+        """Return the discovery document. `algorithms` are those of receipts."""
         written = self._written.get(algorithms)
         if written is None:
             written = self._written[algorithms] = encode_discovery_document(self._build_document(algorithms))
         return written
 
     def _encode_largest(self) -> bytes:
-        """The document, with as much room as its signature may take."""
+        """Return the document with room for the largest signature."""
         plain = self.encode_document()
         if not self.signed:
             return plain
-        # base64url of the same members, of what a token says of itself, and of the longest signature
+        # base64url of the same members, the token's own claims and the longest signature
         room = min((len(plain) + _TOKEN_ROOM) * 4 // 3, MAX_OCTETS)
         return encode_discovery_document(self._build_document(ALGORITHMS), "x" * room)
 
     def encode_published(self, keys: ReceiptSigner) -> bytes:
-        """The anchor document as it is served now. Raises AIIPError where it is signed, and cannot be."""
+        """Return the discovery document as it is served.
+
+        Raises AIIPError if it must be signed and cannot be.
+        """
         plain = self.encode_document(algorithms := keys.list_algorithms())
         if not self.signed:
             return plain
-        kid, now, held = keys.get_signer().kid, keys.clock(), self._signed
-        same = held is not None and (held.kid, held.plain) == (kid, plain)
-        if held is not None and same and 0 <= now - held.at < METADATA_LIFE / 2:
-            return held.octets
+        kid, now, cached = keys.get_signer().kid, keys.clock(), self._signed
+        same = cached is not None and (cached.kid, cached.plain) == (kid, plain)
+        if cached is not None and same and 0 <= now - cached.at < METADATA_LIFE / 2:
+            return cached.octets
         document = self._build_document(algorithms)
         octets = encode_discovery_document(
             document, keys.sign_document_members(document_to_members(document))
@@ -198,7 +204,7 @@ class Site:
         )
 
     def find_document(self, path: str, query: str, keys: ReceiptSigner) -> Answer | None:
-        """The document at this path; None where there is none. `keys` publishes the key sets."""
+        """Return the document at this path, or None. `keys` publishes the key sets."""
         if path == JWKS and query in {"", "history"}:
             body = keys.encode_history() if query else keys.encode_jwks()
             return _make_public_answer(body, _KEYS, self.keys_age)
@@ -216,16 +222,16 @@ class Site:
         return None
 
     def _get_metadata_path(self) -> str:
-        # RFC 9728 3.1: the well-known part stands before the resource's path, which stays as it is
+        # RFC 9728 3.1: the well-known part comes before the resource's path
         path = str((self.protected or {}).get("resource", "")).removeprefix(self.anchor)
         return _PROTECTED + ("" if path == "/" else path)
 
 
-def apply_if_none_match(answer: Answer, kept: Iterable[str]) -> Answer:
-    """A document, or 304 for whoever has it by `kept`, the fields If-None-Match (RFC 9110 13.1.2)."""
+def apply_if_none_match(answer: Answer, conditions: Iterable[str]) -> Answer:
+    """Return the document, or 304 if the caller has it by the fields If-None-Match (RFC 9110 13.1.2)."""
     tag = next((value for name, value in answer.headers if name == "ETag"), None)
-    tags = {tag.strip().removeprefix("W/") for value in kept for tag in value.split(",")}
-    if tag is None or tags.isdisjoint({tag, "*"}):
+    known = {item.strip().removeprefix("W/") for value in conditions for item in value.split(",")}
+    if tag is None or known.isdisjoint({tag, "*"}):
         return answer
     return replace(answer, status=304, content_type=None, body=b"")
 

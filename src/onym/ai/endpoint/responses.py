@@ -61,8 +61,8 @@ def contain_faults() -> Iterator[None]:
 def call_contained(work: Callable[..., T], *args: Any) -> T:
     """Run the work in a thread whose result is awaited elsewhere. Raises as `contain_faults` does.
 
-    A future cannot contain StopIteration, so its waiter would wait for ever; GeneratorExit from a future would
-    end every waiter.
+    A future cannot contain StopIteration, so its waiter would wait for ever; GeneratorExit from a future
+    would end every waiter.
     """
     try:
         return work(*args)
@@ -148,7 +148,7 @@ def is_internal(row: ProblemCode) -> bool:
 
 
 def _is_from_other_call(error: BaseException, target: str | None) -> bool:
-    """Report whether the error is about a call that a function made: it names another resource, or a client raised it."""
+    """Report whether a call of the function failed: another resource is named, or a client raised it."""
     if isinstance(error, InvocationError | DiscoveryError | ProvenanceError):
         return True
     about = error.target if isinstance(error, AIIPError) else None
@@ -381,7 +381,10 @@ class HandlerEvents:
 
 
 class ResponseSender:
-    """The server's `send`, until it is closed; then nothing is sent. With `lasting`, a broken connection is no error."""
+    """The server's `send`, until it is closed; then nothing is sent.
+
+    With `lasting`, a broken connection is no error.
+    """
 
     def __init__(self, send: Send | None, *, lasting: bool) -> None:
         self._send = send

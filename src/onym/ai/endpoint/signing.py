@@ -1,4 +1,4 @@
-"""Receipts of an endpoint: the request, the caller and the answer, signed (AIIP/HTTPS v1, 3.8)."""
+"""Receipts of an endpoint: signatures over the request, the caller and the response (AIIP/HTTPS v1, 3.8)."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from onym.sign.keystore import KeyStore
     from onym.sign.receipts import StreamEnd
 
-#: what receipts are signed with, where no key is of another algorithm (3.8)
+#: the algorithms of receipts, unless a published key has another one (3.8)
 ALGORITHMS: Final = ("Ed25519", "ES256")
-#: seconds for which a receipt counts as fresh
+#: seconds for which a receipt is fresh
 LIFE: Final = 120
-#: seconds for which `signed_metadata` holds: twice as long as anybody keeps a copy of it
+#: seconds for which `signed_metadata` is valid: twice the longest lifetime in a cache
 METADATA_LIFE: Final = 48 * 3600
-#: octets of claims that fit into a receipt, whatever signs it
+#: bytes of claims that fit into a receipt with any signature
 _FITS: Final = 1_536
-#: an answer that takes as much of a receipt as one may
+#: the answer with the largest receipt
 _LARGEST: Final = Answer(content_type="x" * 255)
 _MOST: Final[Mapping[str, Any]] = {"digest": content_digest(b""), "length": 2**53 - 1}
-#: the longest nonce that a request may bring
+#: the longest nonce of a request
 _NONCE: Final = "A" * 128
 _CLAIMED: Final = re.compile(r"sha-256=:[A-Za-z0-9+/]{43}=:")
 
 
 @dataclass(slots=True, kw_only=True)
 class ReceiptRequest:
-    """What a receipt says of the request. `digest` is what the head claims until the body was read."""
+    """The request's part of a receipt. Until the body is read, `digest` is the one that the head claims."""
 
     method: str
     target: str
@@ -59,16 +59,16 @@ class ReceiptRequest:
     digest: str | None = None
 
     def set_claimed_digest(self, digest: str | None) -> None:
-        """Take the head's word for the digest: a refusal before the body was read is tied to that."""
+        """Set the digest that the head claims, for an error response before the body is read."""
         self.digest = digest if digest is not None and _CLAIMED.fullmatch(digest) else None
 
     def set_body(self, body: bytes) -> None:
-        """The body is here."""
+        """Set the digest of the body."""
         self.digest = content_digest(body) if body else None
 
     @property
     def request_hash(self) -> str:
-        """`rqh` (3.8)."""
+        """`rqh`, the hash of the request (3.8)."""
         return request_hash(
             method=self.method,
             target=self.target,
@@ -80,14 +80,14 @@ class ReceiptRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptSigner:
-    """Signs for one anchor, with the key that is in force. `keys` is a KeyStore, one Signer, or None yet."""
+    """Signs for one anchor with its current key. `keys` is a KeyStore, one Signer, or None."""
 
     anchor: str
     keys: KeyStore | Signer | None
     clock: Callable[[], float] = field(repr=False)
 
     def get_signer(self) -> Signer:
-        """The key in force. Raises AIIPError `aiip.receipt-unavailable` where there is none."""
+        """Return the current signing key. Raises AIIPError `aiip.receipt-unavailable` without one."""
         if self.keys is None:
             raise _make_unavailable_error()
         try:
@@ -98,24 +98,24 @@ class ReceiptSigner:
         return signer
 
     def require_signable(self, asked: ReceiptRequest) -> None:
-        """Raises AIIPError `aiip.receipt-unavailable` where no answer to this could be signed."""
+        """Raise AIIPError `aiip.receipt-unavailable` if no response to this request could be signed."""
         signer, caller = self.get_signer(), asked.caller
         try:
             if (
                 _measure_claims(self.anchor, asked.subject, caller.audience, caller.token_hash is not None)
                 > _FITS
             ):
-                # only its signature says how long the whole is
+                # the length of the receipt depends on the signature
                 sign_receipt(self._build_receipt(asked, _LARGEST, **_MOST), signer)
         except (SignatureError, CredentialError) as error:
             raise _make_unavailable_error() from error
 
     def sign_answer(self, asked: ReceiptRequest, answer: Answer, body: bytes) -> str:
-        """The receipt of a whole answer; `body` is what is sent of it (nothing, for HEAD)."""
+        """Return the receipt of a whole answer; `body` is the part that is sent (nothing for HEAD)."""
         return self._sign_receipt(asked, answer, digest=content_digest(body), length=len(body))
 
     def sign_stream(self, asked: ReceiptRequest, answer: Answer, end: StreamEnd) -> str:
-        """The receipt that ends a stream."""
+        """Return the receipt at the end of a stream."""
         return self._sign_receipt(asked, answer, stream=end)
 
     def _sign_receipt(self, asked: ReceiptRequest, answer: Answer, **content: Any) -> str:
@@ -142,7 +142,7 @@ class ReceiptSigner:
         )
 
     def sign_document_members(self, members: Mapping[str, Any]) -> str:
-        """These members of the anchor document, signed (3.2). Raises AIIPError as `signer`."""
+        """Sign members of the discovery document (3.2). Raises AIIPError as `get_signer` does."""
         now = self.clock()
         try:
             return sign_metadata(
@@ -152,18 +152,18 @@ class ReceiptSigner:
             raise _make_unavailable_error() from error
 
     def list_algorithms(self) -> tuple[str, ...]:
-        """The algorithms that callers must expect: the usual ones, and those of keys that are published."""
+        """Return the algorithms that callers must expect: the usual ones and those of the published keys."""
         if self.keys is None:
             return ALGORITHMS
         published = msgspec.json.decode(self.encode_jwks())["keys"]
         return tuple(dict.fromkeys([*ALGORITHMS, *(key["alg"] for key in published)]))
 
     def encode_jwks(self) -> bytes:
-        """The key set to publish."""
+        """Return the key set to publish."""
         return self._encode_keys("jwks")
 
     def encode_history(self) -> bytes:
-        """The key set with the keys that were used before, for those who audit."""
+        """Return the key set with all earlier keys, for audits."""
         return self._encode_keys("history")
 
     def _encode_keys(self, name: str) -> bytes:
@@ -181,10 +181,10 @@ class ReceiptSigner:
 
 @lru_cache(maxsize=1024)
 def _measure_claims(issuer: str, subject: str, audience: str, bound: bool) -> int:
-    """Octets of the claims of the largest receipt of these; `bound` to a token or not.
+    """Return the size of the claims in the largest receipt for these values; `bound` to a token or not.
 
-    What else a request brings into one was checked where it was read. Raises SignatureError for what is of no
-    form.
+    The size of the other claims was limited when the request was parsed. Raises SignatureError for invalid
+    claims.
     """
     any_hash = "A" * 43
     trial = _Receipt(
@@ -207,18 +207,18 @@ def _measure_claims(issuer: str, subject: str, audience: str, bound: bool) -> in
 
 
 def validate_answer(answer: Answer) -> None:
-    """Raises OnymError `aiip.internal` for what a handler gave and nobody can sign or send."""
+    """Raise OnymError `aiip.internal` for a handler's answer that cannot be signed or sent."""
     if not 200 <= answer.status <= 599:
-        raise OnymError("a handler answered with a status that is not final", code="aiip.internal")
+        raise OnymError(f"the handler's answer has the status {answer.status}", code="aiip.internal")
     if answer.content_type is not None and not CONTENT_TYPE.fullmatch(answer.content_type):
-        raise OnymError("a handler answered with a content type that is none", code="aiip.internal")
+        raise OnymError("the handler's answer has an invalid content type", code="aiip.internal")
     texts = all(isinstance(text, str) for field in answer.headers for text in field)
     if not (texts and isinstance(answer.body, bytes)):
-        raise OnymError("a handler answered with a body or fields of another type", code="aiip.internal")
+        raise OnymError("the handler's answer has a body or fields of a wrong type", code="aiip.internal")
 
 
 def _make_unavailable_error() -> AIIPError:
-    # why is for the log: a stranger learns nothing of the keys
+    # callers must not learn anything about the keys; the log contains the reason
     return AIIPError(
-        "no receipt can be signed now", code="aiip.receipt-unavailable", clause="AIIP/HTTPS v1 3.6"
+        "the endpoint cannot sign receipts now", code="aiip.receipt-unavailable", clause="AIIP/HTTPS v1 3.6"
     )

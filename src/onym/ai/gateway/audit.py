@@ -18,16 +18,16 @@ from onym.errors import ConfigError
 
 #: `prev` of a log's first line
 START: Final = "0" * 64
-#: octets of a line, its end included
+#: bytes of a line, including its end
 LONGEST_LINE: Final = 4 * 1024
 _HASH: Final = 64
-#: streams without an end that are kept in mind
+#: unfinished streams that are remembered
 _MOST_BEGUN: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What does not hold: the line's number from 1, and a sentence."""
+    """A fault in a log: the line's number from 1, and a sentence."""
 
     line: int
     message: str
@@ -35,11 +35,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """What a log says of itself: its lines, the first and last hash, the times, and what does not hold.
+    """The result of a verification: the number of lines, the first and last hash, the times and the faults.
 
-    `torn` are the octets of a last line without an end: a process that was killed while it wrote. `begun` are
-    the ids of streams that began and have no second line: they run, or the process was killed meanwhile. It
-    is no fault; of very many the first are named.
+    `torn` is the size in bytes of an incomplete last line; a process was killed while writing. `begun`
+    contains the IDs of streams that have begun and not ended: they still run, or the process was killed. They
+    are not faults. At most 10,000 are listed.
     """
 
     lines: int
@@ -53,20 +53,20 @@ class AuditReport:
 
     @property
     def is_valid(self) -> bool:
-        """Is every line as it was written, and none gone from the middle?"""
+        """True if every line is unchanged and none is missing from the middle."""
         return not self.faults and not self.torn
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The end of a log: the last whole line (b"" in an empty one), and what stands behind it."""
+    """The end of a log: the last whole line (b"" in an empty log) and the incomplete line after it."""
 
     line: bytes
     torn: bytes
 
 
 class HashChain:
-    """Makes lines, each tied to the one before: `previous` is its hash, `number` its number."""
+    """Creates lines that are linked by hashes: `previous` is the hash of the last line, `number` its number."""
 
     __slots__ = ("number", "previous")
 
@@ -76,43 +76,43 @@ class HashChain:
 
     @classmethod
     def continue_from(cls, line: bytes) -> HashChain:
-        """A chain that goes on behind this line. Raises ConfigError where it is none."""
+        """Return a chain that continues after this line. Raises ConfigError if it is not a line."""
         if not line:
             return cls()
-        found = _parse_line(line)
-        if found is None:
+        members = _parse_line(line)
+        if members is None:
             raise ConfigError(
-                "the audit log's last line is not one of its lines",
+                "the last line of the audit log is not a valid line",
                 code="audit.malformed",
-                hint="look with: onym ai audit verify FILE",
+                hint="Run: onym ai audit verify FILE",
             )
-        return cls(hash_line(line), found["n"])
+        return cls(hash_line(line), members["n"])
 
     def encode_next(self, members: dict[str, Any]) -> bytes:
-        """The next line; `keep` makes it the last."""
+        """Return the next line; `advance` makes it the last one."""
         return encode_line({"n": self.number + 1, "prev": self.previous, **members})
 
     def advance(self, line: bytes) -> None:
-        """The line was written."""
+        """Make a line that was written the last one."""
         self.previous = hash_line(line)
         self.number += 1
 
 
 def encode_line(members: dict[str, Any]) -> bytes:
-    """One line with its end, members without a value left out. It is never longer than `LONGEST_LINE`."""
+    """Encode one line, without members that are None. Raises ValueError above `LONGEST_LINE`."""
     line = msgspec.json.encode({name: value for name, value in members.items() if value is not None}) + b"\n"
     if len(line) > LONGEST_LINE:
-        raise ValueError("an audit line is too long")
+        raise ValueError(f"an audit line is longer than {LONGEST_LINE} bytes")
     return line
 
 
 def hash_line(line: bytes) -> str:
-    """The SHA-256 of a line without its end, in hexadecimal."""
+    """Return the SHA-256 of a line without its end, in hexadecimal."""
     return hashlib.sha256(line.removesuffix(b"\n")).hexdigest()
 
 
 def split_tail(octets: bytes) -> Tail:
-    """The last whole line of these octets, and what stands behind it without an end."""
+    """Return the last whole line of these bytes, and the incomplete line after it."""
     whole, end, torn = octets.rpartition(b"\n")
     if not end:
         return Tail(b"", octets)
@@ -126,10 +126,10 @@ def verify_lines(
     begun: Collection[str] = (),
     most_faults: int = 20,
 ) -> AuditReport:
-    """Follow the chain. `previous` is the hash that the first line must continue, where one is known.
+    """Verify the hash chain. `previous` is the hash that the first line must continue, if it is known.
 
-    `begun` are the streams that the file before says to have begun.
-    A log that was rotated begins with the hash of the file before, which is taken as it stands.
+    `begun` are the unfinished streams of the previous file. Without `previous`, the hash at the beginning of a
+    rotated log is not verified.
     """
     faults: list[Fault] = []
     count, begins, expected, number, torn = 0, "", previous, None, 0
@@ -139,15 +139,15 @@ def verify_lines(
         if not line.endswith(b"\n") and len(line) <= LONGEST_LINE:
             torn, count = len(line), count - 1
             break
-        found = _parse_line(line)
-        if found is None:
-            faults.append(Fault(count, "this is not a line of an audit log"))
+        members = _parse_line(line)
+        if members is None:
+            faults.append(Fault(count, "it is not a line of an audit log"))
         else:
-            begins = begins or found["prev"]
-            faults += [Fault(count, why) for why in _find_faults(found, expected, number)]
-            number = found["n"]
-            _track_streams(streams, found)
-            times = [times[0] if times else found["at"], found["at"]]
+            begins = begins or members["prev"]
+            faults += [Fault(count, why) for why in _find_faults(members, expected, number)]
+            number = members["n"]
+            _track_streams(streams, members)
+            times = [times[0] if times else members["at"], members["at"]]
         expected = hash_line(line)
         if len(faults) >= most_faults:
             break
@@ -164,41 +164,41 @@ def verify_lines(
     )
 
 
-def _track_streams(streams: set[str], found: dict[str, Any]) -> None:
-    """Keep in mind which streams have begun; a stranger's log names no more than there is room for."""
-    event, name = found.get("event"), found.get("id")
+def _track_streams(streams: set[str], members: dict[str, Any]) -> None:
+    """Update the set of unfinished streams, within a limit, because the log may be untrusted."""
+    event, name = members.get("event"), members.get("id")
     if event == "begun" and isinstance(name, str) and len(streams) < _MOST_BEGUN:
         streams.add(name)
     elif event == "exchange" and isinstance(name, str):
         streams.discard(name)
 
 
-def _find_faults(found: dict[str, Any], expected: str | None, number: int | None) -> Iterator[str]:
-    if expected is not None and found["prev"] != expected:
-        yield "its hash of the line before is another: that line was changed, or lines are missing"
-    first = (found["n"], found["prev"]) == (1, START) or found.get("event") == "rotated"
+def _find_faults(members: dict[str, Any], expected: str | None, number: int | None) -> Iterator[str]:
+    if expected is not None and members["prev"] != expected:
+        yield "its hash of the previous line does not match: that line was changed, or lines are missing"
+    first = (members["n"], members["prev"]) == (1, START) or members.get("event") == "rotated"
     if expected is None and not first:
-        yield "the log begins in the middle"
-    if number is not None and found["n"] != number + 1:
-        yield f"its number is {found['n']}, and {number + 1} comes next"
+        yield "the log does not begin with the first line"
+    if number is not None and members["n"] != number + 1:
+        yield f"its number is {members['n']} instead of {number + 1}"
 
 
 def _parse_line(line: bytes) -> dict[str, Any] | None:
-    """The members of a line; None for what is no line, by its form alone."""
+    """Return the members of a line, or None if it does not have the form of a line."""
     if len(line) > LONGEST_LINE:
         return None
     try:
-        found = msgspec.json.decode(line)
+        members = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(members, dict):
         return None
-    number, previous, at = found.get("n"), found.get("prev"), found.get("at")
-    good = (
+    number, previous, at = members.get("n"), members.get("prev"), members.get("at")
+    is_valid = (
         isinstance(number, int)
         and not isinstance(number, bool)
         and isinstance(previous, str)
         and len(previous) == _HASH
         and isinstance(at, str)
     )
-    return found if good else None
+    return members if is_valid else None

@@ -1,9 +1,8 @@
-"""The audit log as a file: append under a lock, verify, repair, rotate, remove old files. Needs `fcntl`."""
+"""The audit log as a file: append under a lock, verify, repair, rotate, remove old files."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -11,43 +10,57 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from onym.ai.gateway.audit import LONGEST_LINE, AuditReport, HashChain, hash_line, split_tail, verify_lines
+from onym.ai.gateway.audit import (
+    LONGEST_LINE,
+    AuditReport,
+    HashChain,
+    Tail,
+    hash_line,
+    split_tail,
+    verify_lines,
+)
+from onym.common.locks import unlock, wait_for_lock
+from onym.common.platform import (
+    BINARY,
+    CLOSE_ON_EXEC,
+    NO_FOLLOW,
+    is_writable_by_others,
+    sync_file,
+    sync_folder,
+)
 from onym.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from onym.ai.gateway.audit import Tail
-
-#: of the files: for their owner alone
+#: only the owner may read the files
 MODE: Final = 0o600
-_OTHERS_WRITE: Final = 0o022
+_APPEND: Final = os.O_RDWR | os.O_APPEND | CLOSE_ON_EXEC | NO_FOLLOW | BINARY
 
 
 def open_log(path: Path, *, create: bool = True) -> int:
-    """The file, open to be appended to. Raises ConfigError, for one that others may write to as well."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+    """Open the file for appending. Raises ConfigError, also for a file that other users may write to."""
     try:
-        file = os.open(path, flags, MODE)
+        file = os.open(path, _APPEND | (os.O_CREAT if create else 0), MODE)
     except OSError as error:
         raise make_unusable_error(path, error) from None
-    if os.fstat(file).st_mode & _OTHERS_WRITE:
+    if is_writable_by_others(os.fstat(file)):
         os.close(file)
         raise ConfigError(
-            f"{path}: others may write to it, and so make up a log",
+            f"{path}: other users may write to the audit log",
             code="audit.unusable",
-            hint=f"chmod go-w {path}",
+            hint=f"Run: chmod go-w {path}",
         )
     return file
 
 
 @contextmanager
 def lock_log(path: Path) -> Iterator[int]:
-    """The file that has the name now, under its lock. Raises ConfigError, for an OSError inside too."""
+    """Open and lock the current file. Raises ConfigError, also for an OSError in the block."""
     while True:
         file = open_log(path, create=False)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            wait_for_lock(file)
             if is_current_file(file, path):
                 yield file
                 return
@@ -58,7 +71,7 @@ def lock_log(path: Path) -> Iterator[int]:
 
 
 def is_current_file(file: int, path: Path) -> bool:
-    """Has this file the name still? A rotation gives it another."""
+    """Report whether the open file still has this name; a rotation gives it another."""
     try:
         named = path.stat()
     except FileNotFoundError:
@@ -67,44 +80,47 @@ def is_current_file(file: int, path: Path) -> bool:
 
 
 def read_tail(file: int, size: int) -> Tail:
-    """The end of the file; two lines are enough to see one whole. Raises ConfigError."""
+    """Read the end of the file, which contains at least one whole line. Raises ConfigError."""
     most = 2 * LONGEST_LINE
-    octets = os.pread(file, most, max(0, size - most))
-    tail = split_tail(octets)
+    os.lseek(file, max(0, size - most), os.SEEK_SET)  # writes append, wherever the position is
+    tail = split_tail(os.read(file, most))
     if not tail.line and size > most:
-        raise ConfigError("the audit log's last line is too long", code="audit.malformed")
+        raise ConfigError("the last line of the audit log is too long", code="audit.malformed")
     return tail
 
 
 def write_line(file: int, line: bytes) -> None:
-    """Write it whole. Raises OSError."""
+    """Write the whole line. Raises OSError."""
     if os.write(file, line) != len(line):
-        raise OSError("the line was not written whole")
+        raise OSError("the line was written only in part")
 
 
 def format_timestamp(at: datetime) -> str:
-    """The time as a line says it: UTC, with milliseconds."""
+    """Format the time of a line: UTC, with milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def make_torn_error(path: Path, octets: int) -> ConfigError:
-    """The error of a log whose last line has no end."""
+def make_torn_error(path: Path, size: int) -> ConfigError:
+    """Return the error of a log with an incomplete last line."""
     return ConfigError(
-        f"{path}: the last line has no end ({octets} octets): a process was killed while it wrote",
+        f"{path}: the last line is incomplete ({size} bytes), because a process was killed while writing",
         code="audit.torn",
-        hint=f"look at it, then: onym ai audit mend {path}",
+        hint=f"Look at the line, then run: onym ai audit mend {path}",
     )
 
 
 def make_unusable_error(path: Path, error: OSError) -> ConfigError:
-    """The error of a file that the system refuses."""
-    return ConfigError(f"{path}: {error.strerror or type(error).__name__}", code="audit.unusable")
+    """Return the error of a file that the operating system rejects."""
+    return ConfigError(
+        f"{path}: the audit log cannot be used: {error.strerror or type(error).__name__}",
+        code="audit.unusable",
+    )
 
 
 class AuditLog:
-    """An open audit log. Raises ConfigError where it cannot be opened, or its last line has no end.
+    """An open audit log. Raises ConfigError if it cannot be opened or its last line is incomplete.
 
-    Two processes may append to one file: each takes the lock and goes on behind the line that stands there.
+    Several processes may append to one file: each takes the lock and continues after the last line.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -116,7 +132,7 @@ class AuditLog:
             pass
 
     def append(self, members: dict[str, Any], *, at: datetime) -> str:
-        """Write one line and return its hash. Raises OSError where it cannot be written whole."""
+        """Write one line and return its hash. Raises OSError if it cannot be written completely."""
         with self._lock_file():
             line = self._chain.encode_next({"at": format_timestamp(at), **members})
             try:
@@ -129,27 +145,27 @@ class AuditLog:
             return self._chain.previous
 
     def close(self) -> None:
-        """Close the file. May be called again."""
+        """Close the file. It is safe to call this more than once."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
     @contextmanager
     def _lock_file(self) -> Iterator[None]:
-        """Hold the lock of the file that has the name now, and know its end."""
+        """Lock the current file and read its end if another process has written."""
         while True:
             if self._file < 0:
                 self._file = open_log(self.path)
                 self._size = -1
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            wait_for_lock(self._file)
             if is_current_file(self._file, self.path):
                 break
-            self.close()  # rotated: the name is another file's by now
+            self.close()  # after a rotation the name belongs to another file
         try:
             self._sync_chain()
             yield
         finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            unlock(self._file)
 
     def _sync_chain(self) -> None:
         size = os.fstat(self._file).st_size
@@ -163,7 +179,7 @@ class AuditLog:
 
 
 def repair_log(path: str | Path, *, at: datetime) -> int:
-    """Take out a last line without an end, and say so in a line of its own. Returns the octets taken out."""
+    """Replace an incomplete last line with a line that records the repair. Returns the bytes removed."""
     here = Path(path)
     with lock_log(here) as file:
         size = os.fstat(file).st_size
@@ -174,15 +190,15 @@ def repair_log(path: str | Path, *, at: datetime) -> int:
             line = chain.encode_next({"at": format_timestamp(at), **note})
             os.ftruncate(file, size - len(tail.torn))
             write_line(file, line)
-            os.fsync(file)
+            sync_file(file)
         return len(tail.torn)
 
 
 def verify_log(path: str | Path, *, previous: str | None = None, begun: Collection[str] = ()) -> AuditReport:
-    """What the file says of itself; see `verify_lines`. Raises ConfigError where it cannot be read."""
+    """Verify the file; see `verify_lines`. Raises ConfigError if it cannot be read."""
     try:
         with Path(path).open("rb") as file:
-            # a line without an end would be read whole
+            # limit the length, because a line may have no end
             lines = iter(lambda: file.readline(LONGEST_LINE + 2), b"")
             return verify_lines(lines, previous=previous, begun=begun)
     except OSError as error:
@@ -190,16 +206,16 @@ def verify_log(path: str | Path, *, previous: str | None = None, begun: Collecti
 
 
 _STAMP: Final = "%Y%m%dT%H%M%S%fZ"
-#: what a filesystem without hard links says
+#: the errors of a filesystem without hard links
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def rotate_log(path: str | Path, *, at: datetime) -> Path:
-    """Give the log another name and begin a new one that continues its chain. Returns that name.
+    """Rename the log and create a new one that continues its hash chain. Returns the new name of the old log.
 
-    A gateway that runs goes on in the new file. The log has its name at every moment: where the process is
-    killed it is still the old file or already the new one, and the next rotation clears up. Raises
-    ConfigError; needs a filesystem with hard links.
+    A running gateway continues in the new file. The log's name exists at every moment: if the process is
+    killed, it is the old or the new file, and the next rotation removes leftovers. Raises ConfigError; needs
+    a filesystem with hard links.
     """
     here = Path(path)
     with lock_log(here) as file:
@@ -220,20 +236,20 @@ def rotate_log(path: str | Path, *, at: datetime) -> Path:
 
 
 def remove_old_logs(path: str | Path, *, days: float, at: datetime) -> tuple[Path, ...]:
-    """Remove rotated files that were closed more than `days` ago; the log itself stays. Returns what went."""
+    """Remove rotated files that were closed more than `days` ago, and return them. The current log stays."""
     here = Path(path)
     oldest = at.astimezone(UTC) - timedelta(days=days)
-    gone = []
+    removed = []
     for closed_log in sorted(here.parent.glob(f"{escape(here.name)}.*Z")):
         closed = _parse_closing_time(here, closed_log)
         if closed is not None and closed < oldest:
             closed_log.unlink()
-            gone.append(closed_log)
-    return tuple(gone)
+            removed.append(closed_log)
+    return tuple(removed)
 
 
 def _get_chain_end(file: int, path: Path) -> HashChain:
-    """What goes on behind the file's last line. Raises ConfigError where that has no end."""
+    """Return the chain after the file's last line. Raises ConfigError if the line is incomplete."""
     tail = read_tail(file, os.fstat(file).st_size)
     if tail.torn:
         raise make_torn_error(path, len(tail.torn))
@@ -241,7 +257,7 @@ def _get_chain_end(file: int, path: Path) -> HashChain:
 
 
 def _remove_leftovers(file: int, here: Path, fresh: Path) -> None:
-    """Take away what a rotation that was killed has left: a new file, and a second name of the log."""
+    """Remove the leftovers of a killed rotation: a new file, and a second name of the log."""
     fresh.unlink(missing_ok=True)
     for closed_log in here.parent.glob(f"{escape(here.name)}.*Z"):
         if _parse_closing_time(here, closed_log) is not None and is_current_file(file, closed_log):
@@ -249,11 +265,11 @@ def _remove_leftovers(file: int, here: Path, fresh: Path) -> None:
 
 
 def _create_log(fresh: Path, line: bytes) -> None:
-    """The new file with its first line, on the disk."""
-    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+    """Create the new file with its first line, durably."""
+    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CLOSE_ON_EXEC | BINARY, MODE)
     try:
         write_line(file, line)
-        os.fsync(file)
+        sync_file(file)
     finally:
         os.close(file)
 
@@ -265,33 +281,25 @@ def _link_log(here: Path, kept: Path) -> None:
         if error.errno not in _NO_LINKS:
             raise
         raise ConfigError(
-            f"{here}: it cannot be given a second name ({error.strerror})",
+            f"{here}: the audit log cannot be rotated: {error.strerror}",
             code="audit.unusable",
-            hint="rotation needs a filesystem with hard links, and a file that is not append-only",
+            hint="Rotation needs a filesystem with hard links, and a file that is not append-only.",
         ) from None
 
 
 def _replace_log(fresh: Path, here: Path, kept: Path) -> None:
-    """The new file takes the name of the log, whose other name is on the disk before."""
+    """Give the new file the name of the log, after the log's second name is on the disk."""
     try:
-        _sync_folder(here.parent)
-        fresh.rename(here)
+        sync_folder(here.parent)
+        fresh.replace(here)
     except BaseException:
         kept.unlink(missing_ok=True)
         raise
-    _sync_folder(here.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    sync_folder(here.parent)
 
 
 def _parse_closing_time(here: Path, kept: Path) -> datetime | None:
-    """When a file of this name was closed; None for one that is not ours."""
+    """Return when a file of this name was closed, or None if it is not a rotated log."""
     try:
         return datetime.strptime(kept.name.removeprefix(f"{here.name}."), _STAMP).replace(tzinfo=UTC)
     except ValueError:

@@ -18,7 +18,7 @@ MOST_FIELDS: Final = 48
 _MOST_CHOICES: Final = 100
 _LONGEST: Final = 200
 _LONGEST_HELP: Final = 500
-#: name of the one field of a schema that is no plain object
+#: name of the only field of a schema that is not an object with properties
 WHOLE_INPUT: Final = ""
 _TEXT_LINE: Final = 200
 _MOST_REFERENCES: Final = 4
@@ -28,7 +28,7 @@ Kind: TypeAlias = Literal["text", "long", "number", "integer", "choice", "flag",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """One control. `name` is the property's name, `choices` JSON texts with what is shown for each."""
+    """One control. `name` is the property's name, `choices` are pairs of JSON text and label."""
 
     name: str
     label: str
@@ -43,7 +43,7 @@ class FormField:
 
 
 def build_form_fields(schema: Mapping[str, Any] | None) -> tuple[FormField, ...]:
-    """The controls for this input; () where the resource takes none."""
+    """Return the controls for this input; () if the resource has no input."""
     if schema is None:
         return (FormField(name=WHOLE_INPUT, label="Input (JSON)", kind="json"),)
     root, schema = schema, _resolve_reference(schema, schema)
@@ -70,7 +70,7 @@ def build_form_fields(schema: Mapping[str, Any] | None) -> tuple[FormField, ...]
 
 
 def _resolve_reference(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema that a local `$ref` leads to, with what stands beside it; any other stays as it is."""
+    """Return the schema that a local `$ref` names, merged with its siblings; other references stay."""
     for _ in range(_MOST_REFERENCES):
         reference = schema.get("$ref")
         place = reference.split("/") if isinstance(reference, str) else []
@@ -90,7 +90,7 @@ def _build_field(name: str, schema: Mapping[str, Any], required: bool) -> FormFi
         name=name,
         label=_truncate_text(schema.get("title"), _LONGEST) or name[:_LONGEST],
         kind=kind,
-        # an unticked box is false, and not a missing answer
+        # an empty checkbox is false, not missing
         required=required and kind != "flag",
         help=_truncate_text(schema.get("description"), _LONGEST_HELP),
         value=_format_default(default, kind),
@@ -118,7 +118,7 @@ def _list_choices(schema: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     found = tuple(
         (_encode_json(value), value if isinstance(value, str) else _encode_json(value)) for value in given
     )
-    # definitions can be referred to many times over: a page must not grow with their product
+    # a definition can be referenced many times, so its size must be limited
     return found if all(len(text) <= _LONGEST for text, _ in found) else ()
 
 
@@ -142,10 +142,10 @@ def _encode_json(value: Any) -> str:
 
 
 def encode_form_input(fields: tuple[FormField, ...], given: Mapping[str, str]) -> bytes:
-    """The JSON body that a filled form stands for. `given` are the texts by field name.
+    """Return the JSON body of a submitted form. `given` are the texts by field name.
 
-    An empty field that is not required is left out. Raises AIIPError `aiip.invalid-input` that names the
-    field, and not what stands in it.
+    An empty optional field is left out. Raises AIIPError `aiip.invalid-input`, which names the field but not
+    its content.
     """
     if not fields:
         return b""
@@ -170,11 +170,11 @@ def _parse_field_value(field: FormField, text: str) -> Any:
     if field.kind == "long":
         return text.replace("\r\n", "\n")  # a form sends line ends as CRLF
     if field.kind == "choice" and text not in dict(field.choices):
-        raise _make_field_error(field, "choose one of the list")
+        raise _make_field_error(field, "Choose one item of the list.")
     value = _decode_json(text.strip(), field)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if field.kind in {"integer", "number"} and not number:
-        raise _make_field_error(field, "give a number")
+        raise _make_field_error(field, "Enter a number.")
     return value
 
 
@@ -182,12 +182,11 @@ def _decode_json(text: str, field: FormField) -> Any:
     try:
         return msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
-        hint = (
-            "give a number" if field.kind in {"integer", "number"} else 'write it as JSON, such as {"a": 1}'
-        )
+        is_number = field.kind in {"integer", "number"}
+        hint = "Enter a number." if is_number else 'Enter JSON, such as {"a": 1}.'
         raise _make_field_error(field, hint) from None
 
 
 def _make_field_error(field: FormField, hint: str) -> AIIPError:
-    where = field.label if field.name else "the input"
-    return AIIPError(f"{where} cannot be read", code="aiip.invalid-input", hint=hint)
+    name = field.label if field.name else "the input"
+    return AIIPError(f"{name} is not valid", code="aiip.invalid-input", hint=hint)

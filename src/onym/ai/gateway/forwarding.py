@@ -104,7 +104,7 @@ def select_client_fields(headers: Headers) -> list[tuple[str, str]]:
 
 
 def get_content_disposition(content_type: str | None) -> str | None:
-    """Return the Content-Disposition of a result: a download, unless a browser shows it without running anything."""
+    """Return the Content-Disposition that makes a browser download active content, or None."""
     return None if parse_media_type(content_type) in _PASSIVE else 'attachment; filename="result"'
 
 
@@ -159,7 +159,10 @@ _PROXY: Final = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """An error as the caller sees it. `cause` is the code for the operator, `upstream` the endpoint's status."""
+    """An error as the caller sees it.
+
+    `cause` is the code for the operator, `upstream` the endpoint's status.
+    """
 
     code: str
     status: int
@@ -175,7 +178,10 @@ class Refusal:
 
 
 def make_refusal(error: errors.OnymError) -> Refusal:
-    """Return the public form of an error. Its own message is public if it is about the request or the authority."""
+    """Return the public form of an error.
+
+    Its own message is public if it is about the request or the authority.
+    """
     if isinstance(error, errors.InvocationError):
         return _make_endpoint_refusal(error)
     row = _get_row(error)
@@ -257,7 +263,10 @@ def build_refusal_document(
 
 
 def format_proxy_status(refusal: Refusal, name: str) -> str:
-    """Return the Proxy-Status field (RFC 9209) of a response that the gateway made. `name` is its host name."""
+    """Return the Proxy-Status field (RFC 9209) of a response that the gateway made.
+
+    `name` is its host name.
+    """
     if refusal.upstream is not None:
         return f'"{name}"; received-status={refusal.upstream}'
     kind = _PROXY.get(refusal.code, "http_request_error" if refusal.status < 403 else "http_request_denied")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
 from starlette.requests import ClientDisconnect
 
 from onym.ai.request_validation import get_field_values
+from onym.common.concurrency import TOTAL, ConcurrencyLimiter
 from onym.errors import AIIPError, ConfigError
 
 if TYPE_CHECKING:
@@ -90,39 +89,18 @@ class RequestContext:
         return parts[1] if good else None
 
 
-_ALL: Final = ""
+def make_limiter(*, total: int, client: int, authority: int) -> ConcurrencyLimiter:
+    """Return the limiter for exchanges: all of them, those of one client and those with one authority."""
+    return ConcurrencyLimiter({TOTAL: total, "client": client, "authority": authority}, _make_limit_error)
 
 
-class ConcurrencyLimiter:
-    """Counts what runs. The limits are numbers of exchanges."""
-
-    def __init__(self, *, total: int, client: int, authority: int) -> None:
-        self._limits = {"all": total, "client": client, "authority": authority}
-        self._taken: Counter[tuple[str, str]] = Counter()
-
-    def __len__(self) -> int:
-        return self._taken["all", _ALL]
-
-    @contextmanager
-    def acquire_slot(self, client: str, authority: str) -> Iterator[None]:
-        """A place for one exchange. Raises AIIPError `aiip.unavailable` where there is none."""
-        places = [("all", _ALL), ("client", client), ("authority", authority)]
-        full = next((sort for sort, key in places if self._taken[sort, key] >= self._limits[sort]), None)
-        if full is not None:
-            raise AIIPError(
-                "too much is going on at this moment",
-                code="aiip.unavailable",
-                retryable=True,
-                hint="try again in a second",
-            )
-        self._taken.update(places)
-        try:
-            yield
-        finally:
-            self._taken.subtract(places)
-            for place in places:
-                if not self._taken[place]:
-                    del self._taken[place]
+def _make_limit_error(group: str) -> AIIPError:
+    return AIIPError(
+        "the gateway runs as many exchanges as it allows" + ("" if group == TOTAL else f" for one {group}"),
+        code="aiip.unavailable",
+        retryable=True,
+        hint="Try again in a second.",
+    )
 
 
 class EventStream(Protocol):

@@ -14,17 +14,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from onym.ai.gateway.audit_file import AuditLog
 from onym.ai.telemetry import resolve_telemetry
 from onym.errors import ConfigError, OnymError
 from onym.server.gateway.app import Gateway, GatewayRoutes
-from onym.server.gateway.dependencies import ConcurrencyLimiter, Dependencies
+from onym.server.gateway.dependencies import Dependencies, make_limiter
 from onym.server.gateway.handlers import ExchangeHandler, PageHandler, UpstreamRelay
 from onym.server.gateway.result_store import ResultStore
 from onym.server.security.clients import TokenBuckets
 
 if TYPE_CHECKING:
     from onym.ai.client import AsyncAIClient
-    from onym.ai.gateway.audit_file import AuditLog
     from onym.ai.telemetry import Telemetry
     from onym.net.connections import AddressResolver
     from onym.net.limits import TLSConfig
@@ -183,7 +183,7 @@ def create_gateway(
     Raises ConfigError for files that cannot be used.
     """
     now = clock or _get_utc_now
-    journal = None if settings.audit is None else _open_journal(settings.audit)
+    journal = None if settings.audit is None else AuditLog(settings.audit)
     signer, jwks = _open_signing_keys(settings, now)
     given = settings.audit_key
     audit_key = secrets.token_bytes(32) if given is None else given.reveal().encode("utf-8")
@@ -200,7 +200,7 @@ def create_gateway(
         journal=journal,
         audit_key=audit_key,
         rates=TokenBuckets(settings.rates, monotonic),
-        slots=ConcurrencyLimiter(
+        slots=make_limiter(
             total=settings.concurrency,
             client=settings.client_concurrency,
             authority=settings.authority_concurrency,
@@ -218,18 +218,6 @@ def create_gateway(
     site = PageHandler(parts, relay)
     routes = GatewayRoutes(parts, site, ExchangeHandler(parts, relay, site))
     return Gateway(parts, routes, (close,), telemetry)
-
-
-def _open_journal(path: str) -> AuditLog:
-    try:
-        from onym.ai.gateway.audit_file import AuditLog  # late: not every system can lock a file so
-    except ModuleNotFoundError:
-        raise ConfigError(
-            "an audit log needs a system with POSIX file locks",
-            code="audit.unusable",
-            hint="run the gateway on Linux or macOS, or leave audit out",
-        ) from None
-    return AuditLog(path)
 
 
 def _open_signing_keys(

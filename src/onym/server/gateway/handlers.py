@@ -268,7 +268,7 @@ class PageHandler:
         uri = _parse_canonical_uri(form.get("uri", ""))
         self._relay.note_target(visit, uri)
         access_policy.require_no_loop(uri, self._parts.settings.own_hosts)
-        with self._parts.slots.acquire_slot(visit.client, uri.authority_text or ""):
+        with self._parts.slots.reserve(client=visit.client, authority=uri.authority_text or ""):
             resolution = await self._parts.upstream.resolve(uri)
             access_policy.require_open_authority(resolution, self._parts.settings.own_hosts)
             description, described = await self._relay.describe(visit, resolution)
@@ -395,7 +395,9 @@ class ExchangeHandler:
             raise AIIPError("this method is not for ai URIs", code="aiip.method-not-allowed")
         body = await read_body(self._parts, visit) if visit.method == "POST" else b""
         with ExitStack() as stack:
-            stack.enter_context(self._parts.slots.acquire_slot(visit.client, uri.authority_text or ""))
+            stack.enter_context(
+                self._parts.slots.reserve(client=visit.client, authority=uri.authority_text or "")
+            )
             if visit.method == "GET" and visit.wants_page:
                 return await self._site.show_resource(visit, uri)
             resolution = await self._parts.upstream.resolve(uri)
