@@ -56,10 +56,12 @@ END;
 INSERT OR IGNORE INTO kept VALUES ('', 0);
 """
 _FORMAT: Final = FileFormat(application_id=0x4F6E4B01, version=1, schema=_KEYS + _COUNTING)
-#: selects one key by `KeyScope.primary_key`
-_WHERE_KEY: Final = " WHERE client = ? AND principal = ? AND target = ? AND key = ?"
-#: selects one key, by the same and the owner, while it has no answer
-_WHERE_RUNNING: Final = _WHERE_KEY + " AND owner = ? AND answer IS NULL"
+_OF_KEY: Final = "client = ? AND principal = ? AND target = ? AND key = ?"
+#: with `KeyScope.primary_key`, and the owner for a key that has no answer yet
+_SELECT_KEY: Final = f"SELECT fingerprint, owner, answer FROM keys WHERE {_OF_KEY}"  # noqa: S608 - a constant
+_RUNNING: Final = f"{_OF_KEY} AND owner = ? AND answer IS NULL"
+_SET_ANSWER: Final = f"UPDATE keys SET answer = ? WHERE {_RUNNING}"  # noqa: S608 - a constant
+_CLEAR_OWNER: Final = f"UPDATE keys SET owner = '' WHERE {_RUNNING}"  # noqa: S608 - a constant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +160,7 @@ class IdempotencyStore:
         """
         self._sweep(at)
         with self._lock, self._transaction() as base:
-            row = base.execute(
-                "SELECT fingerprint, owner, answer FROM keys" + _WHERE_KEY, scope.primary_key
-            ).fetchone()
+            row = base.execute(_SELECT_KEY, scope.primary_key).fetchone()
             if row is not None:
                 return self._get_stored_answer(base, scope, fingerprint, row)
             self._require_key_room(base, scope, at)
@@ -175,9 +175,7 @@ class IdempotencyStore:
     def complete(self, scope: KeyScope, answer: bytes) -> None:
         """Store the answer of a request that `begin` has begun."""
         with self._lock, self._transaction() as base:
-            base.execute(
-                "UPDATE keys SET answer = ?" + _WHERE_RUNNING, (answer, *scope.primary_key, self.owner)
-            )
+            base.execute(_SET_ANSWER, (answer, *scope.primary_key, self.owner))
 
     def interrupt(self, scope: KeyScope) -> None:
         """Record that the request ended without an answer, so that it is unknown how far it came.
@@ -187,7 +185,7 @@ class IdempotencyStore:
         with self._lock:
             self._lost.add(scope)
             with self._transaction() as base:
-                base.execute("UPDATE keys SET owner = ''" + _WHERE_RUNNING, (*scope.primary_key, self.owner))
+                base.execute(_CLEAR_OWNER, (*scope.primary_key, self.owner))
             self._lost.discard(scope)
 
     def close(self) -> None:

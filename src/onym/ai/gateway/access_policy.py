@@ -133,7 +133,7 @@ def validate_nonce(nonce: str | None) -> None:
 def sign_gateway_receipt(
     result: Result, signer: Signer, *, issuer: str, origin: str | None, nonce: str | None, at: float
 ) -> str:
-    """Sign the gateway's receipt of a result that was verified at `at`, with `rqh` and `res` of the endpoint's.
+    """Sign the gateway's receipt of a result that was verified at `at`.
 
     `issuer` is the gateway's origin; `origin` and `nonce` are the caller's Origin and AIIP-Nonce.
     """

@@ -66,7 +66,7 @@ class Tail:
 
 
 class HashChain:
-    """Creates lines that are linked by hashes: `previous` is the hash of the last line, `number` its number."""
+    """Creates linked lines: `previous` is the hash of the last line, `number` its number."""
 
     __slots__ = ("number", "previous")
 
@@ -128,8 +128,8 @@ def verify_lines(
 ) -> AuditReport:
     """Verify the hash chain. `previous` is the hash that the first line must continue, if it is known.
 
-    `begun` are the unfinished streams of the previous file. Without `previous`, the hash at the beginning of a
-    rotated log is not verified.
+    `begun` are the unfinished streams of the previous file. Without `previous`, the hash at the beginning of
+    a rotated log is not verified.
     """
     faults: list[Fault] = []
     count, begins, expected, number, torn = 0, "", previous, None, 0
