@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import itertools
 import json
@@ -83,6 +84,16 @@ def linear_enough(seconds: float = 30) -> Iterator[None]:
     yield
     took = time.process_time() - begun
     assert took < seconds, f"{took:.1f} s of processor time: is it linear?"
+
+
+class ImportedLate:
+    """A module that is imported when a test first uses it, because its import takes a part of a second."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
 
 
 def as_subtests(

@@ -5,22 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from llama_index.core.base.llms.types import (
-    AudioBlock,
-    ChatMessage,
-    DocumentBlock,
-    ImageBlock,
-    MessageRole,
-    TextBlock,
-    ThinkingBlock,
-    ToolCallBlock,
-)
-from llama_index.core.tools import FunctionTool
 
-from onym.bridges import OnymLLM
-from onym.bridges.llamaindex import _build_assistant_message, _convert_message, _parse_tool_arguments
 from onym.errors import UsageError
 from onym.llm.types import Carried, DocumentPart, ImagePart, TextPart
+from support import ImportedLate
+
+blocks = ImportedLate("llama_index.core.base.llms.types")
+llama_tools = ImportedLate("llama_index.core.tools")
+bridge = ImportedLate("onym.bridges.llamaindex")
 
 
 def weather(city: str) -> str:
@@ -30,7 +22,7 @@ def weather(city: str) -> str:
 
 @pytest.fixture
 def model(fake, policy):
-    made = OnymLLM(fake.uri("m", "temp=0"), policy=policy)
+    made = bridge.OnymLLM(fake.uri("m", "temp=0"), policy=policy)
     yield made
     made.close()
 
@@ -38,7 +30,9 @@ def model(fake, policy):
 def test_complete_and_chat_give_text_and_counts(fake, model):
     fake.answer("Hello").answer("Hello", reasoning="Hm.")
     assert model.complete("Hi").text == "Hello"
-    answer = model.chat([ChatMessage("Be brief.", role="system"), ChatMessage("Hi")], max_tokens=9)
+    answer = model.chat(
+        [blocks.ChatMessage("Be brief.", role="system"), blocks.ChatMessage("Hi")], max_tokens=9
+    )
     assert answer.message.content == "Hello"
     assert [block.block_type for block in answer.message.blocks] == ["thinking", "text"]
     assert answer.additional_kwargs == {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
@@ -49,7 +43,7 @@ def test_complete_and_chat_give_text_and_counts(fake, model):
 
 def test_streams_come_with_all_that_came_before(fake, model):
     fake.answer("Hello there", reasoning="Hm.").answer("Hello there")
-    pieces = list(model.stream_chat([ChatMessage("Hi")]))
+    pieces = list(model.stream_chat([blocks.ChatMessage("Hi")]))
     assert "".join(piece.delta for piece in pieces) == "Hello there"
     assert pieces[-1].message.content == "Hello there"
     assert pieces[-1].additional_kwargs["total_tokens"] == 12
@@ -61,8 +55,8 @@ def test_coroutines_work_alike(fake, model):
         for _ in range(4):
             fake.answer("Hello there")
         first = (await model.acomplete("Hi")).text
-        second = (await model.achat([ChatMessage("Hi")])).message.content
-        third = [piece.delta async for piece in await model.astream_chat([ChatMessage("Hi")])]
+        second = (await model.achat([blocks.ChatMessage("Hi")])).message.content
+        third = [piece.delta async for piece in await model.astream_chat([blocks.ChatMessage("Hi")])]
         fourth = [piece.delta async for piece in await model.astream_complete("Hi")]
         await model.aclose()
         return first, second, "".join(third), "".join(fourth)
@@ -72,13 +66,15 @@ def test_coroutines_work_alike(fake, model):
 
 def test_tools_are_called_and_answered(fake, model):
     fake.answer("", tool_calls=[("c1", "weather", '{"city": "Oslo"}')])
-    answer = model.predict_and_call([FunctionTool.from_defaults(weather)], user_msg="?")
+    answer = model.predict_and_call([llama_tools.FunctionTool.from_defaults(weather)], user_msg="?")
     assert str(answer) == "12 degrees in Oslo"
     body = fake.requests[0].json
     assert body["tools"][0]["function"]["name"] == "weather"
     assert body["tool_choice"] == "auto"
     fake.answer("No.")
-    answer = model.chat_with_tools([FunctionTool.from_defaults(weather)], user_msg="?", tool_required=True)
+    answer = model.chat_with_tools(
+        [llama_tools.FunctionTool.from_defaults(weather)], user_msg="?", tool_required=True
+    )
     assert fake.requests[1].json["tool_choice"] == "required"
     assert model.get_tool_calls_from_response(answer, error_on_no_tool_call=False) == []
     with pytest.raises(ValueError, match="no tool"):
@@ -87,37 +83,39 @@ def test_tools_are_called_and_answered(fake, model):
 
 def test_a_streamed_tool_call_is_put_together_and_its_result_sent(fake, model):
     fake.answer("", tool_calls=[("c1", "weather", '{"city": "Oslo"}')])
-    tools = [FunctionTool.from_defaults(weather)]
-    last = list(model.stream_chat_with_tools(tools, chat_history=[ChatMessage("?")]))[-1]
+    tools = [llama_tools.FunctionTool.from_defaults(weather)]
+    last = list(model.stream_chat_with_tools(tools, chat_history=[blocks.ChatMessage("?")]))[-1]
     [call] = model.get_tool_calls_from_response(last)
     assert (call.tool_id, call.tool_kwargs) == ("c1", {"city": "Oslo"})
-    result = ChatMessage("12", role=MessageRole.TOOL, additional_kwargs={"tool_call_id": "c1"})
-    model.chat([ChatMessage("?"), last.message, result])
+    result = blocks.ChatMessage("12", role=blocks.MessageRole.TOOL, additional_kwargs={"tool_call_id": "c1"})
+    model.chat([blocks.ChatMessage("?"), last.message, result])
     messages = fake.requests[1].json["messages"]
     assert messages[1]["tool_calls"][0]["function"]["arguments"] == '{"city": "Oslo"}'
     assert messages[2] == {"role": "tool", "content": "12", "tool_call_id": "c1"}
 
 
 def test_arguments_that_are_no_object_are_refused():
-    assert _parse_tool_arguments({"a": 1}) == {"a": 1}
-    assert _parse_tool_arguments("") == {}
+    assert bridge._parse_tool_arguments({"a": 1}) == {"a": 1}
+    assert bridge._parse_tool_arguments("") == {}
     for text in ("[1]", "{"):
         with pytest.raises(ValueError, match="JSON object"):
-            _parse_tool_arguments(text)
+            bridge._parse_tool_arguments(text)
 
 
 def test_blocks_become_parts_and_others_are_refused():
-    given = ChatMessage(
+    given = blocks.ChatMessage(
         [
-            TextBlock(text="What?"),
-            ThinkingBlock(content="Hm."),
-            ImageBlock(url="https://h.example/a.png", detail="low"),
-            ImageBlock(image=b"aGk=", image_mimetype="image/png"),
-            DocumentBlock(url="https://h.example/a.pdf", document_mimetype="application/pdf", title="a"),
-            DocumentBlock(data=b"aGk=", document_mimetype="application/pdf", title="b"),
+            blocks.TextBlock(text="What?"),
+            blocks.ThinkingBlock(content="Hm."),
+            blocks.ImageBlock(url="https://h.example/a.png", detail="low"),
+            blocks.ImageBlock(image=b"aGk=", image_mimetype="image/png"),
+            blocks.DocumentBlock(
+                url="https://h.example/a.pdf", document_mimetype="application/pdf", title="a"
+            ),
+            blocks.DocumentBlock(data=b"aGk=", document_mimetype="application/pdf", title="b"),
         ]
     )
-    parts = _convert_message(given).content
+    parts = bridge._convert_message(given).content
     assert parts[0] == TextPart("What?")
     assert parts[1] == ImagePart(url="https://h.example/a.png", detail="low")
     assert isinstance(parts[2], ImagePart)
@@ -125,24 +123,30 @@ def test_blocks_become_parts_and_others_are_refused():
     assert parts[3] == DocumentPart(url="https://h.example/a.pdf", name="a")
     assert isinstance(parts[4], DocumentPart)
     with pytest.raises(UsageError):
-        _convert_message(ChatMessage([AudioBlock(audio=b"aGk=", format="wav")]))
+        bridge._convert_message(blocks.ChatMessage([blocks.AudioBlock(audio=b"aGk=", format="wav")]))
     with pytest.raises(UsageError):
-        _convert_message(ChatMessage("x", role=MessageRole.CHATBOT))
-    call = ToolCallBlock(tool_call_id="c", tool_name="f", tool_kwargs={"a": 1})
-    assert _convert_message(ChatMessage([call], role="assistant")).tool_calls[0].arguments == '{"a": 1}'
+        bridge._convert_message(blocks.ChatMessage("x", role=blocks.MessageRole.CHATBOT))
+    call = blocks.ToolCallBlock(tool_call_id="c", tool_name="f", tool_kwargs={"a": 1})
+    assert (
+        bridge._convert_message(blocks.ChatMessage([call], role="assistant")).tool_calls[0].arguments
+        == '{"a": 1}'
+    )
 
 
 def test_what_the_provider_wants_back_goes_with_the_turn():
     carried = Carried(dialect="gemini", parts=({"s": "x"},))
-    message = _build_assistant_message("x", "", (), {"dialect": "gemini", "parts": [{"s": "x"}]})
-    assert _convert_message(ChatMessage.model_validate_json(message.model_dump_json())).carried == carried
+    message = bridge._build_assistant_message("x", "", (), {"dialect": "gemini", "parts": [{"s": "x"}]})
+    assert (
+        bridge._convert_message(blocks.ChatMessage.model_validate_json(message.model_dump_json())).carried
+        == carried
+    )
 
 
 def test_metadata_says_what_the_model_is(model):
     assert model.metadata.model_name == "m"
     assert model.metadata.is_chat_model
     assert model.metadata.is_function_calling_model
-    assert OnymLLM.class_name() == "OnymLLM"
+    assert bridge.OnymLLM.class_name() == "OnymLLM"
 
 
 @pytest.mark.requirement("onym-bridge-a")
@@ -152,4 +156,4 @@ def test_no_key_is_shown_dumped_or_pickled(model, keeps_its_secret):
 
 def test_it_wants_a_uri():
     with pytest.raises(UsageError):
-        OnymLLM()
+        bridge.OnymLLM()

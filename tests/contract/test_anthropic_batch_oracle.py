@@ -28,11 +28,10 @@ from onym.llm.providers import ProviderTable
 from onym.net.messages import Headers, Reply, Send
 from onym.net.policy import Policy
 from onym.net.transport import Transport
-from support import as_subtests
+from support import ImportedLate, as_subtests
 
-anthropic = pytest.importorskip("anthropic")
-from anthropic.types.messages import MessageBatch, MessageBatchIndividualResponse  # noqa: E402
-from anthropic.types.messages.batch_create_params import BatchCreateParams  # noqa: E402
+anthropic: Any = ImportedLate("anthropic")
+messages: Any = ImportedLate("anthropic.types.messages")
 
 TOKEN = "0123456789abcdef"
 PARAMS = {"model": MODEL, "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
@@ -107,7 +106,7 @@ def test_the_creation_is_the_sdks_and_its_types_take_it(capture: Capture, sdk: A
     send(onym, MESSAGES.create(TOKEN, lines, None))
     theirs, ours = both(capture)
     assert ours.json == theirs.json
-    TypeAdapter(BatchCreateParams).validate_python(ours.json)
+    TypeAdapter(messages.batch_create_params.BatchCreateParams).validate_python(ours.json)
     api: BatchApi = MESSAGES
     assert api.upload(TOKEN, lines) is None
 
@@ -141,7 +140,7 @@ def test_a_batch_is_read_as_the_sdk_reads_it(
 ) -> None:
     body = shown(processing_status=status, cancel_initiated_at=stopped)
     capture.answer(body)
-    theirs: MessageBatch = sdk.messages.batches.retrieve("msgbatch_1")
+    theirs = sdk.messages.batches.retrieve("msgbatch_1")
     ours = MESSAGES.decode_batch(200, Headers(), json.dumps(body).encode(), Exchange())
     counts = theirs.request_counts
     total = sum(getattr(counts, name) for name in type(counts).model_fields)
@@ -149,7 +148,7 @@ def test_a_batch_is_read_as_the_sdk_reads_it(
     assert ours.created == theirs.created_at.timestamp()
     assert (ours.ending is not None) is (theirs.processing_status == "ended")
     assert (ours.ending == "cancelled") is (status == "ended" and theirs.cancel_initiated_at is not None)
-    states = MessageBatch.model_fields["processing_status"].annotation
+    states = messages.MessageBatch.model_fields["processing_status"].annotation
     assert set(states.__args__) == {"in_progress", "canceling", "ended"}  # type: ignore[union-attr]
 
 
@@ -168,7 +167,7 @@ RESULTS: list[dict[str, Any]] = [
 @as_subtests("result", RESULTS, ids=lambda each: str(each.get("error", each).get("error", each)["type"]))
 def test_a_result_is_read_as_the_sdk_reads_it(result: dict[str, Any]) -> None:
     line = {"custom_id": "t-1", "result": result}
-    theirs = MessageBatchIndividualResponse.model_validate(line)
+    theirs = messages.MessageBatchIndividualResponse.model_validate(line)
     found = MESSAGES.decode_line(json.dumps(line).encode(), decode_chat, Exchange())
     assert found is not None
     assert found.name == theirs.custom_id

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -43,12 +44,10 @@ from onym.llm.types import (
 )
 from onym.net.messages import Headers
 from stream_support import texts_of, thoughts_of
+from support import ImportedLate
 
-anthropic = pytest.importorskip("anthropic")
-from anthropic.types.message_create_params import (  # noqa: E402
-    MessageCreateParamsNonStreaming,
-    MessageCreateParamsStreaming,
-)
+anthropic: Any = ImportedLate("anthropic")
+params: Any = ImportedLate("anthropic.types.message_create_params")
 
 KEY = "sk-ant-test-key-0123456789"
 MODEL = "claude-haiku-4-5"
@@ -326,15 +325,15 @@ def consume(value: Any) -> None:
             consume(each)
 
 
-#: kept, as what they check as it is read needs them alive
-KINDS: dict[bool, tuple[Any, Any]] = {
-    stream: (kind, TypeAdapter(kind))
-    for stream, kind in ((False, MessageCreateParamsNonStreaming), (True, MessageCreateParamsStreaming))
-}
+@cache
+def load_kind(stream: bool) -> tuple[Any, Any]:
+    """The SDK's type of a request and its adapter: kept, because it checks some members when they are read."""
+    kind = params.MessageCreateParamsStreaming if stream else params.MessageCreateParamsNonStreaming
+    return kind, TypeAdapter(kind)
 
 
 def check(body: Any, *, stream: bool) -> None:
-    kind, adapter = KINDS[stream]
+    kind, adapter = load_kind(stream)
     consume(adapter.validate_python(body))
     assert set(body) <= kind.__required_keys__ | kind.__optional_keys__ | GONE
 
