@@ -4,11 +4,12 @@ import uvicorn
 
 from onym.ai import AsyncAIClient
 from onym.bridges.a2a import a2a_app
+from onym.net.config import NetConfig
 from onym.net.limits import TLSConfig
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport
 
-trial = AsyncTransport(Policy.local(), tls=TLSConfig(ca_files=("cert.pem",), minimum="1.3"))
+trial = AsyncTransport(NetConfig(policy=Policy.local(), tls=TLSConfig(ca_files=("cert.pem",), minimum="1.3")))
 
 
 async def main() -> None:

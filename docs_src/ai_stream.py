@@ -1,9 +1,10 @@
 from onym.ai import AIClient
+from onym.net.config import NetConfig
 from onym.net.limits import TLSConfig
 from onym.net.policy import Policy
 from onym.net.transport import Transport
 
-trial = Transport(Policy.local(), tls=TLSConfig(ca_files=("cert.pem",), minimum="1.3"))
+trial = Transport(NetConfig(policy=Policy.local(), tls=TLSConfig(ca_files=("cert.pem",), minimum="1.3")))
 question = {"prompt": "Write one sentence about the sea."}
 
 with trial, AIClient(transport=trial) as client:

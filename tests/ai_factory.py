@@ -13,6 +13,7 @@ import trustme
 from ai_support import ai_policy, names_resolver, trust
 from onym.ai import AIClient, AsyncAIClient, ResolverSettings
 from onym.ai.endpoint import Call, Endpoint
+from onym.net.config import NetConfig
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport, Transport
 
@@ -46,7 +47,7 @@ class Factory:
     def client(self, settings: ResolverSettings | None = None, **terms: Any) -> Iterator[AIClient]:
         policy, wire = self._wire()
         with (
-            Transport(policy, **wire) as transport,
+            Transport(NetConfig(policy=policy, **wire)) as transport,
             AIClient(
                 settings or ResolverSettings(dns=False, timeout=600.0), transport=transport, **terms
             ) as client,
@@ -60,7 +61,7 @@ class Factory:
         policy, wire = self._wire()
         chosen = settings or ResolverSettings(dns=False, timeout=600.0)
         async with (
-            AsyncTransport(policy, **wire) as transport,
+            AsyncTransport(NetConfig(policy=policy, **wire)) as transport,
             AsyncAIClient(chosen, transport=transport, **terms) as client,
         ):
             yield client

@@ -15,6 +15,7 @@ import trustme
 from ai_support import LOOPBACK, ai_policy, names_resolver, serve_asgi, trust
 from onym.ai.discovery.evaluation import Discovery, discover_authority
 from onym.ai.settings import ResolverSettings
+from onym.net.config import NetConfig
 from onym.net.limits import TLSConfig
 from onym.net.messages import SRV, Ask, ConnectionInfo, Flow, Headers, Records, Reply, Send
 from onym.net.policy import Policy
@@ -153,7 +154,9 @@ class World:
     @contextlib.contextmanager
     def transport(self) -> Iterator[Transport]:
         names = names_resolver(dict.fromkeys(self.sites, LOOPBACK))
-        with Transport(self.policy, resolver=names, tls=self.tls, records=self.records) as wire:  # type: ignore[arg-type]
+        with Transport(
+            NetConfig(policy=self.policy, resolver=names, tls=self.tls, records=self.records)
+        ) as wire:  # type: ignore[arg-type]
             yield wire
 
     def run(self, flow: Flow[Any]) -> Any:

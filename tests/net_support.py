@@ -17,6 +17,7 @@ import dns.rdatatype
 import dns.rrset
 import trustme
 
+from onym.net.config import NetConfig
 from onym.net.limits import NetLimits, TLSConfig
 from onym.net.messages import HTTPRequest, Origin, Reply, Send
 from onym.net.policy import Policy
@@ -221,7 +222,9 @@ class Face:
         self.kind = kind
         self._runner = asyncio.Runner()
         self.transport: Any = (
-            Transport(policy, **options) if kind == "sync" else AsyncTransport(policy, **options)
+            Transport(NetConfig(policy=policy, **options))
+            if kind == "sync"
+            else AsyncTransport(NetConfig(policy=policy, **options))
         )
 
     def _do(self, result: Any) -> Any:

@@ -19,6 +19,7 @@ from onym.errors import (
     ResolveError,
     TLSError,
 )
+from onym.net.config import NetConfig
 from onym.net.messages import ConnectionInfo, Headers, Origin, Reply, Send, Wait
 from onym.uri.ai import AIURI
 
@@ -175,6 +176,9 @@ def test_what_the_transport_says_of_a_closed_port_lets_a_post_go_on() -> None:
         place = Origin("https", "one.bank.test", idle.getsockname()[1])
         policy = Policy.untrusted().replace(ports={443, place.port}, allow_networks=("127.0.0.0/8",))
         names = FixedResolver({"one.bank.test": [["127.0.0.1"]]})
-        with Transport(policy, resolver=names) as wire, pytest.raises(ConnectionFailed) as caught:
+        with (
+            Transport(NetConfig(policy=policy, resolver=names)) as wire,
+            pytest.raises(ConnectionFailed) as caught,
+        ):
             wire.send(Send(post(Origin("https", "bank.test", 443)), 20.0, connect=place))
     assert not caught.value.sent

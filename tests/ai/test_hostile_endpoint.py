@@ -22,6 +22,7 @@ from ai_support import ai_policy, authority_ca, key_store, names_resolver, serve
 from onym.ai import AIClient, ResolverSettings
 from onym.ai.endpoint import Endpoint
 from onym.errors import AIIPError, ProvenanceError, SignatureError
+from onym.net.config import NetConfig
 from onym.net.transport import Transport
 from onym.sign.keys import SigningKey
 
@@ -84,7 +85,11 @@ class Scene:
         """A new client's last result."""
         policy = ai_policy([int(self.authority.partition(":")[2])])
         with (
-            Transport(policy, resolver=names_resolver({"factory.test": "127.0.0.1"}), tls=self.trust) as wire,
+            Transport(
+                NetConfig(
+                    policy=policy, resolver=names_resolver({"factory.test": "127.0.0.1"}), tls=self.trust
+                )
+            ) as wire,
             AIClient(ResolverSettings(dns=False), transport=wire) as client,
         ):
             for _ in range(times):
@@ -397,7 +402,9 @@ def test_a_random_kid_makes_the_client_fetch_the_keys_once_more_and_not_each_tim
     policy = ai_policy([int(scene.authority.partition(":")[2])])
     scene.tampered.changes["/v1/"] = change
     with (
-        Transport(policy, resolver=names_resolver({"factory.test": "127.0.0.1"}), tls=scene.trust) as wire,
+        Transport(
+            NetConfig(policy=policy, resolver=names_resolver({"factory.test": "127.0.0.1"}), tls=scene.trust)
+        ) as wire,
         AIClient(ResolverSettings(dns=False), transport=wire) as client,
     ):
         for _ in range(5):

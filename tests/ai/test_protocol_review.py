@@ -46,6 +46,7 @@ from onym.ai.endpoint.signing import LIFE
 from onym.ai.problems import CODES
 from onym.ai.records import Auth, Namespace, Requirements
 from onym.errors import AIIPError, DeniedError, DiscoveryError, ProvenanceError
+from onym.net.config import NetConfig
 from onym.net.messages import Wait
 from onym.net.policy import Policy
 from onym.net.transport import Transport, run_flow
@@ -541,7 +542,11 @@ def test_two_ports_of_one_host_are_two_authorities(tmp_path: Path) -> None:
             made.append((*stack.enter_context(serve_authority(make, NAME, ca=ca)), keys))
         policy = ai_policy(int(authority.partition(":")[2]) for _, authority, _ in made)
         wire = stack.enter_context(
-            Transport(policy, resolver=names_resolver({NAME: "127.0.0.1"}), tls=trust(ca, tmp_path))
+            Transport(
+                NetConfig(
+                    policy=policy, resolver=names_resolver({NAME: "127.0.0.1"}), tls=trust(ca, tmp_path)
+                )
+            )
         )
         client = stack.enter_context(AIClient(ResolverSettings(dns=False), transport=wire))
         found = [client.invoke(f"ai://{authority}/who") for _, authority, _ in made]
@@ -596,7 +601,9 @@ def test_a_service_elsewhere_answers_with_the_anchors_keys_or_not_at_all(tmp_pat
         elsewhere.append(f"https://{other}/.well-known/aiip/v1")
         policy = ai_policy(int(each.partition(":")[2]) for each in (authority, other))
         names = names_resolver({NAME: "127.0.0.1", "evil.test": "127.0.0.1"})
-        wire = stack.enter_context(Transport(policy, resolver=names, tls=trust(ca, tmp_path)))
+        wire = stack.enter_context(
+            Transport(NetConfig(policy=policy, resolver=names, tls=trust(ca, tmp_path)))
+        )
         client = stack.enter_context(AIClient(ResolverSettings(dns=False), transport=wire))
         with pytest.raises(ProvenanceError):
             client.invoke(f"ai://{authority}/who")
@@ -619,7 +626,9 @@ def test_a_name_that_leads_inside_is_not_connected_to(address: str, monkeypatch:
     monkeypatch.setattr(socket.socket, "connect", connect)
     monkeypatch.setattr(socket.socket, "connect_ex", connect)
     with (
-        Transport(Policy.untrusted(), resolver=names_resolver({"bank.example": address})) as wire,
+        Transport(
+            NetConfig(policy=Policy.untrusted(), resolver=names_resolver({"bank.example": address}))
+        ) as wire,
         AIClient(ResolverSettings(dns=False), transport=wire) as client,
         pytest.raises(DiscoveryError) as caught,
     ):
@@ -814,7 +823,7 @@ def test_an_authority_that_speaks_older_tls_is_not_asked(tmp_path: Path, newest:
         name, names = f"other.test:{server.port}", names_resolver({"other.test": "127.0.0.1"})
         tls = replace(TLS, ca_files=ours.ca_files)
         with (
-            Transport(ai_policy([server.port]), resolver=names, tls=tls) as wire,
+            Transport(NetConfig(policy=ai_policy([server.port]), resolver=names, tls=tls)) as wire,
             AIClient(ResolverSettings(dns=False), transport=wire) as client,
             pytest.raises(DiscoveryError) as caught,
         ):

@@ -21,6 +21,7 @@ from ai_support import ai_policy, authority_ca, key_store, names_resolver, serve
 from onym.ai import AsyncAIClient, Endpoint
 from onym.bridges.a2a import a2a_app
 from onym.bridges.mcp import mcp_server
+from onym.net.config import NetConfig
 from onym.net.transport import AsyncTransport
 
 NAME = "factory.test"
@@ -107,7 +108,9 @@ def use(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Use], An
         policy = ai_policy([int(authority.rpartition(":")[2])])
 
         async def whole(work: Use) -> Any:
-            wire = AsyncTransport(policy, resolver=names_resolver({NAME: "127.0.0.1"}), tls=trust(ca, folder))
+            wire = AsyncTransport(
+                NetConfig(policy=policy, resolver=names_resolver({NAME: "127.0.0.1"}), tls=trust(ca, folder))
+            )
             async with wire, AsyncAIClient(transport=wire, allow_effects=["read", "write"]) as client:
                 return await work(client, authority)
 

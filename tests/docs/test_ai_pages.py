@@ -33,6 +33,7 @@ from onym.ai.endpoint import Endpoint
 from onym.ai.endpoint.oauth import JWTAuthorization
 from onym.ai.records import AnchorDocument, EndpointEntry, Level, Requirements
 from onym.errors import DeniedError, InvocationError
+from onym.net.config import NetConfig
 from onym.net.policy import Policy
 from onym.net.transport import Transport
 from onym.sign.keys import read_authority_keys
@@ -131,7 +132,7 @@ def bank(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Login,
         return app
 
     def invoke(authority: str, token: str | None) -> Any:
-        wire = Transport(Policy.local(), resolver=names, tls=trust(ca, folder))
+        wire = Transport(NetConfig(policy=Policy.local(), resolver=names, tls=trust(ca, folder)))
         tokens = None if token is None else (lambda _: (Secret(token), "shop"))
         with wire, AIClient(ResolverSettings(dns=False), transport=wire, tokens=tokens) as client:
             return client.invoke(f"ai://{authority}/account/balance")

@@ -34,6 +34,7 @@ from gateway_support import Late, World
 from onym.ai import AIClient, ResolverSettings
 from onym.ai.endpoint import Endpoint
 from onym.cli._app import app as command_line
+from onym.net.config import NetConfig
 from onym.net.messages import Origin, Reply, Send
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport, Transport
@@ -227,7 +228,7 @@ class House:
         terms = {"timeout": 600.0, **terms}
         wire = {"resolver": names_resolver(_NAMES), "tls": trust(self.ca, self.folder)}
         with (
-            Transport(policy, **wire) as transport,
+            Transport(NetConfig(policy=policy, **wire)) as transport,
             AIClient(chosen, transport=transport, **terms) as client,
         ):
             yield client

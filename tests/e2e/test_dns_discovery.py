@@ -30,6 +30,7 @@ from onym.ai.exchange import Caller, RequestAttempt
 from onym.ai.records import AnchorDocument, Invocation, Resolution, Source, Verdict
 from onym.ai.settings import ResolverSettings
 from onym.errors import DiscoveryError, PolicyError
+from onym.net.config import NetConfig
 from onym.net.limits import TLSConfig
 from onym.net.messages import Flow, Origin, Send
 from onym.net.policy import Policy
@@ -102,11 +103,11 @@ def drive(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
     def drive(flow: Flow[T], policy: Policy, **options: Any) -> T:
         if request.param == "sync":
-            with Transport(policy, **options) as transport:
+            with Transport(NetConfig(policy=policy, **options)) as transport:
                 return run_flow(client_flows, transport)
 
         async def scenario() -> T:
-            async with AsyncTransport(policy, **options) as waiting:
+            async with AsyncTransport(NetConfig(policy=policy, **options)) as waiting:
                 return await arun_flow(client_flows, waiting)
 
         return asyncio.run(scenario())

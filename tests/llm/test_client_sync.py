@@ -22,6 +22,7 @@ from onym.errors import (
     PolicyError,
     ProviderError,
     RateLimitError,
+    ResponseTooLarge,
     ServerError,
     UnsupportedError,
     URIError,
@@ -31,6 +32,8 @@ from onym.llm import embedded, flow
 from onym.llm.client import Client, connect
 from onym.llm.config import Config
 from onym.llm.types import Completion, Finish, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
+from onym.net.config import NetConfig
+from onym.net.limits import NetLimits
 from onym.net.messages import Origin
 from onym.net.policy import Policy
 from onym.net.transport import Transport
@@ -372,6 +375,15 @@ def test_a_transport_of_the_programs_own_stays_open(fake: FakeProvider) -> None:
             with open_client(fake, transport=transport) as client:
                 assert client.chat("Hi").text == "Hi"
     assert {request.connection for request in fake.requests} == {1}
+
+
+def test_the_network_settings_apply_unless_a_policy_is_given_too(fake: FakeProvider) -> None:
+    network = NetConfig(policy=Policy.local(), limits=NetLimits(body=10))
+    options: Any = {"network": network, "config": Config.empty(), "environ": {}}
+    with connect(fake.uri("m"), **options) as client, pytest.raises(ResponseTooLarge):
+        client.chat("Hi")
+    with connect(fake.uri("m"), policy=Policy.trusted(), **options) as client, pytest.raises(PolicyError):
+        client.chat("Hi")
 
 
 # what must be said, and what must not

@@ -15,6 +15,7 @@ import pytest
 
 from net_support import NAMED, PATIENCE, TRIES, Authority, FixedResolver, Peer, Server, asking
 from onym.errors import DeadlineExceeded
+from onym.net.config import NetConfig
 from onym.net.connections import SystemResolver
 from onym.net.limits import TLSConfig
 from onym.net.messages import Origin
@@ -36,7 +37,7 @@ except KeyboardInterrupt:
     print("interrupted")
 """
 #: what CPython says of an interrupt between the making of a coroutine and its first step
-UNAWAITED = "ignore:coroutine 'Answer.next' was never awaited:RuntimeWarning"
+UNAWAITED = "ignore:coroutine 'Response.read_chunk' was never awaited:RuntimeWarning"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signal that one process sends as Ctrl-C")
@@ -139,7 +140,11 @@ def test_scn_032_cancelling_during_the_handshake_closes_the_socket(
 
     with Server(handle) as server:
         transport = AsyncTransport(
-            NAMED, resolver=FixedResolver({"pub.example": [["127.0.0.1"]]}), tls=authority.trust(tmp_path)
+            NetConfig(
+                policy=NAMED,
+                resolver=FixedResolver({"pub.example": [["127.0.0.1"]]}),
+                tls=authority.trust(tmp_path),
+            )
         )
         origin = Origin("https", "pub.example", server.port)
         cancel_when(reached, lambda: transport.send(asking(origin)))
@@ -170,7 +175,7 @@ class SlowResolver:
 
 def test_cancelling_during_the_lookup_ends_the_call() -> None:
     resolver = SlowResolver()
-    transport = AsyncTransport(NAMED, resolver=resolver)
+    transport = AsyncTransport(NetConfig(policy=NAMED, resolver=resolver))
     cancel_when(resolver.asked, lambda: transport.send(asking(Origin("https", "pub.example", 443))))
 
 
@@ -179,7 +184,7 @@ def test_a_lookup_that_takes_too_long_ends_the_call_and_closing_ends_the_lookup(
 
     async def scenario() -> None:
         # time stands still, so that none of them is too late to ask
-        async with AsyncTransport(NAMED, resolver=resolver, clock=lambda: 0.0) as transport:
+        async with AsyncTransport(NetConfig(policy=NAMED, resolver=resolver, clock=lambda: 0.0)) as transport:
             sends = [asking(Origin("https", "pub.example", 443), timeout=0.02) for _ in range(3)]
             outcomes = await asyncio.gather(*map(transport.send, sends), return_exceptions=True)
             assert [type(outcome) for outcome in outcomes] == [DeadlineExceeded] * 3
@@ -196,7 +201,7 @@ def test_a_deadline_during_the_handshake_ends_the_call(authority: Authority, tmp
 
     async def scenario(tls: TLSConfig, port: int, seconds: float) -> None:
         resolver = FixedResolver({"pub.example": [["127.0.0.1"]]})
-        async with AsyncTransport(NAMED, resolver=resolver, tls=tls) as transport:
+        async with AsyncTransport(NetConfig(policy=NAMED, resolver=resolver, tls=tls)) as transport:
             with pytest.raises(DeadlineExceeded):
                 await transport.send(asking(Origin("https", "pub.example", port), timeout=seconds))
 
@@ -212,7 +217,7 @@ def test_a_deadline_during_the_handshake_ends_the_call(authority: Authority, tmp
 
 def test_closing_a_transport_of_another_loop_is_harmless() -> None:
     with Server(Peer.wait_until_closed) as server:
-        transport = AsyncTransport(Policy.local(), resolver=SystemResolver())
+        transport = AsyncTransport(NetConfig(policy=Policy.local(), resolver=SystemResolver()))
 
         async def scenario() -> None:
             with pytest.raises(DeadlineExceeded):

@@ -10,6 +10,7 @@ import pytest
 
 from net_support import OK, Server, answering, asking, free_port
 from onym.errors import ConnectionFailed, NetError, UsageError
+from onym.net.config import NetConfig
 from onym.net.connections import drive_coroutine
 from onym.net.messages import Ask, Flow, Origin, Records, Reply, Send, Wait
 from onym.net.policy import Policy
@@ -92,11 +93,13 @@ def test_what_a_flow_asks_of_dns_is_answered_or_fails_where_nobody_is_to_ask(kin
         return records
 
     async def scenario() -> Records:
-        async with AsyncTransport(Policy.local(), records=Fixed() if asked else None) as transport:
+        async with AsyncTransport(
+            NetConfig(policy=Policy.local(), records=Fixed() if asked else None)
+        ) as transport:
             return await arun_flow(flow(), transport)
 
     if kind == "sync":
-        with Transport(Policy.local(), records=Fixed() if asked else None) as transport:
+        with Transport(NetConfig(policy=Policy.local(), records=Fixed() if asked else None)) as transport:
             answer = run_flow(flow(), transport)
     else:
         answer = asyncio.run(scenario())

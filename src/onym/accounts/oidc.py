@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 from onym.accounts.records import Issuer
 from onym.common.strict_json import encode_base64url, parse_json_object
 from onym.errors import AccessError, MalformedResponseError, SignatureError, URIError
+from onym.net.config import NetConfig
 from onym.net.limits import NetLimits, TLSConfig
 from onym.net.messages import HTTPRequest, Origin, Reply, Send
 from onym.net.policy import Policy
@@ -39,7 +40,7 @@ class OIDCFetcher:
     def __init__(self, issuer: Issuer) -> None:
         tls = TLSConfig(ca_files=() if issuer.ca_file is None else (issuer.ca_file,))
         policy = Policy.preset("local" if issuer.network == "local" else "trusted")
-        self._transport = AsyncTransport(policy, limits=_LIMITS, tls=tls)
+        self._transport = AsyncTransport(NetConfig(policy=policy, limits=_LIMITS, tls=tls))
         self._id = issuer.id
 
     async def get(self, url: str, *, bearer: Secret | None = None) -> Reply:

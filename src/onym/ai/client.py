@@ -32,6 +32,7 @@ from onym.ai.replay import MemoryReplays, Replays
 from onym.ai.settings import ResolverSettings
 from onym.ai.telemetry import observe_call, observe_stream_call
 from onym.errors import ProvenanceError, ResponseTooLarge, UsageError
+from onym.net.config import NetConfig
 from onym.net.limits import TLSConfig
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
@@ -202,6 +203,7 @@ class AsyncAIStream(_StreamState):
 
 #: the draft requires "at least equivalent to TLS 1.3"
 TLS: Final = TLSConfig(minimum="1.3")
+_NETWORK: Final = NetConfig(policy=Policy.untrusted(), tls=TLS)
 _STREAM: Final = f"{EVENTS}, */*;q=0.5"
 
 
@@ -225,13 +227,18 @@ def _build_session(
     )
 
 
+def _choose_network(policy: Policy | None, network: NetConfig | None) -> NetConfig:
+    chosen = _NETWORK if network is None else replace(network, tls=replace(network.tls, minimum="1.3"))
+    return chosen if policy is None else replace(chosen, policy=policy)
+
+
 class AIClient:
     """Resolves, describes and invokes ai URIs. Threads may share it; close it, or use it in a `with` block.
 
     `settings` control how authorities are found and what they must offer; `origin`, `tokens`,
     `allow_effects`, `replays` and `timeout` are those of `Session`. `policy` limits where requests may go
-    (default: `Policy.untrusted()`, port 443 of public addresses). The client does not close a `transport`
-    that you pass. `telemetry` reports calls; the default is that of `settings`, or of `ONYM_TELEMETRY=1`.
+    (default: `Policy.untrusted()`, port 443 of public addresses). `network` sets certificate authorities,
+    limits and more; TLS 1.3 is always required. The client does not close a `transport` that you pass. `telemetry` reports calls; the default is that of `settings`, or of `ONYM_TELEMETRY=1`.
     """
 
     def __init__(
@@ -239,6 +246,7 @@ class AIClient:
         settings: ResolverSettings | None = None,
         *,
         policy: Policy | None = None,
+        network: NetConfig | None = None,
         transport: Transport | None = None,
         origin: str | None = None,
         tokens: Tokens | None = None,
@@ -251,7 +259,7 @@ class AIClient:
         self._telemetry = self.session.settings.telemetry
         self._locks: weakref.WeakValueDictionary[str, _WeakLock] = weakref.WeakValueDictionary()
         self._owns_transport = transport is None
-        self._transport = transport or Transport(policy or Policy.untrusted(), tls=TLS)
+        self._transport = transport or Transport(_choose_network(policy, network))
 
     def resolve(self, uri: str | AIURI) -> Resolution:
         """Find the URI's service and keys. Raises AIURIError, DiscoveryError, NetError."""
@@ -335,6 +343,7 @@ class AsyncAIClient:
         settings: ResolverSettings | None = None,
         *,
         policy: Policy | None = None,
+        network: NetConfig | None = None,
         transport: AsyncTransport | None = None,
         origin: str | None = None,
         tokens: Tokens | None = None,
@@ -347,7 +356,7 @@ class AsyncAIClient:
         self._telemetry = self.session.settings.telemetry
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._owns_transport = transport is None
-        self._transport = transport or AsyncTransport(policy or Policy.untrusted(), tls=TLS)
+        self._transport = transport or AsyncTransport(_choose_network(policy, network))
 
     async def resolve(self, uri: str | AIURI) -> Resolution:
         """Find the URI's service and keys. Raises AIURIError, DiscoveryError, NetError."""

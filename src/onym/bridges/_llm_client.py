@@ -245,7 +245,7 @@ def litellm_kwargs(
     uri, key = wrap_secret(uri), wrap_secret(key)
     config = Config.load(environ=environ) if config is None else config
     providers = config.providers if providers is None else providers
-    planner, allowed = build_setup(
+    planner, network = build_setup(
         uri,
         policy=policy,
         config=config,
@@ -262,7 +262,7 @@ def litellm_kwargs(
         )
     origin = endpoint.origin
     if origin is not None:
-        verdict = evaluate_policy(allowed, origin.host, origin.port, scheme=origin.scheme)
+        verdict = evaluate_policy(network.policy, origin.host, origin.port, scheme=origin.scheme)
         if not verdict.allowed and verdict.reason != "no-address":
             raise verdict.to_error(endpoint.text)
     written = to_litellm(resolve_uri(uri, config).without_key().without_params("auth"), providers=providers)

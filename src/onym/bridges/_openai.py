@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from onym.bridges._sdk import require_extra
 from onym.errors import OnymWarning, UnsupportedError
 from onym.llm.client import build_setup, wrap_secret
+from onym.net.config import NetConfig
 from onym.net.connections import make_tls_context
 from onym.net.limits import TLSConfig
 from onym.net.messages import Origin
@@ -61,7 +62,7 @@ def resolve_foreign_endpoint(uri: str | Secret | LLMURI, options: Mapping[str, A
     """
     arguments = {**_DEFAULTS, **{name: value for name, value in options.items() if value is not None}}
     arguments["key"] = wrap_secret(arguments["key"])
-    planner, policy = build_setup(wrap_secret(uri), **arguments)
+    planner, network = build_setup(wrap_secret(uri), **arguments)
     plan = planner.chat("…", {}, stream=False)
     endpoint = plan.endpoint
     if endpoint.dialect.name != "openai_chat" or not plan.target.partition("?")[0].endswith(_CHAT):
@@ -75,10 +76,10 @@ def resolve_foreign_endpoint(uri: str | Secret | LLMURI, options: Mapping[str, A
         from onym.llm import embedded  # a process to look after, which other endpoints do not need
 
         plan = planner.with_running_server(plan, embedded.ensure_server(endpoint.model))
-        policy = Policy.local()
+        network = NetConfig(policy=Policy.local())
     if plan.endpoint.unkeyed is not None:
         raise copy(plan.endpoint.unkeyed)
-    _require_allowed(policy, plan)
+    _require_allowed(network.policy, plan)
     return _build_endpoint(plan)
 
 

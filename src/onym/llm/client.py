@@ -23,6 +23,7 @@ from onym.llm.plan import OnUnsupported
 from onym.llm.planner import Planner, PlannerSettings
 from onym.llm.streams import AsyncStream, Stream
 from onym.llm.types import Completion, Embeddings
+from onym.net.config import NetConfig
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
 from onym.uri.llm import LLMURI
@@ -49,7 +50,7 @@ class ClientSetup(NamedTuple):
     """What a client is made of."""
 
     planner: Planner
-    policy: Policy
+    network: NetConfig
 
 
 def build_setup(
@@ -62,8 +63,9 @@ def build_setup(
     environ: Mapping[str, str] | None,
     on_unsupported: OnUnsupported,
     system_filter: Callable[[str], str] | None,
+    network: NetConfig | None = None,
 ) -> ClientSetup:
-    """The planner and the policy behind these arguments."""
+    """The planner and the network settings for these arguments."""
     if on_unsupported not in get_args(OnUnsupported):
         raise UsageError("on_unsupported is error, warn or drop")
     # no frame of a traceback shows what it holds
@@ -72,7 +74,9 @@ def build_setup(
     found = resolve_uri(uri, config)
     if key is not None:
         found = found.with_key(key)
-    policy = choose_policy(config, environ) if policy is None else policy
+    if policy is None:
+        policy = choose_policy(config, environ) if network is None else network.policy
+    network = NetConfig(policy=policy) if network is None else replace(network, policy=policy)
     settings = PlannerSettings(
         policy=policy,
         providers=config.providers if providers is None else providers,
@@ -82,7 +86,7 @@ def build_setup(
         system_filter=system_filter,
         key_given="userinfo" if key is None else "argument",
     )
-    return ClientSetup(Planner(found, settings), policy)
+    return ClientSetup(Planner(found, settings), network)
 
 
 @overload
@@ -317,6 +321,7 @@ def connect(
     *,
     key: Secret | str | None = None,
     policy: Policy | None = None,
+    network: NetConfig | None = None,
     config: Config | None = None,
     providers: ProviderTable | None = None,
     environ: Mapping[str, str] | None = None,
@@ -330,7 +335,8 @@ def connect(
 
     Nothing is sent yet. `key` goes before any other credential. `policy` says where the URI may lead:
     by default the configuration's, else `Policy.trusted()`, which refuses this machine; with
-    `ONYM_ALLOW_LOOPBACK=1` in the environment it is allowed. `config` defaults to the user's file,
+    `ONYM_ALLOW_LOOPBACK=1` in the environment it is allowed. `network` sets certificate authorities, limits
+    and more; its policy applies unless you pass `policy` too. `config` defaults to the user's file,
     `environ` to `os.environ`. `on_unsupported` says what becomes of a parameter that the model does not
     take: "error", "warn" or "drop". `system_filter` gets a URI's `system` and returns what of it to send.
     A `transport` of your own is not closed with the client. `cache` is where calls with `cache=true` look
@@ -343,6 +349,7 @@ def connect(
     settled = build_setup(
         uri,
         policy=policy,
+        network=network,
         config=config,
         key=key,
         providers=providers,
@@ -358,6 +365,7 @@ def aconnect(
     *,
     key: Secret | str | None = None,
     policy: Policy | None = None,
+    network: NetConfig | None = None,
     config: Config | None = None,
     providers: ProviderTable | None = None,
     environ: Mapping[str, str] | None = None,
@@ -373,6 +381,7 @@ def aconnect(
     settled = build_setup(
         uri,
         policy=policy,
+        network=network,
         config=config,
         key=key,
         providers=providers,
@@ -394,7 +403,7 @@ class _BaseClient:
 
     def __init__(self, settled: ClientSetup, extras: CallMiddleware | None) -> None:
         self._planner = settled.planner
-        self._policy = settled.policy
+        self._network = settled.network
         self._extras = extras or CallMiddleware(hide_environment(None), None, None)
 
     def __repr__(self) -> str:
@@ -410,9 +419,9 @@ class _BaseClient:
         return self._planner.chat(messages, overrides, stream=True if streaming else None)
 
     @property
-    def _transport_policy(self) -> Policy:
+    def _transport_config(self) -> NetConfig:
         # the embedded model listens on loopback, which only this client's own choice of it allows
-        return Policy.local() if self._planner.endpoint.is_embedded else self._policy
+        return NetConfig(policy=Policy.local()) if self._planner.endpoint.is_embedded else self._network
 
 
 class Client(_BaseClient):
@@ -423,7 +432,7 @@ class Client(_BaseClient):
     ) -> None:
         super().__init__(settled, extras)
         self._own = transport is None
-        self._transport = Transport(self._transport_policy) if transport is None else transport
+        self._transport = Transport(self._transport_config) if transport is None else transport
 
     def chat(self, messages: Messages, **overrides: Any) -> Completion:
         """One answer to a text or to messages.
@@ -524,7 +533,7 @@ class AsyncClient(_BaseClient):
     ) -> None:
         super().__init__(settled, extras)
         self._own = transport is None
-        self._transport = AsyncTransport(self._transport_policy) if transport is None else transport
+        self._transport = AsyncTransport(self._transport_config) if transport is None else transport
 
     async def chat(self, messages: Messages, **overrides: Any) -> Completion:
         """As `Client.chat`."""

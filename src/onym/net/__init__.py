@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from onym._lazy import make_lazy_getattr
 
 if TYPE_CHECKING:
+    from onym.net.config import NetConfig
     from onym.net.connections import AddressResolver, DNSResolver, SystemResolver
     from onym.net.limits import NetLimits, RetryPolicy, TLSConfig, compute_delay, parse_retry_after
     from onym.net.messages import (
@@ -43,6 +44,7 @@ __all__ = [
     "Flow",
     "HTTPRequest",
     "Headers",
+    "NetConfig",
     "NetLimits",
     "Origin",
     "Policy",
@@ -80,6 +82,7 @@ _HOME = {
     "Flow": "onym.net.messages",
     "HTTPRequest": "onym.net.messages",
     "Headers": "onym.net.messages",
+    "NetConfig": "onym.net.config",
     "NetLimits": "onym.net.limits",
     "Origin": "onym.net.messages",
     "Policy": "onym.net.policy",

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias, Ty
 
 from onym.errors import ConnectionFailed, DeadlineExceeded, NetError, PolicyError, UsageError
 from onym.net._http1 import ResponseHead, ResponseParser, encode_request
+from onym.net.config import NetConfig
 from onym.net.connections import (
-    AddressResolver,
     Backend,
     Connection,
     SystemResolver,
@@ -26,7 +26,7 @@ from onym.net.connections import (
     make_tls_context,
 )
 from onym.net.hosts import is_loopback, parse_host
-from onym.net.limits import Deadline, NetLimits, TLSConfig
+from onym.net.limits import Deadline, NetLimits
 from onym.net.messages import ConnectionInfo, Origin, Send
 from onym.net.policy import Decision, Policy, evaluate_policy
 
@@ -249,17 +249,14 @@ class ExchangeCore:
     def __init__(
         self,
         backend: Backend,
-        policy: Policy,
-        resolver: AddressResolver | None,
-        limits: NetLimits,
-        tls: TLSConfig,
+        config: NetConfig,
     ) -> None:
         self.backend = backend
-        self.limits = limits
-        self.resolver = resolver or SystemResolver()
-        self.targets = TargetCache(policy, limits, backend.clock)
-        self.pool: ConnectionPool[Any] = ConnectionPool(limits, backend.clock)
-        self._tls = tls
+        self.limits = config.limits
+        self.resolver = config.resolver or SystemResolver()
+        self.targets = TargetCache(config.policy, config.limits, backend.clock)
+        self.pool: ConnectionPool[Any] = ConnectionPool(config.limits, backend.clock)
+        self._tls = config.tls
         self._context: ssl.SSLContext | None = None
 
     async def exchange(self, send: Send) -> Response:

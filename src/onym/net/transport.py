@@ -15,24 +15,21 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from onym.errors import NetError, UsageError
 from onym.net._exchange import ExchangeCore, Response
-from onym.net.connections import drive_coroutine
-from onym.net.limits import NetLimits, TLSConfig
+from onym.net.config import NetConfig
+from onym.net.connections import BlockingBackend, drive_coroutine
 from onym.net.messages import Ask, Flow, Headers, Origin, Records, Reply, Send, Work
 
 if TYPE_CHECKING:
     import asyncio
     from types import TracebackType
 
-    from onym.net.connections import AddressResolver, TLSSession
+    from onym.net.connections import TLSSession
     from onym.net.messages import AsyncStreamBody, StreamBody
     from onym.net.policy import Policy
-    from onym.net.records import RecordResolver
 
 __all__ = [
     "AsyncTransport",
-    "NetLimits",
     "ProbeReport",
-    "TLSConfig",
     "Transport",
     "arun_flow",
     "probe_origin",
@@ -117,33 +114,19 @@ def _get_common_name(name: Any) -> str | None:
 
 T = TypeVar("T")
 
-_LIMITS: Final = NetLimits()
-_TLS: Final = TLSConfig()
 _UNASKED: Final = Records(status="failed", detail="this transport asks no DNS: it was given no records=...")
 
 
 class Transport:
     """Sends requests and waits for the answers. Threads may share it; Ctrl-C closes what it interrupts.
 
-    `resolver` looks names up (the system's by default), `limits` bounds what is taken, `tls` says whom to
-    trust besides the system's authorities, `clock` gives seconds that only grow. `records` answers what flows
-    ask of DNS; without it, every `Ask` fails.
+    A `Policy` is short for `NetConfig(policy=...)`.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        *,
-        resolver: AddressResolver | None = None,
-        limits: NetLimits = _LIMITS,
-        tls: TLSConfig = _TLS,
-        clock: Callable[[], float] | None = None,
-        records: RecordResolver | None = None,
-    ) -> None:
-        from onym.net.connections import BlockingBackend
-
-        self._core = ExchangeCore(BlockingBackend(clock or time.monotonic), policy, resolver, limits, tls)
-        self._records = records
+    def __init__(self, config: NetConfig | Policy) -> None:
+        config = _to_config(config)
+        self._core = ExchangeCore(BlockingBackend(config.clock or time.monotonic), config)
+        self._records = config.records
         self._closed = False
 
     def send(self, send: Send) -> Reply:
@@ -181,23 +164,12 @@ class Transport:
 class AsyncTransport:
     """Sends requests from coroutines. Cancelling one closes its connection.
 
-    It takes what `Transport` takes. Connections belong to the event loop that made them: in another loop it
-    starts anew.
+    Connections belong to the event loop that opened them; in another loop the transport starts anew.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        *,
-        resolver: AddressResolver | None = None,
-        limits: NetLimits = _LIMITS,
-        tls: TLSConfig = _TLS,
-        clock: Callable[[], float] | None = None,
-        records: RecordResolver | None = None,
-    ) -> None:
-        self._settings = (policy, resolver, limits, tls)
-        self._clock = clock or time.monotonic
-        self._records = records
+    def __init__(self, config: NetConfig | Policy) -> None:
+        self._config = _to_config(config)
+        self._records = self._config.records
         self._loop: asyncio.AbstractEventLoop | None = None
         self._core: ExchangeCore
         self._closed = False
@@ -244,10 +216,11 @@ class AsyncTransport:
         _require_open(self._closed)
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            from onym.net._async_connections import AsyncBackend
+            from onym.net._async_connections import AsyncBackend  # late: it loads asyncio, 20 ms
 
             self._loop = loop
-            self._core = ExchangeCore(AsyncBackend(self._clock), *self._settings)
+            backend = AsyncBackend(self._config.clock or time.monotonic)
+            self._core = ExchangeCore(backend, self._config)
         return self._core
 
 
@@ -362,6 +335,10 @@ def _stays_open(send: Send, answer: Response) -> bool:
 
 def _make_reply(answer: Response, body: bytes, stream: StreamBody | AsyncStreamBody | None) -> Reply:
     return Reply(answer.head.status, Headers(answer.head.fields), body, stream, answer.info)
+
+
+def _to_config(config: NetConfig | Policy) -> NetConfig:
+    return config if isinstance(config, NetConfig) else NetConfig(policy=config)
 
 
 def _require_open(closed: bool) -> None:

@@ -106,7 +106,7 @@ class Params(Mapping[str, Any]):
         return tuple(iter_raw_items(self._typed, LOOSE_LIMITS))
 
     def nested(self) -> dict[str, Any]:
-        """All parameters, dotted names as objects. Secrets stay hidden; `list_withheld` names are included."""
+        """All parameters, dotted names as objects. Secrets stay hidden; `list_withheld` names are in it."""
         return nest_names(self._typed)
 
     def __eq__(self, other: object) -> bool:

@@ -17,6 +17,7 @@ import pytest
 from ai_support import ai_policy, authority_ca, key_store, names_resolver, serve_asgi, trust
 from onym.ai.endpoint import Endpoint
 from onym.ai.endpoint.oauth import JWTAuthorization
+from onym.net.config import NetConfig
 from onym.sign.keys import read_authority_keys
 from onym.sign.receipts import access_token_hash, verify_filed
 from openid_support import OpenIDProvider, independent_client, openid_provider
@@ -46,10 +47,12 @@ class Bank:
         self.authorization = JWTAuthorization(
             self.provider.issuer,
             self.resource,
+            network=NetConfig(
+                policy=ai_policy([login]),
+                tls=trust(ca, folder),
+                resolver=names_resolver({"login.test": "127.0.0.1"}),
+            ),
             scopes=["agents:read", "agents:invoke"],
-            policy=ai_policy([login]),
-            tls=trust(ca, folder),
-            resolver=names_resolver({"login.test": "127.0.0.1"}),
         )
         self.keys = key_store(folder)
         app = Endpoint(self.authority, keys=self.keys, authorization=self.authorization)

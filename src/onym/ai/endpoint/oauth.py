@@ -14,21 +14,20 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from onym.ai.endpoint.context import Caller
 from onym.errors import AIIPError, NetError, SignatureError, URIError, UsageError
-from onym.net.limits import NetLimits, TLSConfig
+from onym.net.config import NetConfig
+from onym.net.limits import NetLimits
 from onym.net.messages import HTTPRequest, Origin, Reply, Send
-from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport
 from onym.sign.encoding import decode_base64url, parse_json_object
 from onym.sign.jws import verify
 from onym.uri.generic import URI
 
 if TYPE_CHECKING:
-    from onym.net.connections import AddressResolver
     from onym.net.messages import Headers
     from onym.sign.keys import KeySet
 
@@ -350,8 +349,9 @@ class JWTAuthorization:
 
     `resource` is the identifier of RFC 9728, which a token must have as its only audience: the service's URL
     or what it begins with. `scopes` are those that the metadata names. `algorithms` are signatures that count
-    (default: Ed25519, ES256, PS256, RS256). The server is asked through a transport of its own, by `policy`,
-    `tls` and `resolver`; `clock` gives seconds since the epoch, `monotonic` seconds that only grow.
+    (default: Ed25519, ES256, PS256, RS256). `network` says how the server is reached (`Policy.trusted()` by
+    default); its limits are the client's own. `clock` gives seconds since the epoch, `monotonic` seconds that
+    only grow.
 
     Raises UsageError for an issuer or a resource that is no https URL, and for algorithms that are not among
     those; http is for trials on this machine, and no `Endpoint` takes it.
@@ -364,9 +364,7 @@ class JWTAuthorization:
         *,
         scopes: Collection[str] = (),
         algorithms: Collection[str] | None = None,
-        policy: Policy | None = None,
-        tls: TLSConfig | None = None,
-        resolver: AddressResolver | None = None,
+        network: NetConfig | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -375,9 +373,7 @@ class JWTAuthorization:
         self._scopes = _normalize_scopes(scopes)
         self._algorithms = None if algorithms is None else _normalize_algorithms(algorithms)
         self._clock = clock
-        self._transport = AsyncTransport(
-            policy or Policy.trusted(), resolver=resolver, limits=_LIMITS, tls=tls or TLSConfig()
-        )
+        self._transport = AsyncTransport(replace(network or NetConfig(), limits=_LIMITS))
         self._server = AuthorizationServer(issuer, self._transport, monotonic)
 
     @property

@@ -13,7 +13,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from onym.errors import (
@@ -31,7 +31,7 @@ from onym.llm.batch._rows import Result, Row, decode_row, make_answer_result, ma
 from onym.llm.client import AsyncClient, ClientSetup, build_setup, resolve_uri, wrap_secret
 from onym.llm.config import Config
 from onym.llm.plan import OnUnsupported
-from onym.net.limits import NetLimits, RetryPolicy
+from onym.net.limits import RetryPolicy
 from onym.net.transport import AsyncTransport
 
 if TYPE_CHECKING:
@@ -99,10 +99,14 @@ class Job:
 
     def make_client(self) -> AsyncClient:
         """A client of this job's, for the running event loop."""
-        if self.settled.planner.endpoint.is_embedded or self.concurrency <= NetLimits().idle_connections:
+        if (
+            self.settled.planner.endpoint.is_embedded
+            or self.concurrency <= self.settled.network.limits.idle_connections
+        ):
             return AsyncClient(self.settled)
-        limits = NetLimits(idle_connections=self.concurrency)
-        return _OwningClient(self.settled, AsyncTransport(self.settled.policy, limits=limits))
+        network = self.settled.network
+        limits = replace(network.limits, idle_connections=self.concurrency)
+        return _OwningClient(self.settled, AsyncTransport(replace(network, limits=limits)))
 
 
 class _OwningClient(AsyncClient):

@@ -11,6 +11,7 @@ import secrets
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -50,7 +51,6 @@ from onym.llm.dialects.streaming import DecodeChat, LineFramer
 from onym.llm.flow import SYSTEM_CLOCK, Clock
 from onym.llm.plan import encode_body
 from onym.llm.types import Completion
-from onym.net.limits import NetLimits
 from onym.net.messages import Flow, Reply
 from onym.net.transport import AsyncTransport, arun_flow
 
@@ -331,10 +331,11 @@ class ProviderEngine:
         self._intake = ResultCollector(
             self._labels, work.put_result, api=self._api, decode=decode, exchange=self._desk.exchange
         )
-        policy = self._job.settled.policy
-        self._transport = AsyncTransport(policy)
+        network = self._job.settled.network
+        self._transport = AsyncTransport(network)
         stack.push_async_callback(self._transport.close)
-        wide = AsyncTransport(policy, limits=NetLimits(body=_MAX_RESULTS_SIZE))
+        limits = replace(network.limits, body=_MAX_RESULTS_SIZE)
+        wide = AsyncTransport(replace(network, limits=limits))
         stack.push_async_callback(wide.close)
         self._fetcher = ResultFetcher(self._desk, work, self._intake, wide, self._rest, give_up=self._cancel)
 

@@ -288,7 +288,7 @@ def _pack_job(job: Job, concurrency: int) -> dict[str, Any]:
     profile = job.uri.fragment
     profiles = {} if profile is None or profile not in job.config.profiles else job.config.profiles
     return {
-        "policy": job.settled.policy,
+        "policy": job.settled.network.policy,
         "profiles": dict(profiles),
         "providers": job.providers or job.config.providers,
         "environ": None,

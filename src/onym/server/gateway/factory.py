@@ -60,6 +60,7 @@ def open_upstream(
     """
     from onym.ai.client import AsyncAIClient
     from onym.ai.replay import MemoryReplays, ReplayFile
+    from onym.net.config import NetConfig
     from onym.net.limits import NetLimits, TLSConfig
     from onym.net.policy import Policy
     from onym.net.transport import AsyncTransport
@@ -74,13 +75,14 @@ def open_upstream(
     )
     tls = TLSConfig(ca_files=settings.ca_files, minimum="1.3")
     _require_valid_authorities(tls)
-    transport = AsyncTransport(
-        policy,
+    network = NetConfig(
+        policy=policy,
         resolver=resolver,
         limits=NetLimits(body=settings.answer_limit),
         tls=tls,
         records=_make_record_resolver(settings),
     )
+    transport = AsyncTransport(network)
     most = settings.replay_limit
     replays = MemoryReplays(most) if settings.replays is None else ReplayFile(settings.replays, most)
     client = AsyncAIClient(

@@ -154,17 +154,19 @@ def _get_seen_path(key: Path) -> Path:
 
 def build_transport(options: AIOptions) -> Transport:
     """The guarded transport that these options ask for."""
+    from onym.net.config import NetConfig
     from onym.net.limits import TLSConfig
     from onym.net.policy import Policy
     from onym.net.records import RecordResolver
     from onym.net.transport import Transport
 
     nameservers, port = _parse_name_server(options["resolver"])
-    return Transport(
-        Policy.preset(options["policy"]),
+    network = NetConfig(
+        policy=Policy.preset(options["policy"]),
         tls=TLSConfig(ca_files=(options["ca"],) if options["ca"] else (), minimum="1.3"),
         records=RecordResolver(nameservers, port),
     )
+    return Transport(network)
 
 
 def _parse_name_server(text: str | None) -> tuple[Sequence[str] | None, int]:
