@@ -8,7 +8,7 @@ import pytest
 
 from onym.errors import UnsupportedError
 from onym.llm.dialects import bedrock_converse
-from onym.llm.plan import ParameterLayer, map_parameters
+from onym.llm.mapping import ParameterLayer, map_parameters
 from onym.llm.profiles import BEDROCK_PROFILES, Profile
 from onym.llm.providers import ProviderTable
 from support import as_subtests

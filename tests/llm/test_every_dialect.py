@@ -36,7 +36,7 @@ from onym.errors import (
     UsageError,
 )
 from onym.llm.dialects import Dialect, WireSpec, get_dialect
-from onym.llm.flow import chat_flow
+from onym.llm.flow import call_flow
 from onym.llm.types import Completion, Embeddings, Message, ModelInfo, ModelPage, Request, ToolCall
 from onym.testing.clock import FakeClock
 from support import as_subtests
@@ -112,7 +112,7 @@ def test_what_waiting_may_mend_is_tried_again_and_nothing_else_is(name: str, sta
     refusal = answered(status, dumps(case.refusal("no", status)), [("Retry-After", "3")])
     again = STATUSES[status][1]
     replies = [refusal, answered(200, case.body)] if again else [refusal]
-    played = play(chat_flow(plan, clock), replies, clock)
+    played = play(call_flow(plan, clock), replies, clock)
     assert len(played.sends) == len(replies)
     assert (played.error is None) is again
     if again:

@@ -27,7 +27,7 @@ from onym.errors import (
     ServerError,
     TLSError,
 )
-from onym.llm.flow import SYSTEM_CLOCK, chat_flow, embed_flow, models_flow, stream_flow
+from onym.llm.flow import SYSTEM_CLOCK, call_flow, models_flow, stream_flow
 from onym.llm.planner import Planner, PlannerSettings
 from onym.llm.providers import ProviderTable
 from onym.net.messages import Reply
@@ -54,7 +54,7 @@ def chat(
 ) -> Played:
     clock = clock or FakeClock()
     plan = planner(query).chat("Hello", {})
-    return play(chat_flow(plan, clock), answers, clock, takes=takes)
+    return play(call_flow(plan, clock), answers, clock, takes=takes)
 
 
 def test_a_good_answer_ends_the_call() -> None:
@@ -159,7 +159,7 @@ def test_the_timeout_bounds_all_attempts_together() -> None:
 
 def test_time_that_runs_out_during_a_wait_ends_the_call() -> None:
     clock = FakeClock()
-    flow = chat_flow(planner("?timeout=1000").chat("Hello", {}), clock)
+    flow = call_flow(planner("?timeout=1000").chat("Hello", {}), clock)
     flow.send(None)
     wait = flow.send(BUSY)
     assert wait.seconds == 0.5  # type: ignore[union-attr]
@@ -190,9 +190,9 @@ def test_an_error_knows_endpoint_and_request_and_no_key() -> None:
 
 def test_vectors_are_fetched_by_a_flow_of_their_own() -> None:
     clock = FakeClock()
-    plan, count = planner().embed(["a", "b"], {})
+    plan = planner().plan_inputs("embed", ("a", "b"), {}, expected=2)
     data = b'{"data":[{"embedding":[1.0]},{"embedding":[2.0]}]}'
-    played = play(embed_flow(plan, count, clock), [BUSY, reply(200, data)], clock)
+    played = play(call_flow(plan, clock), [BUSY, reply(200, data)], clock)
     assert played.value.vectors == ((1.0,), (2.0,))
     assert played.sends[0].request.target == "/v1/embeddings"
     assert json.loads(played.sends[0].request.body) == {"model": "m", "input": ["a", "b"]}
@@ -211,7 +211,7 @@ def test_models_are_listed_by_a_get_of_the_providers_route_and_never_of_the_uri(
 def test_a_provider_that_wants_a_key_is_not_asked_without_one() -> None:
     settings = PlannerSettings(policy=Policy.trusted(), providers=ProviderTable.builtin())
     plan = Planner(LLMURI.parse("llm://openai/gpt-4.1"), settings).chat("Hello", {})
-    played = play(chat_flow(plan, FakeClock()), [], FakeClock())
+    played = play(call_flow(plan, FakeClock()), [], FakeClock())
     assert isinstance(played.error, CredentialError)
     assert "OPENAI_API_KEY" in str(played.error)
 

@@ -11,7 +11,7 @@ import pytest
 from onym.errors import BadRequestError, OnymWarning, UnsupportedError
 from onym.llm.client import Client, connect
 from onym.llm.config import Config
-from onym.llm.plan import RejectedParameters
+from onym.llm.mapping import RejectedParameters
 from onym.llm.providers import ProviderTable
 from onym.net.policy import Policy
 from onym.testing.fake_provider import FakeProvider
@@ -25,7 +25,7 @@ def fake() -> Iterator[FakeProvider]:
 
 @pytest.fixture(autouse=True)
 def lessons() -> Iterator[None]:
-    from onym.llm.plan import REJECTED_PARAMETERS
+    from onym.llm.mapping import REJECTED_PARAMETERS
 
     REJECTED_PARAMETERS.clear()
     yield
@@ -46,7 +46,7 @@ def test_where_parameters_are_errors_the_next_call_is_refused_before_it_is_sent(
     with open_client(fake, "temp=0.5") as client:
         with pytest.raises(BadRequestError):
             client.chat("Hi")
-        with pytest.raises(UnsupportedError, match="refused it before") as caught:
+        with pytest.raises(UnsupportedError, match="rejected it before") as caught:
             client.chat("Hi")
         assert caught.value.parameter == "temp"
         assert "own answer" in str(caught.value.source)
@@ -58,12 +58,12 @@ def test_where_parameters_are_errors_the_next_call_is_refused_before_it_is_sent(
 def test_where_they_may_be_dropped_the_call_goes_on_without_it(fake: FakeProvider) -> None:
     refuse(fake, "temperature")
     with open_client(fake, "temp=0.5&seed=7", on_unsupported="drop") as client:
-        with pytest.warns(OnymWarning, match="temp was left out"):
+        with pytest.warns(OnymWarning, match="does not support temp"):
             assert client.chat("Hi").text == "Hi"
         assert client.chat("Hi").text == "Hi"
         note = next(each for each in client.explain("Hi").notes if each.parameter == "temp")
         assert (note.action, note.wire_name) == ("dropped", None)
-        assert "refused it before" in str(note.reason)
+        assert "rejected it before" in str(note.reason)
     sent = [request.json for request in fake.requests]
     assert ["temperature" in body for body in sent] == [True, False, False]
     assert all(body["seed"] == 7 for body in sent)
@@ -72,7 +72,7 @@ def test_where_they_may_be_dropped_the_call_goes_on_without_it(fake: FakeProvide
 def test_a_warning_says_so_where_warnings_are_wanted(fake: FakeProvider) -> None:
     refuse(fake, "temperature", "unsupported_value")
     with open_client(fake, "temp=0.5", on_unsupported="warn") as client:
-        with pytest.warns(OnymWarning, match="temp was left out"):
+        with pytest.warns(OnymWarning, match="does not support temp"):
             client.chat("Hi")
         with pytest.warns(OnymWarning, match="temp was not sent"):
             client.chat("Hi")
@@ -132,13 +132,13 @@ def test_a_switch_of_the_providers_cache_that_was_refused_is_not_sent_again(fake
     providers = usual.register(row)
     refuse(fake, "cache_control")
     with open_client(fake, "cache=true", on_unsupported="drop", providers=providers, cache=None) as client:
-        with pytest.warns(OnymWarning, match="cache was left out"):
+        with pytest.warns(OnymWarning, match="does not support cache"):
             client.chat("Hi")
         client.chat("Ho")
         actions = {note.action for note in client.explain("Hi").notes if note.parameter == "cache"}
     assert actions == {"dropped", "client"}
     assert ["cache_control" in request.json for request in fake.requests] == [True, False, False]
-    with pytest.raises(UnsupportedError, match="refused it before"):
+    with pytest.raises(UnsupportedError, match="rejected it before"):
         open_client(fake, "cache=true", providers=providers)
 
 
@@ -149,7 +149,7 @@ def test_a_value_that_was_refused_says_nothing_of_other_values(fake: FakeProvide
     # somebody else of this process, with a value that the server takes
     with open_client(fake, "reasoning_effort=low") as client:
         assert client.chat("Hi").text == "Hi"
-    with pytest.raises(UnsupportedError, match="refused it before"):
+    with pytest.raises(UnsupportedError, match="rejected it before"):
         open_client(fake, "reasoning_effort=minimal")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from onym.errors import ParameterError, UnsupportedError
 from onym.llm.dialects import openai_chat
-from onym.llm.plan import MappedParameters, MappingNote, ParameterLayer, map_parameters
+from onym.llm.mapping import MappedParameters, MappingNote, ParameterLayer, map_parameters
 from onym.llm.profiles import DEFAULT, Profile
 from onym.llm.profiles import find_profile as find_profile
 from onym.llm.providers import Provider, ProviderTable

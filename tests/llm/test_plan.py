@@ -19,8 +19,10 @@ from onym.errors import (
     UnsupportedError,
     UsageError,
 )
+from onym.llm._arguments import to_texts
 from onym.llm.embedded import EmbeddedEndpoint as Running
-from onym.llm.plan import MappingNote, Plan
+from onym.llm.mapping import MappingNote
+from onym.llm.plan import Plan
 from onym.llm.planner import Planner, PlannerSettings, build_plan
 from onym.llm.providers import Provider, ProviderTable
 from onym.llm.types import Completion, ImagePart, Message, TextPart, Tool, ToolCall
@@ -418,7 +420,7 @@ def test_embeddings_and_models_are_refused_where_there_are_none() -> None:
     settings = narrow(embeddings="no", models="no")
     made = planner("llm://llm.example/m", **settings)
     with pytest.raises(UnsupportedError, match="no embeddings"):
-        made.embed("a", {})
+        made.plan_inputs("embed", ("a",), {}, expected=1)
     with pytest.raises(UnsupportedError, match="no list of models"):
         made.models({})
 
@@ -443,10 +445,9 @@ def test_dropping_by_choice_is_noted_and_warning_by_choice_is_said() -> None:
 
 
 def test_embeddings_take_the_extra_and_no_sampling() -> None:
-    made, count = planner("llm://llm.example/m?temp=0.5&user=u").embed(
-        ["a", "b"], {"dimensions": 8, "retries": 0}
+    made = planner("llm://llm.example/m?temp=0.5&user=u").plan_inputs(
+        "embed", ("a", "b"), {"dimensions": 8, "retries": 0}, expected=2
     )
-    assert count == 2
     assert made.body == {"model": "m", "input": ["a", "b"], "user": "u", "dimensions": 8}
     assert made.retries == 0
     assert note(made, "temp").action == "dropped"
@@ -457,7 +458,7 @@ def test_embeddings_take_the_extra_and_no_sampling() -> None:
 @pytest.mark.parametrize("texts", [[], ["a", 5], 5, b"a", {"a": 1}])
 def test_texts_to_embed_are_texts(texts: Any) -> None:
     with pytest.raises(UsageError):
-        planner("llm://llm.example/m").embed(texts, {})
+        to_texts(texts)
 
 
 @pytest.mark.parametrize(
@@ -465,7 +466,7 @@ def test_texts_to_embed_are_texts(texts: Any) -> None:
 )
 def test_embeddings_take_no_other_arguments(overrides: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        planner("llm://llm.example/m").embed("a", overrides)
+        planner("llm://llm.example/m").plan_inputs("embed", ("a",), overrides, expected=1)
 
 
 def test_the_list_of_models_is_a_get_without_body() -> None:

@@ -307,12 +307,12 @@ def test_a_pair_of_aws_keys_signs_and_is_not_sent() -> None:
 
 
 def test_a_retry_is_signed_anew() -> None:
-    from onym.llm.flow import chat_flow
+    from onym.llm.flow import call_flow
 
     plan = chat("llm://AKIAIOSFODNN7EXAMPLE:wJalrXUtnFEMI0K7MDENGbPxRfiCYEXAMPLEKEY@bedrock/m")
     good = {"output": {"message": {"content": [{"text": "Hi"}]}}, "stopReason": "end_turn"}
     clock = FakeClock()
-    played = play(chat_flow(plan, clock), [reply(503), reply(200, json.dumps(good).encode())], clock)
+    played = play(call_flow(plan, clock), [reply(503), reply(200, json.dumps(good).encode())], clock)
     assert played.value.text == "Hi"
     first, second = (send.request for send in played.sends)
     assert first is not second

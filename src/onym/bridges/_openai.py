@@ -24,7 +24,8 @@ from onym.uri.secret import Secret
 
 if TYPE_CHECKING:
     from onym.llm.config import Config
-    from onym.llm.plan import OnUnsupported, Plan
+    from onym.llm.mapping import OnUnsupported
+    from onym.llm.plan import Plan
     from onym.llm.providers import ProviderTable
     from onym.uri.llm import LLMURI
 

@@ -26,7 +26,7 @@ from onym.uri.llm import LLMURI
 if TYPE_CHECKING:
     from onym.llm.client import Client
     from onym.llm.config import Config
-    from onym.llm.plan import OnUnsupported
+    from onym.llm.mapping import OnUnsupported
     from onym.net.policy import Policy
 
 _F = TypeVar("_F", bound=Callable[..., Any])

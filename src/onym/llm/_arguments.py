@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any, NoReturn, TypeAlias, cast, get_args
 
 from onym.errors import ConfigError, UsageError
-from onym.llm.plan import ParameterLayer
+from onym.llm.mapping import ParameterLayer
 from onym.llm.types import (
     Completion,
     Content,
@@ -230,7 +230,6 @@ def _get_text(given: Mapping[str, Any], name: str) -> str | None:
 
 _COMMON = ("timeout", "retries")
 CHAT_ARGUMENTS = (*WELL_KNOWN, "tools", "tool_choice", "schema", "extra")
-EMBED_ARGUMENTS = (*_COMMON, "dimensions", "extra")
 
 _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 

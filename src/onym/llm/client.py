@@ -14,15 +14,17 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, get_args, overload
 
-from onym.errors import ConfigError, OnymWarning, UsageError
-from onym.llm._arguments import Messages, to_messages
+from onym.errors import ConfigError, LLMURIError, OnymWarning, UsageError
+from onym.llm._arguments import Messages, to_messages, to_texts
 from onym.llm.config import Config
 from onym.llm.credentials import hide_environment
-from onym.llm.flow import OpenedStream, chat_flow, embed_flow, model_flow, models_flow, stream_flow
-from onym.llm.plan import OnUnsupported
+from onym.llm.flow import OpenedStream, call_flow, model_flow, models_flow, stream_flow
+from onym.llm.mapping import OnUnsupported
+from onym.llm.operations import OPERATIONS
+from onym.llm.parameters import DRAFT
 from onym.llm.planner import Planner, PlannerSettings
-from onym.llm.streams import AsyncStream, Stream
-from onym.llm.types import Completion, Embeddings
+from onym.llm.streams import AsyncStream, Stream, attach_listener
+from onym.llm.types import Answer, Completion, Embeddings
 from onym.net.config import NetConfig
 from onym.net.policy import Policy
 from onym.net.transport import AsyncTransport, Transport, arun_flow, run_flow
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 #: set to 1, it makes `local` the policy where the program names none
 ALLOW_LOOPBACK = "ONYM_ALLOW_LOOPBACK"
 
+_NOT_IN_KEY = re.compile("[\x00-\x20\x7f-\x9f]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -65,7 +68,7 @@ def build_setup(
     system_filter: Callable[[str], str] | None,
     network: NetConfig | None = None,
 ) -> ClientSetup:
-    """The planner and the network settings for these arguments."""
+    """Return the planner and the network settings for these arguments."""
     if on_unsupported not in get_args(OnUnsupported):
         raise UsageError("on_unsupported is error, warn or drop")
     # no frame of a traceback shows what it holds
@@ -73,7 +76,7 @@ def build_setup(
     config = Config.load(environ=environ) if config is None else config
     found = resolve_uri(uri, config)
     if key is not None:
-        found = found.with_key(key)
+        _require_usable_key(key)
     if policy is None:
         policy = choose_policy(config, environ) if network is None else network.policy
     network = NetConfig(policy=policy) if network is None else replace(network, policy=policy)
@@ -84,7 +87,7 @@ def build_setup(
         environ=environ,
         on_unsupported=on_unsupported,
         system_filter=system_filter,
-        key_given="userinfo" if key is None else "argument",
+        key=key,
     )
     return ClientSetup(Planner(found, settings), network)
 
@@ -121,6 +124,19 @@ def resolve_uri(uri: Secret | LLMURI, config: Config) -> LLMURI:
     )
 
 
+def _require_usable_key(key: Secret) -> None:
+    """Apply the rules for a key in a URI (draft 4.2.1) to a key that the program passes."""
+    text = key.reveal()
+    if not text or _NOT_IN_KEY.search(text) is not None:
+        raise LLMURIError(
+            "the API key passed as key= is empty, or contains a space or a control character",
+            code="llm.control-character" if text else "llm.empty-key",
+            clause=f"{DRAFT} 4.2.1",
+            parameter="api-key",
+            hint="Check that the variable or file that the key comes from is set and has no line end.",
+        )
+
+
 def choose_policy(config: Config, environ: Mapping[str, str], *, typed: bool = False) -> Policy:
     """Return the configuration's policy, or `trusted`.
 
@@ -133,25 +149,21 @@ def choose_policy(config: Config, environ: Mapping[str, str], *, typed: bool = F
     return policy
 
 
-A = TypeVar("A", Completion, Embeddings)
+A = TypeVar("A", bound=Answer)
 T = TypeVar("T")
 
-#: makes a call; with an observer, it lets that watch
+#: makes a call, which a span observes if there is one
 Caller: TypeAlias = "Callable[[Plan, CallSpan | None], T]"
 
 
 def watch_flow(flow: Flow[T], observed: CallSpan | None) -> Flow[T]:
-    """The flow, watched where somebody watches."""
+    """Return the flow, observed by the span if there is one."""
     return flow if observed is None else observed.watch_flow(flow)
 
 
 def observe_stream(opened: OpenedStream, observed: CallSpan | None) -> OpenedStream:
-    """The stream, listened to where somebody watches."""
-    if observed is None:
-        return opened
-    from onym.llm.streams import attach_listener
-
-    return attach_listener(opened, observed)
+    """Return the stream, observed by the span if there is one."""
+    return opened if observed is None else attach_listener(opened, observed)
 
 
 class CallMiddleware:
@@ -166,101 +178,66 @@ class CallMiddleware:
         self._cache = cache
         self.telemetry = telemetry
         if telemetry is None and environ.get("ONYM_TELEMETRY"):
+            # OpenTelemetry is an optional dependency
             from onym.llm.telemetry import from_environment
 
             self.telemetry = from_environment(environ)
 
     def prepare_messages(self, messages: Messages) -> Messages:
-        """The messages in a form that may be read twice, where that is to be done."""
+        """Return the messages in a form that can be read twice, if telemetry captures them."""
         if self.telemetry is None or not self.telemetry.captures:
             return messages
         return to_messages(messages)
 
-    def run_call(self, plan: Plan, kind: type[A], call: Caller[A], messages: Messages | None = None) -> A:
-        """The answer to this plan: from the cache if it may, else by `call`."""
+    def run_call(self, plan: Plan, call: Caller[A], messages: Messages | None = None) -> A:
+        """Return the answer to this plan: a cached one, or that of `call`."""
         cache, observed = self._begin_call(plan, messages)
         if cache is None and observed is None:
             return call(plan, None)
-        try:
+        with _WrappedCall(plan, observed) as wrapped:
             if cache is None:
-                answer = call(plan, observed)
-            else:
-                asked = _TimedCall(plan, observed)
-                answer = cache.get_or_call(
-                    plan, kind, lambda waited: call(asked.with_time_left(waited), observed)
-                )
-                asked.mark_cached()
-        except BaseException as error:
-            if observed is not None:
-                observed.record_error(error)
-            raise
-        if observed is not None:
-            observed.record_answer(answer)
-        return answer
+                return wrapped.record(call(plan, observed))
+            kind = OPERATIONS[plan.operation].result
+            return wrapped.record(cache.get_or_call(plan, kind, wrapped.count(call)))
 
-    async def arun_call(
-        self, plan: Plan, kind: type[A], call: Caller[Awaitable[A]], messages: Messages | None = None
-    ) -> A:
-        """`answer` for coroutines."""
+    async def arun_call(self, plan: Plan, call: Caller[Awaitable[A]], messages: Messages | None = None) -> A:
+        """`run_call` for coroutines."""
         cache, observed = self._begin_call(plan, messages)
         if cache is None and observed is None:
             return await call(plan, None)
-        try:
+        with _WrappedCall(plan, observed) as wrapped:
             if cache is None:
-                answer = await call(plan, observed)
-            else:
-                asked = _TimedCall(plan, observed)
-                answer = await cache.aget_or_call(
-                    plan, kind, lambda waited: call(asked.with_time_left(waited), observed)
-                )
-                asked.mark_cached()
-        except BaseException as error:
-            if observed is not None:
-                observed.record_error(error)
-            raise
-        if observed is not None:
-            observed.record_answer(answer)
-        return answer
+                return wrapped.record(await call(plan, observed))
+            kind = OPERATIONS[plan.operation].result
+            return wrapped.record(await cache.aget_or_call(plan, kind, wrapped.count(call)))
 
     def open_stream(
         self, plan: Plan, call: Caller[OpenedStream], messages: Messages | None = None
     ) -> OpenedStream:
-        """The answer as a stream that has begun: from the cache if it may, else by `call`."""
+        """Return the answer as an open stream: a cached one, or that of `call`."""
         cache, observed = self._begin_call(plan, messages)
         if cache is None and observed is None:
             return call(plan, None)
-        try:
-            kept = None if cache is None else cache.open_replay(plan)
-            opened = call(plan, observed) if kept is None else kept
-        except BaseException as error:
-            if observed is not None:
-                observed.record_error(error)
-            raise
-        if kept is not None and observed is not None:
-            observed.cached = True
-        return _attach_listeners(plan, opened, cache if kept is None else None, observed)
+        with _WrappedCall(plan, observed) as wrapped:
+            replay = None if cache is None else cache.open_replay(plan)
+            opened = call(plan, observed) if replay is None else replay
+        return wrapped.attach(opened, cache, replayed=replay is not None)
 
     async def aopen_stream(
         self, plan: Plan, call: Caller[Awaitable[OpenedStream]], messages: Messages | None = None
     ) -> OpenedStream:
-        """`opened` for coroutines."""
+        """`open_stream` for coroutines."""
         cache, observed = self._begin_call(plan, messages)
         if cache is None and observed is None:
             return await call(plan, None)
-        try:
-            kept = None
+        with _WrappedCall(plan, observed) as wrapped:
+            replay = None
             if cache is not None:
-                import asyncio
+                import asyncio  # 20 ms that a synchronous client does not need
 
-                kept = await asyncio.to_thread(cache.open_replay, plan)
-            opened = await call(plan, observed) if kept is None else kept
-        except BaseException as error:
-            if observed is not None:
-                observed.record_error(error)
-            raise
-        if kept is not None and observed is not None:
-            observed.cached = True
-        return _attach_listeners(plan, opened, cache if kept is None else None, observed)
+                replay = await asyncio.to_thread(cache.open_replay, plan)
+            opened = await call(plan, observed) if replay is None else replay
+        return wrapped.attach(opened, cache, replayed=replay is not None)
 
     def _begin_call(
         self, plan: Plan, messages: Messages | None
@@ -270,7 +247,7 @@ class CallMiddleware:
 
     def _get_cache(self) -> ResponseCache:
         if self._cache is None:
-            from onym.llm.cache import default_cache  # its library is loaded where a cache is wanted
+            from onym.llm.cache import default_cache  # loads sqlite3, which only a cache needs
 
             self._cache = default_cache(self._environ)
         return self._cache
@@ -283,37 +260,53 @@ def _wants_cache(plan: Plan) -> bool:
     return False
 
 
-class _TimedCall:
-    """Whether the call was made, and in what time."""
+class _WrappedCall:
+    """A call with a cache or a span: reports its errors, and whether the cache answered."""
 
-    __slots__ = ("_made", "_observed", "_plan")
+    __slots__ = ("_cached", "_observed", "_plan")
 
     def __init__(self, plan: Plan, observed: CallSpan | None) -> None:
         self._plan = plan
         self._observed = observed
-        self._made = False
+        self._cached = False
 
-    def with_time_left(self, waited: float) -> Plan:
-        """The plan with the time that is left."""
-        self._made = True
-        if not waited:
-            return self._plan
-        frame = self._plan.frame
-        return replace(self._plan, frame=replace(frame, timeout=max(frame.timeout - waited, 0.001)))
+    def __enter__(self) -> Self:
+        return self
 
-    def mark_cached(self) -> None:
-        """Let the observer know of an answer that nobody was asked for."""
-        if self._observed is not None and not self._made:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._observed is not None:
+            self._observed.record_error(error)
+
+    def count(self, call: Caller[T]) -> Callable[[float], T]:
+        """Return `call` for the cache, which passes the seconds that it waited."""
+
+        def make(waited: float) -> T:
+            self._cached = False
+            plan = self._plan
+            if waited:
+                frame = replace(plan.frame, timeout=max(plan.timeout - waited, 0.001))
+                plan = replace(plan, frame=frame)
+            return call(plan, self._observed)
+
+        self._cached = True
+        return make
+
+    def record(self, answer: A) -> A:
+        """Report the answer and return it."""
+        if self._observed is not None:
+            self._observed.cached = self._cached
+            self._observed.record_answer(answer)
+        return answer
+
+    def attach(self, opened: OpenedStream, cache: ResponseCache | None, *, replayed: bool) -> OpenedStream:
+        """Return the stream, observed by the span and stored by the cache if it is a new answer."""
+        if replayed and self._observed is not None:
             self._observed.cached = True
-
-
-def _attach_listeners(
-    plan: Plan, opened: OpenedStream, cache: ResponseCache | None, observed: CallSpan | None
-) -> OpenedStream:
-    """The stream, listened to by those who want to; `cache` is None for one that came from there."""
-    if cache is not None:
-        opened = cache.record_stream(plan, opened)
-    return observe_stream(opened, observed)
+        if cache is not None and not replayed:
+            opened = cache.record_stream(self._plan, opened)
+        return observe_stream(opened, self._observed)
 
 
 def connect(
@@ -399,7 +392,7 @@ def _make_middleware(
 
 
 class _BaseClient:
-    """What both clients know before anything is sent."""
+    """The part of both clients that sends nothing."""
 
     def __init__(self, settled: ClientSetup, extras: CallMiddleware | None) -> None:
         self._planner = settled.planner
@@ -411,11 +404,11 @@ class _BaseClient:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Who is on the other side: provider row, model, profile. Its text holds no key."""
+        """The provider's row, the model and the profile. Its text contains no key."""
         return self._planner.endpoint
 
     def explain(self, messages: Messages = "…", *, streaming: bool = False, **overrides: Any) -> Plan:
-        """What `chat` (or `stream`, with `streaming=True`) would send with these arguments. Sends nothing."""
+        """Return what `chat` (or `stream`, with `streaming=True`) would send. Sends nothing."""
         return self._planner.chat(messages, overrides, stream=True if streaming else None)
 
     @property
@@ -423,9 +416,24 @@ class _BaseClient:
         # the embedded model listens on loopback, which only this client's own choice of it allows
         return NetConfig(policy=Policy.local()) if self._planner.endpoint.is_embedded else self._network
 
+    def _plan_chat(
+        self, messages: Messages, overrides: Mapping[str, Any], *, stream: bool | None = None
+    ) -> tuple[Plan, Messages]:
+        messages = self._extras.prepare_messages(messages)
+        plan = self._planner.chat(messages, overrides, stream=stream)
+        return _emit_warnings(plan, stacklevel=4), messages
+
+    def _plan_embed(self, texts: str | Iterable[str], overrides: Mapping[str, Any]) -> Plan:
+        inputs = to_texts(texts)
+        plan = self._planner.plan_inputs("embed", inputs, overrides, expected=len(inputs))
+        return _emit_warnings(plan, stacklevel=4)
+
+    def _is_stale(self, plan: Plan) -> bool:
+        return plan.expires is not None and self._planner.is_credential_stale(time.time())
+
 
 class Client(_BaseClient):
-    """Talks to one model. Threads may share it; close it, or use it in a `with` statement."""
+    """A synchronous client for one model. Threads can share it; close it, or use it in a `with` statement."""
 
     def __init__(
         self, settled: ClientSetup, transport: Transport | None = None, extras: CallMiddleware | None = None
@@ -435,58 +443,40 @@ class Client(_BaseClient):
         self._transport = Transport(self._transport_config) if transport is None else transport
 
     def chat(self, messages: Messages, **overrides: Any) -> Completion:
-        """One answer to a text or to messages.
+        """Send a text or messages and return the answer.
 
-        `overrides` are the well-known parameters (`temp=`, `max_tokens=`, `timeout=` in ms, …), which go
-        before the URI's, and `tools=`, `tool_choice=`, `schema=`, `extra=`. With `stream=true` in the URI the
-        answer is streamed on the wire and put together here; its `raw` is empty then.
+        `overrides` are the well-known parameters (`temp=`, `max_tokens=`, `timeout=` in ms, …), which take
+        precedence over the URI's, and `tools=`, `tool_choice=`, `schema=`, `extra=`. With `stream=true` in
+        the URI, the answer is streamed and put together here; its `raw` is empty then.
 
-        Raises UsageError for an unknown argument, ParameterError or UnsupportedError for a value that
-        cannot be honoured, CredentialError for a key that is missing, NetError or ProviderError.
+        Raises UsageError for an unknown argument, ParameterError or UnsupportedError for a value that is
+        not supported, CredentialError for a missing key, NetError or ProviderError.
         """
-        messages = self._extras.prepare_messages(messages)
-        plan = self._planner.chat(messages, overrides)
-        if plan.warnings:
-            _emit_warnings(plan)
-        return self._extras.run_call(plan, Completion, self._send_chat, messages)
+        plan, messages = self._plan_chat(messages, overrides)
+        return self._extras.run_call(plan, self._send_chat, messages)
 
     def stream(self, messages: Messages, **overrides: Any) -> Stream:
-        """The same as events, while they arrive. Use it in a `with` statement."""
-        messages = self._extras.prepare_messages(messages)
-        plan = self._planner.chat(messages, overrides, stream=True)
-        if plan.warnings:
-            _emit_warnings(plan)
+        """Send a text or messages and return the answer as events. Use it in a `with` statement."""
+        plan, messages = self._plan_chat(messages, overrides, stream=True)
         opened = self._extras.open_stream(plan, self._open_stream, messages)
         return Stream(opened, plan.endpoint.model, plan.endpoint.text)
 
     def embed(self, texts: str | Iterable[str], **overrides: Any) -> Embeddings:
-        """One vector per text; `dimensions=`, `timeout=`, `retries=` and `extra=` may be given."""
-        plan, count = self._planner.embed(texts, overrides)
-        if plan.warnings:
-            _emit_warnings(plan)
-
-        def call(plan: Plan, observed: CallSpan | None) -> Embeddings:
-            return run_flow(
-                watch_flow(embed_flow(self._prepare_plan(plan), count), observed), self._transport
-            )
-
-        return self._extras.run_call(plan, Embeddings, call)
+        """Return one vector per text. Accepts `dimensions=`, `timeout=`, `retries=` and `extra=`."""
+        answer: Embeddings = self._extras.run_call(self._plan_embed(texts, overrides), self._send)
+        return answer
 
     def models(self, **overrides: Any) -> tuple[ModelInfo, ...]:
-        """What the server says of its models; `timeout=` and `retries=` may be given."""
-        plan = self._planner.models(overrides)
-        if plan.warnings:
-            _emit_warnings(plan)
+        """Return the server's list of models. Accepts `timeout=` and `retries=`."""
+        plan = _emit_warnings(self._planner.models(overrides))
         return run_flow(models_flow(self._prepare_plan(plan)), self._transport)
 
     def model(self, **overrides: Any) -> ModelInfo:
-        """What the server says of this URI's model: its context window, what it takes, where the API says.
+        """Return what the server reports about this URI's model: its context window and more.
 
-        Raises NotFoundError where the server does not know it.
+        Raises NotFoundError if the server does not know the model.
         """
-        plan = self._planner.model(overrides)
-        if plan.warnings:
-            _emit_warnings(plan)
+        plan = _emit_warnings(self._planner.model(overrides))
         return run_flow(model_flow(self._prepare_plan(plan)), self._transport)
 
     def close(self) -> None:
@@ -502,28 +492,32 @@ class Client(_BaseClient):
     ) -> None:
         self.close()
 
+    def _send(self, plan: Plan, observed: CallSpan | None) -> Any:
+        return run_flow(watch_flow(call_flow(self._prepare_plan(plan)), observed), self._transport)
+
     def _send_chat(self, plan: Plan, observed: CallSpan | None) -> Completion:
         if not plan.stream:
-            return run_flow(watch_flow(chat_flow(self._prepare_plan(plan)), observed), self._transport)
+            answer: Completion = self._send(plan, observed)
+            return answer
         opened = observe_stream(self._open_stream(plan, observed), observed)
         with Stream(opened, plan.endpoint.model, plan.endpoint.text) as stream:
             return stream.completion()
 
+    def _open_stream(self, plan: Plan, observed: CallSpan | None) -> OpenedStream:
+        return run_flow(watch_flow(stream_flow(self._prepare_plan(plan)), observed), self._transport)
+
     def _prepare_plan(self, plan: Plan) -> Plan:
-        if plan.expires is not None and self._planner.is_credential_stale(time.time()):
+        if self._is_stale(plan):
             return self._planner.with_renewed_credential(plan)
         if plan.endpoint.is_embedded:
-            from onym.llm import embedded  # a process to look after, which other endpoints do not need
+            from onym.llm import embedded  # subprocess and more, which other endpoints do not need
 
             return self._planner.with_running_server(plan, embedded.ensure_server(plan.endpoint.model))
         return plan
 
-    def _open_stream(self, plan: Plan, observed: CallSpan | None) -> OpenedStream:
-        return run_flow(watch_flow(stream_flow(self._prepare_plan(plan)), observed), self._transport)
-
 
 class AsyncClient(_BaseClient):
-    """`Client` for coroutines. One event loop; any number of calls at once."""
+    """`Client` for coroutines, for one event loop and any number of concurrent calls."""
 
     def __init__(
         self,
@@ -536,19 +530,13 @@ class AsyncClient(_BaseClient):
         self._transport = AsyncTransport(self._transport_config) if transport is None else transport
 
     async def chat(self, messages: Messages, **overrides: Any) -> Completion:
-        """As `Client.chat`."""
-        messages = self._extras.prepare_messages(messages)
-        plan = self._planner.chat(messages, overrides)
-        if plan.warnings:
-            _emit_warnings(plan)
-        return await self._extras.arun_call(plan, Completion, self._send_chat, messages)
+        """The async version of `Client.chat`."""
+        plan, messages = self._plan_chat(messages, overrides)
+        return await self._extras.arun_call(plan, self._send_chat, messages)
 
     def stream(self, messages: Messages, **overrides: Any) -> AsyncStream:
-        """As `Client.stream`: `async with client.stream(…) as events`."""
-        messages = self._extras.prepare_messages(messages)
-        plan = self._planner.chat(messages, overrides, stream=True)
-        if plan.warnings:
-            _emit_warnings(plan)
+        """The async version of `Client.stream`: `async with client.stream(…) as events`."""
+        plan, messages = self._plan_chat(messages, overrides, stream=True)
 
         def opening() -> Awaitable[OpenedStream]:
             return self._extras.aopen_stream(plan, self._open_stream, messages)
@@ -556,29 +544,18 @@ class AsyncClient(_BaseClient):
         return AsyncStream(opening, plan.endpoint.model, plan.endpoint.text)
 
     async def embed(self, texts: str | Iterable[str], **overrides: Any) -> Embeddings:
-        """As `Client.embed`."""
-        plan, count = self._planner.embed(texts, overrides)
-        if plan.warnings:
-            _emit_warnings(plan)
-
-        async def call(plan: Plan, observed: CallSpan | None) -> Embeddings:
-            plan = await self._prepare_plan(plan)
-            return await arun_flow(watch_flow(embed_flow(plan, count), observed), self._transport)
-
-        return await self._extras.arun_call(plan, Embeddings, call)
+        """The async version of `Client.embed`."""
+        answer: Embeddings = await self._extras.arun_call(self._plan_embed(texts, overrides), self._send)
+        return answer
 
     async def models(self, **overrides: Any) -> tuple[ModelInfo, ...]:
-        """As `Client.models`."""
-        plan = self._planner.models(overrides)
-        if plan.warnings:
-            _emit_warnings(plan)
+        """The async version of `Client.models`."""
+        plan = _emit_warnings(self._planner.models(overrides))
         return await arun_flow(models_flow(await self._prepare_plan(plan)), self._transport)
 
     async def model(self, **overrides: Any) -> ModelInfo:
-        """As `Client.model`."""
-        plan = self._planner.model(overrides)
-        if plan.warnings:
-            _emit_warnings(plan)
+        """The async version of `Client.model`."""
+        plan = _emit_warnings(self._planner.model(overrides))
         return await arun_flow(model_flow(await self._prepare_plan(plan)), self._transport)
 
     async def close(self) -> None:
@@ -594,11 +571,15 @@ class AsyncClient(_BaseClient):
     ) -> None:
         await self.close()
 
+    async def _send(self, plan: Plan, observed: CallSpan | None) -> Any:
+        if plan.endpoint.is_embedded or plan.expires is not None:
+            plan = await self._prepare_plan(plan)
+        return await arun_flow(watch_flow(call_flow(plan), observed), self._transport)
+
     async def _send_chat(self, plan: Plan, observed: CallSpan | None) -> Completion:
         if not plan.stream:
-            if plan.endpoint.is_embedded or plan.expires is not None:
-                plan = await self._prepare_plan(plan)
-            return await arun_flow(watch_flow(chat_flow(plan), observed), self._transport)
+            answer: Completion = await self._send(plan, observed)
+            return answer
 
         async def opening() -> OpenedStream:
             return observe_stream(await self._open_stream(plan, observed), observed)
@@ -606,27 +587,28 @@ class AsyncClient(_BaseClient):
         async with AsyncStream(opening, plan.endpoint.model, plan.endpoint.text) as stream:
             return await stream.completion()
 
+    async def _open_stream(self, plan: Plan, observed: CallSpan | None) -> OpenedStream:
+        prepared = await self._prepare_plan(plan)
+        return await arun_flow(watch_flow(stream_flow(prepared), observed), self._transport)
+
     async def _prepare_plan(self, plan: Plan) -> Plan:
-        if plan.expires is not None and self._planner.is_credential_stale(time.time()):
-            import asyncio
+        if self._is_stale(plan):
+            import asyncio  # 20 ms that a synchronous client does not need
 
             return await asyncio.to_thread(self._planner.with_renewed_credential, plan)
         if plan.endpoint.is_embedded:
             import asyncio
 
-            from onym.llm import embedded
+            from onym.llm import embedded  # subprocess and more, which other endpoints do not need
 
-            # starting takes a second, and is no coroutine
-            where = await asyncio.to_thread(embedded.ensure_server, plan.endpoint.model)
-            return self._planner.with_running_server(plan, where)
+            # starting a server takes a second and blocks
+            running = await asyncio.to_thread(embedded.ensure_server, plan.endpoint.model)
+            return self._planner.with_running_server(plan, running)
         return plan
 
-    async def _open_stream(self, plan: Plan, observed: CallSpan | None) -> OpenedStream:
-        return await arun_flow(
-            watch_flow(stream_flow(await self._prepare_plan(plan)), observed), self._transport
-        )
 
-
-def _emit_warnings(plan: Plan) -> None:
+def _emit_warnings(plan: Plan, *, stacklevel: int = 3) -> Plan:
+    """Warn the caller of the client's method, who is `stacklevel` frames away, and return the plan."""
     for text in plan.warnings:
-        warnings.warn(text, OnymWarning, stacklevel=3)
+        warnings.warn(text, OnymWarning, stacklevel=stacklevel)
+    return plan

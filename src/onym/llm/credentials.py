@@ -123,16 +123,16 @@ def resolve_credential(
     policy: Policy,
     environ: Mapping[str, str] | None = None,
     *,
-    given: str = "userinfo",
+    key: Secret | None = None,
 ) -> Credential | None:
-    """The credential for this URI, None where there is none and none is needed.
+    """Return the credential for this URI, None if the provider needs none and there is none.
 
-    `environ` defaults to `os.environ`; `given` says where the URI's own key is from. Raises CredentialError
-    for a key that is missing, unreadable or of a form that no header can carry, PolicyError for an `auth=`
-    that the policy does not honour.
+    `key` takes precedence over everything that the URI names; `environ` defaults to `os.environ`. Raises
+    CredentialError if the key is missing, unreadable or cannot be the value of a header, PolicyError if the
+    policy does not allow the URI's `auth=`.
     """
     try:
-        found = _find_credential(uri, provider, policy, os.environ if environ is None else environ, given)
+        found = _find_credential(uri, provider, policy, os.environ if environ is None else environ, key)
     except (CredentialError, PolicyError) as error:
         # no frame, and no cause that quotes what was read, stays with the error
         error.__context__ = None
@@ -147,12 +147,14 @@ def resolve_credential(
 
 
 def _find_credential(
-    uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str], given: str
+    uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str], key: Secret | None
 ) -> Credential | None:
-    if uri.key is not None:
+    source = "userinfo" if key is None else "argument"
+    key = uri.key if key is None else key
+    if key is not None:
         # whatever the host: the secret half of a pair is never sent, not to a host of AWS's either
         signs = _ACCESS_ID.fullmatch(uri.label or "") is not None
-        return Credential(secret=uri.key, source=given, access_id=uri.label if signs else None)
+        return Credential(secret=key, source=source, access_id=uri.label if signs else None)
     if uri.auth is not None:
         return _load_referenced(uri, policy, environ)
     return _find_conventional(uri, provider, policy, environ)

@@ -306,7 +306,7 @@ def resolve_endpoint(
     providers: ProviderTable,
     policy: Policy,
     environ: Mapping[str, str],
-    key_given: str = "userinfo",
+    key: Secret | None = None,
 ) -> Endpoint:
     """The endpoint that this URI names.
 
@@ -320,7 +320,7 @@ def resolve_endpoint(
     row = aliased or providers.find(host, uri.port)
     if aliased is not None:
         host = aliased.hosts[0]
-    text = _render_public_uri(uri)
+    text = uri.endpoint_text
     provider, chosen = choose_api(uri, row)
     # a part of the environment's that is no secret goes where its secrets may go
     known = environ if policy.environment_credentials else {}
@@ -336,7 +336,7 @@ def resolve_endpoint(
     if provider.name == EMBEDDED:
         _require_embedded_allowed(policy, text)
         return Endpoint(origin=None, **fixed)
-    found = _resolve_key(uri, provider, policy, environ, key_given)
+    found = _resolve_key(uri, provider, policy, environ, key)
     credential: Credential | None = found.get("credential")
     spoken_for = place.label_used or (credential is not None and credential.access_id == uri.label)
     label = None if spoken_for else uri.label
@@ -350,10 +350,10 @@ def resolve_endpoint(
 
 
 def _resolve_key(
-    uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str], given: str
+    uri: LLMURI, provider: Provider, policy: Policy, environ: Mapping[str, str], key: Secret | None
 ) -> dict[str, Any]:
     try:
-        found = resolve_credential(uri, provider, policy, environ, given=given)
+        found = resolve_credential(uri, provider, policy, environ, key=key)
     except CredentialError as error:
         # kept without its frames, which would live as long as the client
         return {"unkeyed": error.with_traceback(None)}
@@ -363,11 +363,6 @@ def _resolve_key(
 def _build_origin(host: str, port: int | None, provider: Provider) -> Origin:
     # HTTP to loopback alone (draft 5.1, 10.2); whether that may be reached is the transport's to say
     return Origin("http" if is_loopback(host) else "https", host, port or provider.default_port)
-
-
-def _render_public_uri(uri: LLMURI) -> str:
-    """The URI without what is private or long: userinfo, parameters, fragment."""
-    return uri.without_key().with_label(None).without_params(*uri.params).with_fragment(None).render()
 
 
 def _require_embedded_allowed(policy: Policy, text: str) -> None:

@@ -9,19 +9,33 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from onym.errors import MalformedResponseError, NetError, NotFoundError, ProviderError
-from onym.llm.plan import learn_rejection
+from onym.errors import (
+    BadRequestError,
+    MalformedResponseError,
+    NetError,
+    NotFoundError,
+    OnymWarning,
+    ProviderError,
+)
+from onym.llm.mapping import make_value_key
+from onym.llm.operations import OPERATIONS
 from onym.net.limits import compute_delay
 from onym.net.messages import Flow, Reply, Send, Wait
 
 if TYPE_CHECKING:
     from onym.llm.dialects import Decoder
     from onym.llm.plan import Plan
-    from onym.llm.types import Completion, Embeddings, ModelInfo, ModelPage
+    from onym.llm.types import ModelInfo
 
+#: the typed codes by which an API says that a parameter, or this value of it, is not for this model
+_PARAMETER_CODE, _VALUE_CODE = "unsupported_parameter", "unsupported_value"
+#: what the caller's own rules for the model are, and no parameter of the server's
+_NEVER_DROPPED = frozenset({"system", "stream"})
 T = TypeVar("T")
 
 #: of a list of models; a server that never ends it is not followed for ever
@@ -62,9 +76,9 @@ class OpenedStream(NamedTuple):
     decoder: Decoder
 
 
-def chat_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[Completion]:
-    """One completion."""
-    return _run_call(plan, clock, _decode_completion)
+def call_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[Any]:
+    """Send a request and return its answer: the `result` of the plan's operation."""
+    return _run_call(plan, clock, _decode_answer)
 
 
 def stream_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[OpenedStream]:
@@ -72,21 +86,12 @@ def stream_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[OpenedStream]:
     return _run_call(plan, clock, _open_decoder)
 
 
-def embed_flow(plan: Plan, count: int, clock: Clock = SYSTEM_CLOCK) -> Flow[Embeddings]:
-    """One vector for each of `count` texts."""
-
-    def vectors(plan: Plan, reply: Reply) -> Embeddings:
-        return plan.dialect.decode_embed(reply.status, reply.headers, reply.body, plan.exchange, count=count)
-
-    return _run_call(plan, clock, vectors)
-
-
 def models_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[tuple[ModelInfo, ...]]:
     """What the server says of its models, page by page, all of them within the plan's time."""
     found: list[ModelInfo] = []
     end = clock.monotonic() + plan.timeout
     for _ in range(_MOST_PAGES):
-        page = yield from _run_call(plan, clock, _decode_models)
+        page = yield from _run_call(plan, clock, _decode_answer)
         found += page.models
         if page.next is None:
             return tuple(found)
@@ -102,7 +107,8 @@ def model_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[ModelInfo]:
     """What the server says of one model: `plan` asks after it, or for the list that it is in."""
     if plan.operation == "model":
         try:
-            return (yield from _run_call(plan, clock, _decode_model))
+            found: ModelInfo = yield from call_flow(plan, clock)
+            return found
         except NotFoundError:
             # servers that speak this format among others may have the list and no route for one
             listing = plan.with_model_list()
@@ -117,20 +123,14 @@ def model_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[ModelInfo]:
     raise NotFoundError("the server lists no such model", endpoint=plan.endpoint.text, status=200)
 
 
-def _decode_completion(plan: Plan, reply: Reply) -> Completion:
-    return plan.dialect.decode_chat(reply.status, reply.headers, reply.body, plan.exchange)
+def _decode_answer(plan: Plan, reply: Reply) -> Any:
+    decode = getattr(plan.dialect, OPERATIONS[plan.operation].decoder)
+    expected = {} if plan.expected is None else {"count": plan.expected}
+    return decode(reply.status, reply.headers, reply.body, plan.exchange, **expected)
 
 
 def _open_decoder(plan: Plan, reply: Reply) -> OpenedStream:
     return OpenedStream(reply, plan.dialect.stream_decoder(reply.status, reply.headers, plan.exchange))
-
-
-def _decode_model(plan: Plan, reply: Reply) -> ModelInfo:
-    return plan.dialect.decode_model(reply.status, reply.headers, reply.body, plan.exchange)
-
-
-def _decode_models(plan: Plan, reply: Reply) -> ModelPage:
-    return plan.dialect.decode_models(reply.status, reply.headers, reply.body, plan.exchange)
 
 
 def _run_call(plan: Plan, clock: Clock, read: Callable[[Plan, Reply], T]) -> Flow[T]:
@@ -178,3 +178,44 @@ def _compute_pause(
     asked = failure.retry_after if isinstance(failure, ProviderError) else None
     pause = compute_delay(attempt, asked, clock.random)
     return pause if pause < left else None
+
+
+def learn_rejection(plan: Plan, failure: NetError | ProviderError) -> Plan | None:
+    """Remember a rejected parameter, and return the plan without it if parameters may be dropped.
+
+    Only a parameter that is in the body under the rejected name is dropped: a server cannot remove the system
+    prompt.
+    """
+    if not isinstance(failure, BadRequestError):
+        return None
+    if failure.provider_code not in (_PARAMETER_CODE, _VALUE_CODE):
+        return None
+    wire = failure.parameter
+    sent = [note for note in plan.notes if note.wire_name == wire and note.action in ("sent", "renamed")]
+    if wire is None or not sent or sent[0].parameter in _NEVER_DROPPED or plan.body is None:
+        return None
+    rejected = sent[0]
+    body = _remove_member(plan.body, wire.split("."))
+    if body == plan.body:
+        return None
+    reason = f"the server rejected it before in this process (HTTP {failure.status}, {failure.provider_code})"
+    key = wire if failure.provider_code == _PARAMETER_CODE else make_value_key(wire, rejected.value)
+    plan.frame.lessons.add_rejection(plan.endpoint.rejection_key, key, reason)
+    if plan.frame.on_unsupported == "error":
+        return None
+    # even with on_unsupported="drop": the caller could not know of this one
+    warnings.warn(
+        f"the server does not support {rejected.parameter}: Onym sent the request again without it",
+        OnymWarning,
+        stacklevel=2,
+    )
+    dropped = replace(rejected, action="dropped", wire_name=None, reason=reason)
+    notes = tuple(dropped if note is rejected else note for note in plan.notes)
+    return replace(plan, body=body, notes=notes)
+
+
+def _remove_member(body: Mapping[str, Any], path: list[str]) -> Mapping[str, Any]:
+    first, *rest = path
+    if rest and isinstance(body.get(first), Mapping):
+        return {**body, first: _remove_member(body[first], rest)}
+    return {name: value for name, value in body.items() if name != first}

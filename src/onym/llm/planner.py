@@ -12,30 +12,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onym.errors import PolicyError, UnsupportedError, UsageError
 from onym.llm._arguments import (
-    EMBED_ARGUMENTS,
     Messages,
     Overrides,
     build_profile_layer,
     parse_overrides,
     to_messages,
-    to_texts,
 )
 from onym.llm.dialects import Exchange, WireSpec
 from onym.llm.endpoint import Endpoint, resolve_endpoint
-from onym.llm.parameters import DRAFT
-from onym.llm.plan import (
+from onym.llm.mapping import (
     REJECTED_PARAMETERS,
     Action,
     MappedParameters,
     MappingNote,
     OnUnsupported,
-    Operation,
     ParameterLayer,
-    Plan,
-    PlanFrame,
     RejectedParameters,
     map_parameters,
 )
+from onym.llm.operations import OPERATIONS, OperationName
+from onym.llm.parameters import DRAFT
+from onym.llm.plan import Plan, PlanFrame
 from onym.llm.types import DocumentPart, ImagePart, Message, Request, TextPart
 from onym.uri.parameters import WELL_KNOWN, format_name
 
@@ -45,19 +42,6 @@ if TYPE_CHECKING:
     from onym.net.policy import Policy
     from onym.uri.llm import LLMURI
     from onym.uri.secret import Secret
-
-__all__ = [
-    "Operation",
-    "Plan",
-    "Planner",
-    "PlannerSettings",
-    "build_plan",
-    "build_stream_note",
-    "build_system_note",
-    "build_uri_notes",
-    "drop_for_embeddings",
-    "mark_overruled",
-]
 
 
 def build_uri_notes(
@@ -140,12 +124,10 @@ def mark_overruled(mapped: MappedParameters, body: Mapping[str, Any]) -> tuple[M
     )
 
 
-def drop_for_embeddings(note: MappingNote) -> MappingNote:
+def _drop_well_known(note: MappingNote, title: str) -> MappingNote:
     if note.parameter not in WELL_KNOWN or note.action not in ("sent", "renamed"):
         return note
-    return replace(
-        note, action="dropped", wire_name=None, reason="a call for embeddings has no such parameter"
-    )
+    return replace(note, action="dropped", wire_name=None, reason=f"a call for {title} has no such parameter")
 
 
 _NO_OVERRIDES = Overrides()
@@ -167,8 +149,8 @@ class PlannerSettings:
     on_unsupported: OnUnsupported = "error"
     system_filter: Callable[[str], str] | None = None
     lessons: RejectedParameters = field(default=REJECTED_PARAMETERS, repr=False)
-    #: where the URI's own key is from
-    key_given: str = "userinfo"
+    #: takes precedence over every other credential
+    key: Secret | None = field(default=None, repr=False)
 
 
 class _EndpointState(NamedTuple):
@@ -195,7 +177,7 @@ class Planner:
             providers=settings.providers,
             policy=settings.policy,
             environ=settings.environ,
-            key_given=settings.key_given,
+            key=settings.key,
         )
         self._side = _build_endpoint_state(endpoint)
         known = endpoint.provider.capabilities
@@ -315,17 +297,23 @@ class Planner:
         mapped = self._map_layers(call.layers)
         return mapped, call, WireSpec(names=mapped.names), {}
 
-    def embed(self, given: Any, overrides: Mapping[str, Any]) -> tuple[Plan, int]:
-        """Vectors for texts, and how many of them."""
-        texts = to_texts(given)
-        self._require_capability("embeddings")
-        call = parse_overrides(overrides, EMBED_ARGUMENTS)
-        mapped = self._map_layers(call.layers)
-        dialect = self._side.endpoint.dialect
-        body = dialect.encode_embed(self._side.endpoint.model, texts, mapped.extra)
-        frame = self._build_frame("embed", mapped)
-        notes = tuple([drop_for_embeddings(note) for note in mapped.notes])
-        return Plan(frame, body, notes), len(texts)
+    def plan_inputs(
+        self, name: OperationName, inputs: Any, overrides: Mapping[str, Any], *, expected: int
+    ) -> Plan:
+        """Plan an operation on inputs that are not messages, which has `expected` results.
+
+        It takes no sampling parameters: a note says that they were dropped.
+        """
+        operation = OPERATIONS[name]
+        self._require_capability(operation.capability)
+        mapped = self._map_layers(parse_overrides(overrides, operation.arguments).layers)
+        endpoint = self._side.endpoint
+        encode = getattr(endpoint.dialect, operation.encoder, None)
+        if encode is None:
+            raise self._make_capability_error(operation.capability)
+        body = encode(endpoint.model, inputs, mapped.extra)
+        notes = tuple([_drop_well_known(note, operation.title) for note in mapped.notes])
+        return Plan(self._build_frame(name, mapped), body, notes, expected)
 
     def models(self, overrides: Mapping[str, Any]) -> Plan:
         """The server's list of models."""
@@ -345,14 +333,14 @@ class Planner:
         return Plan(frame, body, tuple([note for note in mapped.notes if note.action == "client"]))
 
     def _build_frame(
-        self, operation: Operation, mapped: MappedParameters, *, stream: bool = False
+        self, operation: OperationName, mapped: MappedParameters, *, stream: bool = False
     ) -> PlanFrame:
         side = self._side
         endpoint, routes = side.endpoint, side.endpoint.dialect.routes
         route = "stream" if stream and routes.stream is not None else operation
         target = endpoint.place.build_target(routes, route)
         if target is None:
-            raise self._make_capability_error(_OPERATION_CAPABILITIES[operation])
+            raise self._make_capability_error(OPERATIONS[operation].capability)
         asks = operation == "models" or (operation == "model" and not routes.model_body)
         return PlanFrame(
             operation=operation,
@@ -453,11 +441,10 @@ class Planner:
         return (Message(role="system", content=system), *messages), (note,)
 
 
-_OPERATION_CAPABILITIES = {"chat": "chat", "embed": "embeddings", "models": "models", "model": "models"}
 _PART_CAPABILITIES: Mapping[type, str] = {TextPart: "chat", ImagePart: "images", DocumentPart: "documents"}
 #: seconds before its end at which a credential is renewed
 _RENEW_BEFORE = 60
-_CAPABILITY_TITLES = {"models": "list of models", "stream": "streaming"}
+_CAPABILITY_TITLES = {**{row.capability: row.title for row in OPERATIONS.values()}, "stream": "streaming"}
 
 
 def _build_endpoint_state(endpoint: Endpoint) -> _EndpointState:

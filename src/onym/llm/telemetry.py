@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from onym._version import __version__
 from onym.errors import MissingExtraError, NetError, OnymError, OnymWarning
+from onym.llm.operations import OPERATIONS
 from onym.llm.parameters import PARAMETERS
 from onym.llm.streams import Collector
 from onym.llm.types import (
+    Answer,
     Completion,
     ContentPart,
     DocumentPart,
-    Embeddings,
     ImagePart,
     Message,
     TextPart,
@@ -58,7 +59,6 @@ _PROVIDER_NAMES: Final[Mapping[str, str]] = {
     "vertex": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-_OPERATION_NAMES: Final[Mapping[str, str]] = {"chat": "chat", "embed": "embeddings"}
 
 
 def _convert_texts(value: Any) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ def build_call_attributes(plan: Plan) -> Attributes:
     endpoint, origin = plan.endpoint, plan.frame.origin
     provider = endpoint.provider.name
     found: Attributes = {
-        "gen_ai.operation.name": _OPERATION_NAMES.get(plan.operation, plan.operation),
+        "gen_ai.operation.name": OPERATIONS[plan.operation].telemetry,
         "gen_ai.provider.name": _PROVIDER_NAMES.get(provider, provider),
         "gen_ai.request.model": endpoint.model,
     }
@@ -126,7 +126,7 @@ def _convert_value(kind: Callable[[Any], Value], value: Any) -> Value | None:
         return None  # a pass-through parameter may be anything
 
 
-def build_answer_attributes(answer: Completion | Embeddings, secrets: Iterable[Secret] = ()) -> Attributes:
+def build_answer_attributes(answer: Answer, secrets: Iterable[Secret] = ()) -> Attributes:
     """What came back, but for its content. Names of the server's that quote one of `secrets` are left out."""
     known = tuple(secrets)
     told: dict[str, object] = {"gen_ai.response.model": answer.model, "onym.request_id": answer.request_id}
@@ -337,7 +337,7 @@ class CallSpan:
         finally:
             flow.close()
 
-    def record_answer(self, answer: Completion | Embeddings) -> None:
+    def record_answer(self, answer: Answer) -> None:
         """It went well. Tokens of an answer from the cache were counted before, and are not again."""
         if self._done:
             return

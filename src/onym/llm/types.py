@@ -184,6 +184,10 @@ class Embeddings:
     request_id: str | None = None
 
 
+#: the whole answer of an operation that the cache and telemetry know
+Answer: TypeAlias = Completion | Embeddings
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
     """What a server says of one model; None where it says nothing. `raw` is its own record.

@@ -493,6 +493,15 @@ class LLMURI(LLMURIFields):
         # a key may also stand where none belongs
         return text if reveal else llm_syntax.mask_credentials(text)
 
+    @property
+    def endpoint_text(self) -> str:
+        """The URI without userinfo, parameters and fragment, for messages about the endpoint."""
+        limits = loosen_limits(self._limits)
+        text = llm_syntax.compose_llm_uri(
+            None, None, self.host_text, self.port, self.segments, {}, None, reveal=False, limits=limits
+        )
+        return llm_syntax.mask_credentials(text)
+
     @_hide_frames
     def normalize(self, aliases: Mapping[str, str] | None = None) -> LLMURI:
         """The same endpoint in one form: canonical host, real host of an alias, no default port.

@@ -130,7 +130,7 @@ def _iter_rejected_parameters(text: str, uri: LLMURI, providers: ProviderTable) 
         return  # nothing to refuse: the wire formats stay unread
     from onym.llm import dialects, profiles
     from onym.llm.endpoint import choose_api
-    from onym.llm.plan import ParameterLayer, map_parameters
+    from onym.llm.mapping import ParameterLayer, map_parameters
     from onym.uri.parameters import WELL_KNOWN
 
     provider, _ = choose_api(uri, _get_provider(uri, providers))

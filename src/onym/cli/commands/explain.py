@@ -18,7 +18,8 @@ from onym.errors import NotFoundError, OnymError, UnsupportedError
 
 if TYPE_CHECKING:
     from onym.llm.endpoint import Endpoint
-    from onym.llm.plan import MappingNote, Plan
+    from onym.llm.mapping import MappingNote
+    from onym.llm.plan import Plan
     from onym.net.policy import Policy
     from onym.net.transport import ProbeReport
 

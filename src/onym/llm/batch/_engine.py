@@ -30,7 +30,7 @@ from onym.errors import (
 from onym.llm.batch._rows import Result, Row, decode_row, make_answer_result, make_failed_result
 from onym.llm.client import AsyncClient, ClientSetup, build_setup, resolve_uri, wrap_secret
 from onym.llm.config import Config
-from onym.llm.plan import OnUnsupported
+from onym.llm.mapping import OnUnsupported
 from onym.net.limits import RetryPolicy
 from onym.net.transport import AsyncTransport
 

@@ -44,7 +44,7 @@ from onym.llm.batch._storage import (
     require_same_run,
     touch_file,
 )
-from onym.llm.plan import OnUnsupported
+from onym.llm.mapping import OnUnsupported
 
 if TYPE_CHECKING:
     from onym.llm.batch._rows import Result

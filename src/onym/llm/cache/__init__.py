@@ -30,7 +30,7 @@ from onym.llm.dialects.streaming import WholeBodyDecoder
 from onym.llm.flow import OpenedStream
 from onym.llm.plan import encode_body
 from onym.llm.streams import Collector, attach_listener
-from onym.llm.types import Completion, Embeddings
+from onym.llm.types import Answer, Completion
 from onym.net.messages import ConnectionInfo, Headers, Reply
 from onym.uri.secret import Secret
 
@@ -163,7 +163,7 @@ class _EmptyBody:
         """Nothing is open."""
 
 
-A = TypeVar("A", Completion, Embeddings)
+A = TypeVar("A", bound=Answer)
 
 DIR_VARIABLE: Final = "ONYM_CACHE_DIR"
 SIZE_VARIABLE: Final = "ONYM_CACHE_SIZE"
@@ -267,7 +267,7 @@ class ResponseCache:
 
         return attach_recorder(opened, plan.endpoint.model, partial(self.store_answer, plan))
 
-    def store_answer(self, plan: Plan, answer: Completion | Embeddings) -> None:
+    def store_answer(self, plan: Plan, answer: Answer) -> None:
         """Keep the answer to this plan."""
         question = self._make_lookup(plan)
         octets = None if question is None else encode_answer(answer, question.secrets)

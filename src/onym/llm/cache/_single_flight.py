@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onym.llm.cache._store import AnswerStore
-    from onym.llm.types import Completion, Embeddings
+    from onym.llm.types import Answer
     from onym.uri.secret import Secret
 
 
@@ -113,7 +113,7 @@ def get_pending_calls(folder: Path) -> PendingCalls:
         return _BY_FOLDER.setdefault(folder.absolute(), PendingCalls(folder))
 
 
-A = TypeVar("A", "Completion", "Embeddings")
+A = TypeVar("A", bound="Answer")
 
 #: seconds between two looks at what another process does
 _FIRST_LOOK = 0.01
@@ -222,7 +222,7 @@ def _read_stored(
 
 
 def _store_answer(
-    question: CacheLookup, store: AnswerStore, answer: Completion | Embeddings
+    question: CacheLookup, store: AnswerStore, answer: Answer
 ) -> Generator[DiskStep, Any, bytes | None]:
     octets = encode_answer(answer, question.secrets)
     if octets is not None:

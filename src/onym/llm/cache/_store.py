@@ -23,7 +23,8 @@ from weakref import finalize
 
 import msgspec
 
-from onym.llm.types import Completion, Embeddings
+from onym.llm.operations import OPERATIONS
+from onym.llm.types import Answer, Completion
 
 if TYPE_CHECKING:
     import sqlite3
@@ -167,7 +168,7 @@ else:
         fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, offset)
 
 
-A = TypeVar("A", Completion, Embeddings)
+A = TypeVar("A", bound=Answer)
 
 #: changes with the meaning of what is stored; it is part of every key
 FORMAT: Final = 1
@@ -175,25 +176,23 @@ FORMAT: Final = 1
 _STORED_REASONS: Final = frozenset({"stop", "length", "tool_calls"})
 
 
-class _StoredAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What lies in the store."""
-
-    format: int
-    chat: Completion | None = None
-    embed: Embeddings | None = None
-
-
+#: the member of a stored record that has an answer of this class
+_MEMBERS: Final = {row.result: row.name for row in OPERATIONS.values() if row.cacheable}
+#: a record of the store: the format, and one answer under the name of its operation
+_StoredAnswer: Any = msgspec.defstruct(
+    "_StoredAnswer",
+    [("format", int), *((name, kind | None, None) for kind, name in _MEMBERS.items())],
+    frozen=True,
+    forbid_unknown_fields=True,
+)
 _DECODER: Final = msgspec.json.Decoder(_StoredAnswer)
 
 
-def encode_answer(answer: Completion | Embeddings, secrets: Iterable[Secret] = ()) -> bytes | None:
-    """The octets to keep; None for an answer that is not worth it, or that quotes one of `secrets`."""
-    if isinstance(answer, Completion):
-        if answer.finish_reason not in _STORED_REASONS:
-            return None
-        kept = _StoredAnswer(format=FORMAT, chat=answer)
-    else:
-        kept = _StoredAnswer(format=FORMAT, embed=answer)
+def encode_answer(answer: Answer, secrets: Iterable[Secret] = ()) -> bytes | None:
+    """The bytes to store; None if the answer is not worth storing, or quotes one of `secrets`."""
+    if isinstance(answer, Completion) and answer.finish_reason not in _STORED_REASONS:
+        return None
+    kept = _StoredAnswer(format=FORMAT, **{_MEMBERS[type(answer)]: answer})
     try:
         octets = _ENCODER.encode(kept)
     except (TypeError, ValueError, OverflowError):
@@ -209,7 +208,7 @@ def decode_answer(octets: bytes, kind: type[A]) -> A | None:
         kept = _DECODER.decode(octets)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    answer = kept.chat or kept.embed
+    answer = getattr(kept, _MEMBERS[kind])
     return answer if kept.format == FORMAT and isinstance(answer, kind) else None
 
 

@@ -11,13 +11,14 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from onym.errors import UsageError
+from onym.llm.operations import OPERATIONS, ROUTE_NAMES
 
 #: yes and no are facts with a source; what is unknown is sent, and the server decides
 Capability: TypeAlias = Literal["yes", "no", "unknown"]
 #: both ends included; None = open
 Range: TypeAlias = tuple[float | None, float | None]
 
-CAPABILITIES = (
+_CAPABILITY_ORDER = (
     "chat",
     "stream",
     "tools",
@@ -28,6 +29,10 @@ CAPABILITIES = (
     "models",
     "json",
     "json_schema",
+)
+#: those in the order of the documentation, then those of the other operations
+CAPABILITIES = tuple(
+    dict.fromkeys((*_CAPABILITY_ORDER, *(operation.capability for operation in OPERATIONS.values())))
 )
 
 
@@ -197,8 +202,6 @@ _TOKEN = re.compile(r"[A-Za-z0-9-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PREFIX = re.compile(r"(?:[!-~]+ ?)?")
 _DIALECT = re.compile(r"[a-z][a-z0-9_]*")
-#: what a row may have a path or a host of its own for
-OPERATIONS = frozenset({"chat", "stream", "embed", "models", "model"})
 #: headers that frame the message: a key or a label there would break the request
 _FRAMING = {"host", "content-length", "content-type", "transfer-encoding", "connection", "te", "upgrade"}
 
@@ -258,8 +261,8 @@ def _check_fields(row: Provider, capabilities: frozenset[str]) -> Iterable[tuple
     yield "stop_max", row.stop_max is None or row.stop_max >= 0
     yield "key_forms", all(_is_valid_header(header) for _, header, _ in row.key_forms)
     yield "key_forms", _all_match(_PREFIX, [prefix for _, _, prefix in row.key_forms])
-    yield "routes", OPERATIONS.issuperset(row.routes) and _all_match(_ROUTE, row.routes.values())
-    yield "first_labels", OPERATIONS.issuperset(row.first_labels)
+    yield "routes", ROUTE_NAMES.issuperset(row.routes) and _all_match(_ROUTE, row.routes.values())
+    yield "first_labels", ROUTE_NAMES.issuperset(row.first_labels)
     yield "first_labels", all(is_host(label) for label in row.first_labels.values())
     yield "query", _all_match(_PARAMETER, row.query)
     yield "path_values", _all_match(_PARAMETER, [value.parameter for value in row.path_values.values()])
@@ -281,7 +284,7 @@ def _is_valid_api(api: Api) -> bool:
     return (
         _all_match(_DIALECT, [api.dialect])
         and _all_match(_PATH, [api.base_path or ""])
-        and OPERATIONS.issuperset(api.routes)
+        and ROUTE_NAMES.issuperset(api.routes)
         and _all_match(_ROUTE, api.routes.values())
         and _all_match(_PARAMETER, [*api.query, *((api.when,) if api.when else ())])
     )
