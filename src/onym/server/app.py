@@ -71,8 +71,8 @@ def create_app(
         passwords=Passwords(),
         rates=TokenBuckets(settings.rates, monotonic),
         providers={
-            each.id: OIDCProvider(each, f"{settings.base_url}/login/oidc/{each.id}/callback", monotonic)
-            for each in settings.issuers
+            issuer.id: OIDCProvider(issuer, f"{settings.base_url}/login/oidc/{issuer.id}/callback", monotonic)
+            for issuer in settings.issuers
         },
     )
     app = Starlette(

@@ -211,8 +211,8 @@ class QueryRedactionFilter(logging.Filter):
         """Shorten the path in place; always True."""
         if isinstance(record.args, tuple):
             record.args = tuple(
-                each.partition("?")[0] if isinstance(each, str) and each.startswith("/") else each
-                for each in record.args
+                arg.partition("?")[0] if isinstance(arg, str) and arg.startswith("/") else arg
+                for arg in record.args
             )
         return True
 
@@ -297,8 +297,8 @@ async def serve_app(
     finally:
         if watch is not None:
             watch.cancel()
-        for each in opened:
-            each.close()
+        for opened_socket in opened:
+            opened_socket.close()
 
 
 def get_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -399,7 +399,7 @@ def _make_uvicorn_config(
         ssl_context_factory=None if context is None else lambda _config, _default: context,
     )
     access = logging.getLogger("uvicorn.access")
-    if not any(isinstance(each, QueryRedactionFilter) for each in access.filters):
+    if not any(isinstance(log_filter, QueryRedactionFilter) for log_filter in access.filters):
         access.addFilter(QueryRedactionFilter())
     for name in ("uvicorn.access", "uvicorn.error", "onym.server", "onym.ai"):
         install_logging_filter(logging.getLogger(name))

@@ -124,7 +124,7 @@ class MailSender:
         try:
             await connection.send_message(message, sender=self._smtp.sender, recipients=addresses)
         except SMTPRecipientsRefused as error:
-            codes = [each.code for each in error.recipients]
+            codes = [recipient.code for recipient in error.recipients]
             await self._mark_failed(notice, "all addresses were refused", permanent=min(codes) >= 500)
         except SMTPResponseException as error:
             # the server's text is its own business: it may quote an address
@@ -147,8 +147,8 @@ class MailSender:
         else:
             account = await self._store.accounts.get(notice.to)
             found = [] if account is None else [account]
-        good = [_get_valid_address(each) for each in found if not each.disabled]
-        return sorted({each for each in good if each is not None})[:_MOST_RECIPIENTS]
+        good = [_get_valid_address(account) for account in found if not account.disabled]
+        return sorted({address for address in good if address is not None})[:_MOST_RECIPIENTS]
 
 
 def build_message(

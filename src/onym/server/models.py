@@ -60,9 +60,9 @@ class ServedModel:
         """Its text piece by piece, and the whole at the end. Leaving it ends the call at the provider too."""
         with _hide_provider_errors():
             async with self._client.stream(_build_messages(turns), **_build_overrides(options)) as events:
-                async for each in events:
-                    if isinstance(each, TextDelta):
-                        yield each.text
+                async for event in events:
+                    if isinstance(event, TextDelta):
+                        yield event.text
                 yield _to_completed(await events.completion())
 
     async def close(self) -> None:
@@ -88,7 +88,7 @@ def served_by(
 
 
 def _build_messages(turns: Sequence[Turn]) -> list[Message]:
-    return [Message(role=each.role, content=each.text) for each in turns]
+    return [Message(role=turn.role, content=turn.text) for turn in turns]
 
 
 def _build_overrides(options: Options) -> dict[str, Any]:

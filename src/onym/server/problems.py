@@ -150,7 +150,7 @@ def get_problem_type(error: errors.OnymError) -> ProblemType:
     if found is not None:
         return found
     return next(
-        PROBLEM_TYPES_BY_CLASS[each] for each in type(error).__mro__ if each in PROBLEM_TYPES_BY_CLASS
+        PROBLEM_TYPES_BY_CLASS[kind] for kind in type(error).__mro__ if kind in PROBLEM_TYPES_BY_CLASS
     )
 
 

@@ -192,7 +192,7 @@ def load_settings(
         "issuers": _parse_issuers(tables["oidc"], environ),
         "rates": _parse_rates(tables["rates"]),
     }
-    known = {each.name for each in fields(Settings)}
+    known = {field.name for field in fields(Settings)}
     for name, value in given.items():
         if name not in known:
             raise ConfigError(f"there is no setting {name!r}", code="config.unknown-setting")
@@ -214,7 +214,7 @@ def _require_consistent(settings: Settings) -> Settings:
             code="config.bad-setting",
             hint="add an OpenID provider, or leave local accounts on",
         )
-    if len({each.id for each in settings.issuers}) < len(settings.issuers):
+    if len({issuer.id for issuer in settings.issuers}) < len(settings.issuers):
         raise ConfigError("two [[oidc]] have the same id", code="config.bad-setting")
     return settings
 
@@ -249,7 +249,7 @@ def _parse_issuers(data: object, environ: Mapping[str, str]) -> tuple[Issuer, ..
         return ()
     if not isinstance(data, list) or len(data) > _MOST_ISSUERS:
         raise ConfigError(f"[[oidc]] stands at most {_MOST_ISSUERS} times", code="config.bad-setting")
-    return tuple(_parse_issuer(f"oidc[{index}].", each, environ) for index, each in enumerate(data))
+    return tuple(_parse_issuer(f"oidc[{index}].", row, environ) for index, row in enumerate(data))
 
 
 def _parse_issuer(where: str, data: object, environ: Mapping[str, str]) -> Issuer:

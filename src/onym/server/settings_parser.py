@@ -133,10 +133,10 @@ def get_host_and_port(url: str) -> str:
 
 def parse_hosts(name: str, value: object) -> tuple[str, ...]:
     """Host fields: a name or address, with a port where it is not the default one."""
-    found = tuple(each.lower() for each in _parse_items(name, value))
-    for each in found:
-        host, _, port = each.rpartition(":") if not each.endswith("]") else (each, "", "")
-        bare = (host if port.isdigit() and host else each).removeprefix("[").removesuffix("]")
+    found = tuple(item.lower() for item in _parse_items(name, value))
+    for host_field in found:
+        host, _, port = host_field.rpartition(":") if not host_field.endswith("]") else (host_field, "", "")
+        bare = (host if port.isdigit() and host else host_field).removeprefix("[").removesuffix("]")
         if parse_host(bare).kind == "refused":
             _raise_bad_setting(name, "a list of hosts, such as registry.example.org")
     return found
@@ -145,7 +145,7 @@ def parse_hosts(name: str, value: object) -> tuple[str, ...]:
 def parse_networks(name: str, value: object) -> tuple[str, ...]:
     """CIDR blocks."""
     found = _parse_items(name, value)
-    if any(parse_network(each) is None for each in found):
+    if any(parse_network(block) is None for block in found):
         _raise_bad_setting(name, "a list of CIDR blocks, such as 10.0.0.0/8")
     return found
 
@@ -153,7 +153,7 @@ def parse_networks(name: str, value: object) -> tuple[str, ...]:
 def parse_scopes(name: str, value: object) -> tuple[str, ...]:
     """Scopes of OAuth (RFC 6749 3.3)."""
     found = _parse_items(name, value)
-    if "openid" not in found or not all(_SCOPE.match(each) for each in found):
+    if "openid" not in found or not all(_SCOPE.match(scope) for scope in found):
         _raise_bad_setting(name, "a list of scopes with openid among them")
     return found
 
@@ -194,7 +194,7 @@ def _parse_items(name: str, value: object) -> tuple[str, ...]:
         given = value
     elif not isinstance(value, str):
         _raise_bad_setting(name, "a list of texts")
-    return tuple(parse_text(name, each.strip() if isinstance(each, str) else each) for each in given)
+    return tuple(parse_text(name, item.strip() if isinstance(item, str) else item) for item in given)
 
 
 def _parse_url(name: str, plain: str) -> URI:

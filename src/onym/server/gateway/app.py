@@ -117,8 +117,8 @@ class Gateway:
         settings = parts.settings
         self._hosts = frozenset(settings.allowed_hosts)
         self._fixed = (*FIXED_FIELDS, _HSTS) if settings.is_https else FIXED_FIELDS
-        networks = [parse_network(each) for each in settings.trusted_proxies]
-        self._proxies = tuple(each for each in networks if each is not None)
+        networks = [parse_network(block) for block in settings.trusted_proxies]
+        self._proxies = tuple(network for network in networks if network is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the server's start and end."""

@@ -138,7 +138,8 @@ def _build_resolver_settings(settings: GatewaySettings, clock: Callable[[], date
     from onym.ai.settings import ResolverSettings
 
     contexts = {
-        each.path: Namespace(label="_", anchor=each.anchor, keys=each.keys) for each in settings.contexts
+        context.path: Namespace(label="_", anchor=context.anchor, keys=context.keys)
+        for context in settings.contexts
     }
     pins: Any = MemoryPins()
     if settings.pins is not None:
@@ -164,7 +165,8 @@ def _load_namespaces(settings: GatewaySettings) -> list[Any]:
 
     with _raise_config_error("namespaces"):
         return [
-            SignedNamespaces.load(each.file, key=each.keys, state=each.state) for each in settings.namespaces
+            SignedNamespaces.load(namespace.file, key=namespace.keys, state=namespace.state)
+            for namespace in settings.namespaces
         ]
 
 

@@ -217,7 +217,7 @@ class PageHandler:
             typed=text,
             uri=str(uri),
             shown=typed.unicode,
-            warnings=tuple(each.message for each in typed.warnings),
+            warnings=tuple(warning.message for warning in typed.warnings),
             href=build_gateway_url(self._parts.settings, uri),
         )
         return view, text == str(uri) and not typed.warnings
@@ -370,7 +370,7 @@ def _parse_form_key(text: str) -> str | None:
 
 
 def _get_typed_values(fields: tuple[FormField, ...], form: dict[str, str]) -> dict[str, str]:
-    return {each.name: form.get(f"in{index}", "") for index, each in enumerate(fields)}
+    return {field.name: form.get(f"in{index}", "") for index, field in enumerate(fields)}
 
 
 _ALLOWED_METHODS: Final = "GET, HEAD, POST, OPTIONS"

@@ -82,7 +82,7 @@ class ResultStore:
             self._drop_result(next(iter(self._kept)))
         while len(self._kept) > 1 and (self._octets > self._most_octets or len(self._kept) > self._most):
             greedy = max(self._taken, key=self._taken.__getitem__)
-            self._drop_result(next(name for name, each in self._kept.items() if each.client == greedy))
+            self._drop_result(next(name for name, result in self._kept.items() if result.client == greedy))
 
     def _drop_result(self, name: str) -> None:
         gone = self._kept.pop(name)

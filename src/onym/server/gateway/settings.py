@@ -131,9 +131,9 @@ class GatewaySettings:
     @property
     def own_hosts(self) -> frozenset[str]:
         """Its host names, without ports: no authority that it goes to."""
-        urls = (self.base_url, *(f"https://{each}" for each in self.allowed_hosts))
-        names = (URI.parse(each).host or "" for each in urls)
-        return frozenset(each.lower().removeprefix("[").removesuffix("]") for each in names)
+        urls = (self.base_url, *(f"https://{host}" for host in self.allowed_hosts))
+        names = (URI.parse(url).host or "" for url in urls)
+        return frozenset(name.lower().removeprefix("[").removesuffix("]") for name in names)
 
     @property
     def cookie_name(self) -> str:
@@ -170,7 +170,7 @@ def _parse_ports(name: str, value: object) -> tuple[int, ...]:
             f"{name} is not as it should be", code="config.bad-setting", hint="give a list of ports"
         )
     one = read.build_number_parser(1, 65535)
-    return tuple(one(name, each.strip() if isinstance(each, str) else each) for each in given)
+    return tuple(one(name, item.strip() if isinstance(item, str) else item) for item in given)
 
 
 def _parse_texts(name: str, value: object) -> tuple[str, ...]:
@@ -179,7 +179,7 @@ def _parse_texts(name: str, value: object) -> tuple[str, ...]:
         raise ConfigError(
             f"{name} is not as it should be", code="config.bad-setting", hint="give a list of texts"
         )
-    return tuple(read.parse_text(name, each.strip() if isinstance(each, str) else each) for each in given)
+    return tuple(read.parse_text(name, item.strip() if isinstance(item, str) else item) for item in given)
 
 
 def _parse_addresses(name: str, value: object) -> tuple[str, ...]:
@@ -257,14 +257,14 @@ def load_gateway_settings(
             )
         ),
         "namespaces": tuple(
-            Namespaces(**each)
-            for each in _parse_table_list("namespaces", tables["namespaces"], _NAMESPACES, "keys")
+            Namespaces(**row)
+            for row in _parse_table_list("namespaces", tables["namespaces"], _NAMESPACES, "keys")
         ),
         "contexts": tuple(
-            Context(**each) for each in _parse_table_list("contexts", tables["contexts"], _CONTEXT, "anchor")
+            Context(**row) for row in _parse_table_list("contexts", tables["contexts"], _CONTEXT, "anchor")
         ),
     }
-    known = {each.name for each in fields(GatewaySettings) if each.init}
+    known = {field.name for field in fields(GatewaySettings) if field.init}
     for name, value in given.items():
         if name not in known:
             raise ConfigError(f"there is no setting {name!r}", code="config.unknown-setting")
@@ -282,9 +282,9 @@ def _parse_table_list(
     if not isinstance(data, list) or len(data) > _MOST_FILES:
         raise ConfigError(f"[[{name}]] stands at most {_MOST_FILES} times", code="config.bad-setting")
     found = []
-    for index, each in enumerate(data):
+    for index, row in enumerate(data):
         where = f"{name}[{index}]."
-        values = parse_settings_table(where, each, table)
+        values = parse_settings_table(where, row, table)
         require_settings(where, values, next(iter(table)), needed)
         found.append(values)
     return found

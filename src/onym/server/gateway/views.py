@@ -64,7 +64,7 @@ def build_stream_view(body: bytes) -> StreamView | None:
     return StreamView(
         text=text[:_MAX_STREAM_TEXT],
         result=next(
-            (format_json(each.data)[:_MAX_STREAM_TEXT] for each in events if each.event == "result"), ""
+            (format_json(event.data)[:_MAX_STREAM_TEXT] for event in events if event.event == "result"), ""
         ),
         events=shown,
         count=len(events),
@@ -81,7 +81,7 @@ def format_json(text: str) -> str:
 
 
 def _join_text(events: Sequence[SSEEvent]) -> str:
-    pieces = [_parse_text_piece(each.data) for each in events if each.event == "message"]
+    pieces = [_parse_text_piece(event.data) for event in events if event.event == "message"]
     return "" if None in pieces else "".join(filter(None, pieces))
 
 
@@ -99,11 +99,11 @@ def _parse_text_piece(data: str) -> str | None:
 def _limit_events(events: Sequence[SSEEvent]) -> tuple[tuple[str, str], ...]:
     """The first events, as long as all of them together are not too long for a page."""
     shown, left = [], _MAX_STREAM_TEXT
-    for each in events:
-        left -= len(each.data)
+    for event in events:
+        left -= len(event.data)
         if left < 0:
             break
-        shown.append((each.event, each.data))
+        shown.append((event.event, event.data))
     return tuple(shown)
 
 
@@ -317,9 +317,9 @@ def build_proof_view(result: Result) -> ProofView:
         ("Receipt id", receipt.id),
     )
     known = [
-        CheckView(clause=_CHECKS[each][0], words=_CHECKS[each][1])
-        for each in result.checks
-        if each in _CHECKS
+        CheckView(clause=_CHECKS[check][0], words=_CHECKS[check][1])
+        for check in result.checks
+        if check in _CHECKS
     ]
     return ProofView(rows=rows, checks=tuple(known), token=result.token)
 
@@ -340,7 +340,7 @@ def build_authority_view(resolution: Resolution) -> AuthorityView:
         service=document.service,
         keys=tuple(sorted(resolution.keys.kids)),
         requirements=", ".join(words),
-        sources=tuple(_format_source(each) for each in resolution.sources),
+        sources=tuple(_format_source(source) for source in resolution.sources),
     )
 
 
@@ -355,11 +355,11 @@ def build_control_views(
     return tuple(
         ControlView(
             id=f"in{index}",
-            field=each,
-            value=(typed or {}).get(each.name, "") if typed is not None else each.value,
-            ticked=each.kind == "flag" and (typed.get(each.name) if typed else each.value) == "true",
+            field=field,
+            value=(typed or {}).get(field.name, "") if typed is not None else field.value,
+            ticked=field.kind == "flag" and (typed.get(field.name) if typed else field.value) == "true",
         )
-        for index, each in enumerate(fields)
+        for index, field in enumerate(fields)
     )
 
 
@@ -486,5 +486,5 @@ def _format_sentence(text: str) -> str:
 
 def render_view(view: View) -> str:
     """The whole HTML document."""
-    members: dict[str, Any] = {each.name: getattr(view, each.name) for each in fields(view)}
+    members: dict[str, Any] = {field.name: getattr(view, field.name) for field in fields(view)}
     return get_template_environment().get_template(view.template).render(members)

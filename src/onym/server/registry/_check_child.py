@@ -70,14 +70,14 @@ class _CheckSession:
         if order["names"] is not None:
             self._names = NameIndex(order["names"])
         assert self._submission is not None  # noqa: S101 - the text comes first
-        entries = {key: from_data(Entry, each) for key, each in order["entries"].items()}
+        entries = {key: from_data(Entry, entry) for key, entry in order["entries"].items()}
         known = load_builtin().with_entries(MappingProxyType(entries), self._names)
         report = build_report(self._submission, known)
         return {
             "profile": report.profile,
             "scheme": report.scheme,
             "ran": report.ran,
-            "findings": [each.as_dict() for each in report.findings],
+            "findings": [finding.as_dict() for finding in report.findings],
         }
 
 

@@ -123,7 +123,7 @@ async def audit_page(request: Request) -> Response:
     """GET: the audit log, for IANA."""
     visitor = get_visitor(request)
     require_access(visitor)
-    held = [each for each in REGISTRIES if Role.IANA in visitor.list_roles(each)]
+    held = [registry for registry in REGISTRIES if Role.IANA in visitor.list_roles(registry)]
     account = require_access(
         visitor, registry=held[0] if held else next(iter(REGISTRIES)), roles=(Role.IANA,)
     )
@@ -136,19 +136,19 @@ async def audit_page(request: Request) -> Response:
         after=parse_cursor(request.query_params.get("after")),
         limit=parse_page_size(request.query_params.get("limit")),
     )
-    names = await load_account_names(request, (each.account for each in page.items if each.account))
+    names = await load_account_names(request, (record.account for record in page.items if record.account))
     context = AuditPage(
         page=build_page_frame(request, "Audit log", (urls.HOME_URL, "Home")),
         lines=tuple(
             AuditLine(
-                at=format_time(each.at),
-                account="nobody" if each.account is None else names.get(each.account, each.account),
-                action=each.action,
-                subject=each.subject or "",
-                outcome=each.outcome,
-                address=each.address or "",
+                at=format_time(record.at),
+                account="nobody" if record.account is None else names.get(record.account, record.account),
+                action=record.action,
+                subject=record.subject or "",
+                outcome=record.outcome,
+                address=record.address or "",
             )
-            for each in page.items
+            for record in page.items
         ),
         next="" if page.next is None else urls.build_path("audit", after=page.next),
     )
@@ -203,10 +203,10 @@ class RegistryPages:
                 )
                 for row in REGISTRIES.values()
             ),
-            tokens=tuple(_build_token_row(each, request) for each in view.tokens),
+            tokens=tuple(_build_token_row(token, request) for token in view.tokens),
             scopes=tuple(
-                Choice(value=str(each), label=label, chosen=each is Scope.READ)
-                for each, label in _SCOPES.items()
+                Choice(value=str(scope), label=label, chosen=scope is Scope.READ)
+                for scope, label in _SCOPES.items()
             ),
             create=urls.TOKENS_URL,
             new_token="" if view.new_token is None else view.new_token.reveal(),

@@ -193,7 +193,7 @@ _CONTROL: Final = Action(
 
 
 #: members of an override that say who controls the entry, and whether the IESG approved what defines it
-_SETTINGS: Final = tuple(each.id for each in _CONTROL.asks if each.id != "reason")
+_SETTINGS: Final = tuple(field.id for field in _CONTROL.asks if field.id != "reason")
 
 
 _FOR_CONTROLLERS: Final = frozenset({"registrant", "change_controller"})
@@ -279,9 +279,9 @@ def build_actions(
     options = {
         "status": (
             *(
-                Choice(value=str(each), label=STATUS_LABELS[each][0])
-                for each in REGISTRIES[about.registry].statuses
-                if each is not about.status and each != "pending-review"
+                Choice(value=str(status), label=STATUS_LABELS[status][0])
+                for status in REGISTRIES[about.registry].statuses
+                if status is not about.status and status != "pending-review"
             ),
             Choice(value=_REMOVE, label="No entry: remove it"),
         ),
@@ -299,9 +299,9 @@ def build_change_requests(entry: Entry) -> tuple[ActionView, ...]:
     schemes = entry.registry == "uri-schemes"
     options = {
         "status": tuple(
-            Choice(value=each, label=each.capitalize())
-            for each in ("permanent", "historical")
-            if each != entry.status
+            Choice(value=word, label=word.capitalize())
+            for word in ("permanent", "historical")
+            if word != entry.status
         )
     }
     return tuple(
@@ -328,7 +328,7 @@ def build_control_actions(entry: Entry, roles: Iterable[Role], *, href: str) -> 
     if entry.status is Status.PENDING_REVIEW:
         return ()
     may = not _CONTROLLERS.get(entry.registry, _IESG).isdisjoint(roles)
-    asks = tuple(each for each in _CONTROL.asks if may or each.id not in _FOR_CONTROLLERS)
+    asks = tuple(ask for ask in _CONTROL.asks if may or ask.id not in _FOR_CONTROLLERS)
     action = replace(_CONTROL, asks=asks)
     return (
         _build_action_view(
@@ -370,7 +370,7 @@ def parse_event_data(kind: EventKind, form: Mapping[str, list[str]]) -> dict[str
         raise UsageError("there is no button for this step", code="registry.bad-data", hint="use the API")
     data: dict[str, Any] = {}
     for ask in action.asks:
-        values = [each.strip() for each in form.get(ask.id, []) if each.strip()]
+        values = [value.strip() for value in form.get(ask.id, []) if value.strip()]
         if ask.required and not values:
             raise UsageError(
                 f"{ask.label}: this is needed", code="registry.missing-data", hint="go back and fill it"
@@ -378,13 +378,13 @@ def parse_event_data(kind: EventKind, form: Mapping[str, list[str]]) -> dict[str
         if ask.kind == "list":
             data[ask.id] = values
         elif ask.id in ("add", "remove"):
-            data[ask.id] = [part.strip() for each in values for part in each.split(",") if part.strip()]
+            data[ask.id] = [part.strip() for text in values for part in text.split(",") if part.strip()]
         elif values:
             data[ask.id] = values[0]
     if kind is EventKind.OVERRIDE:
-        undone = next((each.strip() for each in form.get("undoes", []) if each.strip()), None)
-        given = {each: "".join(form.get(each, [])).strip() for each in _SETTINGS}
-        data |= {each: value for each, value in given.items() if value}
+        undone = next((value.strip() for value in form.get("undoes", []) if value.strip()), None)
+        given = {setting: "".join(form.get(setting, [])).strip() for setting in _SETTINGS}
+        data |= {name: value for name, value in given.items() if value}
         if undone is not None:
             return {"undoes": undone, "reason": data["reason"]}
         if data.get("status") == _REMOVE:

@@ -61,7 +61,7 @@ class CheckProcess:
 
     def parse_names(self, given: SubmissionInput) -> tuple[str, ...]:
         """The names that the text asks for. Raises RegistryError."""
-        plain = {each.name: getattr(given, each.name) for each in fields(given)}
+        plain = {field.name: getattr(given, field.name) for field in fields(given)}
         plain |= {"fields": dict(given.fields), "row": dict(given.row), "registry": None}
         return tuple(self._send_order({"registry": given.registry.id, "given": plain})["asked"])
 
@@ -71,11 +71,11 @@ class CheckProcess:
         answer = self._send_order(
             {
                 "names": None if told else list(known.names or ()),
-                "entries": {key: to_data(each) for key, each in known.entries.items()},
+                "entries": {key: to_data(entry) for key, entry in known.entries.items()},
             }
         )
         self._names = known.names
-        found = (Finding(**{**each, "level": Level(each["level"])}) for each in answer["findings"])
+        found = (Finding(**{**finding, "level": Level(finding["level"])}) for finding in answer["findings"])
         return Report(
             source="submission",
             profile=answer["profile"],
@@ -158,15 +158,15 @@ MAX_CHECK_SECONDS: Final = 30.0
 class ConcurrencyLimiter:
     """Takes turns: so many at once, and no more than a few of one visitor."""
 
-    def __init__(self, at_once: int = MAX_CONCURRENT_CHECKS, each: int = MAX_CHECKS_PER_VISITOR) -> None:
+    def __init__(self, at_once: int = MAX_CONCURRENT_CHECKS, per_visitor: int = MAX_CHECKS_PER_VISITOR) -> None:
         self._turn = asyncio.Semaphore(at_once)
-        self._each = each
+        self._per_visitor = per_visitor
         self._held: Counter[str] = Counter()
 
     @asynccontextmanager
     async def acquire_turn(self, key: str) -> AsyncIterator[None]:
         """A turn of that visitor. Raises RegistryError (429) where enough of its own wait already."""
-        if self._held[key] >= self._each:
+        if self._held[key] >= self._per_visitor:
             raise RegistryError(
                 "too many texts of yours are being checked",
                 code="http.too-many-requests",

@@ -67,7 +67,7 @@ def can_see_request(request: HTTPRequest, about: Request) -> bool:
 
 def filter_visible_requests(request: HTTPRequest, found: Iterable[Request]) -> tuple[Request, ...]:
     """Those that the visitor may know of."""
-    return tuple(each for each in found if can_see_request(request, each))
+    return tuple(about for about in found if can_see_request(request, about))
 
 
 async def find_hidden_ids(request: HTTPRequest, records: Iterable[LogRecord]) -> frozenset[str]:
@@ -90,7 +90,7 @@ async def filter_visible_records(
 ) -> tuple[LogRecord, ...]:
     """The records that the visitor may read."""
     hidden = await find_hidden_ids(request, records)
-    return tuple(each for each in records if each.event.request not in hidden)
+    return tuple(record for record in records if record.event.request not in hidden)
 
 
 def redact_record(record: LogRecord) -> LogRecord:
@@ -325,7 +325,7 @@ async def apply_event(
 
 
 def _make_missing_scope_error(scopes: Iterable[Scope]) -> AccessError:
-    names = " or ".join(repr(str(each)) for each in sorted(scopes))
+    names = " or ".join(repr(str(scope)) for scope in sorted(scopes))
     return AccessError(
         f"this API token has no scope {names}", code="accounts.missing-scope", field="scope",
         hint="make a token with that scope on the account page; the account needs the role too",
@@ -358,19 +358,19 @@ async def _require_role(
 async def load_account_names(request: HTTPRequest, ids: Iterable[str]) -> dict[str, str]:
     """Accounts' names by id, for those that are accounts."""
     found = {}
-    for each in list(dict.fromkeys(ids))[:_MOST_NAMES]:
+    for identifier in list(dict.fromkeys(ids))[:_MOST_NAMES]:
         try:
-            account = await get_store(request).accounts.get(each)
+            account = await get_store(request).accounts.get(identifier)
         except RegistryError:
             account = None
         if account is not None:
-            found[each] = account.name or account.login
+            found[identifier] = account.name or account.login
     return found
 
 
 async def load_actor_names(request: HTTPRequest, records: Iterable[LogRecord]) -> dict[str, str]:
     """The names of whoever acted in these records."""
-    return await load_account_names(request, (each.actor.id for each in records))
+    return await load_account_names(request, (record.actor.id for record in records))
 
 
 async def load_entry_history(request: HTTPRequest, registry: str, name: str) -> tuple[LogRecord, ...]:

@@ -135,9 +135,9 @@ async def home_page(request: HTTPRequest) -> Response:
     head = await get_store(request).head()
     recent = await get_store(request).log(after=max(0, head.number - _WINDOW), limit=_WINDOW)
     hidden = await find_hidden_ids(request, recent)
-    told = (each for each in reversed(recent) if each.event.request not in hidden)
-    news = [each for each in told if each.event.kind != "import"][:_MAX_NEWS]
-    named = [await _find_event_link(request, each.event) for each in news]
+    told = (record for record in reversed(recent) if record.event.request not in hidden)
+    news = [record for record in told if record.event.kind != "import"][:_MAX_NEWS]
+    named = [await _find_event_link(request, record.event) for record in news]
     open_ones: list[Request] = []
     for role in (Role.IANA, Role.EXPERT, Role.IESG):
         open_ones += (await get_store(request).requests(holder=role, limit=_MAX_NEWS)).items
@@ -150,8 +150,8 @@ async def home_page(request: HTTPRequest) -> Response:
         news=build_history_lines(news),
         news_names=tuple(named),
         open_requests=tuple(
-            build_request_row(each, get_current_time(request))
-            for each in sorted(open_ones, key=lambda r: r.since)
+            build_request_row(about, get_current_time(request))
+            for about in sorted(open_ones, key=lambda r: r.since)
         ),
         submit=urls.SUBMIT_URL,
         requests=urls.requests_url(),
@@ -182,9 +182,9 @@ def _build_registry_card(row: Registry, counts: dict[Status, int]) -> RegistryCa
         summary=REGISTRY_SUMMARIES.get(row.id, ""),
         total=sum(counts.values()),
         counts=tuple(
-            Choice(value=str(counts[each]), label=STATUS_LABELS[each][0].lower())
-            for each in row.statuses
-            if counts.get(each)
+            Choice(value=str(counts[status]), label=STATUS_LABELS[status][0].lower())
+            for status in row.statuses
+            if counts.get(status)
         ),
     )
 
@@ -196,7 +196,7 @@ def _parse_query(request: HTTPRequest) -> str:
 def parse_status_filter(request: HTTPRequest, row: Registry) -> Status | None:
     """The status to filter by. Raises UnknownEntryError for none of this registry."""
     said = request.query_params.get("status", "")
-    found = next((each for each in row.statuses if each == said), None)
+    found = next((status for status in row.statuses if status == said), None)
     if said and found is None:
         raise UnknownEntryError(
             "no such status in this registry",
@@ -244,11 +244,12 @@ async def list_page(request: HTTPRequest) -> Response:
         title=row.title,
         noun=row.noun,
         reference=row.reference,
-        headings=tuple(Link(href=each.id, text=each.heading) for each in row.columns),
-        rows=tuple(build_entry_row(each) for each in page.items),
+        headings=tuple(Link(href=column.id, text=column.heading) for column in row.columns),
+        rows=tuple(build_entry_row(entry) for entry in page.items),
         query=query,
         statuses=build_choices(
-            [("", "Any status"), *((str(each), STATUS_LABELS[each][0]) for each in row.statuses)], chosen
+            [("", "Any status"), *((str(choice), STATUS_LABELS[choice][0]) for choice in row.statuses)],
+            chosen,
         ),
         action=urls.entries_url(row.id),
         next="" if page.next is None else urls.entries_url(row.id, q=query, status=chosen, after=page.next),
@@ -293,7 +294,7 @@ async def search_page(request: HTTPRequest) -> Response:
                 RegistryHits(
                     registry=row.id,
                     title=row.title,
-                    rows=tuple(build_entry_row(each) for each in found),
+                    rows=tuple(build_entry_row(entry) for entry in found),
                     more=urls.entries_url(row.id, q=query),
                 )
             )
@@ -302,7 +303,7 @@ async def search_page(request: HTTPRequest) -> Response:
         query=query,
         action=urls.search_url(),
         hits=tuple(groups),
-        total=sum(len(each.rows) for each in groups),
+        total=sum(len(group.rows) for group in groups),
     )
     return make_page_response(request, context)
 
@@ -362,14 +363,16 @@ async def entry_page(request: HTTPRequest) -> Response:
         status=build_status_view(entry.status),
         status_help=STATUS_HELP[entry.status],
         cells=build_entry_cells(entry),
-        notes=tuple(build_note_view(each, names) for each in entry.notes),
+        notes=tuple(build_note_view(entry_note, names) for entry_note in entry.notes),
         registered=format_time(entry.registered),
         updated=format_time(entry.updated),
         expires=format_date(entry.expires),
         draft=_format_draft(entry),
         version=entry.version,
         nobody=describe_missing_registrant(entry),
-        pending=tuple(Link(href=urls.request_url(each), text=each) for each in entry.pending),
+        pending=tuple(
+            Link(href=urls.request_url(identifier), text=identifier) for identifier in entry.pending
+        ),
         history=build_history_lines(reversed(part), names),
         earlier="" if earlier is None else urls.entry_history_url(row.id, entry.name, earlier),
         versions=build_version_options(index_versions(await load_entry_changes(request, row.id, entry.name))),
@@ -380,8 +383,8 @@ async def entry_page(request: HTTPRequest) -> Response:
         compare=urls.compare_url(row.id, entry.name),
         change=urls.change_url(row.id, entry.name),
         requests=tuple(
-            build_request_row(each, get_current_time(request))
-            for each in filter_visible_requests(request, about.items)
+            build_request_row(asked, get_current_time(request))
+            for asked in filter_visible_requests(request, about.items)
         ),
     )
     return make_page_response(request, context)
@@ -438,7 +441,7 @@ async def compare_page(request: HTTPRequest) -> Response:
         after=after,
         versions=build_version_options(versions),
         fields=fields,
-        changes=sum(each.changed for each in fields),
+        changes=sum(field.changed for field in fields),
     )
     return make_page_response(request, context)
 
@@ -495,7 +498,7 @@ async def change_page(request: HTTPRequest) -> Response:
         direct=_list_direct_actions(request, entry, last),
         requested=()
         if account is None
-        else tuple(_add_update_fields(each, entry) for each in build_change_requests(entry)),
+        else tuple(_add_update_fields(action, entry) for action in build_change_requests(entry)),
         signed_in=account is not None,
         removed="",
     )
@@ -550,14 +553,14 @@ def _add_update_fields(view: ActionView, entry: Entry) -> ActionView:
         return view
     fields = tuple(
         ActionField(
-            id=_PREFIX + each,
-            label=each.replace("_", " ").capitalize(),
+            id=_PREFIX + column,
+            label=column.replace("_", " ").capitalize(),
             kind="long",
             required=False,
             help="",
-            value=get_column_value(entry, each),
+            value=get_column_value(entry, column),
         )
-        for each in _UPDATES[entry.registry]
+        for column in _UPDATES[entry.registry]
     )
     return replace(view, fields=fields)
 

@@ -68,18 +68,18 @@ class HelpPage(PageContext):
 
 async def help_page(request: HTTPRequest) -> Response:
     """The procedure."""
-    profiles = tuple(_build_profile_help(each) for each in PROFILES.values())
+    profiles = tuple(_build_profile_help(profile) for profile in PROFILES.values())
     context = HelpPage(
         page=build_page_frame(request, "How it works", (urls.HOME_URL, "Home")),
         profiles=profiles,
         contents=(
             Link(href=urls.help_url("short"), text="In short"),
             Link(href=urls.help_url("statuses"), text="Statuses"),
-            *(Link(href=urls.help_url(each.id), text=each.title) for each in profiles),
+            *(Link(href=urls.help_url(profile.id), text=profile.title) for profile in profiles),
         ),
         statuses=tuple(
-            Cell(id=str(each), heading=STATUS_LABELS[each][0], value=text)
-            for each, text in STATUS_HELP.items()
+            Cell(id=str(status), heading=STATUS_LABELS[status][0], value=text)
+            for status, text in STATUS_HELP.items()
         ),
         submit=urls.SUBMIT_URL,
     )
@@ -106,11 +106,11 @@ def _build_profile_help(profile: Profile) -> ProfileHelp:
     )
     fields = tuple(
         Cell(
-            id=each.id,
-            heading=each.label[0].upper() + each.label[1:],
-            value=f"{'required' if each.required else 'optional'}; see {each.guideline}",
+            id=field.id,
+            heading=field.label[0].upper() + field.label[1:],
+            value=f"{'required' if field.required else 'optional'}; see {field.guideline}",
         )
-        for each in profile.fields
+        for field in profile.fields
     )
     return ProfileHelp(
         id=profile.id,
@@ -251,7 +251,7 @@ class Transition:
 
 
 def _make_sample_request(row: Registry, profile: Profile, status: Status, kind: RequestKind) -> Request:
-    fields = {each.id: "x" for each in profile.fields}
+    fields = {field.id: "x" for field in profile.fields}
     fields |= {"name": _NAME, "status": str(status), "expires": "2099-12-31"}
     return Request(
         id="sample-1", registry=row.id, profile=profile.id, kind=kind, name=_NAME, status=status,
@@ -271,7 +271,7 @@ def _iter_starts(row: Registry, profile: Profile) -> Iterator[tuple[Request, Ent
 @cache
 def find_transitions(profile_id: str) -> tuple[Transition, ...]:
     """Every (state, event) that the engine lets somebody take, and where it leads; each once."""
-    row = next(each for each in REGISTRIES.values() if profile_id in each.profiles)
+    row = next(registry for registry in REGISTRIES.values() if profile_id in registry.profiles)
     profile = PROFILES[profile_id]
     found: dict[tuple[RequestState, RequestState, EventKind], Transition] = {}
     waiting, seen = list(_iter_starts(row, profile)), set()
@@ -287,7 +287,7 @@ def find_transitions(profile_id: str) -> tuple[Transition, ...]:
             waiting.append(after)
     order = list(RequestState)
     return tuple(
-        sorted(found.values(), key=lambda each: (order.index(each.source), order.index(each.target)))
+        sorted(found.values(), key=lambda step: (order.index(step.source), order.index(step.target)))
     )
 
 
@@ -332,13 +332,13 @@ def build_diagram(profile_id: str) -> Diagram:
     for step in steps:
         if step.source is not step.target and step.target in _PLACES:
             pairs.setdefault((step.source, step.target), []).append(step)
-    states = [each for each in _PLACES if any(each in pair for pair in pairs)]
+    states = [state for state in _PLACES if any(state in pair for pair in pairs)]
     boxes = tuple(
         DiagramBox(
-            id=str(each), label=_get_state_label(each), x=_get_corner(each)[0], y=_get_corner(each)[1],
-            width=_BOX[0], height=_BOX[1], final=each in _FINAL,
+            id=str(state), label=_get_state_label(state), x=_get_corner(state)[0], y=_get_corner(state)[1],
+            width=_BOX[0], height=_BOX[1], final=state in _FINAL,
         )
-        for each in states
+        for state in states
     )  # fmt: skip
     arrows = tuple(
         _build_arrow(number, source, target, several, (target, source) in pairs)
@@ -376,7 +376,7 @@ def _build_arrow(
 def _describe_withdrawals(steps: tuple[Transition, ...]) -> str:
     """In words, what would be an arrow from nearly everywhere."""
     gone = dict.fromkeys(
-        _get_state_label(each.source) for each in steps if each.target is RequestState.WITHDRAWN
+        _get_state_label(step.source) for step in steps if step.target is RequestState.WITHDRAWN
     )
     return f"The registrant may withdraw a request while it stands at: {', '.join(gone)}." if gone else ""
 

@@ -168,7 +168,7 @@ def format_roles(roles: Iterable[Role]) -> str:
     """Roles in a few words, what anybody has last."""
     order = (Role.IANA, Role.EXPERT, Role.IESG, Role.REGISTRANT)
     held = set(roles)
-    return ", ".join(ROLE_TITLES[each] for each in order if each in held)
+    return ", ".join(ROLE_TITLES[role] for role in order if role in held)
 
 
 def format_time(at: datetime | None) -> str:

@@ -336,14 +336,15 @@ def build_entry_row(entry: Entry) -> EntryRow:
         href=urls.entry_url(entry.registry, entry.name),
         status=build_status_view(entry.status),
         cells=tuple(
-            _build_cell(each.id, each.heading, get_column_value(entry, each.id)) for each in row.columns
+            _build_cell(column.id, column.heading, get_column_value(entry, column.id))
+            for column in row.columns
         ),
     )
 
 
 def _list_field_labels(row: Registry) -> dict[str, str]:
     """Headings of every field that this registry may hold: its columns, then its templates' fields."""
-    found = {each.id: each.heading for each in row.columns}
+    found = {column.id: column.heading for column in row.columns}
     for name in row.profiles:
         profile = PROFILES[name]
         for field in (*profile.fields, *profile.elsewhere):
@@ -361,9 +362,9 @@ def build_field_cells(registry: str, values: Mapping[str, str]) -> tuple[Cell, .
 def build_entry_cells(entry: Entry) -> tuple[Cell, ...]:
     """An entry's fields for its page; the name and the status stand above them."""
     return tuple(
-        each
-        for each in build_field_cells(entry.registry, entry.fields)
-        if each.id not in ("name", "status", "expires")
+        cell
+        for cell in build_field_cells(entry.registry, entry.fields)
+        if cell.id not in ("name", "status", "expires")
     )
 
 
@@ -413,7 +414,7 @@ def paginate_records(
     """The last records before a number, as many as one page shows, and before which the part before is."""
     end = len(records)
     if before is not None:
-        end = sum(each.number < before for each in records)
+        end = sum(record.number < before for record in records)
     part = records[max(0, end - EVENTS_SHOWN) : end]
     return part, part[0].number if end > EVENTS_SHOWN else None
 
@@ -424,20 +425,20 @@ def build_history_lines(
     """Events as lines, in the order given; `names` are accounts' names by id."""
     return tuple(
         HistoryLine(
-            number=each.number,
-            at=format_time(each.at),
-            actor=names.get(each.actor.id, each.actor.id),
-            roles=format_roles(each.actor.roles),
-            kind=str(each.event.kind),
-            label=EVENT_LABELS[each.event.kind],
-            rule=each.rule,
-            clause=each.clause,
-            reason=_get_reason(each),
-            request=Link(href=urls.request_url(each.event.request), text=each.event.request)
-            if links and each.event.request
+            number=record.number,
+            at=format_time(record.at),
+            actor=names.get(record.actor.id, record.actor.id),
+            roles=format_roles(record.actor.roles),
+            kind=str(record.event.kind),
+            label=EVENT_LABELS[record.event.kind],
+            rule=record.rule,
+            clause=record.clause,
+            reason=_get_reason(record),
+            request=Link(href=urls.request_url(record.event.request), text=record.event.request)
+            if links and record.event.request
             else None,
         )
-        for each in records
+        for record in records
     )
 
 
@@ -445,7 +446,7 @@ def build_report_view(report: Report | None, *, fault: str = "", profile: str = 
     """The checker's report; `fault` says why there is none."""
     findings = () if report is None else report.findings
     used = profile if report is None else report.profile
-    counts = {level: sum(each.level is level for each in findings) for level in Level}
+    counts = {level: sum(finding.level is level for finding in findings) for level in Level}
     return ReportView(
         profile=used,
         profile_title=PROFILES[used].title if used in PROFILES else used,
@@ -456,18 +457,18 @@ def build_report_view(report: Report | None, *, fault: str = "", profile: str = 
         hints=counts[Level.HINT],
         findings=tuple(
             FindingView(
-                check=each.check,
-                code=each.code,
-                level=str(each.level),
-                message=each.message,
-                clause=each.clause,
-                field=each.field or "",
-                line=each.line,
-                column=each.column,
-                witness=each.witness or "",
-                fix=each.fix or "",
+                check=finding.check,
+                code=finding.code,
+                level=str(finding.level),
+                message=finding.message,
+                clause=finding.clause,
+                field=finding.field or "",
+                line=finding.line,
+                column=finding.column,
+                witness=finding.witness or "",
+                fix=finding.fix or "",
             )
-            for each in findings
+            for finding in findings
         ),
         fault=fault,
     )
@@ -599,7 +600,7 @@ Version: TypeAlias = "tuple[Entry, EntryChange]"
 
 def index_versions(changes: Iterable[EntryChange]) -> dict[int, Version]:
     """Every version of a name's entries with the change that made it, by number, in the order given."""
-    return {each.after.version: (each.after, each) for each in changes if each.after is not None}
+    return {change.after.version: (change.after, change) for change in changes if change.after is not None}
 
 
 def build_version_options(versions: Mapping[int, Version]) -> tuple[VersionOption, ...]:
@@ -621,7 +622,7 @@ def _list_values(entry: Entry) -> dict[str, tuple[str, str]]:
     found["expires"] = ("Holds until", format_date(entry.expires))
     found["notes_attached"] = (
         "Notes attached",
-        "\n".join(f"{each.kind}: {each.text}" for each in entry.notes),
+        "\n".join(f"{note.kind}: {note.text}" for note in entry.notes),
     )
     return found
 
@@ -629,7 +630,7 @@ def _list_values(entry: Entry) -> dict[str, tuple[str, str]]:
 def compare_versions(before: Entry, after: Entry) -> tuple[Comparison, ...]:
     """Both versions, field by field, in the registry's order; fields that both leave out are left out."""
     old, new = _list_values(before), _list_values(after)
-    order = [each.id for each in REGISTRIES[after.registry].columns]
+    order = [column.id for column in REGISTRIES[after.registry].columns]
     names = sorted({*old, *new}, key=lambda name: (order.index(name) if name in order else len(order), name))
     found = []
     left = _MOST_PAIRS

@@ -274,7 +274,7 @@ def _make_form_response(
     crumb = (urls.request_url(about.id), about.id) if about else (urls.entries_url(row.id), row.title)
     context = SubmitPage(
         page=build_page_frame(request, title, (urls.HOME_URL, "Home"), crumb),
-        registries=build_choices([(each.id, each.title) for each in REGISTRIES.values()], row.id),
+        registries=build_choices([(registry.id, registry.title) for registry in REGISTRIES.values()], row.id),
         registry=row.id,
         noun=row.noun,
         profiles=_build_profile_choices(offered, given, about),
@@ -307,30 +307,30 @@ def _build_status_choices(profile: Profile, given: SubmissionInput, about: Reque
     if about is not None and about.kind not in _ASKS_STATUS:
         own = str(about.status) if about.status in profile.policies else ""
         return build_choices([(own, f"As it is: {STATUS_LABELS[about.status][0]}")], own)
-    pairs = [(str(each), STATUS_LABELS[Status(each)][0]) for each in profile.policies]
+    pairs = [(str(status), STATUS_LABELS[Status(status)][0]) for status in profile.policies]
     return build_choices([("", "As the template says"), *pairs], given.status)
 
 
 def _build_form_fields(profile: Profile, given: Mapping[str, str], report: ReportView | None) -> Any:
-    for each in (*profile.fields, *profile.elsewhere):
-        if each.id in _ASIDE:
+    for field in (*profile.fields, *profile.elsewhere):
+        if field.id in _ASIDE:
             continue
-        problems = () if report is None else _list_field_problems(report, each.id)
+        problems = () if report is None else _list_field_problems(report, field.id)
         yield FormField(
-            id=each.id,
-            label=each.label[0].upper() + each.label[1:],
-            value=given.get(each.id, ""),
-            required=each.required,
-            clause=each.guideline,
-            help="" if each in profile.fields else "Belongs in the specification; may be given here.",
-            long=each.id not in _ONE_LINE_FIELDS,
+            id=field.id,
+            label=field.label[0].upper() + field.label[1:],
+            value=given.get(field.id, ""),
+            required=field.required,
+            clause=field.guideline,
+            help="" if field in profile.fields else "Belongs in the specification; may be given here.",
+            long=field.id not in _ONE_LINE_FIELDS,
             problems=problems,
         )
 
 
 def _list_field_problems(report: ReportView, field: str) -> tuple[str, ...]:
-    found = (each for each in report.findings if each.field == field and each.level == "error")
-    return tuple(f"{each.message} [{each.clause}]" for each in found)
+    found = (finding for finding in report.findings if finding.field == field and finding.level == "error")
+    return tuple(f"{finding.message} [{finding.clause}]" for finding in found)
 
 
 _FINAL: Final = frozenset(
@@ -369,7 +369,7 @@ async def requests_page(request: HTTPRequest) -> Response:
     """All requests, filtered by registry, state and registrant."""
     query = request.query_params
     registry = _require_known_value(query.get("registry", ""), REGISTRIES, "registry")
-    state = _require_known_value(query.get("state", ""), [str(each) for each in RequestState], "state")
+    state = _require_known_value(query.get("state", ""), [str(known) for known in RequestState], "state")
     visitor, mine = get_visitor(request), query.get("mine") == "1"
     registrant = require_access(visitor).id if mine else None
     page = await get_store(request).requests(
@@ -383,14 +383,14 @@ async def requests_page(request: HTTPRequest) -> Response:
     context = RequestsPage(
         page=build_page_frame(request, "Requests", (urls.HOME_URL, "Home")),
         rows=tuple(
-            build_request_row(each, get_current_time(request))
-            for each in filter_visible_requests(request, page.items)
+            build_request_row(about, get_current_time(request))
+            for about in filter_visible_requests(request, page.items)
         ),
         registries=build_choices(
-            [("", "Every registry"), *((each.id, each.title) for each in REGISTRIES.values())], registry
+            [("", "Every registry"), *((row.id, row.title) for row in REGISTRIES.values())], registry
         ),
         states=build_choices(
-            [("", "Anywhere"), *((str(each), text) for each, text in STATE_LABELS.items())], state
+            [("", "Anywhere"), *((str(known), text) for known, text in STATE_LABELS.items())], state
         ),
         mine="" if visitor.account is None or mine else urls.requests_url(mine=1),
         action=urls.requests_url(),
@@ -408,13 +408,13 @@ def _require_known_value(said: str, known: Iterable[str], field: str) -> str:
 async def _list_request_actions(
     request: HTTPRequest, about: Request, entry: Entry | None
 ) -> tuple[ActionView, ...]:
-    kinds = (each for each in list_visitor_events(request, about, entry) if each not in _BY_FORM)
+    kinds = (kind for kind in list_visitor_events(request, about, entry) if kind not in _BY_FORM)
     return build_actions(
         kinds,
         href=urls.request_events_url(about.id),
         version=about.version,
         about=about,
-        missing=((each.id, each.label) for each in PROFILES[about.profile].fields),
+        missing=((field.id, field.label) for field in PROFILES[about.profile].fields),
     )
 
 
@@ -613,7 +613,9 @@ async def review_page(request: HTTPRequest) -> Response:
         due=format_time(about.due),
         overdue=about.due is not None and about.due < get_current_time(request),
         lines=lines,
-        faults=tuple(sorted({each.line for each in view.findings if each.line and each.level != "hint"})),
+        faults=tuple(
+            sorted({finding.line for finding in view.findings if finding.line and finding.level != "hint"})
+        ),
         fields=build_field_cells(about.registry, about.fields),
         missing=tuple(
             f"{label} ({PROFILES[about.profile].template_clause})"
@@ -636,7 +638,7 @@ def _find_queue_link(request: HTTPRequest, about: Request) -> tuple[str, str]:
     """The queue that the visitor has come from: that of a role held in this registry."""
     held = get_visitor(request).list_roles(about.registry)
     role = about.holder if about.holder in held and about.holder in _QUEUES else None
-    role = role or next(each for each in _REVIEWERS if each in held)
+    role = role or next(role for role in _REVIEWERS if role in held)
     return urls.queue_url(str(role)), _QUEUES[role][0]
 
 
@@ -655,22 +657,22 @@ class QueuePage(PageContext):
 
 async def queue_page(request: HTTPRequest) -> Response:
     """What waits for a role, in every registry where the visitor holds it."""
-    role = next((each for each in _QUEUES if each == request.path_params["role"]), None)
+    role = next((queue_role for queue_role in _QUEUES if queue_role == request.path_params["role"]), None)
     if role is None:
         raise UnknownEntryError("no such queue", code="registry.unknown-queue", field="role")
     visitor = get_visitor(request)
     require_access(visitor)
-    held = [each for each in REGISTRIES if role in visitor.list_roles(each)]
+    held = [name for name in REGISTRIES if role in visitor.list_roles(name)]
     if not held:
         require_access(visitor, registry=next(iter(REGISTRIES)), roles=(role,))
     found: list[Request] = []
     for registry in held:
         found += (await get_store(request).requests(registry=registry, holder=role, limit=_QUEUE)).items
-    found.sort(key=lambda each: (each.due is None, each.due or each.since))
+    found.sort(key=lambda about: (about.due is None, about.due or about.since))
     rows = tuple(
-        replace(build_request_row(each, get_current_time(request)), href=urls.review_url(each.id))
-        for each in found
-        if each.state not in _FINAL
+        replace(build_request_row(about, get_current_time(request)), href=urls.review_url(about.id))
+        for about in found
+        if about.state not in _FINAL
     )
     title, intro = _QUEUES[role]
     mine = list_all_roles(request)
@@ -680,11 +682,11 @@ async def queue_page(request: HTTPRequest) -> Response:
         title=title,
         intro=intro,
         rows=rows,
-        overdue=sum(each.overdue for each in rows),
+        overdue=sum(row.overdue for row in rows),
         queues=tuple(
-            Link(href=urls.queue_url(str(each)), text=text, current=each is role)
-            for each, (text, _) in _QUEUES.items()
-            if each in mine
+            Link(href=urls.queue_url(str(queue_role)), text=text, current=queue_role is role)
+            for queue_role, (text, _) in _QUEUES.items()
+            if queue_role in mine
         ),
     )
     return make_page_response(request, context)

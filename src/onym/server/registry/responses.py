@@ -192,7 +192,7 @@ def list_all_roles(request: Request) -> frozenset[Role]:
     """Every role that the visitor holds in some registry."""
     visitor = get_visitor(request)
     found: frozenset[Role] = frozenset()
-    return found.union(*(visitor.list_roles(each) for each in REGISTRIES))
+    return found.union(*(visitor.list_roles(registry) for registry in REGISTRIES))
 
 
 def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> PageFrame:
@@ -200,7 +200,7 @@ def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> 
     visitor, here, roles = get_visitor(request), request.url.path, list_all_roles(request)
     nav = (
         (urls.HOME_URL, "Home"),
-        *((urls.entries_url(each), _NAV_LABELS.get(each, each)) for each in REGISTRIES),
+        *((urls.entries_url(registry), _NAV_LABELS.get(registry, registry)) for registry in REGISTRIES),
         (urls.requests_url(), "Requests"),
         (urls.SUBMIT_URL, "Register"),
         (urls.help_url(), "How it works"),
@@ -277,7 +277,7 @@ _MOST_RANGES: Final = 40
 
 def _parse_media_range(text: str) -> tuple[str, float]:
     media, *parameters = (part.strip().lower() for part in text.split(";"))
-    quality = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+    quality = next((parameter[2:] for parameter in parameters if parameter.startswith("q=")), "1")
     try:
         return media, min(max(float(quality), 0.0), 1.0)
     except ValueError:
@@ -378,13 +378,16 @@ def make_file_response(
             hint=f"one of {', '.join(MEDIA_TYPES)}",
         )
     rows = tuple(entries)
-    updated = max((each.updated for each in rows if each.updated is not None), default=_NEVER)
+    updated = max((entry.updated for entry in rows if entry.updated is not None), default=_NEVER)
     body = render_entries(rows, format=form, registry=registry, updated=updated, status=status).encode(
         "utf-8"
     )
     media, extension = MEDIA_TYPES[form]
     tag = make_entity_tag(body)
-    kept = "".join(each if each.isascii() and (each.isalnum() or each in "+.-_") else "_" for each in name)
+    kept = "".join(
+        character if character.isascii() and (character.isalnum() or character in "+.-_") else "_"
+        for character in name
+    )
     headers = {
         "etag": tag,
         "cache-control": "no-cache",

@@ -60,7 +60,7 @@ OPENAPI_URL: Final = "/openapi.json"
 
 def build_path(*segments: str, **query: str | int | None) -> str:
     """A path of raw segments, each percent-encoded, and a query of what is not None or empty."""
-    text = "/" + "/".join(SEGMENT.quote(each) for each in segments)
+    text = "/" + "/".join(SEGMENT.quote(segment) for segment in segments)
     pairs = [
         f"{QUERY_NAME.quote(name.rstrip('_'))}={QUERY_VALUE.quote(str(value))}"
         for name, value in query.items()

@@ -40,7 +40,7 @@ def make_entity_tag(body: bytes) -> str:
 def is_fresh(request: HTTPConnection, tag: str) -> bool:
     """Does `If-None-Match` name this tag, so that 304 answers a GET (RFC 9110 13.1.2, weak comparison)?"""
     given = _parse_tags(request, "if-none-match")
-    return any(each == "*" or each.removeprefix("W/") == tag.removeprefix("W/") for each in given)
+    return any(known == "*" or known.removeprefix("W/") == tag.removeprefix("W/") for known in given)
 
 
 def require_match(request: HTTPConnection, version: int) -> int:
@@ -58,7 +58,7 @@ def require_match(request: HTTPConnection, version: int) -> int:
             clause="RFC 6585 3",
             hint="read the resource first and send its ETag in If-Match",
         )
-    if any(each == "*" or _parse_tag_version(each) == version for each in given):
+    if any(named == "*" or _parse_tag_version(named) == version for named in given):
         return version
     raise StaleError(
         "this has changed since it was read",
@@ -121,8 +121,8 @@ def parse_page_size(text: str | None, default: int = DEFAULT_PAGE) -> int:
 def _parse_tags(request: HTTPConnection, header: str) -> list[str]:
     """The tags of a list header; what is no tag is left out. Tags of ours hold no comma."""
     given = ",".join(request.headers.getlist(header)).split(",", _MAX_TAGS)[:_MAX_TAGS]
-    words = [each.strip(" \t") for each in given]
-    return [each for each in words if each == "*" or _TAG.match(each)]
+    words = [word.strip(" \t") for word in given]
+    return [word for word in words if word == "*" or _TAG.match(word)]
 
 
 def _parse_tag_version(tag: str) -> int | None:

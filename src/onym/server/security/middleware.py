@@ -182,8 +182,8 @@ class HeadersMiddleware:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._fixed = (*_HEADERS, _HSTS) if settings.is_https else _HEADERS
-        networks = [parse_network(each) for each in settings.trusted_proxies]
-        self._proxies = tuple(each for each in networks if each is not None)
+        networks = [parse_network(block) for block in settings.trusted_proxies]
+        self._proxies = tuple(network for network in networks if network is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; a WebSocket is turned away, since there are none."""
@@ -286,7 +286,7 @@ def _urlencoded_token(body: bytes) -> str | None:
     if len(pairs) > MAX_FORM_FIELDS:
         raise _make_form_error()
     found = [
-        value for name, _, value in (each.partition(b"=") for each in pairs) if name == CSRF_FIELD.encode()
+        value for name, _, value in (pair.partition(b"=") for pair in pairs) if name == CSRF_FIELD.encode()
     ]
     if len(found) != 1 or len(found[0]) > _LONGEST_TOKEN:
         return None

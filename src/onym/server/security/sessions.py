@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _VALUE: Final = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 _BEARER: Final = re.compile(r"Bearer +([!-~]{1,512})\Z", re.IGNORECASE)
-_ALL_SCOPES: Final = frozenset(str(each) for each in TokenScope)
+_ALL_SCOPES: Final = frozenset(str(token_scope) for token_scope in TokenScope)
 #: seconds: how far the last use of a session or token may be behind, so that reads do not write
 _TOUCH_SECONDS: Final = 60
 

@@ -179,7 +179,7 @@ def _make_form_response(
     view = SignInView(
         csrf_token=get_visitor(request).csrf_token,
         next=target,
-        providers=tuple((each.title, f"/login/oidc/{each.id}") for each in parts.settings.issuers),
+        providers=tuple((issuer.title, f"/login/oidc/{issuer.id}") for issuer in parts.settings.issuers),
         login=login,
         error=error,
     )

@@ -82,7 +82,7 @@ async def list_api_tokens(request: Request) -> Response:
     """GET /api/v1/account/tokens."""
     account = require_access(get_visitor(request), scope=Scope.READ)
     tokens = await get_services(request).store.tokens.list(account.id)
-    return _make_json_response({"tokens": [_to_token_data(each) for each in tokens]})
+    return _make_json_response({"tokens": [_to_token_data(token) for token in tokens]})
 
 
 async def create_api_token(request: Request) -> Response:
@@ -120,7 +120,7 @@ async def _store_new_token(request: Request, order: TokenRequest) -> tuple[ApiTo
     parts = get_services(request)
     at = parts.clock()
     known = await parts.store.tokens.list(account.id)
-    if sum(each.is_live(at) for each in known) >= MAX_TOKENS:
+    if sum(token.is_live(at) for token in known) >= MAX_TOKENS:
         raise RegistryError(
             f"an account has at most {MAX_TOKENS} tokens",
             code="accounts.too-many-tokens",
@@ -147,7 +147,7 @@ async def _revoke_own_token(request: Request) -> None:
     identifier = request.path_params["id"]
     set_audit_action(request, "token.revoke", identifier)
     parts = get_services(request)
-    owned = {each.id: each for each in await parts.store.tokens.list(account.id)}
+    owned = {token.id: token for token in await parts.store.tokens.list(account.id)}
     if identifier not in owned:
         raise UnknownEntryError("no such token", code="accounts.unknown-token", field="token")
     for scope in sorted(owned[identifier].scopes):

@@ -267,7 +267,9 @@ async def _make_records_response(
     """Records, and where those after them are. Those of drafts are withheld from whom they are not for."""
     if shown is None:
         hidden = await find_hidden_ids(request, records)
-        shown = tuple(redact_record(each) if each.event.request in hidden else each for each in records)
+        shown = tuple(
+            redact_record(record) if record.event.request in hidden else record for record in records
+        )
     following = None
     # long records come in smaller parts than were asked for
     if len(records) == size or sum(map(_measure_record, records)) > _LONG:
@@ -280,7 +282,7 @@ def _measure_record(record: LogRecord) -> int:
     data = record.event.data
     fields = data.get("fields")
     inner = fields.values() if isinstance(fields, Mapping) else ()
-    return sum(len(each) for each in (*data.values(), *inner) if isinstance(each, str))
+    return sum(len(text) for text in (*data.values(), *inner) if isinstance(text, str))
 
 
 async def list_entry_versions(request: HTTPRequest) -> Response:
@@ -298,9 +300,9 @@ async def list_entry_versions(request: HTTPRequest) -> Response:
             number=change.number,
             at=change.at,
             event=str(change.event),
-            entry=to_entry_data(each),
+            entry=to_entry_data(version),
         )
-        for number_, (each, change) in sorted(found.items())
+        for number_, (version, change) in sorted(found.items())
     )
     return make_api_response(request, VersionList(versions=versions))
 
@@ -328,9 +330,9 @@ async def export_registry(request: HTTPRequest) -> Response:
     if form in MEDIA_TYPES:
         negotiate_media_type(request, (MEDIA_TYPES[form][0],))
     rows = [
-        each
-        async for each in iter_entries(get_store(request), row.id)
-        if status is None or each.status is status
+        entry
+        async for entry in iter_entries(get_store(request), row.id)
+        if status is None or entry.status is status
     ]
     return make_file_response(request, rows, row.id, form, row.id, status)
 
@@ -528,10 +530,10 @@ async def check_template(request: HTTPRequest) -> Response:
     report = await check_submission(request, given)
     findings = tuple(
         FindingData(
-            check=each.check, code=each.code, level=str(each.level), message=each.message, clause=each.clause,
-            field=each.field, line=each.line, column=each.column, witness=each.witness, fix=each.fix,
+            check=finding.check, code=finding.code, level=str(finding.level), message=finding.message, clause=finding.clause,
+            field=finding.field, line=finding.line, column=finding.column, witness=finding.witness, fix=finding.fix,
         )
-        for each in report.findings
+        for finding in report.findings
     )  # fmt: skip
     found = CheckReport(
         ok=report.ok, profile=report.profile, scheme=report.scheme, findings=findings, ran=report.ran

@@ -345,7 +345,7 @@ def to_registry_data(row: Registry) -> RegistryData:
         reference=row.reference,
         profiles=row.profiles,
         statuses=tuple(map(str, row.statuses)),
-        columns=tuple(ColumnData(id=each.id, heading=each.heading) for each in row.columns),
+        columns=tuple(ColumnData(id=column.id, heading=column.heading) for column in row.columns),
         entries=urls.api_url("registries", row.id, "entries"),
         page=urls.entries_url(row.id),
         feed=urls.feed_url(row.id),
@@ -434,4 +434,4 @@ def to_history_record(record: LogRecord) -> HistoryRecord:
 def _to_jsonable(value: Any) -> Any:
     if hasattr(value, "items"):
         return {str(key): _to_jsonable(item) for key, item in value.items()}
-    return [_to_jsonable(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_to_jsonable(item) for item in value] if isinstance(value, list | tuple) else value

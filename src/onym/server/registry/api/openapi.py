@@ -106,11 +106,11 @@ PARAMETERS: Final[Mapping[str, Parameter]] = MappingProxyType(
             ("token", "id", "path", _build_text(100, minLength=1, pattern="^[a-z0-9-]+$"), "An API token's id."),
             ("format", "format", "path", {"type": "string", "enum": list(MEDIA_TYPES)}, "A file format."),
             ("q", "q", "query", _build_text(200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), "What to look for."),
-            ("status", "status", "query", {"type": "string", "enum": [str(each) for each in Status]},
+            ("status", "status", "query", {"type": "string", "enum": [str(word) for word in Status]},
              "Entries of this status alone; each registry has its own."),
-            ("state", "state", "query", {"type": "string", "enum": [str(each) for each in RequestState]},
+            ("state", "state", "query", {"type": "string", "enum": [str(state) for state in RequestState]},
              "Requests in this state alone."),
-            ("holder", "holder", "query", {"type": "string", "enum": [str(each) for each in Role]},
+            ("holder", "holder", "query", {"type": "string", "enum": [str(role) for role in Role]},
              "Requests that wait for this role."),
             ("in", "registry", "query", _REGISTRY, "This registry alone."),
             ("about", "name", "query", _build_text(100, minLength=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$"),
@@ -239,7 +239,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 #: what every operation may answer beside its own
 COMMON: Final = (400, 401, 405, 406, 413, 414, 421, 429, 503)
 #: events, for the description of `EventBody`
-EVENTS: Final = tuple(str(each) for each in EventKind)
+EVENTS: Final = tuple(str(event) for event in EventKind)
 
 
 _REF: Final = "#/components/schemas/{name}"
@@ -249,9 +249,9 @@ _VERSION_TAG: Final = r'^"[0-9]{1,15}-json"$'
 
 def _list_types() -> list[Any]:
     found: list[Any] = [Problem]
-    for each in OPERATIONS:
-        found += [each.body] if each.body is not None else []
-        found += [kind for kind in each.answers.values() if not isinstance(kind, tuple | None)]
+    for operation in OPERATIONS:
+        found += [operation.body] if operation.body is not None else []
+        found += [kind for kind in operation.answers.values() if not isinstance(kind, tuple | None)]
     return list(dict.fromkeys(found))
 
 
@@ -262,8 +262,10 @@ def build_openapi_document() -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     references = dict(zip(types, schemas, strict=True))
     paths: dict[str, Any] = {}
-    for each in OPERATIONS:
-        paths.setdefault(API_PREFIX + each.path, {})[each.method.lower()] = _build_operation(each, references)
+    for operation in OPERATIONS:
+        paths.setdefault(API_PREFIX + operation.path, {})[operation.method.lower()] = _build_operation(
+            operation, references
+        )
     return {
         "openapi": "3.1.0",
         "info": {
@@ -284,33 +286,33 @@ def build_openapi_document() -> dict[str, Any]:
     }
 
 
-def _build_operation(each: Operation, references: dict[Any, Any]) -> dict[str, Any]:
+def _build_operation(operation: Operation, references: dict[Any, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "operationId": each.id,
-        "summary": each.summary,
-        "parameters": [_build_parameter(key) for key in each.parameters],
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "parameters": [_build_parameter(key) for key in operation.parameters],
         "responses": {
-            str(status): _build_answer(each, kind, references) for status, kind in each.answers.items()
+            str(status): _build_answer(operation, kind, references) for status, kind in operation.answers.items()
         },
-        "security": [{"token": []}] if not each.public else [{}, {"token": []}],
+        "security": [{"token": []}] if not operation.public else [{}, {"token": []}],
     }
-    if each.scope:
-        found["description"] = f"Needs the scope {each.scope}."
-    if each.method == "GET":
+    if operation.scope:
+        found["description"] = f"Needs the scope {operation.scope}."
+    if operation.method == "GET":
         found["responses"]["304"] = {"description": "The client has it."}
-    if 428 in each.faults:
+    if 428 in operation.faults:
         found["parameters"].append(
             {
                 "name": "If-Match",
                 "in": "header",
                 # an override may be about a name that has no entry any more
-                "required": each.id != "changeEntry",
+                "required": operation.id != "changeEntry",
                 "description": "The ETag of what was read.",
                 "schema": {"type": "string", "pattern": _VERSION_TAG},
                 "example": '"1-json"',
             }
         )
-    if each.id == "changeEntry":
+    if operation.id == "changeEntry":
         found["parameters"].append(
             {
                 "name": "If-None-Match",
@@ -320,32 +322,32 @@ def _build_operation(each: Operation, references: dict[Any, Any]) -> dict[str, A
                 "schema": {"const": "*"},
             }
         )
-    if each.body is not None:
-        content = {"application/json": {"schema": references[each.body], "example": dict(each.example or {})}}
+    if operation.body is not None:
+        content = {"application/json": {"schema": references[operation.body], "example": dict(operation.example or {})}}
         found["requestBody"] = {"required": True, "content": content}
-    for status, links in each.links.items():
+    for status, links in operation.links.items():
         found["responses"][str(status)]["links"] = links
-    for status in sorted({*COMMON, *each.faults}):
+    for status in sorted({*COMMON, *operation.faults}):
         found["responses"][str(status)] = _build_fault(status, references)
     return found
 
 
 def _build_parameter(key: str) -> dict[str, Any]:
-    each = PARAMETERS[key]
-    example = {} if each.example is None else {"example": each.example}
+    parameter = PARAMETERS[key]
+    example = {} if parameter.example is None else {"example": parameter.example}
     return {
-        "name": each.name,
-        "in": each.place,
-        "required": each.place == "path",
-        "description": each.summary,
-        "schema": dict(each.schema),
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": parameter.place == "path",
+        "description": parameter.summary,
+        "schema": dict(parameter.schema),
         **example,
     }
 
 
-def _build_answer(each: Operation, kind: Any, references: dict[Any, Any]) -> dict[str, Any]:
+def _build_answer(operation: Operation, kind: Any, references: dict[Any, Any]) -> dict[str, Any]:
     if kind is None:
-        return {"description": each.summary}
+        return {"description": operation.summary}
     if isinstance(kind, tuple):
         content = {
             media: {"schema": {} if media == "application/json" else {"type": "string"}} for media in kind
@@ -353,11 +355,11 @@ def _build_answer(each: Operation, kind: Any, references: dict[Any, Any]) -> dic
     else:
         content = {"application/json": {"schema": references[kind]}}
     headers: dict[str, Any] = {}
-    if each.etag:
+    if operation.etag:
         headers["ETag"] = {"schema": {"type": "string"}, "description": "For If-None-Match, or If-Match."}
-    if each.next:
+    if operation.next:
         headers["Link"] = {"schema": {"type": "string"}, "description": "rel=next, where more follows."}
-    return {"description": each.summary, "content": content, "headers": headers}
+    return {"description": operation.summary, "content": content, "headers": headers}
 
 
 #: what some faults say in a header: how to sign in, what may be asked, when to come again
