@@ -177,10 +177,10 @@ class House:
             keys.new(at=time.time() - keys_at)
         with ExitStack() as stack:
             sockets = [
-                stack.enter_context(socket.create_server((LOOPBACK, each)))
-                for each in (port, *[0] * extra_ports)
+                stack.enter_context(socket.create_server((LOOPBACK, port_number)))
+                for port_number in (port, *[0] * extra_ports)
             ]
-            ports = tuple(int(each.getsockname()[1]) for each in sockets)
+            ports = tuple(int(opened.getsockname()[1]) for opened in sockets)
             own = text or f"{host}:{ports[0]}"
             if own != host and "anchor" not in terms:
                 terms["anchor"] = f"https://{host}:{ports[0]}"

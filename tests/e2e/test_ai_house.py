@@ -222,7 +222,7 @@ def test_dns_that_is_silent_is_waited_for_once(town: Town) -> None:
         assert not answers
         over.set()
         assert ended(threads) == []
-        assert [said(each) for each in answers] == [(200, "")] * 8
+        assert [said(reply) for reply in answers] == [(200, "")] * 8
         assert town.invoked_at == {town.anchor}
         # asked for all of them, and not for each
         assert len(silent.asked) <= 4
@@ -551,7 +551,7 @@ def test_good_clients_are_served_beside_bad_ones_and_nothing_of_these_stays(
         before = descriptors(), gateway.endpoint.tasks, factory.front.tasks
 
         slow: list[socket.socket] = []
-        stack.callback(lambda: [each.close() for each in slow])
+        stack.callback(lambda: [connection.close() for connection in slow])
         for door in doors:
             # with 23 streams and 4 good clients more than one client may have, if a body took a place
             body = ("Content-Type: application/json", "Content-Length: 1000")
@@ -564,9 +564,9 @@ def test_good_clients_are_served_beside_bad_ones_and_nothing_of_these_stays(
         assert ended(storm) == []
         assert all(int(body) == number + 1 for number, (body, _) in lot.drawn.items())
         # nobody good waited for what is never finished: that is still here
-        assert sum(is_open(each) for each in slow) == len(slow)
-        for each in slow:
-            each.close()
+        assert sum(is_open(connection) for connection in slow) == len(slow)
+        for connection in slow:
+            connection.close()
         # connections between gateway and authority stay to be used again, one for each that asked at once
         until(lambda: len(slots(gateway)) == 0, "the places are given back")
         until(lambda: descriptors() <= before[0] + 4, "descriptors are closed")
@@ -674,9 +674,9 @@ class Crashing:
                 **{f"ONYM_GATEWAY_{name}": value for name, value in settings.items()},
             ) as second,
         ):  # fmt: skip
-            for each in (first, second):
-                assert each.stdout is not None
-                assert each.stdout.readline(), (folder / "log").read_text()
+            for house in (first, second):
+                assert house.stdout is not None
+                assert house.stdout.readline(), (folder / "log").read_text()
             yield
 
     @property
@@ -733,7 +733,8 @@ def test_what_is_killed_in_the_middle_did_everything_once_or_says_that_it_cannot
             )
             assert quick[1] + more[1] == []
             until(
-                lambda: sum(each.startswith("slow") for each in servers.effects) == 6, "six are in the middle"
+                lambda: sum(effect.startswith("slow") for effect in servers.effects) == 6,
+                "six are in the middle",
             )
         # everybody who waited is told that it failed
         assert (len(ended(quick)), len(ended(more)), len(ended(slow))) == (2, 2, 6)

@@ -188,7 +188,7 @@ def test_the_signed_zone_wins_and_the_connection_goes_where_it_says(
 ) -> None:
     connect, sources = connect_of(drive, "bank.test", resolver(world.validating))
     assert connect == Origin("https", "aiip.bank.test", world.server.port)
-    assert [(each.name, each.verdict, each.rank) for each in sources] == [
+    assert [(source.name, source.verdict, source.rank) for source in sources] == [
         ("dns-srv", Verdict.CONFIRMS, 2),
         ("dns-txt", Verdict.CONFIRMS, 2),
     ]
@@ -281,7 +281,7 @@ def test_attack_15_an_ad_bit_that_does_not_count_leads_nowhere(
     with Forwarder(world.knot.port, forge) as forwarder:
         connect, sources = connect_of(drive, "bank.test", resolver(forwarder.port, trust="never"))
     assert connect is None
-    assert all(each.rank == 0 and not each.validated for each in sources)
+    assert all(source.rank == 0 and not source.validated for source in sources)
 
 
 def test_prov_099_an_unsigned_pointer_is_a_hint_that_the_document_overrules(
@@ -289,7 +289,7 @@ def test_prov_099_an_unsigned_pointer_is_a_hint_that_the_document_overrules(
 ) -> None:
     connect, sources = connect_of(drive, "liar.test", resolver(world.knot.port))
     assert connect is None
-    assert [(each.name, each.verdict, each.code) for each in sources] == [
+    assert [(source.name, source.verdict, source.code) for source in sources] == [
         ("dns-srv", Verdict.ABSENT, None),
         ("dns-txt", Verdict.DROPPED, None),
     ]
@@ -334,7 +334,7 @@ def test_an_absence_with_its_proof_is_an_absence(
     records = resolver(world.knot.port, anchors=world.knot.anchors) if pinned else resolver(world.validating)
     connect, sources = connect_of(drive, "silent.test", records)
     assert connect is None
-    assert [(each.verdict, each.validated) for each in sources] == [(Verdict.ABSENT, True)] * 2
+    assert [(source.verdict, source.validated) for source in sources] == [(Verdict.ABSENT, True)] * 2
 
 
 def test_dns_that_says_nothing_in_time_leads_nowhere_and_stops_nothing(drive: Callable[..., Any]) -> None:
@@ -346,7 +346,7 @@ def test_dns_that_says_nothing_in_time_leads_nowhere_and_stops_nothing(drive: Ca
             records=resolver(forwarder.port),
         )
     assert connect is None
-    assert [(each.verdict, each.code) for each in sources] == [(Verdict.FAILED, None)] * 2
+    assert [(source.verdict, source.code) for source in sources] == [(Verdict.FAILED, None)] * 2
 
 
 def test_dns_that_flips_between_answers_stops_or_leads_where_the_zone_says(

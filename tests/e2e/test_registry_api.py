@@ -55,7 +55,7 @@ max-steps = 4
 """
 
 #: operations of which nobody gets anything but a refusal
-NEEDS_ACCOUNT = {each.id for each in OPERATIONS if not each.public}
+NEEDS_ACCOUNT = {operation.id for operation in OPERATIONS if not operation.public}
 
 
 async def _seed(store: Any) -> None:
@@ -71,7 +71,7 @@ async def _seed(store: Any) -> None:
         created=BEGIN,
     )
     await store.accounts.add(account)
-    body = next(each.example for each in OPERATIONS if each.id == "openRequest") or {}
+    body = next(operation.example for operation in OPERATIONS if operation.id == "openRequest") or {}
     event = Event(
         kind=EventKind.OPEN,
         registry=body["registry"],
@@ -125,17 +125,19 @@ def _run(service: Service, folder: Path, *options: str) -> Counter[tuple[str, in
     assert done.returncode == 0, done.stdout[-12_000:] + done.stderr[-4_000:]
     log = json.loads((folder / "asked.har").read_text(encoding="utf-8"))["log"]["entries"]
     found: Counter[tuple[str, int]] = Counter()
-    for each in log:
-        path = each["request"]["url"].partition("?")[0].removeprefix(service.url)
-        found[_operation(each["request"]["method"], path), each["response"]["status"]] += 1
+    for record in log:
+        path = record["request"]["url"].partition("?")[0].removeprefix(service.url)
+        found[_operation(record["request"]["method"], path), record["response"]["status"]] += 1
     service.ask(lambda store: store.verify())
     return found
 
 
 def _operation(method: str, path: str) -> str:
-    for each in OPERATIONS:
-        if each.method == method and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", API_PREFIX + each.path), path):
-            return each.id
+    for operation in OPERATIONS:
+        if operation.method == method and re.fullmatch(
+            re.sub(r"\{\w+\}", "[^/]+", API_PREFIX + operation.path), path
+        ):
+            return operation.id
     return f"{method} {path}"
 
 
@@ -146,7 +148,7 @@ def _answered(found: Counter[tuple[str, int]], least: int, most: int) -> set[str
 def test_the_api_is_as_described_for_whoever_has_not_signed_in(service: Service, tmp_path: Path) -> None:
     found = _run(service, tmp_path, "--max-examples", "1", "--phases", "examples,coverage,fuzzing")
     assert not _answered(found, 500, 599)
-    names = {each.id for each in OPERATIONS}
+    names = {operation.id for operation in OPERATIONS}
     assert names - _answered(found, 200, 299) == NEEDS_ACCOUNT
     assert all(found[name, 401] for name in NEEDS_ACCOUNT)
 
@@ -156,4 +158,4 @@ def test_the_api_is_as_described_for_somebody_who_may_do_everything(service: Ser
     found = _run(service, tmp_path, "--max-examples", "1", "-H", header)
     assert not _answered(found, 500, 599)
     # every operation did what it is for at least once: writes too
-    assert {each.id for each in OPERATIONS} <= _answered(found, 200, 299)
+    assert {operation.id for operation in OPERATIONS} <= _answered(found, 200, 299)

@@ -48,8 +48,8 @@ def meet(browser: Browser, service: Service, tmp_path: Path) -> Iterator[Meet]:
         return people[-1]
 
     yield make
-    for each in people:
-        each.page.context.close()
+    for person in people:
+        person.page.context.close()
 
 
 def _later(service: Service, **span: float) -> None:

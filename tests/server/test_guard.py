@@ -380,7 +380,7 @@ def test_every_write_of_somebody_is_in_the_audit_log(site: World) -> None:
     site.client.post("/fail/refusal", headers=header)
     site.client.get("/who", headers=header)
     lines = site.audit()[before:]
-    assert [(each.account, each.action, each.subject, each.outcome) for each in lines] == [
+    assert [(line.account, line.action, line.subject, line.outcome) for line in lines] == [
         ("user-alice", "thing.done", "thing-1", "ok"),
         ("user-alice", "http.post", "/fail/refusal", "registry.not-allowed"),
     ]
@@ -391,7 +391,7 @@ def test_sign_ins_are_in_the_audit_log_with_login_and_account(site: World) -> No
     site.sign_in(password="wrong password!!")
     site.sign_in()
     lines = site.audit()[before:]
-    assert [(each.account, each.action, each.subject, each.outcome) for each in lines] == [
+    assert [(line.account, line.action, line.subject, line.outcome) for line in lines] == [
         (None, "sign-in.password", "alice", "accounts.wrong-password"),
         ("user-alice", "sign-in.password", "alice", "ok"),
     ]

@@ -133,7 +133,7 @@ _MANY = RateLimit(burst=1_000_000, per_minute=1_000_000)
 
 def test_a_password_typed_as_a_login_is_not_in_the_audit_log(site: World) -> None:
     site.sign_in(login="hunter2 is my password")
-    (line,) = [each for each in site.audit() if each.action == "sign-in.password"]
+    (line,) = [record for record in site.audit() if record.action == "sign-in.password"]
     assert (line.subject, line.outcome) == (None, "accounts.wrong-password")
 
 

@@ -168,7 +168,7 @@ def test_addresses_that_are_refused_are_given_up(tmp_path: Path) -> None:
 
 def test_without_a_server_every_notice_waits(tmp_path: Path) -> None:
     done = send(tmp_path, mail_settings(free_port()), NOTICE, variant(id=8))
-    assert [(each, again) for each, _, again in done] == [
+    assert [(number, again) for number, _, again in done] == [
         (7, START + timedelta(minutes=1)),
         (8, START + timedelta(minutes=1)),
     ]

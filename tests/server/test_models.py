@@ -53,7 +53,7 @@ def test_a_completion_comes_from_the_model_of_the_uri(fake: FakeProvider) -> Non
 def test_a_stream_has_the_same_text_in_pieces(fake: FakeProvider) -> None:
     fake.answer("Hello you there")
     found = ask(fake, {"prompt": "Hi", "stream": True})
-    assert "".join(each["text"] for name, each in found if name == "message") == "Hello you there"
+    assert "".join(data["text"] for name, data in found if name == "message") == "Hello you there"
     assert found[-1][0] == "result"
     assert found[-1][1]["text"] == "Hello you there"
 

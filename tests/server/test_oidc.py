@@ -92,7 +92,7 @@ def test_somebody_signs_in_and_comes_back_to_the_same_account(tmp_path: Path, op
         site.client.cookies.clear()
         come_back(site, openid.sign_in(begin(site, "real"), "ann"))
         assert who(site) == first
-        assert [each.action for each in site.audit()] == ["sign-in.oidc"] * 2
+        assert [record.action for record in site.audit()] == ["sign-in.oidc"] * 2
 
 
 @pytest.mark.xdist_group("real-servers")
@@ -229,7 +229,7 @@ class Liar:
     async def _keys(self, request: Request) -> Response:
         self.asked.append("keys")
         keys = [self.key] if self.published is None else self.published
-        return JSONResponse({"keys": [each.public() for each in keys]}, self.status)
+        return JSONResponse({"keys": [key.public() for key in keys]}, self.status)
 
     async def _token(self, request: Request) -> Response:
         self.asked.append("token")
@@ -449,7 +449,7 @@ FLOW = SignInFlow(Secret("A" * 43), "p", 1_800_000_000, "/x?y=z")
 
 def test_a_flow_survives_its_cookie() -> None:
     assert SignInFlow.from_cookie(FLOW.to_cookie().reveal()) == FLOW
-    assert len({FLOW.derive_text(each) for each in ("state", "nonce", "verifier")}) == 3
+    assert len({FLOW.derive_text(purpose) for purpose in ("state", "nonce", "verifier")}) == 3
     assert FLOW.derive_text("state") != replace(FLOW, secret=Secret("B" * 43)).derive_text("state")
 
 

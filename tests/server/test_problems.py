@@ -34,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def every_class() -> list[type[errors.OnymError]]:
     named = (getattr(errors, name) for name in errors.__all__)
-    return [each for each in named if isinstance(each, type) and issubclass(each, errors.OnymError)]
+    return [kind for kind in named if isinstance(kind, type) and issubclass(kind, errors.OnymError)]
 
 
 def test_every_error_class_is_in_the_table() -> None:

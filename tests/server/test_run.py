@@ -159,7 +159,7 @@ def test_ctrl_c_closes_the_store_without_a_complaint(
     given = Settings(database=Secret(place), port=0)
     with pytest.raises(KeyboardInterrupt):
         run_registry(given, ready=lambda _port: os.kill(os.getpid(), signal.SIGINT))
-    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def made(place: str) -> None:

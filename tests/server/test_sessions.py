@@ -140,7 +140,7 @@ def test_signing_out_everywhere_ends_the_sessions_of_other_browsers(site: World)
     site.client.post("/account/sign-out-everywhere", data={"csrf_token": token}, headers=HTML)
     site.client.cookies.clear()
     assert site.client.get("/who", headers={"cookie": f"__Host-onym={other}"}).json()["account"] is None
-    assert [each.action for each in site.audit()][-1] == "sign-out.everywhere"
+    assert [record.action for record in site.audit()][-1] == "sign-out.everywhere"
 
 
 def test_signing_out_everywhere_needs_somebody(site: World) -> None:

@@ -61,7 +61,7 @@ def test_a_token_is_revoked_by_its_owner_alone(site: World) -> None:
     assert answer.status_code == 303
     site.client.cookies.clear()
     assert site.client.get("/who", headers=header).status_code == 401
-    assert [each.action for each in site.audit()][-1] == "token.revoke"
+    assert [record.action for record in site.audit()][-1] == "token.revoke"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_api_makes_lists_and_revokes(site: World) -> None:
     body = made.json()
     assert is_token(body["token"], TOKEN_PREFIX)
     listed = site.client.get("/api/v1/account/tokens", headers=header)
-    assert [each["label"] for each in listed.json()["tokens"]] == ["test", "a"]
+    assert [token["label"] for token in listed.json()["tokens"]] == ["test", "a"]
     assert "onym_reg_" not in listed.text
     gone = site.client.delete(f"/api/v1/account/tokens/{body['id']}", headers=header)
     assert gone.status_code == 204

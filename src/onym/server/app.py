@@ -1,4 +1,4 @@
-"""The registry's application: middlewares, sign-in routes, registry routes, and the function that serves it."""
+"""The registry's application: its middlewares and routes, and the function that serves it."""
 
 from __future__ import annotations
 
@@ -52,10 +52,9 @@ def create_app(
     routes: Sequence[BaseRoute] | None = None,
     pages: Pages | None = None,
 ) -> Starlette:
-    """The registry's application on an open store.
+    """Create the registry's application on an open store, which the caller closes.
 
-    `routes` and `pages` are the registry's own where left out. `clock` gives the time in UTC, `monotonic`
-    seconds that only grow. The caller closes the store.
+    `routes` and `pages` default to the registry's. `clock` returns the time in UTC, `monotonic` seconds.
     """
     if routes is None:
         from onym.server import registry  # late: the pages need templates and the checker
@@ -95,7 +94,7 @@ def create_app(
 
 
 def list_auth_routes() -> list[BaseRoute]:
-    """Signing in and out, the account, its tokens, and what a problem's type means."""
+    """Return the routes of sign-in, sign-out, accounts and API tokens, and the pages of problem types."""
     return [
         Route("/login", sign_in.sign_in_page, methods=["GET"]),
         Route("/login", sign_in.sign_in, methods=["POST"]),
@@ -123,7 +122,11 @@ async def _show_problem_type(request: Request) -> Response:
     }
     kind = kinds.get(request.path_params["slug"])
     if kind is None:
-        raise UnknownEntryError("no such type of problem", code="registry.unknown-problem", field="type")
+        raise UnknownEntryError(
+            f"no problem type is called {request.path_params['slug']!r}",
+            code="registry.unknown-problem",
+            field="type",
+        )
     return PlainTextResponse(f"{kind.title} (status {kind.status})\n")
 
 
@@ -168,8 +171,8 @@ async def serve(
 ) -> None:
     """Serve in this loop until a signal comes or `stop` is set.
 
-    `app` is made on the settings' store where left out; `sockets` are listened on instead of the settings'
-    address. Raises ConfigError where nothing can be listened on, StoreError.
+    `app` is created on the settings' store by default; `sockets` replace the settings' address.
+    Raises ConfigError if the service cannot listen, StoreError.
     """
     if app is not None:
         await _serve_with_settings(settings, app, sockets, ready, stop)
@@ -184,7 +187,7 @@ async def serve(
 
 
 async def _close_store(store: Store) -> None:
-    """Close it whole: after Ctrl-C this task is cancelled, which would end the closing before its time."""
+    """Close the store completely, although Ctrl-C cancels this task."""
     closing = asyncio.ensure_future(store.close())
     try:
         await asyncio.shield(closing)
@@ -204,7 +207,7 @@ async def _serve_with_settings(
         app,
         host=settings.host,
         port=settings.port,
-        # TLS is the business of a proxy in front, and the middlewares read what it forwards themselves
+        # a proxy in front terminates TLS; the middlewares read the fields that it forwards
         plain=True,
         sockets=sockets,
         ready=ready,

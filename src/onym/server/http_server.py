@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from onym.errors import ConfigError
 from onym.uri.redact import install_logging_filter
 
-#: octets of a file that are looked at for what it holds
+#: bytes of a PEM file that are searched
 _MAX_BYTES_READ: Final = 1024 * 1024
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----")
 _KEY: Final = re.compile(rb"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----")
@@ -33,7 +33,7 @@ _ENCRYPTED_KEY: Final = re.compile(
 
 
 def explain_pem_error(error: Exception, certificate: str | Path, key: str | Path | None) -> str:
-    """What is known of why `load_cert_chain` of these PEM files ended with this error, in a few words."""
+    """Return the reason why `load_cert_chain` failed for these PEM files, in a few words."""
     place = certificate if key is None else key
     try:
         chain = _read_file_start(certificate)
@@ -43,22 +43,22 @@ def explain_pem_error(error: Exception, certificate: str | Path, key: str | Path
     if not _CERTIFICATE.search(chain):
         swapped = key is not None and _KEY.search(chain) and _CERTIFICATE.search(secret)
         return (
-            f"{certificate} holds the key and {key} the certificate: the two are swapped"
+            f"{certificate} contains the key and {key} the certificate: the two are swapped"
             if swapped
-            else f"there is no PEM certificate in {certificate}"
+            else f"{certificate} contains no PEM certificate"
         )
     if not _KEY.search(secret):
-        return f"there is no PEM private key in {place}"
+        return f"{place} contains no PEM private key"
     if _ENCRYPTED_KEY.search(secret):
-        return f"the key in {place} has a password"
-    reason = getattr(error, "reason", None)  # of an ssl.SSLError: OpenSSL's word
+        return f"the key in {place} is protected by a password"
+    reason = getattr(error, "reason", None)  # OpenSSL's reason, if this is an ssl.SSLError
     if reason == "KEY_VALUES_MISMATCH":
-        return f"the key in {place} is that of another certificate than the one in {certificate}"
+        return f"the key in {place} does not belong to the certificate in {certificate}"
     return str(reason or type(error).__name__)
 
 
 def _describe_missing_file(error: OSError) -> str:
-    return "there is no file" if isinstance(error, FileNotFoundError) else f"{error.strerror}:"
+    return "no such file:" if isinstance(error, FileNotFoundError) else f"{error.strerror}:"
 
 
 def _read_file_start(file: str | Path) -> bytes:
@@ -66,18 +66,18 @@ def _read_file_start(file: str | Path) -> bytes:
         return stream.read(_MAX_BYTES_READ)
 
 
-#: octets of request line and header fields
+#: bytes of request line and header fields
 MAX_HEAD_BYTES: Final = 128 * 1024
-#: seconds until a head is there, from the connection or the head's first octet
+#: seconds until the head is complete, from the connection or the head's first byte
 HEAD_SECONDS: Final = 20.0
-#: seconds until a body is there, from the end of its head
+#: seconds until the body is complete, from the end of its head
 BODY_SECONDS: Final = 60.0
-#: seconds that a client may take nothing of an answer that waits for it
+#: seconds that a client may stop reading a response
 WRITE_SECONDS: Final = 60.0
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes a connection whose head or body never ends, and one that takes no answer."""
+    """Closes a connection if the head or body is too slow, or if the client does not read the response."""
 
     head_seconds: float = HEAD_SECONDS
     body_seconds: float = BODY_SECONDS
@@ -88,18 +88,18 @@ class BoundedProtocol(HttpToolsProtocol):
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to count the seconds."""
+        """Start the timer."""
         super().connection_made(transport)
         self._start_timer(self.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop counting."""
+        """Stop the timers."""
         self._cancel_timer()
         self._cancel_stall_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, unless the head is too long by now."""
+        """Parse the data, and reject a head that is too long."""
         super().data_received(data)
         if self._in_head:
             self._taken += len(data)
@@ -108,35 +108,34 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.send_400_response("The head of the request is too long.")
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Start the timer of the head."""
         super().on_message_begin()
         self._taken = 0
         self._in_head = True
         self._start_timer(self.head_seconds)
 
     def on_headers_complete(self) -> None:
-        """A head is whole; a body may follow."""
+        """Start the timer of the body."""
         if self.parser.should_upgrade() and self._has_body():
-            # httptools takes what is behind such a head for no body of it: in a segment of its own that
-            # would be read as the next request
-            raise ValueError("a request with a body goes on as HTTP, without Upgrade")
+            # httptools does not read the body after such a head: it would parse it as the next request
+            raise ValueError("a request with a body must not have Upgrade")
         self._in_head = False
         self._start_timer(self.body_seconds)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """A request is whole."""
+        """Stop the timer: the request is complete."""
         self._cancel_timer()
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """More of an answer waits than the client takes."""
+        """Start the timer of a client that does not read."""
         super().pause_writing()
         self._cancel_stall_timer()
         self._stalled = self.loop.call_later(self.take_seconds, self._abort_stalled)
 
     def resume_writing(self) -> None:
-        """It takes again."""
+        """Stop the timer: the client reads again."""
         self._cancel_stall_timer()
         super().resume_writing()
 
@@ -168,47 +167,46 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class OriginFormProtocol(BoundedProtocol):
-    """Refuses what an app cannot tell from its scope: targets not in origin-form, fields behind the body.
+    """Rejects targets that are not in origin-form, and trailer fields: an ASGI scope does not show them.
 
-    An absolute-form target (RFC 9112 3.2.2) names a second host beside the field Host, a fragment is never
-    sent, a `?` with nothing behind it is lost in a scope, and a trailer field would stand among those of the
-    head, where no proxy in front has seen it.
+    An absolute-form target (RFC 9112 3.2.2) names a second host, a fragment must never be sent, a scope does not
+    show an empty query, and it lists a trailer field with the header fields, although no proxy has seen it there.
     """
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A field: of the head, or it is refused."""
+        """Reject trailer fields."""
         if not self._in_head:
-            raise ValueError("trailer fields are not taken")
+            raise ValueError("trailer fields are not accepted")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Look at the target as it came."""
+        """Check the target before it is decoded."""
         if self.url != b"*" and (self.url[:1] != b"/" or b"#" in self.url or self.url[-1:] == b"?"):
-            # httptools hands this on as an error of the request: 400, and the connection is closed
+            # httptools reports this as a bad request: 400, and the connection is closed
             raise ValueError("the target is not in origin-form")
         super().on_headers_complete()
 
 
-#: seconds for open requests to end, and for an idle connection to be used again
+#: seconds for open requests to end, and for an idle connection to be reused
 _GRACE: Final = 10
 _IDLE: Final = 15
 _MOST_CONNECTIONS: Final = 2000
-#: errors of a kind of address that this machine does not have
+#: errors if this computer does not support an address family
 _ABSENT: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-_UNKNOWN_HOST: Final = "the host is unknown: give an address of this machine, such as 127.0.0.1"
+_UNKNOWN_HOST: Final = "The host name is unknown. Use an address of this computer, such as 127.0.0.1."
 _WHY: Final = {
-    errno.EADDRINUSE: "something else listens there: end it, or take another port",
-    errno.EADDRNOTAVAIL: "that is no address of this machine",
-    errno.EACCES: "ports below 1024 need a right of their own (CAP_NET_BIND_SERVICE), or a proxy in front",
+    errno.EADDRINUSE: "Another program listens on this port. Stop it, or use another port.",
+    errno.EADDRNOTAVAIL: "This computer does not have that address.",
+    errno.EACCES: "Ports below 1024 need CAP_NET_BIND_SERVICE, or a proxy in front.",
 }
 _LOOPBACK: Final = frozenset({"localhost", "::1", "[::1]"})
 
 
 class QueryRedactionFilter(logging.Filter):
-    """Takes the query out of an access log's line: it may hold a code or what somebody searched for."""
+    """Removes the query from access log lines: it may contain a code or a search text."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Shorten the path in place; always True."""
+        """Shorten the path in place. Return True."""
         if isinstance(record.args, tuple):
             record.args = tuple(
                 arg.partition("?")[0] if isinstance(arg, str) and arg.startswith("/") else arg
@@ -218,14 +216,14 @@ class QueryRedactionFilter(logging.Filter):
 
 
 class _Server(uvicorn.Server):
-    """A server that tells when it listens."""
+    """A server that reports its port when it listens."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[int], object] | None) -> None:
         super().__init__(config)
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then tell the port."""
+        """Listen, then report the port."""
         await super().startup(sockets=sockets)
         if self._ready is not None and self.started:
             self._ready(int(self.servers[0].sockets[0].getsockname()[1]))
@@ -243,7 +241,7 @@ def run_app(
     proxies: Sequence[str] = (),
     plain: bool = False,
 ) -> None:
-    """Serve an ASGI app until SIGINT or SIGTERM, in a loop of its own; the arguments are those of `serve_app`."""
+    """Serve an ASGI app until SIGINT or SIGTERM, in a new loop; the arguments are those of `serve_app`."""
     with asyncio.Runner(loop_factory=get_loop_factory()) as runner:
         runner.run(
             serve_app(
@@ -274,13 +272,12 @@ async def serve_app(
     sockets: Sequence[socket.socket] | None = None,
     protocol: type[BoundedProtocol] = OriginFormProtocol,
 ) -> None:
-    """Serve in this loop until a signal comes or `stop` is set.
+    """Serve in this loop until a signal arrives or `stop` is set.
 
-    `certificate` and `key` are PEM files (the key may be in the certificate's); without them plain HTTP is
-    spoken, on loopback only unless `plain`. Port 0 takes a free one; `ready` is called with the port once the
-    server listens. `proxies` are the addresses whose X-Forwarded-For and -Proto count. `sockets` are listened
-    on instead of host and port. Raises ConfigError `config.plain-http`, `config.bad-certificate`,
-    `config.cannot-listen`.
+    `certificate` and `key` are PEM files (one file may contain both). Without them the server speaks plain HTTP,
+    on loopback only unless `plain`. Port 0 selects a free port; `ready` is called with the port when the server
+    listens. `proxies` are addresses whose X-Forwarded-For and -Proto are trusted. `sockets` replace host and
+    port. Raises ConfigError `config.plain-http`, `config.bad-certificate`, `config.cannot-listen`.
     """
     _require_tls_or_loopback(host, certificate is not None or plain)
     context = None if certificate is None else make_tls_context(certificate, key)
@@ -291,9 +288,9 @@ async def serve_app(
         await server.serve(sockets=opened)
     except SystemExit:
         if server.started:
-            raise  # it served, and a signal ended it
-        # uvicorn ends the process where it cannot start; its log has the reason
-        raise _make_listen_error(host, port, "the app did not start") from None
+            raise  # a signal stopped the running server
+        # uvicorn exits if it cannot start; its log has the reason
+        raise _make_listen_error(host, port, "The app did not start; the log has the reason.") from None
     finally:
         if watch is not None:
             watch.cancel()
@@ -302,16 +299,16 @@ async def serve_app(
 
 
 def get_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The faster event loop, where there is one."""
+    """Return the factory of the faster event loop, or None."""
     try:
-        import uvloop  # Windows has none
+        import uvloop  # uvloop does not support Windows
     except ImportError:
         return None
     return uvloop.new_event_loop
 
 
 def make_tls_context(certificate: str | Path, key: str | Path | None = None) -> ssl.SSLContext:
-    """TLS 1.3 and nothing older, with this certificate. Raises ConfigError `config.bad-certificate`."""
+    """Return a context for TLS 1.3 only. Raises ConfigError `config.bad-certificate`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:
@@ -321,13 +318,13 @@ def make_tls_context(certificate: str | Path, key: str | Path | None = None) -> 
         raise ConfigError(
             f"the certificate or its key cannot be used ({explain_pem_error(error, certificate, key)})",
             code="config.bad-certificate",
-            hint="PEM files that belong together: the chain, and its private key without a password",
+            hint="Use PEM files that belong together: the chain, and its private key without a password.",
         ) from None
     return context
 
 
 def _bind_sockets(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of `host` ("" for all), bound to `port`; 0 takes a free one for each."""
+    """Return a bound socket for every address of `host` ("" for all); port 0 selects free ports."""
     with ExitStack() as opened:
         found, failure = [], None
         for family, address in _resolve_addresses(host, port):
@@ -356,13 +353,13 @@ def _make_listen_error(host: str, port: int, why: str | None) -> ConfigError:
 
 
 def _require_tls_or_loopback(host: str, allowed: bool) -> None:
-    """Refuses plain HTTP where others can reach it."""
+    """Raise ConfigError if plain HTTP would be reachable from other computers."""
     if allowed or host in _LOOPBACK or host.startswith("127."):
         return
     raise ConfigError(
-        "plain HTTP is served on loopback only",
+        f"plain HTTP is allowed on loopback only, and {host or 'every address'} is not loopback",
         code="config.plain-http",
-        hint="give a certificate and its key (--tls-cert, --tls-key), or listen on 127.0.0.1",
+        hint="Set a certificate and its key (--tls-cert, --tls-key), or listen on 127.0.0.1.",
     )
 
 
@@ -389,7 +386,7 @@ def _make_uvicorn_config(
         lifespan="on",
         workers=1,
         log_config=None,
-        # nobody's word on addresses is taken but that of proxies named
+        # only the named proxies are trusted to report client addresses
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
         server_header=False,

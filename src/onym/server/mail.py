@@ -1,7 +1,7 @@
-"""Notices by e-mail: from the store's outbox to the mail server, again later where that fails.
+"""Notices by e-mail: sends the store's outbox to the mail server, and retries after failures.
 
-The outbox is written with the event it tells of, so no accepted step goes untold; a message may come twice
-where the service dies between sending and noting it, and has the same Message-ID then.
+The store writes a notice together with its event, so no notice is lost. If the service stops between sending a
+message and recording that, it sends the message again with the same Message-ID.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["MAX_ATTEMPTS", "MailSender", "build_message", "compute_retry_time"]
 #: notices claimed at once, and tries before a notice is given up (about three days)
 BATCH: Final = 20
 MAX_ATTEMPTS: Final = 16
-#: seconds between two looks at an empty outbox, and allowed for one exchange with the server
+#: seconds between two checks of an empty outbox, and the timeout of an exchange with the mail server
 POLL: Final = 5.0
 _TIMEOUT: Final = 30.0
 _FIRST: Final = timedelta(minutes=1)
@@ -46,7 +46,7 @@ _LOG: Final = logging.getLogger("onym.server")
 
 
 class MailSender:
-    """Sends what the outbox holds. `clock` gives the time in UTC."""
+    """Sends the notices of the outbox. `clock` returns the time in UTC."""
 
     def __init__(self, settings: Settings, store: Store, clock: Callable[[], datetime]) -> None:
         if settings.smtp is None:
@@ -57,14 +57,14 @@ class MailSender:
         self._clock = clock
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Send until `stop` is set; what is under way is finished first."""
+        """Send until `stop` is set; a notice that is being sent is finished first."""
         while not stop.is_set():
             try:
                 done = await self.send_due()
             except OnymError as error:
                 _LOG.error("the outbox cannot be read: %s", error.code)
                 done = 0
-            except Exception as error:  # noqa: BLE001 - whatever it is, later mail is still to go out
+            except Exception as error:  # noqa: BLE001 - later mail must still be sent
                 _LOG.error("mail cannot be sent: %s", type(error).__name__)
                 done = 0
             if not done:
@@ -72,8 +72,8 @@ class MailSender:
                     await asyncio.wait_for(stop.wait(), POLL)
 
     async def send_due(self) -> int:
-        """Send the notices that are due now, a batch at most; how many were claimed."""
-        from aiosmtplib import SMTPException  # late: no mail, no library
+        """Send the notices that are due now, at most a batch. Return how many were claimed."""
+        from aiosmtplib import SMTPException  # late: only a service that sends mail needs the library
 
         claimed = await self._store.outbox.claim(self._clock(), BATCH)
         left = list(claimed)
@@ -85,13 +85,13 @@ class MailSender:
                     await self._send_notice(left[0], connection)
                     left.pop(0)
         except (SMTPException, OSError) as error:
-            # no connection, or it broke: what was not sent by then is tried again
+            # there is no connection, or it broke: the other notices are retried
             for notice in left:
                 await self._mark_failed(notice, type(error).__name__, permanent=False)
         except OnymError:
             raise
-        except Exception as error:  # noqa: BLE001 - what the library cannot take, in this notice or the settings
-            # the others are there again when the lease is over, and this one later than they
+        except Exception as error:  # noqa: BLE001 - the library rejects this notice or the settings
+            # the other notices return when their lease ends, and this one later
             _LOG.error("notice %d cannot be sent: %s", left[0].id, type(error).__name__)
             await self._mark_failed(left[0], type(error).__name__, permanent=False)
         return len(claimed)
@@ -113,22 +113,22 @@ class MailSender:
         )
 
     async def _send_notice(self, notice: OutboxNotice, connection: SMTP) -> None:
-        """Send one notice and mark it. Raises what breaks the connection."""
+        """Send one notice and mark it. Raises the errors that break the connection."""
         from aiosmtplib import SMTPRecipientsRefused, SMTPResponseException
 
         addresses = await self._list_addresses(notice)
         if not addresses:
-            await self._mark_failed(notice, "nobody has an address", permanent=True)
+            await self._mark_failed(notice, "no recipient has an address", permanent=True)
             return
         message = build_message(notice, addresses, self._settings, self._clock())
         try:
             await connection.send_message(message, sender=self._smtp.sender, recipients=addresses)
         except SMTPRecipientsRefused as error:
             codes = [recipient.code for recipient in error.recipients]
-            await self._mark_failed(notice, "all addresses were refused", permanent=min(codes) >= 500)
+            await self._mark_failed(notice, "the server rejected all addresses", permanent=min(codes) >= 500)
         except SMTPResponseException as error:
-            # the server's text is its own business: it may quote an address
-            await self._mark_failed(notice, f"refused with {error.code}", permanent=error.code >= 500)
+            # not the server's text: it may quote an address
+            await self._mark_failed(notice, f"the server answered {error.code}", permanent=error.code >= 500)
         else:
             await self._store.outbox.mark_sent(notice.id, self._clock())
 
@@ -154,9 +154,9 @@ class MailSender:
 def build_message(
     notice: OutboxNotice, addresses: list[str], settings: Settings, at: datetime
 ) -> EmailMessage:
-    """The notice as a message: text/plain in UTF-8. Its Message-ID follows from the notice alone.
+    """Build the message: text/plain in UTF-8, with a Message-ID that depends only on the notice.
 
-    One recipient stands in To; several are told in the envelope, so that none sees the others.
+    A single recipient is in To. Several are only in the envelope, so that they do not see each other.
     """
     smtp = settings.smtp
     if smtp is None:
@@ -169,7 +169,7 @@ def build_message(
     message["Date"] = format_datetime(at)
     message["Message-ID"] = f"<notice-{notice.id}-{_hash_notice(settings, notice)}@{domain}>"
     if notice.request is not None:
-        # one thread for each request
+        # mail programs show the notices of a request as one thread
         message["References"] = f"<request-{_format_id_part(notice.request)}@{domain}>"
     message["List-Id"] = f"<{_format_id_part(notice.registry)}.{smtp.list_id or domain}>"
     message["Auto-Submitted"] = "auto-generated"
@@ -181,7 +181,7 @@ def build_message(
 
 
 def compute_retry_time(at: datetime, attempts: int) -> datetime | None:
-    """When to try again after so many tries, each pause four times the last; None: give up."""
+    """Return when to retry after this many attempts (pauses grow fourfold), or None to give up."""
     if attempts >= MAX_ATTEMPTS:
         return None
     pause: timedelta = min(_FIRST * 4 ** min(attempts - 1, 8), _LONGEST)
@@ -189,7 +189,7 @@ def compute_retry_time(at: datetime, attempts: int) -> datetime | None:
 
 
 def format_header_line(text: str) -> str:
-    """The text as one header line: control characters and line ends are gone (RFC 5322 2.2)."""
+    """Return the text as one header line, without control characters and line ends (RFC 5322 2.2)."""
     plain = "".join(" " if unicodedata.category(c) in _CONTROLS else c for c in text[:2000])
     return " ".join(plain.split())[:_LONGEST_SUBJECT]
 
@@ -204,18 +204,18 @@ def _clean_body(text: str) -> str:
 
 
 def _format_id_part(text: str) -> str:
-    """What may stand in a Message-ID or List-Id."""
+    """Return the text with only the characters that a Message-ID or List-Id allows."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-.") else "-" for c in text[:100]).strip(".")
 
 
 def _get_domain(settings: Settings) -> str:
-    # an address literal of IPv6 is no domain
+    # an IPv6 address literal is not a domain
     host = get_host_and_port(settings.base_url).rsplit(":", 1)[0]
     return "localhost" if host.startswith("[") else host
 
 
 def _hash_notice(settings: Settings, notice: OutboxNotice) -> str:
-    # the number alone would be the same in two databases of one host
+    # two databases of one host may contain the same number
     text = f"{settings.base_url}\n{notice.id}\n{notice.number}\n{notice.subject}"
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 

@@ -2,7 +2,7 @@
 
     app.add("/model/helper", model(served_by("llm://openai/gpt-5-mini")), title="A helper")
 
-The URI, its key and the words of its provider stay on this side: callers get codes and neutral sentences.
+The URI, its key and the provider's messages stay on the server: callers get codes and neutral messages.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 __all__ = ["ServedModel", "served_by"]
 
-#: what a caller is told of a failure, by its class; the first that fits
+#: error classes -> the code and message that a caller gets; the first match is used
 _PUBLIC_ERRORS: Final[tuple[tuple[tuple[type[OnymError], ...], str, str], ...]] = (
-    ((errors.ContextLengthError,), "invalid-input", "the input is longer than the model takes"),
-    ((errors.ContentFilterError,), "policy-denied", "the model's provider does not answer this input"),
+    ((errors.ContextLengthError,), "invalid-input", "the input is longer than the model's context"),
+    ((errors.ContentFilterError,), "policy-denied", "the model's provider filtered this input"),
     (
         (errors.ParameterError, errors.UnsupportedError, errors.BadRequestError),
         "invalid-input",
-        "the model does not take this input",
+        "the model rejected this input",
     ),
-    ((errors.RateLimitError,), "too-many-requests", "the model is asked too often"),
-    ((errors.OverloadedError, errors.ServerError), "unavailable", "the model cannot answer now"),
-    ((errors.DeadlineExceeded,), "upstream-timeout", "the model did not answer in time"),
+    ((errors.RateLimitError,), "too-many-requests", "the model's rate limit is exceeded"),
+    ((errors.OverloadedError, errors.ServerError), "unavailable", "the model is overloaded or failed"),
+    ((errors.DeadlineExceeded,), "upstream-timeout", "the model timed out"),
     (
         (errors.NetError, errors.MalformedResponseError),
         "upstream-unreachable",
         "the model cannot be reached",
     ),
 )
-_OTHER: Final = ("internal", "the model cannot be used; the endpoint's operator finds the reason in the log")
+_OTHER: Final = ("internal", "the model cannot be used; the endpoint's log has the reason")
 
 
 class ServedModel:
@@ -52,12 +52,12 @@ class ServedModel:
         self._client = aconnect(uri, **options)
 
     async def complete(self, turns: Sequence[Turn], options: Options) -> Completed:
-        """The completion. Raises AIIPError in words that tell nothing of the provider."""
+        """Return the completion. Raises AIIPError, whose message tells nothing about the provider."""
         with _hide_provider_errors():
             return _to_completed(await self._client.chat(_build_messages(turns), **_build_overrides(options)))
 
     async def stream(self, turns: Sequence[Turn], options: Options) -> AsyncIterator[str | Completed]:
-        """Its text piece by piece, and the whole at the end. Leaving it ends the call at the provider too."""
+        """Yield the text in chunks, then the completion. Closing the iterator cancels the provider call."""
         with _hide_provider_errors():
             async with self._client.stream(_build_messages(turns), **_build_overrides(options)) as events:
                 async for event in events:
@@ -80,9 +80,9 @@ def served_by(
     key: Secret | str | None = None,
     **options: Any,
 ) -> ServedModel:
-    """The model that an `llm://` URI stands for; `options` are those of `onym.aconnect`.
+    """Return the model of an `llm://` URI; `options` are those of `onym.aconnect`.
 
-    Nothing is sent yet. Raises what `aconnect` raises: the operator sees it, no caller does.
+    This sends nothing. Raises the errors of `aconnect`, which only the operator sees.
     """
     return ServedModel(uri, policy=policy, key=key, **options)
 
@@ -108,7 +108,7 @@ def _to_completed(found: Completion) -> Completed:
 
 @contextmanager
 def _hide_provider_errors() -> Iterator[None]:
-    """A failure of the model as AIIP says it; the cause goes to the log alone."""
+    """Replace a failure of the model by an AIIPError; only the log gets the cause."""
     try:
         yield
     except OnymError as error:

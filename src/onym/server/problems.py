@@ -1,7 +1,7 @@
-"""Every error as an answer: RFC 9457 problem details for programs, a page for people.
+"""Error responses: RFC 9457 problem details for programs, a page for people.
 
-One table maps a class to its status and type; a few codes have a row of their own. What went wrong on our
-side says no more than its request id: the log has the rest.
+One table maps error classes to statuses and problem types, a second one some codes. An internal error shows
+only its request ID; the log has the details.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _LOG: Final = logging.getLogger("onym.server")
 
 @dataclass(frozen=True, slots=True)
 class ProblemType:
-    """One sort of problem: its HTTP status, the last segment of its type URI and its title."""
+    """A problem type: its HTTP status, the last segment of its URI and its title."""
 
     status: int
     slug: str
     title: str
 
 
-_BAD: Final = ProblemType(400, "bad-request", "The request cannot be used")
-_INVALID: Final = ProblemType(422, "invalid", "The content does not follow its rules")
-_OURS: Final = ProblemType(500, "internal", "Something went wrong on our side")
-_UPSTREAM: Final = ProblemType(502, "upstream", "Another server gave no usable answer")
-_SLOW: Final = ProblemType(504, "upstream-timeout", "Another server did not answer in time")
+_BAD: Final = ProblemType(400, "bad-request", "The request is invalid")
+_INVALID: Final = ProblemType(422, "invalid", "The content is invalid")
+_OURS: Final = ProblemType(500, "internal", "Internal error")
+_UPSTREAM: Final = ProblemType(502, "upstream", "Another server sent an invalid response")
+_SLOW: Final = ProblemType(504, "upstream-timeout", "Another server timed out")
 
-#: every class of `onym.errors`; a client's fault is 4xx, ours or another server's 5xx
+#: error class -> problem type; the client's errors are 4xx, all others 5xx
 PROBLEM_TYPES_BY_CLASS: Final[Mapping[type[errors.OnymError], ProblemType]] = MappingProxyType(
     {
         errors.OnymError: _OURS,
@@ -79,7 +79,7 @@ PROBLEM_TYPES_BY_CLASS: Final[Mapping[type[errors.OnymError], ProblemType]] = Ma
         errors.RedirectRefused: _UPSTREAM,
         errors.ResponseTooLarge: _UPSTREAM,
         errors.ProtocolError: _UPSTREAM,
-        errors.UnsupportedError: ProblemType(501, "unsupported", "This cannot be done here"),
+        errors.UnsupportedError: ProblemType(501, "unsupported", "This is not supported"),
         errors.ProviderError: _UPSTREAM,
         errors.AuthenticationError: _UPSTREAM,
         errors.PermissionDeniedError: _UPSTREAM,
@@ -92,32 +92,32 @@ PROBLEM_TYPES_BY_CLASS: Final[Mapping[type[errors.OnymError], ProblemType]] = Ma
         errors.OverloadedError: _UPSTREAM,
         errors.ServerError: _UPSTREAM,
         errors.MalformedResponseError: _UPSTREAM,
-        errors.MissingExtraError: ProblemType(501, "not-installed", "This part is not installed here"),
-        errors.SignatureError: ProblemType(403, "bad-signature", "The signature does not hold"),
+        errors.MissingExtraError: ProblemType(501, "not-installed", "A component is not installed"),
+        errors.SignatureError: ProblemType(403, "bad-signature", "The signature is invalid"),
         errors.AIIPError: _UPSTREAM,
         errors.DiscoveryError: _UPSTREAM,
         errors.ProvenanceError: _UPSTREAM,
-        errors.DeniedError: ProblemType(403, "policy-denied", "Policy does not allow this"),
+        errors.DeniedError: ProblemType(403, "policy-denied", "A policy denies this"),
         errors.InvocationError: _UPSTREAM,
         errors.RegistryError: _INVALID,
         errors.RefusalError: ProblemType(409, "refused", "The procedure does not allow this step"),
-        errors.TemplateError: ProblemType(422, "no-template", "No registration template can be read there"),
+        errors.TemplateError: ProblemType(422, "no-template", "The text has no registration template"),
         errors.GrammarError: ProblemType(422, "bad-grammar", "The grammar cannot be read"),
         errors.SnapshotError: ProblemType(422, "bad-snapshot", "The file cannot be imported"),
-        errors.StaleError: ProblemType(412, "stale", "This has changed since it was read"),
-        errors.UnknownEntryError: ProblemType(404, "unknown", "There is nothing of that name"),
-        errors.AccessError: ProblemType(403, "no-access", "This is not allowed to you"),
-        errors.StoreError: ProblemType(503, "store", "The database cannot be used now"),
+        errors.StaleError: ProblemType(412, "stale", "This has changed since you read it"),
+        errors.UnknownEntryError: ProblemType(404, "unknown", "Not found"),
+        errors.AccessError: ProblemType(403, "no-access", "You are not allowed to do this"),
+        errors.StoreError: ProblemType(503, "store", "The database is unavailable"),
         errors.EmbeddedError: _OURS,
         errors.MissingWeightsError: _OURS,
         errors.WeightsError: _OURS,
     }
 )
 
-_UNAUTHENTICATED: Final = ProblemType(401, "not-signed-in", "This needs an account")
-_GONE_WRONG: Final = ProblemType(400, "sign-in-failed", "Signing in did not work")
+_UNAUTHENTICATED: Final = ProblemType(401, "not-signed-in", "Sign in first")
+_GONE_WRONG: Final = ProblemType(400, "sign-in-failed", "Sign-in failed")
 
-#: codes whose status is another than their class's
+#: code -> problem type, for codes whose status differs from that of their class
 PROBLEM_TYPES_BY_CODE: Final[Mapping[str, ProblemType]] = MappingProxyType(
     {
         "accounts.not-signed-in": _UNAUTHENTICATED,
@@ -125,27 +125,25 @@ PROBLEM_TYPES_BY_CODE: Final[Mapping[str, ProblemType]] = MappingProxyType(
         "accounts.wrong-password": _UNAUTHENTICATED,
         "accounts.sign-in-failed": _GONE_WRONG,
         "http.too-many-requests": ProblemType(429, "too-many-requests", "Too many requests"),
-        "http.precondition-required": ProblemType(
-            428, "precondition-required", "Say which version this is about"
-        ),
+        "http.precondition-required": ProblemType(428, "precondition-required", "The version is missing"),
         "http.too-large": ProblemType(413, "too-large", "The request is too large"),
         "http.address-too-long": ProblemType(414, "address-too-long", "The address is too long"),
-        "http.wrong-host": ProblemType(421, "wrong-host", "This host is not served here"),
+        "http.wrong-host": ProblemType(421, "wrong-host", "This host is not served"),
         "http.bad-cursor": _BAD,
         "http.bad-limit": _BAD,
         "http.bad-form": _BAD,
         "http.400": _BAD,
-        "http.404": ProblemType(404, "not-found", "There is nothing at this address"),
-        "http.405": ProblemType(405, "method-not-allowed", "This method is not for this address"),
-        "http.406": ProblemType(406, "not-acceptable", "None of these forms is served here"),
+        "http.404": ProblemType(404, "not-found", "Page not found"),
+        "http.405": ProblemType(405, "method-not-allowed", "The method is not allowed"),
+        "http.406": ProblemType(406, "not-acceptable", "No acceptable media type"),
         "http.413": ProblemType(413, "too-large", "The request is too large"),
-        "http.415": ProblemType(415, "unsupported-type", "This media type is not read here"),
+        "http.415": ProblemType(415, "unsupported-type", "The media type is not supported"),
     }
 )
 
 
 def get_problem_type(error: errors.OnymError) -> ProblemType:
-    """The row of the table for this error: that of its code, else of its class."""
+    """Return the problem type of an error: by its code, else by its class."""
     found = PROBLEM_TYPES_BY_CODE.get(error.code)
     if found is not None:
         return found
@@ -165,7 +163,7 @@ def wants_page(scope: Scope) -> bool:
 def make_problem_response(
     request: Request, error: errors.OnymError, *, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The answer that tells of this error, as a page or as problem details."""
+    """Return the response for an error: a page or problem details."""
     kind = get_problem_type(error)
     found = get_request_state(request.scope)
     found["code"] = error.code
@@ -198,7 +196,7 @@ def make_problem_response(
 
 
 class ErrorMiddleware:
-    """Turns what a handler or a middleware raises into an answer; nothing reaches the server above."""
+    """Turns every exception of a handler or middleware into a response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -221,13 +219,13 @@ class ErrorMiddleware:
             return
         except Exception as error:
             if started:
-                raise  # half an answer is out: the server closes the connection
+                raise  # part of the response is sent: the server closes the connection
             request = Request(scope, receive)
             await (await respond_to_error(request, error))(scope, receive, send)
 
 
 async def respond_to_error(request: Request, error: Exception) -> Response:
-    """The answer to an exception; what is our fault goes to the log."""
+    """Return the response for an exception; internal errors are logged."""
     if isinstance(error, HTTPException):
         return make_problem_response(request, _convert_http_error(error), headers=error.headers)
     known = error if isinstance(error, errors.OnymError) else errors.OnymError("internal")
@@ -250,5 +248,5 @@ def _convert_http_error(error: HTTPException) -> errors.OnymError:
 
 
 def _make_challenge_headers(kind: ProblemType) -> dict[str, str]:
-    # RFC 9110 15.5.2: a 401 names a scheme
+    # RFC 9110 15.5.2: a 401 response names a scheme
     return {"www-authenticate": 'Bearer realm="onym registry"'} if kind.status == 401 else {}

@@ -1,4 +1,4 @@
-"""What the handlers of an application share: settings, store, clock, sign-in services and page templates.
+"""The services that handlers share: settings, store, clock, sign-in and page templates.
 
 `create_app` takes a `Pages`, which the registry's templates implement. `PlainPages` renders the same pages
 without style sheets or scripts.
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 
 
 def make_template_environment(package: str) -> Environment:
-    """The templates of a package: everything escaped, nothing undefined."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # late: programs get no pages
+    """Return the templates of a package. They escape all values and reject undefined names."""
+    from jinja2 import (
+        Environment,
+        PackageLoader,
+        StrictUndefined,
+    )  # late: an application that serves only the API needs no Jinja
 
     return Environment(
         loader=PackageLoader(package),
@@ -42,7 +46,7 @@ def make_template_environment(package: str) -> Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemView:
-    """An error for people. `sign_in` is where to sign in, where that may help; "" where not."""
+    """The content of an error page. `sign_in` is the sign-in URL, or "" if signing in does not help."""
 
     status: int
     title: str
@@ -59,7 +63,7 @@ class ProblemView:
 class SignInView:
     """The sign-in form: POST `login`, `password`, `next` and `csrf_token` to `/login`.
 
-    `providers` are (title, address) pairs of OpenID providers, `error` why the last try failed.
+    `providers` are (title, URL) pairs of OpenID providers, `error` is the reason of the last failure.
     """
 
     csrf_token: str
@@ -71,11 +75,11 @@ class SignInView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountView:
-    """The visitor's own account.
+    """The visitor's account.
 
-    Forms, each with `csrf_token`: `/account/tokens` (label, scopes several times, days),
+    Its forms have a `csrf_token`: `/account/tokens` (label, scopes several times, days),
     `/account/tokens/{id}/revoke`, `/account/password` (password, new_password),
-    `/account/sign-out-everywhere`. `new_token` is shown once, `error` is what the last form met.
+    `/account/sign-out-everywhere`. `new_token` is shown once, `error` is the error of the last form.
     """
 
     csrf_token: str
@@ -86,18 +90,18 @@ class AccountView:
 
 
 class Pages(Protocol):
-    """Whoever draws; each method gives a whole HTML document."""
+    """A renderer of pages; its methods return whole HTML documents."""
 
     def render_problem(self, request: Request, view: ProblemView) -> str:
-        """The page of an error."""
+        """Return the error page."""
         ...
 
     def render_sign_in(self, request: Request, view: SignInView) -> str:
-        """The sign-in page."""
+        """Return the sign-in page."""
         ...
 
     def render_account(self, request: Request, view: AccountView) -> str:
-        """The account page."""
+        """Return the account page."""
         ...
 
 
@@ -110,10 +114,10 @@ _ENDS: Final = (("/logout", "Sign out"), ("/account/sign-out-everywhere", "Sign 
 
 
 class PlainPages:
-    """Pages without style or script."""
+    """Pages without style sheets and scripts."""
 
     def render_problem(self, request: Request, view: ProblemView) -> str:
-        """The page of an error."""
+        """Return the error page."""
         lines = [view.detail, view.hint, view.clause and f"Rule: {view.clause}"]
         body = "".join(f"<p>{escape(line)}</p>" for line in lines if line)
         body += f"<p><small>{escape(view.code)} · {escape(view.request_id)}</small></p>"
@@ -122,7 +126,7 @@ class PlainPages:
         return _render_document(view.title, body)
 
     def render_sign_in(self, request: Request, view: SignInView) -> str:
-        """The sign-in page."""
+        """Return the sign-in page."""
         fault = f'<p role="alert">{escape(view.error.message)}</p>' if view.error else ""
         form = (
             '<form method="post" action="/login">'
@@ -138,7 +142,7 @@ class PlainPages:
         return _render_document("Sign in", fault + form + links)
 
     def render_account(self, request: Request, view: AccountView) -> str:
-        """The account page."""
+        """Return the account page."""
         parts = [f"<p>{escape(view.account.name)} ({escape(view.account.login)})</p>"]
         if view.error is not None:
             parts.append(f'<p role="alert">{escape(view.error.message)}</p>')
@@ -173,7 +177,7 @@ _STATE_KEY: Final = "onym"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """One application's parts. `clock` gives the time in UTC, `monotonic` seconds that only grow."""
+    """The services of one application. `clock` returns the time in UTC, `monotonic` seconds."""
 
     settings: Settings
     store: Store
@@ -186,10 +190,10 @@ class Services:
 
 
 def get_services(request: HTTPConnection) -> Services:
-    """The services of the application that serves this request."""
+    """Return the services of the application that serves this request."""
     return cast("Services", request.app.state.services)
 
 
 def get_request_state(scope: Any) -> dict[str, Any]:
-    """What the middlewares know of this request: `request_id`, `address`, `visitor`, `audit`, `code`."""
+    """Return the middlewares' data about this request: request_id, address, visitor, audit and code."""
     return cast("dict[str, Any]", scope.setdefault(_STATE_KEY, {}))

@@ -136,7 +136,7 @@ def test_a_request_that_two_servers_read_differently_is_refused(
     site: World, lines: list[str], options: dict[str, Any]
 ) -> None:
     before = len(site.endpoint.seen)
-    found = raw(site.port, head(site, *(each.replace("{port}", str(site.port)) for each in lines), **options))
+    found = raw(site.port, head(site, *(line.replace("{port}", str(site.port)) for line in lines), **options))
     assert status(found) in {400, 403}
     assert found.count(b"HTTP/1.1 ") == 1
     assert len(site.endpoint.seen) == before
@@ -250,7 +250,7 @@ def test_a_get_never_has_effects(site: World) -> None:
     for path in ("/tool/add?a=1", "/agent/forklift", "/tool/write"):
         for accept in ("text/html", "*/*"):
             site.ask("GET", path, Accept=accept, Sec_Purpose="prefetch")
-    assert {each["method"] for each in site.endpoint.seen[before:]} == {"GET"}
+    assert {request["method"] for request in site.endpoint.seen[before:]} == {"GET"}
 
 
 @pytest.mark.requirement("ai-security-d")
@@ -324,9 +324,9 @@ class Liar:
             messages.append(message)
 
         await self.late.app(scope, receive, keep)
-        whole = b"".join(each.get("body", b"") for each in messages[1:])
+        whole = b"".join(part.get("body", b"") for part in messages[1:])
         code, headers, body = self._forge(messages[0]["status"], list(messages[0]["headers"]), whole)
-        headers = [each for each in headers if each[0] != b"content-length"]
+        headers = [header for header in headers if header[0] != b"content-length"]
         headers.append((b"content-length", str(len(body)).encode()))
         await send({"type": "http.response.start", "status": code, "headers": headers})
         await send({"type": "http.response.body", "body": body})
@@ -360,7 +360,7 @@ def lying(forge: Any) -> tuple[Any, Liar]:
 
 
 def without(name: bytes) -> Any:
-    return lambda code, headers, body: (code, [each for each in headers if each[0] != name], body)
+    return lambda code, headers, body: (code, [header for header in headers if header[0] != name], body)
 
 
 def adding(*fields: tuple[bytes, bytes]) -> Any:
@@ -446,7 +446,10 @@ def test_an_upstream_401_is_never_passed_through(code: int) -> None:
     late, _ = lying(
         lambda _code, headers, body: (
             code,
-            [*(each for each in headers if each[0] != b"aiip-receipt"), (b"www-authenticate", b"Basic")],
+            [
+                *(header for header in headers if header[0] != b"aiip-receipt"),
+                (b"www-authenticate", b"Basic"),
+            ],
             body,
         )
     )

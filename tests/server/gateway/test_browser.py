@@ -72,8 +72,8 @@ def fits(page: Page) -> bool:
     size = page.viewport_size
     assert box is not None
     assert size is not None
-    wide = [each.bounding_box() for each in page.locator("main *:visible").all()]
-    return all(each is None or each["x"] + each["width"] <= size["width"] + 1 for each in [box, *wide])
+    wide = [element.bounding_box() for element in page.locator("main *:visible").all()]
+    return all(area is None or area["x"] + area["width"] <= size["width"] + 1 for area in [box, *wide])
 
 
 @pytest.mark.requirement("ai-interop-b", "ai-agents-a")
@@ -182,5 +182,5 @@ def test_the_documentation_shows_every_picture_in_words_too_and_they_are_not_hea
     page = _PICTURES.parents[1] / "how-to" / "run-a-gateway.md"
     shown = re.findall(r"!\[([^\]]{20,})\]\(\.\./assets/gateway/([a-z0-9-]+)\.png\)", page.read_text("utf-8"))
     assert sorted(name for _, name in shown) == sorted(_SHOWN)
-    assert sorted(each.stem for each in _PICTURES.iterdir()) == sorted(_SHOWN)
-    assert max(each.stat().st_size for each in _PICTURES.iterdir()) < 150_000
+    assert sorted(picture.stem for picture in _PICTURES.iterdir()) == sorted(_SHOWN)
+    assert max(picture.stat().st_size for picture in _PICTURES.iterdir()) < 150_000

@@ -111,7 +111,7 @@ def test_a_form_is_invoked_once_and_its_result_stays_for_its_browser(person: Bro
     sent = person.send(form)
     assert sent.status == 303
     here = sent.headers["location"]
-    assert [each["method"] for each in person.site.endpoint.seen[before:]].count("POST") == 1
+    assert [request["method"] for request in person.site.endpoint.seen[before:]].count("POST") == 1
     page = person.get(here)
     assert '"sum": 3' in text(page)
     assert "<b>" not in page.body.decode()

@@ -191,5 +191,5 @@ def test_a_box_is_ticked_by_its_default_or_by_what_was_typed_alone() -> None:
             "properties": {"plain": {"type": "boolean"}, "on": {"type": "boolean", "default": True}},
         }
     )
-    assert [each.ticked for each in build_control_views(fields)] == [False, True]
-    assert [each.ticked for each in build_control_views(fields, {"plain": "true"})] == [True, False]
+    assert [view.ticked for view in build_control_views(fields)] == [False, True]
+    assert [view.ticked for view in build_control_views(fields, {"plain": "true"})] == [True, False]

@@ -133,8 +133,8 @@ def test_events_are_provisional_until_the_receipt(site: World) -> None:
     assert "aiip-receipt" not in answer.headers
     assert answer.body.startswith(b": provisional")
     events = SSEDecoder().feed(answer.body)
-    assert [each.event for each in events] == ["message"] * 3 + ["receipt", "gateway-receipt"]
-    assert [json.loads(each.data)["number"] for each in events[:3]] == [0, 1, 2]
+    assert [event.event for event in events] == ["message"] * 3 + ["receipt", "gateway-receipt"]
+    assert [json.loads(event.data)["number"] for event in events[:3]] == [0, 1, 2]
     assert _claims(events[4].data)["up"] == hash_upstream_receipt(events[3].data)
 
 
@@ -173,7 +173,7 @@ def test_what_does_more_than_read_is_refused_before_it_is_asked(site: World, pat
     answer = site.ask("POST", path, b'{"to":"x","text":"x"}')
     assert (answer.status, answer.json()["code"]) == (403, code)
     assert answer.headers["proxy-status"].endswith(f'details="{code}"')
-    assert "POST" not in [each["method"] for each in site.endpoint.seen[before:]]
+    assert "POST" not in [request["method"] for request in site.endpoint.seen[before:]]
 
 
 @pytest.mark.requirement("ai-privacy-a", "ai-privacy-c")
@@ -186,9 +186,9 @@ def test_the_audit_log_says_what_was_decided_and_nothing_that_was_said(site: Wor
         assert hidden not in text
     assert verify_log(site.folder / "audit.jsonl").is_valid
     lines = site.lines()
-    permitted = next(each for each in reversed(lines) if each.get("decision") == "permit")
+    permitted = next(line for line in reversed(lines) if line.get("decision") == "permit")
     assert {"jti", "rqh", "authority", "path", "status"} <= permitted.keys()
-    refused = next(each for each in reversed(lines) if each.get("code") == "aiip.policy-denied")
+    refused = next(line for line in reversed(lines) if line.get("code") == "aiip.policy-denied")
     assert refused["decision"] == "refuse"
 
 

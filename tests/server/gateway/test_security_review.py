@@ -52,7 +52,7 @@ def test_a_page_does_not_grow_with_the_product_of_a_schema() -> None:
     properties = {f"p{index}": {"$ref": "#/$defs/x"} for index in range(48)}
     schema = {"type": "object", "properties": properties, "$defs": {"x": {"enum": long}}}
     assert len(drawn(schema)) < len(msgspec.json.encode(schema))
-    assert {each.kind for each in build_form_fields(schema)} == {"json"}
+    assert {field.kind for field in build_form_fields(schema)} == {"json"}
 
 
 def test_a_choice_is_as_long_as_a_label_at_most() -> None:
@@ -122,7 +122,7 @@ def begun_at(found: Any, resource: str) -> Iterator[tuple[Any, bytes]]:
 
 
 def decisions(found: Any) -> list[tuple[str, str]]:
-    return [(each["event"], each["decision"]) for each in found.lines()]
+    return [(line["event"], line["decision"]) for line in found.lines()]
 
 
 def test_a_stream_is_in_the_audit_log_before_its_first_octet_and_at_its_end() -> None:
@@ -227,12 +227,12 @@ def test_who_leaves_a_stream_early_is_in_the_audit_log_all_the_same(town: Any) -
         head = f"POST {town.path('/endless')} HTTP/1.1\r\nHost: 127.0.0.1:{town.port}\r\n"
         line.sendall(f"{head}Accept: text/event-stream\r\nContent-Length: 0\r\n\r\n".encode())
         with line.makefile("rb") as heard:
-            assert any(b"data:" in each for each in heard)
+            assert any(b"data:" in chunk for chunk in heard)
     until = time.monotonic() + PATIENCE
     while len(town.gateway._parts.slots) and time.monotonic() < until:
         assert town.at("GET", "/").status == 200  # the gateway's loop goes on
     assert len(town.gateway._parts.slots) == 0
-    last = [each for each in town.lines() if each["method"] == "POST"][-1]
+    last = [entry for entry in town.lines() if entry["method"] == "POST"][-1]
     assert (last["decision"], last["status"]) == ("provisional", 200)
 
 
@@ -281,7 +281,7 @@ def test_an_audit_log_cannot_command_a_terminal(tmp_path: Path) -> None:
 
 def test_a_stream_that_was_saved_is_verified_with_either_receipt(town: Any, tmp_path: Path) -> None:
     answer = town.ask("POST", "/tool/count", b'{"to":3}', Accept="text/event-stream")
-    events = {each.event: each.data for each in SSEDecoder().feed(answer.body)}
+    events = {event.event: event.data for event in SSEDecoder().feed(answer.body)}
     body, now = tmp_path / "stream", time.time()
     body.write_bytes(answer.body)
     for event, store, options in (

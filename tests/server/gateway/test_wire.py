@@ -33,7 +33,7 @@ def refused(site: World, fields: tuple[str, ...], body: bytes = BODY) -> tuple[b
     before = len(site.endpoint.seen)
     heard = raw(site.port, head(site, "Content-Type: application/json", *fields) + body)
     assert heard.count(b"HTTP/1.1 ") == 1
-    assert all(each["method"] != "POST" for each in site.endpoint.seen[before:])
+    assert all(request["method"] != "POST" for request in site.endpoint.seen[before:])
     start, _, content = heard.partition(b"\r\n\r\n")
     return start.split(b" ", 2)[1], json.loads(content)["code"]
 

@@ -28,7 +28,7 @@ def post(site: Site, path: str, body: Any, headers: dict[str, str] | None = None
 
 
 def schema_of(operation: str, status: str) -> dict[str, Any]:
-    row = next(each for each in OPERATIONS if each.id == operation)
+    row = next(row for row in OPERATIONS if row.id == operation)
     answer = build_openapi_document()["paths"][API + row.path][row.method.lower()]["responses"][status]
     media = next(iter(answer["content"]))
     return {**answer["content"][media]["schema"], "components": build_openapi_document()["components"]}
@@ -80,7 +80,7 @@ def test_a_list_is_read_whole_by_following_next(shared: Site) -> None:
     found, path = [], API + "/registries/llm-parameters/entries?limit=5"
     while path:
         answer = shared.get(path, accept="application/json")
-        found += [each["name"] for each in answer.json()["entries"]]
+        found += [entry["name"] for entry in answer.json()["entries"]]
         path = answer.json()["next"]
         assert ("link" in answer.headers) == bool(path)
         if path:
@@ -90,7 +90,7 @@ def test_a_list_is_read_whole_by_following_next(shared: Site) -> None:
 
 def test_versions_are_those_of_the_history(shared: Site) -> None:
     found = get(shared, "/registries/uri-schemes/entries/proviso/versions").json()["versions"]
-    assert [each["version"] for each in found] == [1, 2]
+    assert [version["version"] for version in found] == [1, 2]
     assert found[-1]["entry"] == get(shared, "/registries/uri-schemes/entries/proviso").json()
 
 
@@ -107,12 +107,12 @@ def test_a_long_history_is_read_in_parts_and_shown_in_parts(
         fresh.act("eve", EventKind.ATTACH_SECURITY_NOTE, name="proviso", text=f"Note {number}.")
         fresh.act("rita", EventKind.REVISE, about=request, fields={"contact": f"Rita {number}"})
     versions = get(fresh, f"{path}/versions").json()["versions"]
-    assert [each["version"] for each in versions] == list(range(1, EVENTS_SHOWN + 3))
+    assert [version["version"] for version in versions] == list(range(1, EVENTS_SHOWN + 3))
     for where in (path, f"/requests/{request}"):
         numbers, following = [], f"{API}{where}/history?limit=13"
         while following:
             part = fresh.get(following, accept="application/json").json()
-            numbers += [each["number"] for each in part["records"]]
+            numbers += [record["number"] for record in part["records"]]
             following = part["next"]
         assert len(numbers) > EVENTS_SHOWN
         assert numbers == sorted(set(numbers))
@@ -256,7 +256,7 @@ def test_a_registry_is_exported_and_read_back(shared: Site, form: str) -> None:
     assert answer.status_code == 200, answer.text
     assert "attachment" in answer.headers["content-disposition"]
     if form != "text":
-        names = {each.name for each in read_snapshot(answer.content, registry="uri-schemes").entries}
+        names = {entry.name for entry in read_snapshot(answer.content, registry="uri-schemes").entries}
         assert {"http", "proviso"} <= names
 
 
@@ -275,7 +275,7 @@ def test_the_feed_is_well_formed_and_newest_first(shared: Site) -> None:
     answer = shared.get("/r/uri-schemes/changes.atom", accept="application/atom+xml")
     assert answer.headers["content-type"].startswith("application/atom+xml")
     name = "{http://www.w3.org/2005/Atom}"
-    times = [each.text for each in ET.fromstring(answer.content).iterfind(f"{name}entry/{name}updated")]
+    times = [element.text for element in ET.fromstring(answer.content).iterfind(f"{name}entry/{name}updated")]
     assert len(times) > 5
     assert times == sorted(times, reverse=True)
     tag = answer.headers["etag"]
@@ -287,7 +287,7 @@ def test_the_openapi_document_holds_every_operation_once(shared: Site) -> None:
     found = answer.json()
     assert found["openapi"] == "3.1.0"
     names = [row["operationId"] for path in found["paths"].values() for row in path.values()]
-    assert sorted(names) == sorted(each.id for each in OPERATIONS)
+    assert sorted(names) == sorted(operation.id for operation in OPERATIONS)
     for schema in found["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)
 
@@ -352,7 +352,7 @@ def test_the_tag_of_an_entry_that_was_removed_never_comes_back(fresh: Site) -> N
     stale = post(fresh, f"{ENTRY}/events", REMOVE, {**ian, "if-match": old})
     assert stale.status_code == 412
     versions = get(fresh, f"{ENTRY}/versions").json()["versions"]
-    assert [each["version"] for each in versions] == [1, 2, 3]
+    assert [version["version"] for version in versions] == [1, 2, 3]
 
 
 def test_a_removal_is_undone_by_its_record(fresh: Site) -> None:
@@ -424,7 +424,11 @@ def test_an_entry_is_reassigned_to_accounts_alone(fresh: Site, to: str, status: 
 def test_the_document_says_that_an_override_of_a_removed_name_has_no_version_to_match() -> None:
     def headers(path: str) -> dict[str, bool]:
         parameters = build_openapi_document()["paths"][path]["post"]["parameters"]
-        return {each["name"]: each["required"] for each in parameters if each["in"] == "header"}
+        return {
+            parameter["name"]: parameter["required"]
+            for parameter in parameters
+            if parameter["in"] == "header"
+        }
 
     api = "/api/v1"
     assert headers(f"{api}/registries/{{registry}}/entries/{{name}}/events") == {

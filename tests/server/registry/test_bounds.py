@@ -58,7 +58,7 @@ def test_a_long_text_is_checked_in_a_process_with_the_same_report() -> None:
                 assert await away.check(submitted, known, key="a") == plain
 
     asyncio.run(main())
-    assert any(each.code == "name-taken" for each in plain.findings)
+    assert any(finding.code == "name-taken" for finding in plain.findings)
 
 
 def test_a_process_that_takes_too_long_is_ended_and_replaced() -> None:
@@ -162,7 +162,7 @@ def test_more_fields_than_any_template_has_are_refused(fresh: Site) -> None:
 def test_texts_that_repeat_themselves_are_compared_in_no_time(before: str, after: str) -> None:
     with linear_enough(5):
         one, two = split_differences(before, after)
-    assert ("".join(each.text for each in one), "".join(each.text for each in two)) == (before, after)
+    assert ("".join(piece.text for piece in one), "".join(piece.text for piece in two)) == (before, after)
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_long_records_are_read_in_small_parts_and_all_of_them(fresh: Site) -> No
     assert 1 <= len(part) < 8
     numbers: list[int] = []
     while found := fresh.world.do(store.request_history, request, after=numbers[-1] if numbers else 0):
-        numbers += [each.number for each in found]
+        numbers += [record.number for record in found]
     assert len(numbers) == 8
     # pages show all of them, without the texts
     page = fresh.get(f"/requests/{request}")

@@ -264,7 +264,7 @@ def test_a_request_is_not_told_that_its_own_pending_row_has_the_name(fresh: Site
 @pytest.fixture
 def imported(fresh: Site) -> Site:
     """With a row as IANA publishes it: beside its columns it has a template, a CRI number and more."""
-    (acd,) = (each for each in load_builtin_snapshot("uri-schemes").entries if each.name == "acd")
+    (acd,) = (entry for entry in load_builtin_snapshot("uri-schemes").entries if entry.name == "acd")
     assert {"template", "cri_number"} <= acd.fields.keys()
     store = fresh.world.store
     fresh.world.do(
@@ -305,20 +305,20 @@ def test_an_update_brings_what_its_author_changed_and_takes_nothing_else_back(fr
     entry = fresh.world.do(fresh.world.store.entry, "uri-schemes", "proviso")
     # as a browser sends it: each field is filled with what the entry has
     filled = {
-        f"field__{each}": entry.fields.get(each, "")
-        for each in ("description", "applications", "contact", "change_controller", "references", "reference")
+        f"field__{name}": entry.fields.get(name, "")
+        for name in ("description", "applications", "contact", "change_controller", "references", "reference")
     }
     version = str(entry.version)
     first = filled | {"field__contact": "First <first@example.org>"}
     second = filled | {"field__applications": "Other programs"}
     asked = [
-        asked_for(fresh, send(fresh, change, change, kind="update", version=version, **each))
-        for each in (first, second)
+        asked_for(fresh, send(fresh, change, change, kind="update", version=version, **answer))
+        for answer in (first, second)
     ]
-    assert [set(each.fields) - {"name"} for each in asked] == [{"contact"}, {"applications"}]
-    for each in asked:
-        fresh.act("rita", EventKind.SUBMIT, about=each.id)
-        fresh.act("ian", EventKind.CHECK_COMPLETE, about=each.id)
+    assert [set(request.fields) - {"name"} for request in asked] == [{"contact"}, {"applications"}]
+    for request in asked:
+        fresh.act("rita", EventKind.SUBMIT, about=request.id)
+        fresh.act("ian", EventKind.CHECK_COMPLETE, about=request.id)
     after = fresh.world.do(fresh.world.store.entry, "uri-schemes", "proviso")
     assert after.fields["contact"] == "First <first@example.org>"
     assert after.fields["applications"] == "Other programs"
@@ -397,7 +397,7 @@ def test_the_status_of_a_template_is_read_as_the_checker_reads_it(fresh: Site, w
 
 def test_an_update_of_a_deprecated_parameter_and_of_a_suspended_namespace_can_be_revised(fresh: Site) -> None:
     sign_in(fresh, "rita")
-    parameter = next(each.name for each in load_builtin_snapshot("llm-parameters").entries)
+    parameter = next(entry.name for entry in load_builtin_snapshot("llm-parameters").entries)
     fresh.act("eve", EventKind.RETIRE, name=parameter, registry="llm-parameters", reason="Not used.")
     fresh.act("ian", EventKind.SUSPEND, name="robots", registry="ai-namespaces", reason="Abuse.")
     for registry, name in (("llm-parameters", parameter), ("ai-namespaces", "robots")):

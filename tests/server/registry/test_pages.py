@@ -156,7 +156,7 @@ def test_every_link_of_the_site_leads_somewhere(
     assert len(seen) > 60
 
 
-@as_subtests("context", PAGES, ids=lambda each: each.__name__)
+@as_subtests("context", PAGES, ids=lambda page: page.__name__)
 def test_a_template_uses_what_its_context_gives_and_nothing_else(context: type[Any]) -> None:
     env = get_template_environment()
 
@@ -166,7 +166,7 @@ def test_a_template_uses_what_its_context_gives_and_nothing_else(context: type[A
         # imports stand outside the blocks that use them
         return meta.find_undeclared_variables(tree) - {"m", "pieces"}
 
-    given = {each.name for each in dataclasses.fields(context)}
+    given = {field.name for field in dataclasses.fields(context)}
     assert used(context.template) | used("base.html") == given
     assert used("parts/macros.html") == set()
 
@@ -226,9 +226,9 @@ def test_every_pair_of_colours_has_contrast_enough(scheme: str) -> None:
     )
     grounds = ("fill-page", "fill-card", "fill-soft")
     pairs = [(ink, fill) for ink in ("ink-page", "ink-quiet", "ink-link") for fill in grounds]
-    pairs += [(f"ink-{each}", f"fill-{each}") for each in ("act", "good", "bad", "warn", "info", "past")]
+    pairs += [(f"ink-{tone}", f"fill-{tone}") for tone in ("act", "good", "bad", "warn", "info", "past")]
     pairs += [("ink-bad", "fill-page"), ("ink-bad", "fill-card")]
-    assert {f"ink-{each}" for each in ("act", "good", "bad", "warn", "info", "past")} <= set(colours)
+    assert {f"ink-{tone}" for tone in ("act", "good", "bad", "warn", "info", "past")} <= set(colours)
     for ink, fill in pairs:
         assert contrast(colours[ink], colours[fill]) >= 4.5, (ink, fill)
     for edge in ("line-strong", "focus"):  # WCAG 1.4.11

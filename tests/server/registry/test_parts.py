@@ -21,27 +21,27 @@ from onym.server.registry.responses import get_template_environment, negotiate_m
 
 @given(st.text(max_size=60))
 def test_a_text_cut_at_its_links_is_the_text(text: str) -> None:
-    assert "".join(each.text for each in split_links(text)) == text
+    assert "".join(link.text for link in split_links(text)) == text
 
 
 def test_links_are_rfcs_and_web_addresses() -> None:
-    found = [each.href for each in split_links("[RFC6733], see https://a.example/x).") if each.href]
+    found = [link.href for link in split_links("[RFC6733], see https://a.example/x).") if link.href]
     assert found == ["https://www.rfc-editor.org/rfc/rfc6733", "https://a.example/x"]
-    assert not [each for each in split_links("javascript:alert(1) RFC0 ftp://x") if each.href]
+    assert not [link for link in split_links("javascript:alert(1) RFC0 ftp://x") if link.href]
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_a_difference_holds_both_texts_whole(before: str, after: str) -> None:
     one, two = split_differences(before, after)
-    kept = lambda parts: "".join(each.text for each in parts)  # noqa: E731
+    kept = lambda parts: "".join(part.text for part in parts)  # noqa: E731
     assert (kept(one), kept(two)) == (before, after)
-    assert {each.kind for each in one} <= {"same", "gone"}
-    assert {each.kind for each in two} <= {"same", "new"}
+    assert {piece.kind for piece in one} <= {"same", "gone"}
+    assert {piece.kind for piece in two} <= {"same", "new"}
 
 
 def test_a_long_field_is_shown_whole_instead_of_aligned() -> None:
     one, two = split_differences("a " * 3000, "b " * 3000)
-    assert ([each.kind for each in one], [each.kind for each in two]) == (["gone"], ["new"])
+    assert ([piece.kind for piece in one], [piece.kind for piece in two]) == (["gone"], ["new"])
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30))
@@ -55,10 +55,10 @@ def test_a_name_in_an_address_is_one_segment(name: str) -> None:
 @pytest.mark.parametrize("profile", ["rfc4395", "rfc7595", "specification-required", "expert-review"])
 def test_the_picture_holds_every_state_that_the_engine_reaches(profile: str) -> None:
     found, picture = find_transitions(profile), build_diagram(profile)
-    states = {each.source for each in found} | {each.target for each in found}
-    drawn = {each.id for each in picture.boxes}
-    assert drawn == {str(each) for each in states} - {"withdrawn"}
-    assert {each.number for each in picture.arrows} == set(range(1, len(picture.arrows) + 1))
+    states = {step.source for step in found} | {step.target for step in found}
+    drawn = {drawn.id for drawn in picture.boxes}
+    assert drawn == {str(state) for state in states} - {"withdrawn"}
+    assert {drawn.number for drawn in picture.arrows} == set(range(1, len(picture.arrows) + 1))
     boxes = [(box.x, box.y, box.x + box.width, box.y + box.height) for box in picture.boxes]
     for arrow in picture.arrows:
         assert not [box for box in boxes if box[0] < arrow.x < box[2] and box[1] < arrow.y < box[3]]
@@ -66,7 +66,7 @@ def test_the_picture_holds_every_state_that_the_engine_reaches(profile: str) -> 
 
 def test_a_message_is_a_sentence_and_its_code_stands_out() -> None:
     filters = get_template_environment().filters
-    assert [filters["sentence"](each) for each in ("no such name", "Why?", "")] == [
+    assert [filters["sentence"](message) for message in ("no such name", "Why?", "")] == [
         "No such name.",
         "Why?",
         "",
@@ -131,7 +131,7 @@ def test_an_entry_is_made_once_until_the_registry_changes() -> None:
         cache = ResponseCache(it.head, lambda: it.now)
         many = await asyncio.gather(*(cache.get(("r", "a"), it.make) for _ in range(20)))
         assert it.looked == 1
-        assert len({each.body for each in many}) <= it.made
+        assert len({response.body for response in many}) <= it.made
         made = it.made
         await cache.get(("r", "a"), it.make)
         assert it.made == made

@@ -93,9 +93,9 @@ def test_the_public_log_has_every_number_and_digest_and_no_word_of_a_draft(fresh
         return records
 
     public, whole = log({}), log(fresh.headers("rita"))
-    digests = [(each["number"], each["previous"], each["digest"]) for each in whole]
-    assert [(each["number"], each["previous"], each["digest"]) for each in public] == digests
-    (mine,) = [each for each in public if each["request"] == draft]
+    digests = [(record["number"], record["previous"], record["digest"]) for record in whole]
+    assert [(record["number"], record["previous"], record["digest"]) for record in public] == digests
+    (mine,) = [record for record in public if record["request"] == draft]
     assert (mine["actor"], mine["name"], mine["data"], mine["event"]) == ("", None, {}, "open")
 
 

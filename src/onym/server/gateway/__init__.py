@@ -1,4 +1,4 @@
-"""The HTTPS gateway to ai names: maps, resolves, verifies, and hands on what proves where it comes from."""
+"""The HTTPS gateway for `ai:` names: it resolves a name, calls its authority and forwards verified results."""
 
 from __future__ import annotations
 

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from onym.server.gateway.handlers import ExchangeHandler, PageHandler
 
 _KEY_SECONDS: Final = 600
-#: where the pages' forms go
+#: the action of the pages' forms
 _FORM: Final = b"/invoke"
 
 _Handler: TypeAlias = Callable[[RequestContext], Awaitable[Response]]
 
 
 class GatewayRoutes:
-    """The addresses of one gateway."""
+    """The routes of one gateway."""
 
     def __init__(self, parts: Dependencies, site: PageHandler, exchanges: ExchangeHandler) -> None:
         self._parts = parts
@@ -53,11 +53,11 @@ class GatewayRoutes:
         }
 
     def needs_upstream(self, path: bytes) -> bool:
-        """Is an authority asked for this path?"""
+        """Does this path call an authority?"""
         return path.startswith(self._prefix) or path == _FORM
 
     async def dispatch_request(self, visit: RequestContext) -> Response:
-        """The answer to this request. Raises OnymError."""
+        """Return the response. Raises OnymError."""
         if visit.path.startswith(self._prefix):
             visit.audited = True
             return await self._exchanges.handle_request(visit)
@@ -67,7 +67,7 @@ class GatewayRoutes:
         return self._serve_small(visit)
 
     def _serve_small(self, visit: RequestContext) -> Response:
-        """Files, kept results, and what a problem's type means."""
+        """Serve static files, stored results and descriptions of problem types."""
         words = visit.path.decode("latin-1").split("/")[1:]
         if visit.method == "GET" and words[0] == "static" and len(words) == 2 and words[1] in STATIC_FILES:
             file, kind = STATIC_FILES[words[1]]
@@ -78,7 +78,7 @@ class GatewayRoutes:
         if visit.method == "GET" and words[0] == "problems" and words[-1] in CODES:
             row = CODES[words[-1]]
             return PlainTextResponse(f"{row.title} (code {row.name})\n")
-        raise AIIPError("there is nothing at this address", code="aiip.endpoint-unknown")
+        raise AIIPError("this URL does not exist", code="aiip.endpoint-unknown")
 
     async def _serve_home(self, visit: RequestContext) -> Response:
         return self._site.show_home(visit)
@@ -96,12 +96,12 @@ class GatewayRoutes:
 _LOG: Final = logging.getLogger("onym.server.gateway")
 _COOKIE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _HSTS: Final = ("strict-transport-security", "max-age=63072000; includeSubDomains")
-#: folders whose answers are for everybody to keep
+#: folders whose responses are public and cacheable
 _PUBLIC: Final = {b"/static": frozenset({"cache-control"}), b"/.well-known": frozenset({"cache-control"})}
 
 
 class Gateway:
-    """Serves one gateway. `closing` are called, in their order, when the server stops."""
+    """The ASGI app of one gateway. `closing` are called in order when the server stops."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Gateway:
         self._proxies = tuple(network for network in networks if network is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or the server's start and end."""
+        """Serve one request or the lifespan."""
         if scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
@@ -186,7 +186,7 @@ class Gateway:
             headers.append("set-cookie", f"{value}; Path=/; HttpOnly; SameSite=Strict{secure}")
 
     async def _respond_and_record(self, visit: RequestContext) -> Response | None:
-        """The answer, with its line in the audit log; None where nobody waits for it any more."""
+        """Return the response and write its audit record; None if the client has disconnected."""
         try:
             answer = await self._respond_or_refuse(visit)
         except ClientDisconnect:
@@ -215,7 +215,7 @@ class Gateway:
         if self._telemetry is not None:
             self._telemetry.record_refusal(error if cause is None else cause)
         if answer.status_code >= 500:
-            # neither the token nor what was asked stands in these messages; the files of ours do, here alone
+            # these messages contain no token and no input; only the log shows paths of local files
             said = error.message if error.hint is None else f"{error.message}; {error.hint}"
             _LOG.warning("request %s: %s (%s)", visit.id, error.code, said, exc_info=cause)
         return answer
@@ -227,25 +227,23 @@ class Gateway:
         validate_nonce(visit.get_field("aiip-nonce"))
         wait = self._parts.rates.take_token("writes" if visit.method == "POST" else "reads", visit.client)
         if wait:
-            raise AIIPError(
-                "too many requests in a short time", code="aiip.too-many-requests", retryable=True
-            )
+            raise AIIPError("too many requests", code="aiip.too-many-requests", retryable=True)
         if visit.method == "POST":
             self._check_source(visit)
         return await self._routes.dispatch_request(visit)
 
     def _check_source(self, visit: RequestContext) -> None:
-        """Refuse what a page of another site has sent (attack 34). Programs send neither field."""
+        """Reject requests from pages of other sites (attack 34). Programs send neither field."""
         site, origin = visit.get_field("sec-fetch-site"), visit.get_field("origin")
         if site not in {None, "same-origin"} or origin not in {None, self._parts.settings.base_url}:
             raise DeniedError(
                 "this was sent by a page of another site",
                 clause="AIIP/HTTPS v1 3.15, attack 34",
-                hint="open the resource's page here; a program leaves Origin out",
+                hint="Use the resource's page on this gateway. A program must not send Origin.",
             )
 
     def _find_cookie(self, scope: Scope) -> str | None:
-        """What this browser's form tokens follow from, where it has been here before."""
+        """Return the secret of this browser's form tokens, or None."""
         name = self._parts.settings.cookie_name.encode("ascii")
         for value in get_field_values(scope["headers"], b"cookie"):
             for pair in value.split(b";"):

@@ -1,4 +1,4 @@
-"""What the gateway's handlers share: the request context, the concurrency limiter and the audit record."""
+"""Dependencies of the gateway's handlers: request context, concurrency limiter and audit record."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class RequestContext:
-    """A request on its way. `client` is what its address has in common with others of the same client.
+    """A request in progress. `client` is the key of the client's address, `cookie` the browser's secret.
 
-    `cookie` is the secret that the browser has already. `notes` become the line of the audit
-    log; it is written where `audited`, by the stream itself where `streaming`, and once: then it is
-    `recorded`.
+    `notes` become the audit record. It is written once (then `recorded` is true), if `audited`, and by the stream
+    itself if `streaming`.
     """
 
     scope: Scope
@@ -57,7 +56,7 @@ class RequestContext:
 
     @property
     def path(self) -> bytes:
-        """The path as it was sent, octet by octet."""
+        """The path as it was sent, byte for byte."""
         return bytes(self.scope["raw_path"])
 
     @property
@@ -71,7 +70,7 @@ class RequestContext:
         return self.scope["headers"]  # type: ignore[no-any-return]
 
     def get_field(self, name: str) -> str | None:
-        """The first value of a header field."""
+        """Return the first value of a header field."""
         found = get_field_values(self.fields, name.encode("ascii"))
         return found[0].decode("latin-1") if found else None
 
@@ -83,7 +82,7 @@ class RequestContext:
 
     @property
     def trace_id(self) -> str | None:
-        """The trace id of W3C Trace Context, where one came."""
+        """The trace ID of the W3C Trace Context, or None."""
         parts = (self.get_field("traceparent") or "").split("-")
         good = len(parts) == 4 and len(parts[1]) == 32 and parts[1].isalnum() and parts[1].isascii()
         return parts[1] if good else None
@@ -104,11 +103,11 @@ def _make_limit_error(group: str) -> AIIPError:
 
 
 class EventStream(Protocol):
-    """The events of an answer, provisional until `result` is there; `onym.ai` has one."""
+    """The events of a response, provisional until `result` is available; see `onym.ai.AsyncAIStream`."""
 
     @property
     def result(self) -> Result:
-        """The verified result, at its end. Raises ProvenanceError before."""
+        """The verified result at the end. Raises ProvenanceError before."""
         ...
 
     def __aiter__(self) -> AsyncIterator[SSEEvent]: ...
@@ -116,7 +115,7 @@ class EventStream(Protocol):
     async def __aenter__(self) -> Self: ...
 
     async def close(self) -> None:
-        """Read no more of it."""
+        """Stop reading."""
         ...
 
     async def __aexit__(
@@ -125,18 +124,18 @@ class EventStream(Protocol):
 
 
 class Upstream(Protocol):
-    """Who asks the authorities and verifies what they answer: an `onym.ai.AsyncAIClient`."""
+    """The client that calls the authorities and verifies their responses: `onym.ai.AsyncAIClient`."""
 
     async def resolve(self, uri: AIURI) -> Resolution:
-        """Where the URI leads."""
+        """Resolve the URI."""
         ...
 
     async def exchange(self, invocation: Invocation, resolution: Resolution) -> Result:
-        """The verified answer, whatever its status."""
+        """Return the verified result of any status."""
         ...
 
     async def exchange_stream(self, invocation: Invocation, resolution: Resolution) -> EventStream:
-        """The same, with the events of a stream as they come."""
+        """Return the verified result as a stream of events."""
         ...
 
     async def close(self) -> None:
@@ -146,7 +145,7 @@ class Upstream(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """One gateway's parts. `clock` gives the time in UTC, `jwks` its key sets, `audit_key` hashes paths."""
+    """The services of one gateway. `clock` returns the time in UTC, `jwks` a key set, `audit_key` hashes paths."""
 
     settings: GatewaySettings
     upstream: Upstream
@@ -164,7 +163,7 @@ _LOG: Final = logging.getLogger("onym.server.gateway")
 
 
 async def read_body(parts: Dependencies, visit: RequestContext) -> bytes:
-    """The body, as far as it may go. Raises AIIPError `aiip.too-large`."""
+    """Read the body up to its limit. Raises AIIPError `aiip.too-large`."""
     limit = parts.settings.body_limit
     told = get_field_values(visit.fields, b"content-length")
     if told and (len(told[0]) > 15 or int(told[0]) > limit):
@@ -185,9 +184,9 @@ async def read_body(parts: Dependencies, visit: RequestContext) -> bytes:
 def record_exchange(
     parts: Dependencies, visit: RequestContext, event: Literal["begun", "exchange"] = "exchange"
 ) -> None:
-    """One line of the audit log, for a request about an ai URI; a stream has one when it begins, too.
+    """Write the audit record of a request about an ai URI. A stream has another record when it begins.
 
-    Raises AIIPError `aiip.unavailable`: a log that cannot be written stops what it should record.
+    Raises AIIPError `aiip.unavailable` if the log cannot be written: the request then fails.
     """
     if parts.journal is None or not visit.audited or visit.recorded:
         return
@@ -196,9 +195,11 @@ def record_exchange(
         parts.journal.append(line, at=parts.clock())
     except (OSError, ConfigError) as error:
         _LOG.error("request %s: the audit log cannot be written (%s)", visit.id, error)
-        raise AIIPError("this cannot be recorded now", code="aiip.unavailable") from error
+        raise AIIPError(
+            "the audit log cannot be written, so the request was rejected", code="aiip.unavailable"
+        ) from error
     visit.recorded = event == "exchange"
 
 
 def _make_too_large_error(limit: int) -> AIIPError:
-    return AIIPError(f"the body is larger than {limit} octets", code="aiip.too-large")
+    return AIIPError(f"the body is larger than {limit} bytes", code="aiip.too-large")

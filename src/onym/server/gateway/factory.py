@@ -1,6 +1,6 @@
 """Creates a gateway from its settings: signing keys, files, and the client that calls the authorities.
 
-The factory opens every file that the settings name, so that a fault is reported when the gateway starts.
+The factory opens every file that the settings name, so that a bad file is reported when the gateway starts.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 Closer: TypeAlias = Callable[[], Awaitable[None]]
 
 _HTTPS: Final = 443
-#: codes that say of a file that it cannot be used -> the hint for an operator, where the error's own is not
+#: codes of errors about unusable files -> the hint for the operator; None keeps the error's hint
 _FILE_ERROR_HINTS: Final[Mapping[str, str | None]] = MappingProxyType(
     {
         "aiip.unavailable": None,
         "sign.bad-key": None,
         "sign.malformed": None,
-        "usage.tls": "a file of PEM certificates; ca_files and --ca-file name it",
+        "usage.tls": "Set ca_files or --ca-file to a file of PEM certificates.",
     }
 )
 
@@ -55,7 +55,7 @@ def open_upstream(
 ) -> tuple[AsyncAIClient, Closer]:
     """Return the client of these settings and the function that closes its connections and replay file.
 
-    `resolver` looks names up, `clock` gives the time in UTC. Raises ConfigError for a file that cannot be used,
+    `resolver` resolves host names, `clock` returns the time in UTC. Raises ConfigError for an unusable file,
     SignatureError and SnapshotError for an invalid registry file.
     """
     from onym.ai.client import AsyncAIClient
@@ -66,7 +66,7 @@ def open_upstream(
     from onym.net.transport import AsyncTransport
 
     policy = Policy.untrusted().replace(
-        # trials take whatever port is free
+        # tests on this computer use any free port
         ports=None if settings.network == "local" else frozenset({_HTTPS, *settings.ports}),
         allow_networks=(
             *settings.networks,
@@ -104,7 +104,7 @@ def open_upstream(
 
 @contextmanager
 def _raise_config_error(setting: str) -> Iterator[None]:
-    """What says of a file that it cannot be used is about this setting: a ConfigError."""
+    """Replace an error about an unusable file by a ConfigError that names the setting."""
     try:
         yield
     except OnymError as error:
@@ -179,12 +179,11 @@ def create_gateway(
     monotonic: Callable[[], float] = time.monotonic,
     telemetry: Telemetry | None = None,
 ) -> Gateway:
-    """The gateway of these settings, as an ASGI app.
+    """Create the gateway of these settings, an ASGI app.
 
-    `upstream` asks the authorities, a client of its own where left out; `resolver` looks names up (the
-    system's by default), `clock` gives the time in UTC, `monotonic` seconds that only grow. `telemetry`
-    reports what is asked; without it only `ONYM_TELEMETRY=1` does, with paths hashed as in the audit log.
-    Raises ConfigError for files that cannot be used.
+    `upstream` calls the authorities (default: a new client), `resolver` resolves host names (default: the
+    system's), `clock` returns the time in UTC, `monotonic` seconds. `telemetry` reports requests; without it only
+    `ONYM_TELEMETRY=1` does, with paths hashed as in the audit log. Raises ConfigError for unusable files.
     """
     now = clock or _get_utc_now
     journal = None if settings.audit is None else AuditLog(settings.audit)
@@ -227,18 +226,18 @@ def create_gateway(
 def _open_signing_keys(
     settings: GatewaySettings, clock: Callable[[], datetime]
 ) -> tuple[Callable[[], Signer], Callable[[bool], bytes]]:
-    """Who signs the gateway's receipts, and its key sets (in force, or with the history)."""
+    """Return the signer of the gateway's receipts, and its key sets (current, or with history)."""
     from onym.sign.keystore import KeyStore  # late: cryptography is heavy
 
     if settings.keys is not None:
         store = KeyStore(Path(settings.keys))
-        store.signer(clock().timestamp())  # what is wrong with it is said at the start
+        store.signer(clock().timestamp())  # report a bad key store at the start
 
         def published(history: bool) -> bytes:
             at = clock().timestamp()
             return store.history(at) if history else store.jwks(at)
 
-        # asked each time: a key that was revoked must sign nothing more
+        # loaded for every receipt: a revoked key must not sign
         return lambda: store.signer(clock().timestamp()), published
     from msgspec import json
 

@@ -1,6 +1,6 @@
 """Request handlers of the gateway: resolve and invoke a resource, and the pages for people.
 
-A handler returns only results that were verified.
+Handlers return verified results only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from onym.server.gateway.dependencies import Dependencies, RequestContext
     from onym.server.gateway.result_store import StoredResult
 
-#: seconds that a description is believed, and how many are kept
+#: seconds that a description is cached, and the size of the cache
 _DESCRIPTION_SECONDS: Final = 60.0
 _MAX_DESCRIPTIONS: Final = 1_000
 _IDEMPOTENCY_KEY: Final = re.compile(r'"([!#-\[\]-~]{1,255})"\Z')
@@ -55,7 +55,7 @@ _DESCRIPTION: Final = "application/aiip+json"
 
 
 class UpstreamRelay:
-    """What is asked of the authorities for a gateway's callers. `monotonic` gives seconds that only grow."""
+    """Builds the requests to authorities, and caches descriptions. `monotonic` returns seconds."""
 
     def __init__(self, parts: Dependencies, monotonic: Callable[[], float]) -> None:
         self._parts = parts
@@ -64,14 +64,14 @@ class UpstreamRelay:
         self._described: OrderedDict[str, tuple[float, Description]] = OrderedDict()
 
     def parse_target(self, visit: RequestContext) -> AIURI:
-        """The ai URI that this request's address stands for. Raises AIURIError, DeniedError."""
+        """Return the ai URI of this request's path. Raises AIURIError, DeniedError."""
         uri = from_target(self._parts.settings.prefix, visit.path, visit.query)
         self.note_target(visit, uri)
         access_policy.require_no_loop(uri, self._own)
         return uri
 
     def note_target(self, visit: RequestContext, uri: AIURI) -> None:
-        """What of the URI goes into the audit log."""
+        """Put the URI's authority and hashed path into the audit record."""
         key = self._parts.audit_key
         visit.notes |= {
             "authority": uri.authority_text or "_",
@@ -79,7 +79,7 @@ class UpstreamRelay:
         }
 
     async def describe(self, visit: RequestContext, resolution: Resolution) -> tuple[Description, Result]:
-        """What the resource is, as its endpoint signed it."""
+        """Return the resource's description, and the signed result that contains it."""
         asked = Invocation(
             uri=resolution.uri,
             method="GET",
@@ -94,7 +94,7 @@ class UpstreamRelay:
         return description, result
 
     async def get(self, visit: RequestContext, resolution: Resolution) -> Result:
-        """The answer to a caller's own GET."""
+        """Return the result of a caller's GET."""
         access_policy.require_open_authority(resolution, self._own)
         asked = Invocation(
             uri=resolution.uri,
@@ -105,7 +105,7 @@ class UpstreamRelay:
         return await self._parts.upstream.exchange(asked, resolution)
 
     async def require_open(self, visit: RequestContext, resolution: Resolution) -> None:
-        """Raises DeniedError where this resource may not be invoked through the gateway."""
+        """Raise DeniedError if this resource must not be invoked through the gateway."""
         access_policy.require_open_authority(resolution, self._own)
         known = self._described.get(str(resolution.uri.without_query))
         if known is None or known[0] <= self._monotonic():
@@ -115,10 +115,10 @@ class UpstreamRelay:
         access_policy.require_open_resource(resolution.uri, description)
 
     def build_invocation(self, visit: RequestContext, uri: AIURI, body: bytes) -> Invocation:
-        """A caller's own POST. Raises AIIPError for a body without a type and a digest that does not fit."""
+        """Return a caller's POST. Raises AIIPError for a body without a type or with a wrong digest."""
         content_type = visit.get_field("content-type")
         if body and content_type is None:
-            raise _make_bad_request("a body needs its Content-Type", "RFC 9110 8.3")
+            raise _make_bad_request("the request has a body and no Content-Type", "RFC 9110 8.3")
         self._check_digest(visit, body)
         return Invocation(
             uri=uri,
@@ -131,7 +131,7 @@ class UpstreamRelay:
         )
 
     def make_result_error(self, result: Result) -> AIIPError:
-        """The error that a signed answer with a failure's status stands for."""
+        """Return the error of a signed result whose status is a failure."""
         from onym.ai.problems import decode_problem
 
         return decode_problem(
@@ -141,7 +141,7 @@ class UpstreamRelay:
     def build_forwarded_fields(
         self, visit: RequestContext, *, plain: bool = False
     ) -> tuple[tuple[str, str], ...]:
-        """The fields that go on to the endpoint; `plain` leaves out those of the caller."""
+        """Return the fields for the endpoint; `plain` leaves out the caller's fields."""
         passed = () if plain else forwarding.select_upstream_fields(visit.fields)
         return (
             *passed,
@@ -149,7 +149,7 @@ class UpstreamRelay:
         )
 
     def _cache_description(self, uri: AIURI, description: Description) -> None:
-        # its schemas are a stranger's and may be large; what is asked of it later needs none
+        # the schemas are untrusted and may be large, and the cache does not need them
         small = replace(description, input=None, output=None)
         self._described[str(uri.without_query)] = (self._monotonic() + _DESCRIPTION_SECONDS, small)
         self._described.move_to_end(str(uri.without_query))
@@ -157,7 +157,7 @@ class UpstreamRelay:
             self._described.popitem(last=False)
 
     def _check_digest(self, visit: RequestContext, body: bytes) -> None:
-        """A Content-Digest must fit, as at an endpoint (RFC 9530 2); the client makes it anew."""
+        """Check Content-Digest as an endpoint does (RFC 9530 2); the client sends a new one."""
         from onym.ai.request_validation import verify_content_digest  # late: cryptography is heavy
 
         given = visit.get_field("content-digest")
@@ -171,7 +171,7 @@ def _parse_idempotency_key(text: str | None) -> str | None:
     found = _IDEMPOTENCY_KEY.match(text)
     if found is None:
         raise _make_bad_request(
-            "Idempotency-Key is a quoted text", "draft-ietf-httpapi-idempotency-key-header-07"
+            "Idempotency-Key is not a quoted string", "draft-ietf-httpapi-idempotency-key-header-07"
         )
     return found[1]
 
@@ -182,7 +182,7 @@ def _make_bad_request(message: str, clause: str) -> AIIPError:
 
 _FORM_MEDIA_TYPE: Final = "application/x-www-form-urlencoded"
 _MOST_FIELDS: Final = 64
-#: the page made it, and a caller may have changed it
+#: the page creates the key, and a caller may have changed it
 _FORM_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -194,7 +194,7 @@ class PageHandler:
         self._relay = relay
 
     def show_home(self, visit: RequestContext) -> Response:
-        """Where an ai URI can be typed; with one, what it is in both its forms."""
+        """Return the start page; for a typed URI, the page that shows its two forms."""
         name = self._parts.settings.name
         text = dict(_parse_pairs(visit.query)).get("uri", "").strip()
         if not text:
@@ -207,7 +207,7 @@ class PageHandler:
         return RedirectResponse(view.href, 303) if plain else make_page_response(render_view(view))
 
     def _parse_typed_uri(self, text: str) -> tuple[HomeView, bool]:
-        """What was typed, and whether it was its one spelling already."""
+        """Return the view of the typed URI, and whether it is canonical."""
         from onym.uri.ai_input import parse_user_input  # late: idna is slow to import
 
         typed = parse_user_input(text)
@@ -223,11 +223,11 @@ class PageHandler:
         return view, text == str(uri) and not typed.warnings
 
     async def show_resource(self, visit: RequestContext, uri: AIURI) -> Response:
-        """The page of an ai URI."""
+        """Return the page of an ai URI."""
         resolution = await self._parts.upstream.resolve(uri)
         closed = self._find_denial(resolution)
         if closed is not None and closed.code != "aiip.policy-denied":
-            raise closed  # it would not even describe itself without a token
+            raise closed  # it does not describe itself without a token
         description, result = await self._relay.describe(visit, resolution)
         make_gateway_receipt(self._parts, visit, result)
         return self._render_resource(visit, resolution, description, result, closed=closed)
@@ -263,7 +263,7 @@ class PageHandler:
         return make_page_response(render_view(view), status)
 
     async def invoke_form(self, visit: RequestContext, body: bytes) -> Response:
-        """A filled form: invoke, keep the result, go on to its page. A second click gets the same result."""
+        """Invoke the resource, store the result and redirect to it. A second click gets the same result."""
         form = self._parse_form(visit, body)
         uri = _parse_canonical_uri(form.get("uri", ""))
         self._relay.note_target(visit, uri)
@@ -300,25 +300,27 @@ class PageHandler:
         return RedirectResponse(f"/results/{name}", 303)
 
     def _parse_form(self, visit: RequestContext, body: bytes) -> dict[str, str]:
-        """The fields of the form. Raises DeniedError unless it is from a page that this browser got here."""
+        """Return the form's fields. Raises DeniedError for a token that this browser did not get."""
         kind = (visit.get_field("content-type") or "").partition(";")[0].strip().lower()
         if kind != _FORM_MEDIA_TYPE:
-            raise AIIPError("a form is sent here", code="aiip.unsupported-media-type")
+            raise AIIPError(
+                f"a form must have the type {_FORM_MEDIA_TYPE}", code="aiip.unsupported-media-type"
+            )
         form = dict(_parse_pairs(body))
         if not visit.form_key.matches_token(form.get("csrf_token", "")):
             raise DeniedError(
-                "the form's token is missing, or was given to another browser",
+                "the form's token is missing or belongs to another browser",
                 clause="AIIP/HTTPS v1 3.15, attack 34",
-                hint="load the page again and send the form from there",
+                hint="Reload the page and send the form again.",
             )
         return form
 
     def show_result(self, visit: RequestContext, name: str, part: str) -> Response:
-        """A result that was kept: its page, content or receipts. Raises AIIPError where there is none."""
+        """Return a stored result: its page, content or receipts. Raises AIIPError if it is unknown."""
         kept = None if visit.cookie is None else self._parts.shelf.find(name, visit.cookie)
         if kept is None or part not in {"", *_FILES}:
             raise AIIPError(
-                "no such result; they are kept for 15 minutes, for the browser that asked",
+                "no such result: results are stored for 15 minutes, for the browser that requested them",
                 code="aiip.task-not-found",
             )
         if not part:
@@ -326,7 +328,7 @@ class PageHandler:
         return _make_file_response(kept, part)
 
 
-#: part of a result -> the name of the file that it becomes
+#: part of a result -> the name of the downloaded file
 _FILES: Final = {"body": "result", "receipt": "receipt.jwt", "gateway-receipt": "gateway-receipt.jwt"}
 
 
@@ -339,7 +341,7 @@ def _make_file_response(kept: StoredResult, part: str) -> Response:
     headers = {
         "content-disposition": f'attachment; filename="{_FILES[part]}"',
         "content-security-policy": "default-src 'none'; sandbox",
-        # whatever it says of itself, it is kept and not shown
+        # always downloaded and never shown, whatever type it declares
         "content-type": "application/octet-stream" if part == "body" else "application/jwt",
     }
     return Response(content, 200, headers)
@@ -351,21 +353,21 @@ def _parse_pairs(octets: bytes) -> list[tuple[str, str]]:
             octets.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS
         )
     except ValueError:
-        raise AIIPError(f"a form has {_MOST_FIELDS} fields at most", code="aiip.bad-request") from None
+        raise AIIPError(f"the form has more than {_MOST_FIELDS} fields", code="aiip.bad-request") from None
 
 
 def _parse_canonical_uri(text: str) -> AIURI:
     uri = AIURI.parse(text)
     if str(uri.target) != text:
         raise AIURIError(
-            "the target is another spelling of an ai URI", code="ai.non-canonical", hint=str(uri.target)
+            "the target is not a canonical ai URI", code="ai.non-canonical", hint=str(uri.target)
         )
     return uri
 
 
 def _parse_form_key(text: str) -> str | None:
     if text and not _FORM_KEY.fullmatch(text):
-        raise AIIPError("the form's key is not one that this page gave", code="aiip.bad-request")
+        raise AIIPError("the form's idempotency key is invalid", code="aiip.bad-request")
     return text or None
 
 
@@ -378,7 +380,7 @@ _EVENT_STREAM: Final = "text/event-stream"
 
 
 class ExchangeHandler:
-    """Answers what is below the gateway's prefix."""
+    """Handles the requests below the gateway's prefix."""
 
     def __init__(self, parts: Dependencies, relay: UpstreamRelay, site: PageHandler) -> None:
         self._parts = parts
@@ -392,7 +394,10 @@ class ExchangeHandler:
             visit.audited = False
             return Response(None, 204, {"allow": _ALLOWED_METHODS, "accept-post": "*/*"})
         if visit.method not in {"GET", "POST"}:
-            raise AIIPError("this method is not for ai URIs", code="aiip.method-not-allowed")
+            raise AIIPError(
+                f"the method {visit.scope['method'][:20]} is not allowed for ai URIs; use GET or POST",
+                code="aiip.method-not-allowed",
+            )
         body = await read_body(self._parts, visit) if visit.method == "POST" else b""
         with ExitStack() as stack:
             stack.enter_context(
@@ -413,7 +418,7 @@ class ExchangeHandler:
                 first = await anext(rest, None)
                 if first is None and parse_media_type(stream.result.content_type) != _EVENT_STREAM:
                     return self._make_response(visit, stream.result)
-                # before its first octet: whoever leaves early has seen events all the same
+                # before the first byte: a client that disconnects early has seen events all the same
                 visit.notes |= {"decision": "provisional", "status": 200}
                 record_exchange(self._parts, visit, "begun")
             except BaseException:
@@ -426,17 +431,17 @@ class ExchangeHandler:
             )
 
     def _finish_stream(self, visit: RequestContext, stack: ExitStack) -> Callable[[], None]:
-        """What is done when a stream is over."""
+        """Return the function that ends a stream."""
 
         def over() -> None:
-            # what cannot be recorded now was refused already, or has only begun by its line
+            # a failure here was reported already, or the log has only the record of the beginning
             with stack, suppress(AIIPError):
                 record_exchange(self._parts, visit)
 
         return over
 
     def _make_response(self, visit: RequestContext, result: Result) -> Response:
-        """A result that is there; statuses that mean another thing from a gateway become its own problem."""
+        """Return the response of a result. A status with another meaning for gateways becomes a problem."""
         strange = result.status in TRANSLATED_STATUSES or (result.status >= 400 and visit.wants_page)
         if strange or (300 <= result.status < 400 and result.status != 304):
             raise self._relay.make_result_error(result)

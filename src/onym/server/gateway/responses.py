@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from onym.server.gateway.dependencies import Dependencies, EventStream, RequestContext
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
-#: statuses of a signed answer that would mean something else from a gateway (3.7)
+#: statuses of a signed result that have another meaning for a gateway (3.7)
 TRANSLATED_STATUSES: Final = frozenset({206, 401, 403, 407})
-#: the pages that are drawn here: forms that come back here, and nothing that runs
+#: content security policy of the gateway's pages: forms to this origin, no scripts
 PAGE_POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; "
     "base-uri 'none'"
@@ -33,27 +33,27 @@ PAGE_POLICY: Final = (
 
 
 def make_page_response(html: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A page that was drawn here."""
+    """Return the response of a page."""
     given = {
         "content-security-policy": PAGE_POLICY,
-        # without a referrer a browser sends its forms with `Origin: null` (Fetch 3.1)
+        # without a referrer a browser sends forms with `Origin: null` (Fetch 3.1)
         "referrer-policy": "same-origin",
         "vary": "Accept",
         **(headers or {}),
     }
-    # JSON of a stranger may hold halves of characters, which no encoding has
+    # untrusted JSON may contain lone surrogates, which UTF-8 cannot encode
     return Response(html.encode("utf-8", "replace"), status, given, media_type="text/html")
 
 
 def make_problem_response(parts: Dependencies, visit: RequestContext, error: OnymError) -> Response:
-    """The answer that tells of this error, as a page or as problem details."""
+    """Return the response for an error: a page or problem details."""
     refusal = make_refusal(error)
     visit.notes |= {"decision": "refuse", "code": refusal.cause, "status": refusal.status}
     headers = {"proxy-status": format_proxy_status(refusal, parts.settings.name)}
     if refusal.status in {429, 503}:
         headers["retry-after"] = "1"
     if refusal.status == 400:
-        # where one request ends and the next begins may be what is wrong
+        # the error may be about where a request ends: the connection must not be reused
         headers["connection"] = "close"
     if refusal.code == "method-not-allowed":
         headers["allow"] = "GET, HEAD, POST, OPTIONS"
@@ -75,7 +75,7 @@ def _encode_problem(parts: Dependencies, visit: RequestContext, refusal: Refusal
 
 
 def make_gateway_receipt(parts: Dependencies, visit: RequestContext, result: Result) -> str:
-    """The gateway's own receipt for a result that was verified just now; noted for the audit log."""
+    """Return the gateway's receipt for a verified result, and put it into the audit record."""
     visit.notes |= {
         "decision": "permit",
         "status": result.status,
@@ -93,7 +93,7 @@ def make_gateway_receipt(parts: Dependencies, visit: RequestContext, result: Res
 
 
 def make_result_response(parts: Dependencies, visit: RequestContext, result: Result) -> Response:
-    """A verified result, its receipt unchanged and the gateway's own beside it."""
+    """Return the response of a verified result, with its unchanged receipt and the gateway's receipt."""
     headers = dict(forwarding.select_client_fields(result.headers))
     headers |= {
         "content-security-policy": forwarding.RESULT_POLICY,
@@ -113,9 +113,9 @@ def make_result_response(parts: Dependencies, visit: RequestContext, result: Res
 
 @dataclass(frozen=True, slots=True)
 class StartedStream:
-    """A stream whose first event was waited for; `first` is None where it ended without one.
+    """A stream whose first event has arrived; `first` is None if the stream ended without one.
 
-    `record` writes the last line of the audit log. Raises AIIPError `aiip.unavailable`.
+    `record` writes the last audit record. Raises AIIPError `aiip.unavailable`.
     """
 
     stream: EventStream
@@ -127,7 +127,7 @@ class StartedStream:
 def make_stream_response(
     parts: Dependencies, visit: RequestContext, begun: StartedStream, done: Callable[[], None]
 ) -> Response:
-    """Events as they come, provisional until the receipt; `done` is called at the end, come what may."""
+    """Return a response that streams events, provisional until the receipt; `done` is always called last."""
     headers = {
         "content-security-policy": forwarding.RESULT_POLICY,
         "vary": "Accept",
@@ -137,7 +137,7 @@ def make_stream_response(
 
 
 class _EventStreamResponse(StreamingResponse):
-    """Ends its stream also where the client left before it began: nothing of it runs then."""
+    """A streaming response that closes its stream even if the client disconnects before the first byte."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ def _encode_sse_event(event: SSEEvent) -> bytes:
 
 
 def encode_event(event: str, data: str, id: str | None = None) -> bytes:  # noqa: A002
-    """One server-sent event; read again, it has the same type, data and id."""
+    """Encode one server-sent event, so that parsing it gives the same type, data and ID."""
     lines = [] if id is None else [f"id: {id}"]
     lines += [] if event == "message" else [f"event: {event}"]
     lines += [f"data: {line}" for line in data.split("\n")]

@@ -1,6 +1,6 @@
-"""Results of forms, kept in memory for a while so that a browser can show and download them with their receipts.
+"""Results of forms: stored in memory for a while, so that a browser can show and download them.
 
-Each result belongs to the browser that asked for it. If the store is full, it drops the oldest result of the
+A result belongs to the browser that requested it. If the store is full, it drops the oldest result of the
 client that uses the most space.
 """
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from onym.ai.records import Result
 
-#: seconds that a result is kept, octets of all bodies, and how many
+#: seconds that a result is stored, bytes of all bodies, and the number of results
 RESULT_SECONDS: Final = 15 * 60
 _MOST_OCTETS: Final = 64 * 1024 * 1024
 _MOST: Final = 1_000
-#: octets that a result takes up without its body
+#: bytes of a result without its body
 _EACH: Final = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResult:
-    """One result, with the gateway's own receipt, for whom it is, and until when it stays (monotonic)."""
+    """A result with the gateway's receipt, its owner and its expiry (monotonic seconds)."""
 
     result: Result
     witness: str = field(repr=False)
@@ -39,12 +39,12 @@ class StoredResult:
 
     @property
     def size(self) -> int:
-        """Octets that it takes up, about."""
+        """Approximate size in bytes."""
         return _EACH + len(self.result.body)
 
 
 class ResultStore:
-    """The results of one gateway. `clock` gives seconds that only grow."""
+    """The results of one gateway. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float], *, octets: int = _MOST_OCTETS, most: int = _MOST) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class ResultStore:
         return len(self._kept)
 
     def put(self, result: Result, witness: str, owner: str, at: datetime, *, client: str = "") -> str:
-        """Keep it, and return the name that nobody can guess. `client` is whose address asked for it."""
+        """Store a result and return its random name. `client` is the key of the client's address."""
         name = secrets.token_urlsafe(16)
         until = self._clock() + RESULT_SECONDS
         kept = StoredResult(result=result, witness=witness, owner=owner, client=client, at=at, until=until)
@@ -69,7 +69,7 @@ class ResultStore:
         return name
 
     def find(self, name: str, owner: str) -> StoredResult | None:
-        """What was kept under this name for this owner; None for anything else, whatever the reason."""
+        """Return the result of this name and owner, or None."""
         self._evict_results()
         kept = self._kept.get(name)
         if kept is None or not hmac.compare_digest(kept.owner.encode(), owner.encode()):

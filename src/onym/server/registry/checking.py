@@ -158,7 +158,9 @@ MAX_CHECK_SECONDS: Final = 30.0
 class ConcurrencyLimiter:
     """Takes turns: so many at once, and no more than a few of one visitor."""
 
-    def __init__(self, at_once: int = MAX_CONCURRENT_CHECKS, per_visitor: int = MAX_CHECKS_PER_VISITOR) -> None:
+    def __init__(
+        self, at_once: int = MAX_CONCURRENT_CHECKS, per_visitor: int = MAX_CHECKS_PER_VISITOR
+    ) -> None:
         self._turn = asyncio.Semaphore(at_once)
         self._per_visitor = per_visitor
         self._held: Counter[str] = Counter()

@@ -48,7 +48,7 @@ def get_client_address(scope: Scope, proxies: tuple[Network, ...]) -> str | None
     return str(address)
 
 
-#: buckets kept; the one longest unused goes first, and has mostly filled up again by then
+#: buckets in memory; the least recently used is dropped first, when it is mostly full again
 MAX_BUCKETS: Final = 50_000
 
 
@@ -56,7 +56,7 @@ BucketKind: TypeAlias = Literal["reads", "writes", "logins"]
 
 
 class Limits(Protocol):
-    """The rate limits of a service. Requests to sign in are a kind of their own only if it has accounts."""
+    """The rate limits of a service; one with accounts has `logins` too."""
 
     @property
     def reads(self) -> RateLimit:
@@ -99,7 +99,7 @@ class TokenBuckets:
 
 
 def make_address_key(address: str | None) -> str:
-    """What one client's addresses have in common: an IPv6 network has 2^64 of them for free."""
+    """Return the key of a client's bucket: the IPv4 address or the IPv6 /64 network."""
     return f"address:{get_client_network(address or 'unknown')}"
 
 
@@ -107,9 +107,9 @@ _PURPOSE: Final = b"onym form token v1"
 
 
 class CSRFKey:
-    """The secret that a browser's form tokens come from: its session id, or a cookie of its own.
+    """The secret from which a browser's form tokens are derived: its session ID or a separate cookie.
 
-    `made` says that it was made for this request and was used, so that the cookie must be set.
+    `made` is true if this request created the secret, so that the response must set the cookie.
     """
 
     __slots__ = ("_secret", "made")
@@ -119,7 +119,7 @@ class CSRFKey:
         self.made = False
 
     def get_secret(self) -> Secret:
-        """The secret, made now if there is none."""
+        """Return the secret, and create it if necessary."""
         if self._secret is None:
             self._secret = make_session_id()
             self.made = True
@@ -127,12 +127,12 @@ class CSRFKey:
 
     @property
     def token(self) -> str:
-        """The token for this browser's forms: it follows from the secret and does not tell it."""
+        """The token for this browser's forms, derived from the secret with HMAC."""
         mac = hmac.new(self.get_secret().reveal().encode(), _PURPOSE, hashlib.sha256)
         return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode("ascii")
 
     def matches_token(self, given: str) -> bool:
-        """Is it this browser's token? False where the browser has no secret yet."""
+        """Is it this browser's token? False if the browser has no secret yet."""
         if self._secret is None:
             return False
         return hmac.compare_digest(self.token.encode(), given.encode("utf-8", "replace"))

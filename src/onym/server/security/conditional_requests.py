@@ -1,7 +1,7 @@
 """Conditional requests (RFC 9110 13), list cursors and page sizes.
 
-A version's ETag is its number and a variant ("json", "html"). A write may name any variant, because only the
-version counts.
+A version's ETag is its number and a variant such as "json". A write may name any variant, because only the
+number matters.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ _TAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\Z')
 _VERSION: Final = re.compile(r'"([0-9]{1,15})(?:-[a-z0-9]+)?"\Z')
 _CURSOR: Final = re.compile(r"[A-Za-z0-9_.~=:+-]+\Z")
 _NUMBER: Final = re.compile(r"[0-9]{1,6}\Z")
-_HINT_STALE: Final = "read it again, look at what changed, then decide anew"
+_HINT_STALE: Final = "Read it again, look at the changes, and repeat your request if it still applies."
 
 
 def make_version_tag(version: int, variant: str) -> str:
-    """The strong ETag of one version in one representation."""
+    """Return the strong ETag of a version in one representation."""
     return f'"{version}-{variant}"'
 
 
 def make_entity_tag(body: bytes) -> str:
-    """A strong ETag from the octets themselves."""
+    """Return a strong ETag made from the bytes."""
     return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
 
 def is_fresh(request: HTTPConnection, tag: str) -> bool:
-    """Does `If-None-Match` name this tag, so that 304 answers a GET (RFC 9110 13.1.2, weak comparison)?"""
+    """Does `If-None-Match` name this tag, so that the response is 304 (RFC 9110 13.1.2, weak comparison)?"""
     given = _parse_tags(request, "if-none-match")
     return any(known == "*" or known.removeprefix("W/") == tag.removeprefix("W/") for known in given)
 
 
 def require_match(request: HTTPConnection, version: int) -> int:
-    """The version that a write may expect: the one in force, which `If-Match` names (RFC 9110 13.1.1).
+    """Return the version that a write may expect: the current one, if `If-Match` names it (RFC 9110 13.1.1).
 
-    Raises RegistryError (code http.precondition-required, 428) without `If-Match`, StaleError (412) where it
-    names another version.
+    Raises RegistryError (code http.precondition-required, 428) without `If-Match`, StaleError (412) if it names
+    another version.
     """
     given = _parse_tags(request, "if-match")
     if not given:
         raise RegistryError(
-            "a write says which version it is about",
+            "the request does not name the version that it changes",
             code="http.precondition-required",
             field="If-Match",
             clause="RFC 6585 3",
-            hint="read the resource first and send its ETag in If-Match",
+            hint="Read the resource first and send its ETag in If-Match.",
         )
     if any(named == "*" or _parse_tag_version(named) == version for named in given):
         return version
     raise StaleError(
-        "this has changed since it was read",
+        f"this has changed since you read it; it is now at version {version}",
         field="If-Match",
         clause="RFC 9110 13.1.1",
         version=version,
@@ -70,14 +70,14 @@ def require_match(request: HTTPConnection, version: int) -> int:
 
 
 def require_absent(request: HTTPConnection) -> int:
-    """The version that a write about what is not there may expect: 0 (RFC 9110 13.1.2).
+    """Return version 0, which a write about a missing resource may expect (RFC 9110 13.1.2).
 
-    Raises RegistryError (code http.precondition-required, 428) without `If-None-Match: *`, StaleError (412)
-    where the request names a version that it wants to be there.
+    Raises RegistryError (code http.precondition-required, 428) without `If-None-Match: *`, StaleError (412) if
+    the request names a version.
     """
     if _parse_tags(request, "if-match"):
         raise StaleError(
-            "this is not there any more",
+            "this does not exist any more",
             field="If-Match",
             clause="RFC 9110 13.1.1",
             version=0,
@@ -86,46 +86,48 @@ def require_absent(request: HTTPConnection) -> int:
     if "*" in _parse_tags(request, "if-none-match"):
         return 0
     raise RegistryError(
-        "a write about what is not there says that it knows",
+        "the resource does not exist, and the request does not say so",
         code="http.precondition-required",
         field="If-None-Match",
         clause="RFC 9110 13.1.2",
-        hint="send If-None-Match: *",
+        hint="Send If-None-Match: * to confirm it.",
     )
 
 
 def parse_cursor(text: str | None) -> str | None:
-    """A cursor as a list gave it out; None for none. Raises RegistryError (field "after")."""
+    """Return a cursor that a list returned, or None. Raises RegistryError (field "after")."""
     if text is None or text == "":
         return None
     if len(text) > _MAX_CURSOR or not _CURSOR.match(text):
         raise RegistryError(
-            "not a cursor of this service",
+            "this is not a cursor of this service",
             code="http.bad-cursor",
             field="after",
-            hint="take the whole `next` of the page before, or leave `after` out",
+            hint="Request the `next` URL of the previous page, or leave `after` out.",
         )
     return text
 
 
 def parse_page_size(text: str | None, default: int = DEFAULT_PAGE) -> int:
-    """How many items a page has, 1 to `MAX_PAGE`. Raises RegistryError (field "limit")."""
+    """Return the size of a page, 1 to `MAX_PAGE`. Raises RegistryError (field "limit")."""
     if text is None or text == "":
         return default
     size = int(text) if _NUMBER.match(text) else 0
     if not 1 <= size <= MAX_PAGE:
-        raise RegistryError(f"limit is a number from 1 to {MAX_PAGE}", code="http.bad-limit", field="limit")
+        raise RegistryError(
+            f"limit must be a number from 1 to {MAX_PAGE}", code="http.bad-limit", field="limit"
+        )
     return size
 
 
 def _parse_tags(request: HTTPConnection, header: str) -> list[str]:
-    """The tags of a list header; what is no tag is left out. Tags of ours hold no comma."""
+    """Return the valid tags of a list header. Tags of this service contain no comma."""
     given = ",".join(request.headers.getlist(header)).split(",", _MAX_TAGS)[:_MAX_TAGS]
     words = [word.strip(" \t") for word in given]
     return [word for word in words if word == "*" or _TAG.match(word)]
 
 
 def _parse_tag_version(tag: str) -> int | None:
-    # strong comparison: a weak tag matches nothing
+    # strong comparison: a weak tag never matches
     found = _VERSION.match(tag)
     return int(found[1]) if found else None

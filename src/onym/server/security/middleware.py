@@ -36,15 +36,15 @@ _LOG: Final = logging.getLogger("onym.server")
 def set_audit_action(
     request: Request, action: str, subject: str | None = None, *, account: str | None = None
 ) -> None:
-    """Name what this request does, for its line in the audit log; before it is tried, so that failures count.
+    """Name the action of this request for the audit log. Call it before the action, so that failures are logged.
 
-    `account` says who, where nobody was signed in when the request came.
+    `account` is the account that acts, if the request came without one.
     """
     get_request_state(request.scope)["audit"] = (action, subject, account)
 
 
 class AuditMiddleware:
-    """Writes the line just before the answer goes out, when its outcome is known."""
+    """Writes the audit record just before the response is sent, when its outcome is known."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         self._app = app
@@ -70,7 +70,7 @@ class AuditMiddleware:
         try:
             await self._services.store.audit.write(record)
         except OnymError as error:
-            # what was done is done, and in the registry's own log: the answer must still go out
+            # the action is complete and in the registry's log: the response must still be sent
             _LOG.error(
                 "no audit line for request %s: %s", get_request_state(scope).get("request_id"), error.code
             )
@@ -81,7 +81,7 @@ class AuditMiddleware:
         account = visitor.account.id if visitor is not None and visitor.account is not None else None
         named = found.get("audit")
         if named is None:
-            # without an account nothing is changed, and strangers must not fill the log
+            # without an account nothing changes, and anonymous requests must not fill the log
             if account is None or scope["method"] in SAFE_METHODS:
                 return None
             named = (f"http.{scope['method'].lower()}"[:_MAX_SUBJECT_LENGTH], scope["path"], None)
@@ -97,15 +97,15 @@ class AuditMiddleware:
         )
 
 
-#: octets of path and query
+#: bytes of path and query
 MAX_URL_BYTES: Final = 8 * 1024
-#: octets of all header fields
+#: bytes of all header fields
 MAX_HEADER_BYTES: Final = 64 * 1024
 _LENGTH: Final = re.compile(rb"[0-9]{1,15}\Z")
 
 
 class RequestLimitsMiddleware:
-    """Checks Host, address, headers and the size of the body, as it arrives."""
+    """Checks Host, URL, headers and the size of the body while it arrives."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -134,25 +134,29 @@ class RequestLimitsMiddleware:
         headers = scope["headers"]
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) != 1 or hosts[0].decode("latin-1").lower() not in self._hosts:
-            raise RegistryError("this host is not served here", code="http.wrong-host", field="Host")
+            raise RegistryError("this service does not serve that host", code="http.wrong-host", field="Host")
         path = scope.get("raw_path") or scope["path"].encode("utf-8", "replace")
         if len(path) + len(scope["query_string"]) > MAX_URL_BYTES:
             raise RegistryError(
-                f"path and query are longer than {MAX_URL_BYTES} octets", code="http.address-too-long"
+                f"path and query are longer than {MAX_URL_BYTES} bytes", code="http.address-too-long"
             )
         if sum(len(name) + len(value) for name, value in headers) > MAX_HEADER_BYTES:
-            raise RegistryError("the header fields are too long", code="http.too-large", field="headers")
+            raise RegistryError(
+                f"the header fields are longer than {MAX_HEADER_BYTES} bytes",
+                code="http.too-large",
+                field="headers",
+            )
         lengths = [value for name, value in headers if name == b"content-length"]
         if any(not _LENGTH.match(value) or int(value) > self._limit for value in lengths):
             raise self._make_too_large_error()
 
     def _make_too_large_error(self) -> RegistryError:
         return RegistryError(
-            f"the body is larger than {self._limit} octets", code="http.too-large", field="body"
+            f"the body is larger than {self._limit} bytes", code="http.too-large", field="body"
         )
 
 
-#: nothing inline, nothing from elsewhere; connect-src is for the search as one types
+#: no inline code and no other origins; connect-src is for the search while you type
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -177,7 +181,7 @@ _HSTS: Final = ("strict-transport-security", "max-age=63072000; includeSubDomain
 
 
 class HeadersMiddleware:
-    """Puts request id and address into the request's state, and security headers on each answer."""
+    """Puts request ID and address into the request's state, and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -186,7 +190,7 @@ class HeadersMiddleware:
         self._proxies = tuple(network for network in networks if network is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; a WebSocket is turned away, since there are none."""
+        """Serve one request; WebSockets are rejected."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -223,7 +227,7 @@ _LONGEST_TOKEN: Final = 200
 
 
 class CSRFMiddleware:
-    """Raises what was wrong with the visitor's credentials, and refuses forged writes."""
+    """Raises the error of invalid credentials, and rejects forged writes."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -248,11 +252,11 @@ class CSRFMiddleware:
         good = origin in {None, self._origin} if site is None else site in {"same-origin", "none"}
         if not good:
             raise _make_forgery_error(
-                "this form was sent from another site", "Origin" if site is None else "Sec-Fetch-Site"
+                "this form was sent by a page of another site", "Origin" if site is None else "Sec-Fetch-Site"
             )
 
     async def _check_token(self, request: Request, receive: Receive) -> Receive:
-        """Test the token; the body of a form is read for it and handed on."""
+        """Check the token. The body of a form is read for that, and replayed to the handler."""
         visitor = get_visitor(request)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         given = request.headers.get(CSRF_HEADER)
@@ -261,9 +265,9 @@ class CSRFMiddleware:
             given = await self._form_token(request.scope, body, kind)
             receive = _replay_body(body, receive)
         elif visitor.via is None and kind not in _FORMS:
-            return receive  # a program's request: nothing of a browser's speaks for it
+            return receive  # a program's request, which carries no cookie that could be abused
         if given is None or not visitor.form_key.matches_token(given):
-            raise _make_forgery_error("the form's token is missing or was given to somebody else", CSRF_FIELD)
+            raise _make_forgery_error("the form's token is missing or belongs to another browser", CSRF_FIELD)
         return receive
 
     async def _form_token(self, scope: Scope, body: bytes, kind: str) -> str | None:
@@ -281,7 +285,7 @@ class CSRFMiddleware:
 
 
 def _urlencoded_token(body: bytes) -> str | None:
-    """The one token of the form. Other fields are not decoded: a body may be large, and is read later."""
+    """Return the form's token. Other fields are not decoded, because the body may be large."""
     pairs = body.split(b"&", MAX_FORM_FIELDS)
     if len(pairs) > MAX_FORM_FIELDS:
         raise _make_form_error()
@@ -305,7 +309,7 @@ async def _read_body(receive: Receive) -> bytes:
 
 
 def _replay_body(body: bytes, then: Receive) -> Receive:
-    """A `receive` that gives the body once more, then what `then` gives."""
+    """Return a `receive` that yields the body again, then the messages of `then`."""
     given = False
 
     async def receive() -> Message:
@@ -324,18 +328,21 @@ async def _receive_disconnect() -> Message:
 
 def _make_form_error() -> RegistryError:
     return RegistryError(
-        "the form cannot be read", code="http.bad-form", field="body", hint="send it as a browser does"
+        "the form cannot be read",
+        code="http.bad-form",
+        field="body",
+        hint="Send it as application/x-www-form-urlencoded or multipart/form-data.",
     )
 
 
 def _make_forgery_error(message: str, field: str) -> AccessError:
     return AccessError(
-        message, code="http.forged", field=field, hint="load the page again and send the form from there"
+        message, code="http.forged", field=field, hint="Reload the page and send the form again."
     )
 
 
 class RateLimitMiddleware:
-    """Answers 429 with Retry-After (RFC 6585 4) where a visitor asks for more than its share."""
+    """Answers 429 with Retry-After (RFC 6585 4) if a visitor exceeds its rate limit."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -355,10 +362,10 @@ class RateLimitMiddleware:
 
 
 def make_too_many_response(request: Request, wait: float) -> ASGIApp:
-    """The answer 429. `wait` is in seconds."""
+    """Return the 429 response. `wait` is in seconds."""
     seconds = max(1, math.ceil(wait))
     error = RegistryError(
-        "too many requests in a short time", code="http.too-many-requests", hint=f"wait {seconds} seconds"
+        "too many requests", code="http.too-many-requests", hint=f"Try again in {seconds} seconds."
     )
     return make_problem_response(request, error, headers={"retry-after": str(seconds)})
 

@@ -1,6 +1,6 @@
 """Authentication of requests: a browser session by its cookie, or a program by its API token.
 
-Onym creates a new session ID at each sign-in. Sessions end at a fixed time, after idleness, or when their
+Every sign-in creates a new session ID. Sessions end at a fixed time, after idleness, or when their
 owner ends all of them.
 """
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 _VALUE: Final = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 _BEARER: Final = re.compile(r"Bearer +([!-~]{1,512})\Z", re.IGNORECASE)
 _ALL_SCOPES: Final = frozenset(str(token_scope) for token_scope in TokenScope)
-#: seconds: how far the last use of a session or token may be behind, so that reads do not write
+#: seconds between two updates of the last use of a session or token, so that most reads do not write
 _TOUCH_SECONDS: Final = 60
 
 
 class AuthenticationMiddleware:
-    """Finds the visitor of each request. Wrong credentials are kept as its `failure`, for the guard."""
+    """Finds the visitor of a request. CSRFMiddleware raises the `failure` of invalid credentials."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         self._app = app
@@ -65,9 +65,9 @@ class AuthenticationMiddleware:
 async def start_session(
     request: Request, response: Response, account: Account, *, password: Secret | None = None
 ) -> bool:
-    """Sign this browser in, with a new session id; the session that it had before ends.
+    """Sign this browser in with a new session ID, and end its previous session.
 
-    `password` is the hash that let it in: False, and no session, where the account's is another by now.
+    `password` is the verified hash. Return False, without a session, if the account's hash has changed since.
     """
     parts = get_services(request)
     await _drop_session(parts, get_visitor(request))
@@ -88,7 +88,7 @@ async def start_session(
 
 
 async def end_session(request: Request, response: Response, *, everywhere: bool = False) -> None:
-    """Sign this browser out, or all of the account's browsers; the cookie goes as well."""
+    """Sign this browser out, or all browsers of the account, and delete the cookie."""
     parts = get_services(request)
     visitor = get_visitor(request)
     if everywhere and visitor.account is not None:
@@ -170,17 +170,17 @@ def _make_token_error() -> AccessError:
         code="accounts.bad-token",
         field="Authorization",
         clause="RFC 6750 3.1",
-        hint="send Authorization: Bearer with a token from the account page",
+        hint="Send Authorization: Bearer with a token from the account page.",
     )
 
 
 def set_cookie(response: Response, name: str, value: Secret, https: bool, life: int | None) -> None:
-    """Set a cookie that scripts cannot read and other sites' forms do not send; `life` in seconds."""
+    """Set a cookie that is HttpOnly and SameSite=Lax; `life` is in seconds."""
     response.headers.append("set-cookie", _format_cookie(name, value, https, life))
 
 
 def _format_cookie(name: str, value: Secret, https: bool, life: int | None) -> str:
-    # without a life it lasts until the browser closes
+    # without Max-Age the cookie lasts until the browser closes
     parts = [f"{name}={value.reveal()}", "Path=/", "HttpOnly", "SameSite=Lax"]
     if https:
         parts.append("Secure")

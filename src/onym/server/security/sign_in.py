@@ -44,29 +44,29 @@ _MAX_FORM_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SignInForm:
-    """What a form holds, by field; a field may come several times."""
+    """The values of a form by field; a field may appear several times."""
 
     values: Mapping[str, tuple[str, ...]]
 
     def get_text(self, name: str) -> str:
-        """The field's value, "" where it is not there. Raises RegistryError for one that came twice."""
+        """Return the field's value, or "". Raises RegistryError if the field appears twice."""
         found = self.values.get(name, ())
         if len(found) > 1:
-            raise RegistryError("this field came twice", code="http.bad-form", field=name)
+            raise RegistryError("this field appears twice", code="http.bad-form", field=name)
         return found[0] if found else ""
 
     def get_texts(self, name: str) -> tuple[str, ...]:
-        """All values of the field."""
+        """Return all values of the field."""
         return self.values.get(name, ())
 
 
 async def read_form(request: Request) -> SignInForm:
-    """The form that the request brings. Raises RegistryError for a body or a field that is too long."""
+    """Return the form of the request. Raises RegistryError if the body or a field is too long."""
     values: dict[str, tuple[str, ...]] = {}
-    # decoding is work for the whole service: these forms are short
+    # decoding blocks the whole service, and these forms are short
     if len(await request.body()) > _MAX_FORM_BYTES:
         raise RegistryError(
-            f"the form is longer than {_MAX_FORM_BYTES} octets", code="http.too-large", field="body"
+            f"the form is longer than {_MAX_FORM_BYTES} bytes", code="http.too-large", field="body"
         )
     async with request.form(
         max_files=MAX_FORM_FILES, max_fields=MAX_FORM_FIELDS, max_part_size=_MAX_FORM_BYTES
@@ -74,7 +74,7 @@ async def read_form(request: Request) -> SignInForm:
         for name, value in form.multi_items():
             if not isinstance(value, str) or len(value) > _MAX_FIELD_LENGTH:
                 raise RegistryError(
-                    f"a field is a text of at most {_MAX_FIELD_LENGTH} characters",
+                    f"a field must be text of at most {_MAX_FIELD_LENGTH} characters",
                     code="http.bad-form",
                     field=name[:100],
                 )
@@ -82,12 +82,12 @@ async def read_form(request: Request) -> SignInForm:
     return SignInForm(values)
 
 
-#: a login may be tried from so many times as many addresses as one address may try
+#: a login's rate limit, as a multiple of an address's rate limit
 _LOGIN_SHARE = 5
 
 
 async def sign_in_page(request: Request) -> Response:
-    """GET /login: the form; whoever is signed in goes on at once."""
+    """GET /login: the form, or a redirect for a signed-in visitor."""
     target = sanitize_target(request.query_params.get("next"))
     if get_visitor(request).via == "session":
         return RedirectResponse(target, 303)
@@ -101,7 +101,7 @@ async def sign_in(request: Request) -> Response | ASGIApp:
     if wait := get_sign_in_wait(request, login):
         return make_too_many_response(request, wait)
     parts = get_services(request)
-    # who types a password into the wrong field must not find it in the log
+    # a password that was typed into the wrong field must not get into the log
     known = await parts.store.accounts.find_by_login(login) if 0 < len(login) <= MAX_LOGIN else None
     set_audit_action(request, "sign-in.password", None if known is None else known.login)
     account = None
@@ -158,7 +158,7 @@ async def change_password(request: Request) -> Response | ASGIApp:
 
 
 def get_sign_in_wait(request: Request, login: str) -> float:
-    """Seconds until this address may try again, or this login be tried; 0: now."""
+    """Return the seconds until this address and this login may try again."""
     rates = get_services(request).rates
     wait = rates.take_token("logins", make_address_key(get_visitor(request).address))
     return wait or rates.take_token("logins", f"login:{login[:MAX_LOGIN]}", times=_LOGIN_SHARE)
@@ -168,7 +168,9 @@ def _require_session_account(request: Request) -> Account:
     visitor = get_visitor(request)
     account = require_access(visitor)
     if visitor.via != "session":
-        raise AccessError("this is done in a browser, not with a token", code="accounts.missing-scope")
+        raise AccessError(
+            "this needs a browser session; an API token is not accepted", code="accounts.missing-scope"
+        )
     return account
 
 
@@ -195,17 +197,17 @@ def _make_refusal_response(request: Request, error: OnymError, target: str, logi
 
 
 def _make_wrong_password_error() -> AccessError:
-    # one text for all causes: it must not tell which logins there are
+    # one message for all causes, so that it does not reveal which logins exist
     return AccessError(
-        "login or password is wrong, or the account is closed",
+        "the login or password is wrong, or the account is closed",
         code="accounts.wrong-password",
         field="password",
-        hint="ask the operator for a new password, or sign in another way",
+        hint="Ask the operator for a new password, or sign in another way.",
     )
 
 
 async def begin_oidc_sign_in(request: Request) -> Response | ASGIApp:
-    """GET /login/oidc/{provider}: to the provider. `next` is where to go on to afterwards."""
+    """GET /login/oidc/{provider}: redirect to the provider. `next` is the target path."""
     provider = _find_provider(request)
     parts = get_services(request)
     wait = parts.rates.take_token("logins", make_address_key(get_visitor(request).address))
@@ -226,7 +228,7 @@ async def finish_oidc_sign_in(request: Request) -> Response | ASGIApp:
     """GET /login/oidc/{provider}/callback: back from the provider, with a code or an error."""
     provider = _find_provider(request)
     parts = get_services(request)
-    # a bucket of its own: each answer may cost a line in the audit log and a question to the provider
+    # a separate bucket: a callback may cost an audit record and a request to the provider
     wait = parts.rates.take_token("logins", f"callback:{make_address_key(get_visitor(request).address)}")
     if wait:
         return make_too_many_response(request, wait)
@@ -245,7 +247,7 @@ async def finish_oidc_sign_in(request: Request) -> Response | ASGIApp:
         await start_session(request, response, account)
     except OnymError as error:
         response = make_problem_response(request, error)
-    # whatever happened, this flow is over
+    # the flow ends in any case
     set_cookie(response, parts.settings.flow_cookie, Secret(""), parts.settings.is_https, 0)
     return response
 
@@ -253,5 +255,9 @@ async def finish_oidc_sign_in(request: Request) -> Response | ASGIApp:
 def _find_provider(request: Request) -> OIDCProvider:
     found = get_services(request).providers.get(request.path_params["provider"])
     if found is None:
-        raise UnknownEntryError("no such OpenID provider", code="accounts.unknown-provider", field="provider")
+        raise UnknownEntryError(
+            f"no OpenID provider is called {request.path_params['provider']!r}",
+            code="accounts.unknown-provider",
+            field="provider",
+        )
     return found

@@ -22,18 +22,18 @@ from onym.uri.secret import Secret
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-#: live tokens of one account
+#: usable tokens of one account
 MAX_TOKENS: Final = 50
 _DAYS: Final = re.compile(r"[0-9]{1,4}\Z")
 _LONGEST_BODY: Final = 16 * 1024
 
 
 class TokenRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What a token is asked for with. `days` is its life; the longest that there is where left out."""
+    """A request for a new token. `days` is its lifetime; the default is the longest allowed."""
 
     label: str
     scopes: list[str]
-    #: JSON has one sort of number: 30.0 is 30
+    #: JSON has one number type: 30.0 is 30
     days: int | float | None = None
 
 
@@ -43,7 +43,7 @@ async def account_page(request: Request) -> Response:
 
 
 async def create_token(request: Request) -> Response:
-    """POST /account/tokens: fields `label`, `scopes` (several), `days`; the answer shows the token once."""
+    """POST /account/tokens: fields `label`, `scopes` (several), `days`; the page shows the token once."""
     form = await read_form(request)
     days = form.get_text("days").strip()
     if days and not _DAYS.match(days):
@@ -62,7 +62,7 @@ async def revoke_token(request: Request) -> Response:
 
 
 async def get_api_account(request: Request) -> Response:
-    """GET /api/v1/account: who the caller is, and what it may do."""
+    """GET /api/v1/account: the caller's account, roles and scopes."""
     visitor = get_visitor(request)
     account = require_access(visitor)
     roles = {name: sorted(visitor.list_roles(name)) for name in (*_list_registries(), *account.roles)}
@@ -86,7 +86,7 @@ async def list_api_tokens(request: Request) -> Response:
 
 
 async def create_api_token(request: Request) -> Response:
-    """POST /api/v1/account/tokens: JSON `label`, `scopes`, `days`; the answer holds `token`, this once."""
+    """POST /api/v1/account/tokens: JSON `label`, `scopes`, `days`; only this response contains `token`."""
     body = await request.body()
     try:
         if len(body) > _LONGEST_BODY:
@@ -94,10 +94,10 @@ async def create_api_token(request: Request) -> Response:
         order = msgspec.json.decode(body, type=TokenRequest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RegistryError(
-            "the body is not the JSON that this takes",
+            "the body is not a valid token request",
             code="http.bad-form",
             field="body",
-            hint='{"label": "ci", "scopes": ["read"], "days": 30}',
+            hint='Send JSON such as {"label": "ci", "scopes": ["read"], "days": 30}.',
         ) from error
     token, secret = await _store_new_token(request, order)
     return _make_json_response({**_to_token_data(token), "token": secret.reveal()}, 201)
@@ -115,17 +115,17 @@ async def _store_new_token(request: Request, order: TokenRequest) -> tuple[ApiTo
     scopes = parse_scopes(order.scopes)
     set_audit_action(request, "token.add", " ".join(sorted(scopes)))
     for scope in scopes:
-        # a token makes none that may do more than itself
+        # a token cannot create a token with more scopes
         require_access(visitor, scope=scope)
     parts = get_services(request)
     at = parts.clock()
     known = await parts.store.tokens.list(account.id)
     if sum(token.is_live(at) for token in known) >= MAX_TOKENS:
         raise RegistryError(
-            f"an account has at most {MAX_TOKENS} tokens",
+            f"the account has {MAX_TOKENS} tokens already, the most allowed",
             code="accounts.too-many-tokens",
             field="tokens",
-            hint="revoke those that are not used",
+            hint="Revoke tokens that are not used.",
         )
     secret = make_token(TOKEN_PREFIX)
     token = ApiToken(
@@ -149,9 +149,11 @@ async def _revoke_own_token(request: Request) -> None:
     parts = get_services(request)
     owned = {token.id: token for token in await parts.store.tokens.list(account.id)}
     if identifier not in owned:
-        raise UnknownEntryError("no such token", code="accounts.unknown-token", field="token")
+        raise UnknownEntryError(
+            f"the account has no token {identifier!r}", code="accounts.unknown-token", field="token"
+        )
     for scope in sorted(owned[identifier].scopes):
-        # a token ends none that may do more than itself
+        # a token cannot revoke a token with more scopes
         require_access(visitor, scope=scope)
     await parts.store.tokens.revoke(identifier, parts.clock())
 
@@ -163,17 +165,17 @@ def _compute_expiry(request: Request, visitor: Visitor, order: TokenRequest, at:
         raise _make_days_error(request)
     expires = at + timedelta(days=days)
     own = None if visitor.token is None else visitor.token.expires
-    # nor one that lives longer than itself
+    # nor a token that lives longer
     return expires if own is None else min(expires, own)
 
 
 def _make_days_error(request: Request) -> RegistryError:
     most = get_services(request).settings.token_days
     return RegistryError(
-        f"days is a number from 1 to {most}",
+        f"days must be a whole number from 1 to {most}",
         code="accounts.bad-days",
         field="days",
-        hint="leave it out for all",
+        hint=f"Leave it out for {most} days.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The visitor: who sent a request, and what they may do."""
+"""The visitor: the sender of a request, with account, roles and scopes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
-    """Who sent a request. `via` says how they signed in; None: nobody did.
+    """The sender of a request. `via` is how they signed in, or None.
 
-    `scopes` is what an API token may do; a browser's session may do all of it. `address` is the client's,
-    behind trusted proxies too. `failure` is what was wrong with credentials that came with the request.
+    `scopes` are those of the API token; a browser session has all. `address` is the client's address, also
+    behind trusted proxies. `failure` is the error of credentials that are invalid.
     """
 
     account: Account | None = None
@@ -36,13 +36,13 @@ class Visitor:
 
     @property
     def csrf_token(self) -> str:
-        """What forms carry in the field `csrf_token`, and scripts in `X-CSRF-Token`."""
+        """The token that forms send as `csrf_token`, and scripts in `X-CSRF-Token`."""
         return self.form_key.token
 
     def list_roles(self, registry: str) -> frozenset[Role]:
-        """The roles held in a registry, as far as the token's scopes let them be used.
+        """Return the roles in a registry that the token's scopes allow.
 
-        Whoever is signed in is a registrant: RFC 7595 7.2 lets anybody ask.
+        Every signed-in visitor is a registrant: RFC 7595 7.2 lets anyone request a registration.
         """
         if self.account is None:
             return frozenset()
@@ -55,7 +55,7 @@ class Visitor:
 
 
 def get_visitor(request: HTTPConnection) -> Visitor:
-    """The visitor who sent this request; one without an account where nobody is signed in."""
+    """Return the visitor who sent this request; without a sign-in it has no account."""
     visitor = get_request_state(request.scope).get("visitor")
     return visitor if isinstance(visitor, Visitor) else Visitor()
 
@@ -68,22 +68,22 @@ def require_access(
     scope: Scope | str | None = None,
     administrator: bool = False,
 ) -> Account:
-    """The visitor's account, if it may do this. Raises AccessError.
+    """Return the visitor's account if it has the required access. Raises AccessError.
 
-    One of `roles` must be held in `registry`, where any are given; a token must have `scope`.
+    If `roles` are given, the account needs one of them in `registry`. A token needs `scope`.
     """
     if visitor.account is None:
         raise AccessError(
-            "this needs an account",
+            "this needs a signed-in account",
             code="accounts.not-signed-in",
-            hint="sign in, or send an API token as Authorization: Bearer",
+            hint="Sign in, or send an API token as Authorization: Bearer.",
         )
     if scope is not None and scope not in visitor.scopes:
         raise AccessError(
             f"this API token has no scope {str(scope)!r}",
             code="accounts.missing-scope",
             field="scope",
-            hint="make a token with that scope on the account page",
+            hint="Create a token with that scope on the account page.",
         )
     wanted = frozenset(roles)
     if wanted and (registry is None or visitor.list_roles(registry).isdisjoint(wanted)):
@@ -92,14 +92,15 @@ def require_access(
             f"this needs the role {names}" + (f" in {registry}" if registry else ""),
             code="registry.wrong-role",
             field="role",
-            hint="roles are given by the operator: onym registry user",
+            hint=f"The operator can grant it: onym registry user roles {visitor.account.login} "
+            f"--add {min(wanted)}" + (f" -r {registry}" if registry else ""),
         )
     if administrator and not visitor.is_administrator:
-        raise AccessError("this is the administrator's", code="registry.wrong-role", field="role")
+        raise AccessError("this needs an administrator", code="registry.wrong-role", field="role")
     return visitor.account
 
 
 def make_actor(visitor: Visitor, registry: str) -> Actor:
-    """The visitor as the engine and the log know them. Raises AccessError where nobody is signed in."""
+    """Return the visitor as an actor of the engine and the log. Raises AccessError without a sign-in."""
     account = require_access(visitor)
     return Actor(id=account.id, roles=visitor.list_roles(registry))

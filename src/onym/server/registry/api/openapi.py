@@ -292,7 +292,8 @@ def _build_operation(operation: Operation, references: dict[Any, Any]) -> dict[s
         "summary": operation.summary,
         "parameters": [_build_parameter(key) for key in operation.parameters],
         "responses": {
-            str(status): _build_answer(operation, kind, references) for status, kind in operation.answers.items()
+            str(status): _build_answer(operation, kind, references)
+            for status, kind in operation.answers.items()
         },
         "security": [{"token": []}] if not operation.public else [{}, {"token": []}],
     }
@@ -323,7 +324,12 @@ def _build_operation(operation: Operation, references: dict[Any, Any]) -> dict[s
             }
         )
     if operation.body is not None:
-        content = {"application/json": {"schema": references[operation.body], "example": dict(operation.example or {})}}
+        content = {
+            "application/json": {
+                "schema": references[operation.body],
+                "example": dict(operation.example or {}),
+            }
+        }
         found["requestBody"] = {"required": True, "content": content}
     for status, links in operation.links.items():
         found["responses"][str(status)]["links"] = links
