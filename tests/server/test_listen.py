@@ -192,13 +192,13 @@ def test_what_is_wrong_with_a_certificate_or_its_key_is_said(tmp_path: Path) -> 
     _, other = pems(tmp_path / "other")
     junk = tmp_path / "junk.pem"
     junk.write_text("junk")
-    assert f"{other} is that of another certificate" in why(cert, other)
+    assert f"{other} does not belong to the certificate" in why(cert, other)
     assert "the two are swapped" in why(key, cert)
-    assert f"no PEM certificate in {junk}" in why(junk, key)
-    assert f"no PEM certificate in {key}" in why(key, key)
-    assert f"no PEM private key in {junk}" in why(cert, junk)
-    assert f"no PEM private key in {cert}" in why(cert)
-    assert f"there is no file {tmp_path / 'none'}" in why(cert, tmp_path / "none")
+    assert f"{junk} contains no PEM certificate" in why(junk, key)
+    assert f"{key} contains no PEM certificate" in why(key, key)
+    assert f"{junk} contains no PEM private key" in why(cert, junk)
+    assert f"{cert} contains no PEM private key" in why(cert)
+    assert f"no such file: {tmp_path / 'none'}" in why(cert, tmp_path / "none")
     assert f"Is a directory: {tmp_path}" in why(tmp_path, key)
     junk.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
     assert "(" in why(junk, key)
@@ -219,7 +219,7 @@ def test_a_key_under_a_password_is_told_and_asks_nobody(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         make_tls_context(tmp_path / "cert.pem", tmp_path / "key.pem")
     assert caught.value.code == "config.bad-certificate"
-    assert "has a password" in str(caught.value)
+    assert "protected by a password" in str(caught.value)
 
 
 def test_certificate_and_key_may_be_two_files(tmp_path: Path) -> None:
@@ -234,16 +234,16 @@ def test_a_port_that_is_taken_is_told(capfd: pytest.CaptureFixture[str]) -> None
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError) as caught:
         run_app(app, host="127.0.0.1", port=taken.getsockname()[1])
     assert caught.value.code == "config.cannot-listen"
-    assert "something else listens there" in str(caught.value)
+    assert "Another program listens" in str(caught.value)
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
     ("host", "says"),
     [
-        ("nowhere.invalid", "the host is unknown"),
-        (f"{'x' * 64}.example", "the host is unknown"),
-        ("192.0.2.1", "no address of this machine"),
+        ("nowhere.invalid", "host name is unknown"),
+        (f"{'x' * 64}.example", "host name is unknown"),
+        ("192.0.2.1", "does not have that address"),
     ],
 )
 def test_a_host_that_cannot_be_listened_on_is_told(
@@ -299,7 +299,7 @@ def test_an_app_that_does_not_start_is_told_and_its_port_is_free_again() -> None
         port = free.getsockname()[1]
     with pytest.raises(ConfigError) as caught:
         run_app(torn, host="127.0.0.1", port=port)
-    assert "the app did not start" in str(caught.value)
+    assert "The app did not start" in str(caught.value)
     socket.create_server(("127.0.0.1", port)).close()
 
 

@@ -155,7 +155,7 @@ def test_a_refusal_is_tried_again_only_where_it_may_pass(
     with smtp_server() as server:
         server.answers.append(answer)
         done = send(tmp_path, mail_settings(server.port), NOTICE, variant(id=8))
-        assert done == [(7, f"refused with {answer[:3]}", again), (8, "sent", None)]
+        assert done == [(7, f"the server answered {answer[:3]}", again), (8, "sent", None)]
 
 
 @pytest.mark.xdist_group("real-servers")
@@ -163,7 +163,7 @@ def test_addresses_that_are_refused_are_given_up(tmp_path: Path) -> None:
     with smtp_server() as server:
         server.refused.add("alice@example.org")
         done = send(tmp_path, mail_settings(server.port), NOTICE)
-    assert done == [(7, "all addresses were refused", None)]
+    assert done == [(7, "the server rejected all addresses", None)]
 
 
 def test_without_a_server_every_notice_waits(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_without_a_server_every_notice_waits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("to", ["user-root", "user-none", Role.IESG])
 def test_who_has_no_address_is_not_told(tmp_path: Path, smtp: SMTPServer, to: str | Role) -> None:
     done = send(tmp_path, mail_settings(smtp.port), variant(to=to))
-    assert done == [(7, "nobody has an address", None)]
+    assert done == [(7, "no recipient has an address", None)]
 
 
 @pytest.mark.xdist_group("real-servers")

@@ -366,7 +366,7 @@ def test_parameters_that_come_twice_are_refused(site: World, liar: Liar) -> None
 def test_a_wrong_discovery_document_is_refused(site: World, liar: Liar, document: dict[str, Any]) -> None:
     liar.document = document
     answer = site.client.get("/login/oidc/liar", follow_redirects=False)
-    assert (answer.status_code, answer.json()["detail"]) == (502, "Another server gave no usable answer")
+    assert (answer.status_code, answer.json()["detail"]) == (502, "Another server sent an invalid response")
 
 
 @pytest.mark.parametrize(

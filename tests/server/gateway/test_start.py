@@ -146,8 +146,8 @@ def test_a_file_that_goes_bad_while_it_is_served_is_for_the_log_alone(
 ) -> None:
     path = tmp_path / "kept-secret.db"
     with caplog.at_level(logging.WARNING, "onym.server.gateway"), world(**{setting: str(path)}) as site:
-        for path in tmp_path.glob("kept-secret.db*"):
-            path.unlink()
+        for file in tmp_path.glob("kept-secret.db*"):
+            file.unlink()
         text(path)
         path.chmod(0o600)
         found = site.ask("POST", "/tool/add", b'{"a": 1, "b": 2}', Accept=accept)
