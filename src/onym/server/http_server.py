@@ -169,8 +169,9 @@ class BoundedProtocol(HttpToolsProtocol):
 class OriginFormProtocol(BoundedProtocol):
     """Rejects targets that are not in origin-form, and trailer fields: an ASGI scope does not show them.
 
-    An absolute-form target (RFC 9112 3.2.2) names a second host, a fragment must never be sent, a scope does not
-    show an empty query, and it lists a trailer field with the header fields, although no proxy has seen it there.
+    An absolute-form target (RFC 9112 3.2.2) names a second host, a fragment must never be sent, a scope
+    does not show an empty query, and it lists a trailer field with the header fields, although no proxy has
+    seen it there.
     """
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -274,10 +275,11 @@ async def serve_app(
 ) -> None:
     """Serve in this loop until a signal arrives or `stop` is set.
 
-    `certificate` and `key` are PEM files (one file may contain both). Without them the server speaks plain HTTP,
-    on loopback only unless `plain`. Port 0 selects a free port; `ready` is called with the port when the server
-    listens. `proxies` are addresses whose X-Forwarded-For and -Proto are trusted. `sockets` replace host and
-    port. Raises ConfigError `config.plain-http`, `config.bad-certificate`, `config.cannot-listen`.
+    `certificate` and `key` are PEM files (one file may contain both). Without them the server speaks plain
+    HTTP, on loopback only unless `plain`. Port 0 selects a free port; `ready` is called with the port when
+    the server listens. `proxies` are addresses whose X-Forwarded-For and -Proto are trusted. `sockets`
+    replace host and port. Raises ConfigError `config.plain-http`, `config.bad-certificate`,
+    `config.cannot-listen`.
     """
     _require_tls_or_loopback(host, certificate is not None or plain)
     context = None if certificate is None else make_tls_context(certificate, key)

@@ -1,7 +1,7 @@
 """Notices by e-mail: sends the store's outbox to the mail server, and retries after failures.
 
-The store writes a notice together with its event, so no notice is lost. If the service stops between sending a
-message and recording that, it sends the message again with the same Message-ID.
+The store writes a notice together with its event, so no notice is lost. If the service stops between
+sending a message and recording that, it sends the message again with the same Message-ID.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The HTTPS gateway for `ai:` names: it resolves a name, calls its authority and forwards verified results."""
+"""The HTTPS gateway for `ai:` names: it resolves a name, calls the authority, forwards verified results."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class RequestContext:
     """A request in progress. `client` is the key of the client's address, `cookie` the browser's secret.
 
-    `notes` become the audit record. It is written once (then `recorded` is true), if `audited`, and by the stream
-    itself if `streaming`.
+    `notes` become the audit record. It is written once (then `recorded` is true), if `audited`, and by the
+    stream itself if `streaming`.
     """
 
     scope: Scope
@@ -145,7 +145,7 @@ class Upstream(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """The services of one gateway. `clock` returns the time in UTC, `jwks` a key set, `audit_key` hashes paths."""
+    """The services of one gateway. `clock` returns the time in UTC, `jwks` a key set."""
 
     settings: GatewaySettings
     upstream: Upstream

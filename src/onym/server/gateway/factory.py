@@ -182,8 +182,9 @@ def create_gateway(
     """Create the gateway of these settings, an ASGI app.
 
     `upstream` calls the authorities (default: a new client), `resolver` resolves host names (default: the
-    system's), `clock` returns the time in UTC, `monotonic` seconds. `telemetry` reports requests; without it only
-    `ONYM_TELEMETRY=1` does, with paths hashed as in the audit log. Raises ConfigError for unusable files.
+    system's), `clock` returns the time in UTC, `monotonic` seconds. `telemetry` reports requests; without
+    it only `ONYM_TELEMETRY=1` does, with paths hashed as in the audit log. Raises ConfigError for unusable
+    files.
     """
     now = clock or _get_utc_now
     journal = None if settings.audit is None else AuditLog(settings.audit)

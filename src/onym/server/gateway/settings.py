@@ -1,4 +1,4 @@
-"""The gateway's settings: a TOML file, `ONYM_GATEWAY_*` variables and arguments; the later take precedence."""
+"""The gateway's settings: a TOML file, `ONYM_GATEWAY_*` variables and arguments (the last wins)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The process that reads and checks long texts: one JSON line in, one out, until its input ends.
+"""The process that reads and checks long texts: it answers JSON lines until its input ends.
 
-Strangers choose the texts. Here they cannot hold up the service: whoever started this process ends it when
-it takes too long, and its memory is capped.
+The texts are untrusted. The service ends this process if it takes too long, and its memory is limited.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-#: octets of memory
+#: bytes of memory
 _MAX_MEMORY: Final = 1536 * 1024 * 1024
-#: how much more politely than the service it asks for the processor
+#: the service has priority over this process
 _NICENESS: Final = 10
 
 
 def main() -> None:
-    """Answer orders until standard input ends: a text to read, then what is known of the names in it."""
+    """Answer orders until standard input ends: parse a text, then check it."""
     _limit_resources()
     work = _CheckSession()
     for line in sys.stdin.buffer:
@@ -46,19 +45,19 @@ def main() -> None:
 
 
 class _CheckSession:
-    """One check under way, and the names that were told last."""
+    """The text that is being checked, and the registry's names."""
 
     def __init__(self) -> None:
         self._submission: ParsedSubmission | None = None
         self._names = NameIndex(())
 
     def handle_order(self, order: dict[str, Any]) -> dict[str, Any]:
-        """What an order comes to: names, a report, or why there is none."""
+        """Return the result of an order: names, a report or an error."""
         try:
             return self._parse_order(order) if "given" in order else self._check_order(order)
         except RegistryError as error:
             return {"class": type(error).__name__, "refused": error.as_dict()}
-        except Exception as error:  # noqa: BLE001 - its text may quote what was handed in
+        except Exception as error:  # noqa: BLE001 - only the class: the message may quote the text
             return {"failed": type(error).__name__}
 
     def _parse_order(self, order: dict[str, Any]) -> dict[str, Any]:

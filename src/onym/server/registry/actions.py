@@ -1,4 +1,4 @@
-"""The steps and changes that a person may take on a page: buttons, their fields, and the event data of a sent form."""
+"""The actions that a page offers: their buttons and fields, and the event data of a submitted form."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Action:
 
 
 def _make_reason_input(
-    help_: str = "It is kept in the history, and told to whom it concerns.",
+    help_: str = "It is stored in the history and sent to the people concerned.",
 ) -> ActionInput:
     return ActionInput(id="reason", label="Reason", kind="long", required=True, help=help_)
 
@@ -48,52 +48,54 @@ def _make_reason_input(
 _REASON_REQUIRED: Final = (_make_reason_input(),)
 
 
-#: what a button of each event says; those without a row have none
+#: event -> its button; other events have no button
 ACTIONS: Final[Mapping[EventKind, Action]] = MappingProxyType(
     {
         EventKind.ANNOUNCE: Action(
             label="Announce for list review",
-            help="Post the template to uri-review@ietf.org, then say here where the message can be read.",
-            asks=(ActionInput(id="archive", label="Address of the message in the list's archive"),),
+            help="Post the template to uri-review@ietf.org, then enter the URL of the message.",
+            asks=(ActionInput(id="archive", label="URL of the message in the list's archive"),),
         ),
-        EventKind.SUBMIT: Action(label="Submit to IANA", help="Hands it over as it stands.", tone="good"),
+        EventKind.SUBMIT: Action(
+            label="Submit to IANA", help="Submits the current version of the request.", tone="good"
+        ),
         EventKind.WITHDRAW: Action(
             label="Withdraw", help="Ends the request.", tone="bad", asks=_REASON_REQUIRED
         ),
         EventKind.CHECK_COMPLETE: Action(
-            label="Complete: go on",
-            help="Registers it at once, or passes it on for review, as the procedure says.",
+            label="Complete: continue",
+            help="Registers it at once or sends it to review, depending on the procedure.",
             tone="good",
         ),
         EventKind.REJECT_INCOMPLETE: Action(
             label="Reject as incomplete",
-            help="A required field is missing, or a citation is wrong. The registrant may correct it.",
+            help="A required field is missing or a citation is wrong. The registrant can correct it.",
             tone="bad",
             asks=(ActionInput(id="missing", label="What is missing", kind="list"), _make_reason_input()),
         ),
         EventKind.ASK_MORE_REVIEW: Action(
             label="Ask for more review",
-            help="The registrant is asked; the request stays open.",
+            help="Asks the registrant; the request stays open.",
             asks=_REASON_REQUIRED,
         ),
-        EventKind.RESUME_REVIEW: Action(label="Resume the review", help="What was asked has been answered."),
+        EventKind.RESUME_REVIEW: Action(label="Resume the review", help="The questions have been answered."),
         EventKind.APPROVE: Action(
-            label="Approve", help="Recommends it; IANA registers it.", tone="good", asks=_REASON_REQUIRED
+            label="Approve", help="Recommends the registration to IANA.", tone="good", asks=_REASON_REQUIRED
         ),
         EventKind.APPROVE_AS_PROVISIONAL: Action(
             label="Approve as provisional",
-            help="Permanent was asked for; registers it as provisional.",
+            help="The request is for permanent; registers it as provisional.",
             asks=_REASON_REQUIRED,
         ),
         EventKind.ASK_IETF_REVIEW: Action(
             label="Ask for IETF review",
-            help="The IESG decides; provisional meanwhile.",
+            help="The IESG decides; the entry is provisional until then.",
             asks=_REASON_REQUIRED,
         ),
         EventKind.REJECT: Action(label="Reject", help="Ends the request.", tone="bad", asks=_REASON_REQUIRED),
         EventKind.ASK_UPGRADE: Action(
             label="Make it permanent",
-            help="Provisional to permanent, unprompted.",
+            help="Changes provisional to permanent without a request.",
             tone="good",
             asks=_REASON_REQUIRED,
         ),
@@ -105,9 +107,9 @@ ACTIONS: Final[Mapping[EventKind, Action]] = MappingProxyType(
         ),
         EventKind.REASSIGN: Action(
             label="Reassign",
-            help="Gives a provisional entry to another registrant.",
+            help="Assigns a provisional entry to another registrant.",
             asks=(
-                ActionInput(id="to", label="Account id of the new registrant", required=True),
+                ActionInput(id="to", label="Account ID of the new registrant", required=True),
                 ActionInput(id="change_controller", label="New change controller"),
                 _make_reason_input(),
             ),
@@ -117,20 +119,20 @@ ACTIONS: Final[Mapping[EventKind, Action]] = MappingProxyType(
         ),
         EventKind.ATTACH_SECURITY_NOTE: Action(
             label="Attach a security note",
-            help="Security information that became known later.",
+            help="Adds security information that became known after the registration.",
             asks=(
-                ActionInput(id="text", label="What is to be known", kind="long", required=True),
+                ActionInput(id="text", label="Security information", kind="long", required=True),
                 ActionInput(id="reference", label="Reference"),
             ),
         ),
         EventKind.DESIGNATE: Action(
-            label="Say who else may change it",
-            help="Account ids, separated by commas.",
+            label="Change the designees",
+            help="Accounts that may also change the entry: IDs, separated by commas.",
             asks=(ActionInput(id="add", label="Add"), ActionInput(id="remove", label="Remove")),
         ),
         EventKind.RETIRE: Action(
             label="Retire",
-            help="The name is no longer used; it stays taken.",
+            help="The name is no longer used; it stays registered.",
             tone="bad",
             asks=_REASON_REQUIRED,
         ),
@@ -142,25 +144,30 @@ ACTIONS: Final[Mapping[EventKind, Action]] = MappingProxyType(
             ),
         ),
         EventKind.ENTER_SAFE_MODE: Action(
-            label="Put into safe mode", help="Lookup only.", asks=_REASON_REQUIRED
+            label="Put into safe mode",
+            help="The name can be looked up and must not act.",
+            asks=_REASON_REQUIRED,
         ),
         EventKind.SUSPEND: Action(
-            label="Suspend", help="Not resolved until reinstated.", tone="bad", asks=_REASON_REQUIRED
+            label="Suspend",
+            help="The name is not resolved until it is reinstated.",
+            tone="bad",
+            asks=_REASON_REQUIRED,
         ),
         EventKind.REINSTATE: Action(
-            label="Reinstate", help="Active again.", tone="good", asks=_REASON_REQUIRED
+            label="Reinstate", help="The name becomes active again.", tone="good", asks=_REASON_REQUIRED
         ),
         EventKind.REVOKE: Action(
-            label="Revoke", help="Takes it back for good.", tone="bad", asks=_REASON_REQUIRED
+            label="Revoke", help="Withdraws the name permanently.", tone="bad", asks=_REASON_REQUIRED
         ),
         EventKind.RENEW: Action(
             label="Renew",
-            help="Says until when it holds.",
+            help="Sets a new expiry date.",
             asks=(ActionInput(id="expires", label="Last day", kind="date", required=True),),
         ),
         EventKind.OVERRIDE: Action(
             label="Override",
-            help="Outside the procedure: recorded with your name and the reason; another override undoes it.",
+            help="Bypasses the procedure. Your name and the reason are recorded; an override can be undone.",
             tone="bad",
             asks=(ActionInput(id="status", label="New status", kind="choice"), _make_reason_input()),
         ),
@@ -168,23 +175,23 @@ ACTIONS: Final[Mapping[EventKind, Action]] = MappingProxyType(
 )
 
 
-#: what an override can set instead of a status
+#: the choice of an override that removes the entry
 _REMOVE: Final = "remove"
 
 
 _UNDO: Final = Action(
     label="Undo the last override",
-    help="The entry is as it was before it. This too is recorded with your name and the reason.",
-    asks=(ActionInput(id="undoes", label="What is undone", kind="choice"), _make_reason_input()),
+    help="Restores the entry. Your name and the reason are recorded.",
+    asks=(ActionInput(id="undoes", label="Override to undo", kind="choice"), _make_reason_input()),
 )
 
 
 _CONTROL: Final = Action(
-    label="Override who controls it",
-    help="Fields left empty stay as they are. This too is recorded with your name and the reason.",
+    label="Override the controllers",
+    help="Empty fields are not changed. Your name and the reason are recorded.",
     tone="bad",
     asks=(
-        ActionInput(id="registrant", label="Login or account id of the new registrant"),
+        ActionInput(id="registrant", label="Login or account ID of the new registrant"),
         ActionInput(id="change_controller", label="New change controller"),
         ActionInput(id="iesg_approved", label="Does an IESG-approved document define it?", kind="choice"),
         _make_reason_input(),
@@ -192,14 +199,14 @@ _CONTROL: Final = Action(
 )
 
 
-#: members of an override that say who controls the entry, and whether the IESG approved what defines it
+#: members of an override that change the controllers or the IESG approval
 _SETTINGS: Final = tuple(field.id for field in _CONTROL.asks if field.id != "reason")
 
 
 _FOR_CONTROLLERS: Final = frozenset({"registrant", "change_controller"})
 
 
-#: who may say who controls an entry: the IESG; of a namespace the operator of the root too (engine, X)
+#: roles that may change the controllers: the IESG; for a namespace also the operator of the root
 _CONTROLLERS: Final = MappingProxyType({"ai-namespaces": frozenset({Role.IANA, Role.IESG})})
 
 
@@ -207,7 +214,7 @@ _IESG: Final = frozenset({Role.IESG})
 
 
 _YES_OR_NO: Final = (
-    Choice(value="", label="As it is"),
+    Choice(value="", label="Unchanged"),
     Choice(value="yes", label="Yes"),
     Choice(value="no", label="No"),
 )
@@ -226,7 +233,7 @@ _REGISTRANT: Final = frozenset(
 
 
 def _list_event_scopes(kind: EventKind) -> frozenset[Scope]:
-    """Of the roles that some rule opens the event to; `submit` where one opens it to an owner."""
+    """Return the scopes of the roles that may use the event; `submit` if an owner may."""
     if kind in _REGISTRANT:
         return frozenset({Scope.SUBMIT})
     rules = [rule for rule in RULES if rule.event is kind and rule.effect is not None]
@@ -235,32 +242,32 @@ def _list_event_scopes(kind: EventKind) -> frozenset[Scope]:
     return frozenset(owned | {scope for scope in Scope if limit_roles(roles, (scope,))})
 
 
-#: the scopes one of which a token needs before it may ask for an event; the roles are the engine's matter
+#: event -> scopes, one of which a token needs; the engine checks the roles
 EVENT_SCOPES: Final[Mapping[EventKind, frozenset[Scope]]] = MappingProxyType(
     {kind: _list_event_scopes(kind) for kind in EventKind}
 )
 
 
-#: kinds of request about an entry: label, help, what is asked
+#: kinds of request about an entry
 _REQUESTS: Final[Mapping[str, Action]] = MappingProxyType(
     {
         "update": Action(
             label="Update its registration",
-            help="New contact, controller, references or text. Fields left empty stay as they are.",
+            help="New contact, controller, references or text. Empty fields are not changed.",
         ),
         "status-change": Action(
             label="Change its status",
-            help="Provisional to permanent is reviewed by the expert; permanent to historical is the IESG's.",
+            help="The expert reviews provisional to permanent; the IESG decides permanent to historical.",
             asks=(ActionInput(id="status", label="New status", kind="choice"),),
         ),
         "note-separate-use": Action(
             label="Note a separate use",
-            help="The name is in use for something else as well, and the entry should say so.",
-            asks=(ActionInput(id="use", label="The other use", kind="long", required=True),),
+            help="The name has a second use, which the entry should mention.",
+            asks=(ActionInput(id="use", label="Second use", kind="long", required=True),),
         ),
         "reassign": Action(
-            label="Ask for reassignment",
-            help="The registrant is gone or does not answer. The IESG decides.",
+            label="Request a reassignment",
+            help="The registrant cannot be reached. The IESG decides.",
             asks=(ActionInput(id="grounds", label="Grounds", kind="long", required=True),),
         ),
     }
@@ -275,7 +282,7 @@ def build_actions(
     about: Request | Entry,
     missing: Iterable[tuple[str, str]] = (),
 ) -> tuple[ActionView, ...]:
-    """The buttons for these events. `missing` are (id, label) of fields that may be said to be missing."""
+    """Return the actions of these events. `missing` are (id, label) of fields that may be missing."""
     options = {
         "status": (
             *(
@@ -295,7 +302,7 @@ def build_actions(
 
 
 def build_change_requests(entry: Entry) -> tuple[ActionView, ...]:
-    """The requests that may be opened about an entry; the engine has the last word on each."""
+    """Return the requests that may be opened about an entry; the engine checks them again."""
     schemes = entry.registry == "uri-schemes"
     options = {
         "status": tuple(
@@ -312,7 +319,7 @@ def build_change_requests(entry: Entry) -> tuple[ActionView, ...]:
 
 
 def build_undo_actions(last: EntryChange, *, href: str, version: int) -> tuple[ActionView, ...]:
-    """The button that undoes the last change of a name, where an override made it."""
+    """Return the action that undoes the last change of a name, if it was an override."""
     if last.event is not EventKind.OVERRIDE or last.before is None:
         return ()
     label = f"Record {last.number} of {format_date(last.at.date())}"
@@ -321,9 +328,9 @@ def build_undo_actions(last: EntryChange, *, href: str, version: int) -> tuple[A
 
 
 def build_control_actions(entry: Entry, roles: Iterable[Role], *, href: str) -> tuple[ActionView, ...]:
-    """The button that says who controls an entry, for somebody who holds these roles and may override.
+    """Return the action that changes the controllers of an entry, for these roles.
 
-    A row that only shows a request has none.
+    A row that only shows a request has no such action.
     """
     if entry.status is Status.PENDING_REVIEW:
         return ()
@@ -364,16 +371,20 @@ def _build_action_view(
 
 
 def parse_event_data(kind: EventKind, form: Mapping[str, list[str]]) -> dict[str, Any]:
-    """`Event.data` from a form. Raises UsageError for a required text left empty."""
+    """Return `Event.data` from a form. Raises UsageError if a required field is empty."""
     action = ACTIONS.get(kind)
     if action is None:
-        raise UsageError("there is no button for this step", code="registry.bad-data", hint="use the API")
+        raise UsageError(
+            f"the page has no form for the event {str(kind)!r}", code="registry.bad-data", hint="Use the API."
+        )
     data: dict[str, Any] = {}
     for ask in action.asks:
         values = [value.strip() for value in form.get(ask.id, []) if value.strip()]
         if ask.required and not values:
             raise UsageError(
-                f"{ask.label}: this is needed", code="registry.missing-data", hint="go back and fill it"
+                f"the field {ask.label!r} is empty",
+                code="registry.missing-data",
+                hint="Go back and fill it in.",
             )
         if ask.kind == "list":
             data[ask.id] = values

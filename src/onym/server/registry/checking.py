@@ -46,27 +46,27 @@ if TYPE_CHECKING:
 
 
 class CheckProcess:
-    """A process of `_check_child`. Each answer must come within `seconds`; else the process is ended."""
+    """A process of `_check_child`. It is killed if an answer takes longer than `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
-        #: the names that it was told last
+        #: the names that the process has
         self._names: NameIndex | None = None
 
     @property
     def is_alive(self) -> bool:
-        """Can it be asked again?"""
+        """Can the process be used again?"""
         return self._process is not None and self._process.poll() is None
 
     def parse_names(self, given: SubmissionInput) -> tuple[str, ...]:
-        """The names that the text asks for. Raises RegistryError."""
+        """Return the names that the text requests. Raises RegistryError."""
         plain = {field.name: getattr(given, field.name) for field in fields(given)}
         plain |= {"fields": dict(given.fields), "row": dict(given.row), "registry": None}
         return tuple(self._send_order({"registry": given.registry.id, "given": plain})["asked"])
 
     def check(self, known: ReferenceData) -> Report:
-        """The report over the text that was read last. Raises RegistryError."""
+        """Return the report about the text that was parsed last. Raises RegistryError."""
         told = known.names is self._names
         answer = self._send_order(
             {
@@ -104,7 +104,7 @@ class CheckProcess:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are pipes
         line = b""
         try:
-            with suppress(BrokenPipeError):  # it died, which the answer shows
+            with suppress(BrokenPipeError):  # the process died: there is no answer
                 process.stdin.write(json.dumps(order).encode() + b"\n")
                 process.stdin.flush()
                 line = process.stdout.readline()
@@ -113,16 +113,16 @@ class CheckProcess:
         if not line.endswith(b"\n"):
             self.stop_process()
             raise RegistryError(
-                "the check took too long, or too much memory",
+                f"the check took longer than {self._seconds:.0f} seconds, or too much memory",
                 code="registry.check-too-long",
                 field="template",
-                hint="give a shorter text, or check it yourself: onym scheme check FILE",
+                hint="Shorten the text, or check it on your computer: onym scheme check FILE.",
             )
         return _require_success(json.loads(line))
 
 
 def _require_success(answer: dict[str, Any]) -> dict[str, Any]:
-    """The answer, unless it tells of an error: then that is raised."""
+    """Return the answer. Raises the error that it reports."""
     if "failed" in answer:
         raise OnymError(f"the check failed: {answer['failed']}")
     if "refused" in answer:
@@ -135,28 +135,28 @@ def _require_success(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _start_process() -> subprocess.Popen[bytes]:
-    # its own session: Ctrl-C in the terminal is for us to act on; -P: nothing from the current folder
+    # a new session, so that Ctrl-C reaches only the service; -P: no modules from the current folder
     command = [sys.executable, "-P", "-m", "onym.server.registry._check_child"]
     pipe = subprocess.PIPE
-    # its complaints may quote what was handed in
-    return subprocess.Popen(  # noqa: S603 - our own module
+    # error output is dropped, because it may quote the text
+    return subprocess.Popen(  # noqa: S603 - a module of this package
         command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True
     )
 
 
 RequestedNames: TypeAlias = tuple[str, ...]
-#: checks at once, of short texts and of long ones each
+#: concurrent checks of short texts, and of long texts
 MAX_CONCURRENT_CHECKS: Final = 2
-#: checks of one visitor under way or waiting
+#: checks of one visitor that run or wait
 MAX_CHECKS_PER_VISITOR: Final = 4
-#: characters from which on a text is long; short ones are checked in a second at most
+#: characters from which a text is long; short texts take at most a second
 LONG_TEXT_LENGTH: Final = 32_000
-#: that a check of a long text may take
+#: time limit of the check of a long text
 MAX_CHECK_SECONDS: Final = 30.0
 
 
 class ConcurrencyLimiter:
-    """Takes turns: so many at once, and no more than a few of one visitor."""
+    """Limits concurrent checks, and those of one visitor that run or wait."""
 
     def __init__(
         self, at_once: int = MAX_CONCURRENT_CHECKS, per_visitor: int = MAX_CHECKS_PER_VISITOR
@@ -167,12 +167,12 @@ class ConcurrencyLimiter:
 
     @asynccontextmanager
     async def acquire_turn(self, key: str) -> AsyncIterator[None]:
-        """A turn of that visitor. Raises RegistryError (429) where enough of its own wait already."""
+        """Wait for a turn. Raises RegistryError (429) if the visitor has too many checks."""
         if self._held[key] >= self._per_visitor:
             raise RegistryError(
-                "too many texts of yours are being checked",
+                f"{self._per_visitor} of your texts are being checked already",
                 code="http.too-many-requests",
-                hint="wait for their reports",
+                hint="Wait for their reports.",
             )
         self._held[key] += 1
         try:
@@ -185,7 +185,7 @@ class ConcurrencyLimiter:
 
 
 class CheckWorkers:
-    """Checks texts. `seconds` is what a long one may take."""
+    """Checks texts. `seconds` is the time limit for a long text."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class CheckWorkers:
         long: int = LONG_TEXT_LENGTH,
     ) -> None:
         self._short, self._long = ConcurrencyLimiter(at_once), ConcurrencyLimiter(at_once)
-        # whoever saves a text is not held up, or refused, for the checks that ran while it was typed
+        # separate, so that saving a text does not wait for the checks that ran while it was typed
         self._reads = ConcurrencyLimiter(at_once)
         self._seconds = seconds
         self._from = long
@@ -208,9 +208,9 @@ class CheckWorkers:
         *,
         key: str,
     ) -> Report:
-        """The report. `known_of` tells what is known of the names that a text asks for; `key` is the visitor.
+        """Return the report. `known_of` loads the facts about requested names; `key` identifies the visitor.
 
-        Raises RegistryError where nothing can be read, and with the codes http.too-many-requests and
+        Raises RegistryError if the text has no template, and with the codes http.too-many-requests and
         registry.check-too-long.
         """
         size = len(given.text) + sum(map(len, given.fields.values()))
@@ -241,7 +241,7 @@ class CheckWorkers:
         return report
 
     async def parse_text(self, given: SubmissionInput, *, key: str) -> ParsedSubmission:
-        """The text, read and not checked. Raises RegistryError."""
+        """Return the parsed text, without checking it. Raises RegistryError."""
         async with self._reads.acquire_turn(key):
             return await asyncio.to_thread(parse_submission, given)
 
@@ -253,7 +253,7 @@ class CheckWorkers:
 
 
 def get_check_workers(app: Any) -> CheckWorkers:
-    """The workers of an application, made at first use; it closes them when it ends."""
+    """Return the application's workers, created at first use and closed with the application."""
     found = getattr(app.state, "registry_workers", None)
     if not isinstance(found, CheckWorkers):
         found = app.state.registry_workers = CheckWorkers()
@@ -261,12 +261,12 @@ def get_check_workers(app: Any) -> CheckWorkers:
     return found
 
 
-#: seconds for which the registry's names may be older than the registry
+#: seconds for which the cached names may be out of date
 _NAMES_SECONDS: Final = 5.0
 
 
 async def check_submission(request: HTTPRequest, given: SubmissionInput) -> Report:
-    """Read and check it, off the event loop. Raises RegistryError where nothing can be read."""
+    """Parse and check a submission off the event loop. Raises RegistryError if it has no template."""
 
     async def known(asked: tuple[str, ...]) -> ReferenceData:
         return await load_known_facts(request, given, asked)
@@ -275,7 +275,7 @@ async def check_submission(request: HTTPRequest, given: SubmissionInput) -> Repo
 
 
 async def parse_in_worker(request: HTTPRequest, given: SubmissionInput) -> ParsedSubmission:
-    """Read it, off the event loop. Raises RegistryError where nothing can be read."""
+    """Parse a submission off the event loop. Raises RegistryError if it has no template."""
     offered = get_services(request).settings.list_profiles(given.registry)
     if not given.profile and len(offered) == 1:
         given = replace(given, profile=offered[0])
@@ -290,7 +290,7 @@ def _get_visitor_key(request: HTTPRequest) -> str:
 async def check_saved_request(
     request: HTTPRequest, about: Request, entry: Entry | None
 ) -> tuple[Report | None, str]:
-    """The report over a saved request, about `entry` if that exists; or None, and why there is none."""
+    """Return the report about a saved request, or None and the reason. `entry` is the existing entry."""
     from onym.registry.registries import get_registry  # late: the name is taken by parameters elsewhere
 
     given = SubmissionInput(
@@ -311,13 +311,13 @@ async def check_saved_request(
 async def load_known_facts(
     request: HTTPRequest, given: SubmissionInput, asked: tuple[str, ...]
 ) -> ReferenceData:
-    """What checks know: all names of this registry, and those of its entries that are asked for."""
+    """Return the facts for checks: all names of this registry, and the requested entries."""
     names = await _load_registry_names(request, given.registry.id)
     return await load_reference_data(get_store(request), given, asked, names)
 
 
 async def _load_registry_names(request: HTTPRequest, registry: str) -> NameIndex:
-    """The registry's names, read anew when it has changed."""
+    """Return the registry's names, reloaded after a change."""
     from onym.registry.checks.reference_data import NameIndex  # late, as above
 
     state = request.app.state

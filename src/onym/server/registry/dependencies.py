@@ -1,6 +1,6 @@
-"""What every handler needs: lookups, visibility of drafts, cached entries, and applying an event.
+"""Dependencies of the handlers: lookups, visibility of drafts, cached responses, and applying events.
 
-A draft request is visible to its registrant, to IANA and to the Designated Experts only.
+Only its registrant, IANA and the Designated Experts see a draft request.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
     from onym.registry.store import Applied, EntryChange, Store
 
 _INSIDERS: Final = frozenset({Role.IANA, Role.EXPERT})
-#: what happens to a draft before anybody else knows of it
+#: events of a draft before it is public
 _BEFORE: Final = frozenset({EventKind.OPEN, EventKind.REVISE, EventKind.WITHDRAW})
 
 
 def is_private(about: Request) -> bool:
-    """Has nobody been asked yet?"""
+    """Is the request a draft that is not public?"""
     quiet = about.announced is None and about.submitted is None and about.expert_asked is None
     return quiet and about.state in (RequestState.DRAFT, RequestState.WITHDRAWN)
 
 
 def can_see_request(request: HTTPRequest, about: Request) -> bool:
-    """May the visitor know of it?"""
+    """May the visitor see this request?"""
     visitor = get_visitor(request)
     if not is_private(about):
         return True
@@ -66,12 +66,12 @@ def can_see_request(request: HTTPRequest, about: Request) -> bool:
 
 
 def filter_visible_requests(request: HTTPRequest, found: Iterable[Request]) -> tuple[Request, ...]:
-    """Those that the visitor may know of."""
+    """Return the requests that the visitor may see."""
     return tuple(about for about in found if can_see_request(request, about))
 
 
 async def find_hidden_ids(request: HTTPRequest, records: Iterable[LogRecord]) -> frozenset[str]:
-    """Ids of the requests in these records that the visitor may not know of."""
+    """Return the IDs of the requests in these records that the visitor may not see."""
     known: set[str] = set()
     quiet: set[str] = set()
     for record in records:
@@ -88,33 +88,33 @@ async def find_hidden_ids(request: HTTPRequest, records: Iterable[LogRecord]) ->
 async def filter_visible_records(
     request: HTTPRequest, records: tuple[LogRecord, ...]
 ) -> tuple[LogRecord, ...]:
-    """The records that the visitor may read."""
+    """Return the records that the visitor may see."""
     hidden = await find_hidden_ids(request, records)
     return tuple(record for record in records if record.event.request not in hidden)
 
 
 def redact_record(record: LogRecord) -> LogRecord:
-    """The record without what it tells: number, time, kind and digests stay, so that the chain is seen."""
+    """Return the record without its content; number, time, kind and digests keep the hash chain visible."""
     return replace(
         record, actor=Actor(id=""), event=replace(record.event, name=None, data={}), rule="", clause=""
     )
 
 
-#: seconds for which another process's write may stay unseen
+#: seconds until a write of another process is seen
 PROBE_SECONDS: Final = 0.2
-#: representations kept
+#: cached responses
 MAX_CACHED_RESPONSES: Final = 20_000
 
 
 class CachedResponse(NamedTuple):
-    """One representation: its octets and its strong ETag."""
+    """A cached response body and its strong ETag."""
 
     body: bytes
     tag: str
 
 
 class ResponseCache:
-    """Representations by (registry, name). `head` tells the number of the last log record."""
+    """Response bodies by (registry, name). `head` returns the number of the last log record."""
 
     def __init__(
         self, head: Callable[[], Awaitable[int]], monotonic: Callable[[], float] = time.monotonic
@@ -128,7 +128,7 @@ class ResponseCache:
         self._epoch = 0
 
     def clear_after_write(self) -> None:
-        """This process has written: nothing kept holds any more."""
+        """Clear the cache after a write of this process."""
         self._kept.clear()
         self._epoch += 1
         self._looked = float("-inf")
@@ -136,7 +136,7 @@ class ResponseCache:
     async def get(
         self, key: tuple[str, str], make: Callable[[], Awaitable[CachedResponse]]
     ) -> CachedResponse:
-        """What is kept for `key`, else what `make` gives now."""
+        """Return the cached response of `key`, or create it with `make`."""
         if self._monotonic() - self._looked >= PROBE_SECONDS:
             await self._refresh_head()
         found = self._kept.get(key)
@@ -144,7 +144,7 @@ class ResponseCache:
             return found
         epoch = self._epoch
         made = await make()
-        # what was made while somebody wrote may be of either side: it is sent, and not kept
+        # a response that was created during a write may be out of date: it is sent and not cached
         if epoch == self._epoch:
             if len(self._kept) >= MAX_CACHED_RESPONSES:
                 self._kept.clear()
@@ -152,11 +152,11 @@ class ResponseCache:
         return made
 
     async def _refresh_head(self) -> None:
-        """Look at the head; many readers share one look."""
+        """Read the head; concurrent readers share one query."""
         task = self._looking
         if task is None or task.done():
             task = self._looking = asyncio.ensure_future(self._probe_head())
-        # one reader that goes away must not stop the look of the others
+        # a reader that disconnects must not cancel the query of the others
         await asyncio.shield(task)
 
     async def _probe_head(self) -> None:
@@ -169,7 +169,7 @@ class ResponseCache:
 
 
 def get_response_cache(request: HTTPConnection) -> ResponseCache:
-    """The cache of the application that serves this request, made at first use."""
+    """Return the application's cache, created at first use."""
     from onym.server.services import get_services  # late: services know nothing of this room
 
     state = request.app.state
@@ -184,71 +184,71 @@ def get_response_cache(request: HTTPConnection) -> ResponseCache:
     return found
 
 
-#: people named on one page
+#: accounts whose names one page shows
 _MOST_NAMES: Final = 200
 _BATCH: Final = 200
-#: events that are somebody's for another reason than a role: owners', registrants', designees'
+#: events that owners, registrants or designees may use without a role
 _OWNED: Final = frozenset(rule.event for rule in RULES if rule.who is not None)
-#: records read at once, and of one name or request altogether: the first ones, from which versions follow
+#: records per query, and in total for one name or request
 _RECORDS: Final = 1_000
 _MOST_RECORDS: Final = 20_000
 
 
 def get_store(request: HTTPRequest) -> Store:
-    """The store of this application."""
+    """Return the application's store."""
     return get_services(request).store
 
 
 def get_current_time(request: HTTPRequest) -> datetime:
-    """The time, in UTC."""
+    """Return the time in UTC."""
     return get_services(request).clock()
 
 
 def find_registry(request: HTTPRequest) -> Registry:
-    """The registry that the address names. Raises UnknownEntryError."""
+    """Return the registry of the URL. Raises UnknownEntryError."""
     return registry_of(request.path_params["registry"])
 
 
 async def find_entry(request: HTTPRequest) -> Entry:
-    """The entry that the address names. Raises UnknownEntryError."""
+    """Return the entry of the URL. Raises UnknownEntryError."""
     row, name, found = await find_entry_or_none(request)
     if found is None:
         was = await get_store(request).list_changes_of_name(row.id, name, limit=1)
         removed = bool(was) and is_removal(was[0])
         raise make_unknown_entry_error(
-            row, f"it was removed: {urls.change_url(row.id, name)}" if removed else None
+            row, f"It was removed; see {urls.change_url(row.id, name)}." if removed else None
         )
     return found
 
 
 def is_removal(change: EntryChange) -> bool:
-    """Did an entry go by this change? A row that only waited for review was none."""
+    """Did this change remove an entry? A row that only waited for review is not an entry."""
     return change.before is not None and change.before.status is not Status.PENDING_REVIEW
 
 
 def make_unknown_entry_error(row: Registry, hint: str | None = None) -> UnknownEntryError:
-    """There is no entry of that name."""
+    """Return the error for a name without an entry."""
     return UnknownEntryError(
         f"no {row.noun} of that name is registered",
         code="registry.unknown-entry",
         field="name",
-        hint=hint or "search for it, or register it",
+        hint=hint or "Search for it, or register it.",
     )
 
 
 async def find_entry_or_none(request: HTTPRequest) -> tuple[Registry, str, Entry | None]:
-    """The registry and the name that the address names, and the entry of that name, if there is one.
+    """Return the registry and name of the URL, and the entry or None.
 
-    For overrides, which are about names that were registered too. Raises UnknownEntryError.
+    Overrides may name an entry that was removed. Raises UnknownEntryError for an unknown registry.
     """
     row = find_registry(request)
     key = row.normalize_name(request.path_params["name"])
-    # a name outside the grammar is looked up too: snapshots hold irregular rows
+    # names outside the grammar are looked up too: snapshots contain irregular rows
     return row, key, await get_store(request).entry(row.id, key)
 
 
 async def find_request(request: HTTPRequest) -> Request:
-    """The registration request that the address names. Raises UnknownEntryError."""
+    """Return the registration request of the URL. Raises UnknownEntryError."""
     found = await find_visible_request(request, request.path_params["id"])
     if found is None:
         raise UnknownEntryError("no such request", code="registry.unknown-request", field="request")
@@ -256,7 +256,7 @@ async def find_request(request: HTTPRequest) -> Request:
 
 
 async def find_visible_request(request: HTTPRequest, identifier: str) -> Request | None:
-    """The request of that id, if there is one that the visitor may know of."""
+    """Return the request if it exists and the visitor may see it."""
     found = await get_store(request).request(identifier)
     return found if found is not None and can_see_request(request, found) else None
 
@@ -264,7 +264,7 @@ async def find_visible_request(request: HTTPRequest, identifier: str) -> Request
 def list_visitor_events(
     request: HTTPRequest, about: Request | None, entry: Entry | None
 ) -> tuple[EventKind, ...]:
-    """The events that the visitor may ask for now, as the engine says and the token's scopes let."""
+    """Return the events that the engine and the token's scopes allow the visitor now."""
     subject = about or entry
     visitor = get_visitor(request)
     if subject is None or visitor.account is None:
@@ -276,16 +276,16 @@ def list_visitor_events(
 
 
 def _require_profile_in_force(request: HTTPRequest, registry: str, data: Mapping[str, Any]) -> None:
-    """Which procedure a request follows is the operator's choice (docs/decisions/0026)."""
+    """Raise RefusalError for a procedure that the operator does not offer (docs/decisions/0026)."""
     row = REGISTRIES[registry]
     offered = get_services(request).settings.list_profiles(row)
     if data.get("profile", row.default_profile) not in offered:
         raise RefusalError(
-            "that procedure is not in force here",
+            f"the procedure {data.get('profile', row.default_profile)} is not in use in this registry",
             code="registry.bad-profile",
             field="profile",
             clause="docs/decisions/0026",
-            hint=f"in force: {', '.join(offered)}",
+            hint=f"Use {' or '.join(offered)}.",
         )
 
 
@@ -299,7 +299,7 @@ async def apply_event(
     data: Mapping[str, Any] | None = None,
     expected: int | None = None,
 ) -> Applied:
-    """Take a step as the visitor; what the store applied. Raises RegistryError in all its kinds."""
+    """Apply an event as the visitor and return the result. Raises RegistryError and its subclasses."""
     visitor = get_visitor(request)
     require_access(visitor)
     if EVENT_SCOPES[kind].isdisjoint(visitor.scopes):
@@ -307,10 +307,10 @@ async def apply_event(
     set_audit_action(request, f"registry.{kind}", about or name or "")
     if kind is EventKind.IMPORT:
         raise RefusalError(
-            "rows are imported at the registry's own machine",
+            "entries can only be imported on the command line of the registry's server",
             code="registry.not-allowed",
             clause="docs/decisions/0026",
-            hint="onym registry import; or override, with a reason",
+            hint="Use onym registry import, or an override with a reason.",
         )
     if kind in _OWNED and Scope.SUBMIT not in visitor.scopes:
         await _require_role(request, visitor, kind, registry, about, name)
@@ -328,12 +328,12 @@ def _make_missing_scope_error(scopes: Iterable[Scope]) -> AccessError:
     names = " or ".join(repr(str(scope)) for scope in sorted(scopes))
     return AccessError(
         f"this API token has no scope {names}", code="accounts.missing-scope", field="scope",
-        hint="make a token with that scope on the account page; the account needs the role too",
+        hint="Create a token with that scope on the account page. The account needs the role too.",
     )  # fmt: skip
 
 
 def _make_scoped_actor(visitor: Visitor, registry: str) -> Actor:
-    """The visitor; without the scope `submit` as nobody's registrant, with its other roles alone."""
+    """Return the visitor as an actor; without the scope `submit` it owns nothing."""
     found = actor_of(visitor, registry)
     return found if Scope.SUBMIT in visitor.scopes else Actor(id="", roles=found.roles)
 
@@ -346,7 +346,7 @@ async def _require_role(
     about: str | None,
     name: str | None,
 ) -> None:
-    """What is open to owners needs the scope `submit`, unless a role opens it too. Raises AccessError."""
+    """Raise AccessError if the event needs the scope `submit`, and no role allows it."""
     asked = None if about is None else await get_store(request).request(about)
     entry = None if name is None else await get_store(request).entry(registry, name)
     if kind not in list_allowed_events(
@@ -356,7 +356,7 @@ async def _require_role(
 
 
 async def load_account_names(request: HTTPRequest, ids: Iterable[str]) -> dict[str, str]:
-    """Accounts' names by id, for those that are accounts."""
+    """Return the names of accounts by ID; other IDs are left out."""
     found = {}
     for identifier in list(dict.fromkeys(ids))[:_MOST_NAMES]:
         try:
@@ -369,12 +369,12 @@ async def load_account_names(request: HTTPRequest, ids: Iterable[str]) -> dict[s
 
 
 async def load_actor_names(request: HTTPRequest, records: Iterable[LogRecord]) -> dict[str, str]:
-    """The names of whoever acted in these records."""
+    """Return the names of the actors of these records."""
     return await load_account_names(request, (record.actor.id for record in records))
 
 
 async def load_entry_history(request: HTTPRequest, registry: str, name: str) -> tuple[LogRecord, ...]:
-    """Every event about a name that the visitor may read, oldest first; 20,000 at most, without templates."""
+    """Return the events of a name that the visitor may see, oldest first, at most 20,000."""
 
     async def read(after: int) -> tuple[LogRecord, ...]:
         return await get_store(request).history(registry, name, after=after, limit=_RECORDS)
@@ -383,7 +383,7 @@ async def load_entry_history(request: HTTPRequest, registry: str, name: str) -> 
 
 
 async def load_entry_changes(request: HTTPRequest, registry: str, name: str) -> tuple[EntryChange, ...]:
-    """Every change of the entries of a name, oldest first; the last 20,000 at most."""
+    """Return the last 20,000 changes of a name's entries, oldest first."""
     found: list[EntryChange] = []
     for _ in range(_MOST_RECORDS // _RECORDS):
         below = found[-1].number if found else None
@@ -395,7 +395,7 @@ async def load_entry_changes(request: HTTPRequest, registry: str, name: str) -> 
 
 
 async def load_request_history(request: HTTPRequest, identifier: str) -> tuple[LogRecord, ...]:
-    """Every event of a request, as `load_entry_history`. Raises UnknownEntryError where there is none."""
+    """Return the events of a request, as `load_entry_history`. Raises UnknownEntryError."""
 
     async def read(after: int) -> tuple[LogRecord, ...]:
         return await get_store(request).request_history(identifier, after=after, limit=_RECORDS)
@@ -405,7 +405,7 @@ async def load_request_history(request: HTTPRequest, identifier: str) -> tuple[L
 
 async def _load_records(read: Callable[[int], Awaitable[tuple[LogRecord, ...]]]) -> tuple[LogRecord, ...]:
     found: list[LogRecord] = []
-    # a part may be short because its records are long, so what ends it is an empty one
+    # long records make short pages, so only an empty page is the end
     for _ in range(_MOST_RECORDS // _RECORDS):
         part = await read(found[-1].number if found else 0)
         if not part:
@@ -415,7 +415,7 @@ async def _load_records(read: Callable[[int], Awaitable[tuple[LogRecord, ...]]])
 
 
 def _strip_template(record: LogRecord) -> LogRecord:
-    """The record without the text that was pasted: a history shows the fields that were read from it."""
+    """Return the record without the pasted text; a history shows the fields instead."""
     if "template" not in record.event.data:
         return record
     data = {name: value for name, value in record.event.data.items() if name != "template"}

@@ -199,7 +199,7 @@ def parse_status_filter(request: HTTPRequest, row: Registry) -> Status | None:
     found = next((status for status in row.statuses if status == said), None)
     if said and found is None:
         raise UnknownEntryError(
-            "no such status in this registry",
+            f"{said!r} is not a status of {row.id}",
             code="registry.bad-status",
             field="status",
             hint=f"one of {', '.join(row.statuses)}",
@@ -540,7 +540,7 @@ def _show_removed_entry(request: HTTPRequest, row: Registry, last: tuple[EntryCh
         else (),
         requested=(),
         signed_in=visitor.account is not None,
-        removed=f"It is registered no longer: record {change.number} of {format_date(change.at.date())} removed it.",
+        removed=f"Removed on {format_date(change.at.date())} by record {change.number}.",
     )
     return make_page_response(request, context)
 

@@ -32,16 +32,16 @@ STATUS_LABELS: Final[Mapping[Status, tuple[str, str]]] = MappingProxyType(
 STATUS_HELP: Final[Mapping[Status, str]] = MappingProxyType(
     {
         Status.PERMANENT: "Reviewed by the Designated Expert and meant to last.",
-        Status.PROVISIONAL: "Registered so that names do not clash; not reviewed for long-term use.",
-        Status.HISTORICAL: "No longer in common use. The name stays taken.",
-        Status.PENDING_REVIEW: "Asked for, and not yet decided. The name should not be used by others.",
-        Status.REGISTERED: "Reviewed, and in use.",
-        Status.DEPRECATED: "Not to be used any more. The name stays taken.",
-        Status.ACTIVE: "Allocated, and its anchor answers.",
-        Status.SAFE_MODE: "Allocated; what it names may be looked up and must not act.",
-        Status.SUSPENDED: "Not to be resolved until it is reinstated.",
-        Status.REVOKED: "Taken back. It must not be resolved, and is not given out again.",
-        Status.EXPIRED: "Its last day is past and it was not renewed.",
+        Status.PROVISIONAL: "Registered so that names do not clash. Not reviewed for long-term use.",
+        Status.HISTORICAL: "No longer in common use. The name stays registered.",
+        Status.PENDING_REVIEW: "Requested and not yet decided. Others should not use the name.",
+        Status.REGISTERED: "Reviewed and in use.",
+        Status.DEPRECATED: "No longer recommended. The name stays registered.",
+        Status.ACTIVE: "Allocated and active.",
+        Status.SAFE_MODE: "Allocated. Its resources can be looked up and must not act.",
+        Status.SUSPENDED: "Must not be resolved until it is reinstated.",
+        Status.REVOKED: "Withdrawn. It must not be resolved and is not allocated again.",
+        Status.EXPIRED: "Expired and not renewed.",
     }
 )
 
@@ -61,27 +61,27 @@ STATE_LABELS: Final[Mapping[RequestState, str]] = MappingProxyType(
         RequestState.LIST_REVIEW: "Mailing list review",
         RequestState.SUBMITTED: "Submitted to IANA",
         RequestState.EXPERT_REVIEW: "Expert Review",
-        RequestState.MORE_REVIEW: "More review asked for",
+        RequestState.MORE_REVIEW: "More review requested",
         RequestState.IETF_REVIEW: "IETF review and IESG approval",
         RequestState.APPROVED: "Approved",
         RequestState.REJECTED: "Rejected",
         RequestState.WITHDRAWN: "Withdrawn",
-        RequestState.TIMED_OUT: "Registered provisionally when the time was over",
+        RequestState.TIMED_OUT: "Registered provisionally after the review timeout",
     }
 )
 
 NEXT_STEPS: Final[Mapping[RequestState, str]] = MappingProxyType(
     {
-        RequestState.DRAFT: "The registrant finishes it, and announces or submits it.",
-        RequestState.LIST_REVIEW: "The list comments; then the registrant revises the draft or submits it.",
-        RequestState.SUBMITTED: "IANA checks that it is complete, then registers it or passes it on.",
-        RequestState.EXPERT_REVIEW: "The Designated Expert approves it, rejects it, or asks for more review.",
-        RequestState.MORE_REVIEW: "The registrant answers what the expert asked; then the review goes on.",
+        RequestState.DRAFT: "The registrant finishes the draft, then announces or submits it.",
+        RequestState.LIST_REVIEW: "The mailing list comments. The registrant then revises the draft or submits it.",
+        RequestState.SUBMITTED: "IANA checks that it is complete, then registers it or sends it to review.",
+        RequestState.EXPERT_REVIEW: "The expert approves or rejects it, or asks for more review.",
+        RequestState.MORE_REVIEW: "The registrant answers the expert's questions. Then the review continues.",
         RequestState.IETF_REVIEW: "The IESG approves or declines it.",
-        RequestState.APPROVED: "It was approved, and the registry says so.",
-        RequestState.REJECTED: "It was rejected. What was incomplete may be corrected and handed in again.",
-        RequestState.WITHDRAWN: "Its registrant took it back.",
-        RequestState.TIMED_OUT: "Nobody rejected it in time, so the name was registered as provisional.",
+        RequestState.APPROVED: "It is approved and registered.",
+        RequestState.REJECTED: "It was rejected. An incomplete request can be corrected and submitted again.",
+        RequestState.WITHDRAWN: "The registrant withdrew it.",
+        RequestState.TIMED_OUT: "It was not rejected in time, so the name is registered as provisional.",
     }
 )
 
@@ -95,7 +95,7 @@ ROLE_LABELS: Final[Mapping[Role, str]] = MappingProxyType(
     }
 )
 
-#: roles as they stand behind a name
+#: roles as they appear after a name
 ROLE_TITLES: Final[Mapping[Role, str]] = MappingProxyType(
     {
         Role.REGISTRANT: "registrant",
@@ -106,7 +106,7 @@ ROLE_TITLES: Final[Mapping[Role, str]] = MappingProxyType(
     }
 )
 
-#: what an event is called once it has happened
+#: event -> its name in the history
 EVENT_LABELS: Final[Mapping[EventKind, str]] = MappingProxyType(
     {
         EventKind.OPEN: "Draft request opened",
@@ -117,11 +117,11 @@ EVENT_LABELS: Final[Mapping[EventKind, str]] = MappingProxyType(
         EventKind.WITHDRAW: "Withdrawn",
         EventKind.CHECK_COMPLETE: "Checked by IANA",
         EventKind.REJECT_INCOMPLETE: "Rejected as incomplete",
-        EventKind.ASK_MORE_REVIEW: "More review asked for",
+        EventKind.ASK_MORE_REVIEW: "More review requested",
         EventKind.RESUME_REVIEW: "Review resumed",
         EventKind.APPROVE: "Approved",
         EventKind.APPROVE_AS_PROVISIONAL: "Approved as provisional",
-        EventKind.ASK_IETF_REVIEW: "IETF review asked for",
+        EventKind.ASK_IETF_REVIEW: "IETF review requested",
         EventKind.REJECT: "Rejected",
         EventKind.ASK_UPGRADE: "Made permanent",
         EventKind.IESG_APPROVE: "Approved by the IESG",
@@ -131,7 +131,7 @@ EVENT_LABELS: Final[Mapping[EventKind, str]] = MappingProxyType(
         EventKind.ATTACH_SECURITY_NOTE: "Security note attached",
         EventKind.DESIGNATE: "Designees changed",
         EventKind.RETIRE: "Retired",
-        EventKind.REVIEW_TIMEOUT: "Time for review over",
+        EventKind.REVIEW_TIMEOUT: "Review timed out",
         EventKind.DRAFT_EXPIRED: "Internet-Draft expired",
         EventKind.DRAFT_PUBLISHED: "Internet-Draft published",
         EventKind.NAMESPACE_EXPIRED: "Namespace expired",
@@ -145,7 +145,7 @@ EVENT_LABELS: Final[Mapping[EventKind, str]] = MappingProxyType(
     }
 )
 
-#: what a page says after a form: the `done` of its address -> a sentence
+#: value of `done` in the URL -> message after a form
 DONE_MESSAGES: Final[Mapping[str, str]] = MappingProxyType(
     {
         **{str(kind): f"{label}." for kind, label in EVENT_LABELS.items()},
@@ -157,25 +157,25 @@ DONE_MESSAGES: Final[Mapping[str, str]] = MappingProxyType(
 
 REGISTRY_SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "uri-schemes": "The word before the first colon of a URI: http, mailto, llm.",
-        "llm-parameters": "What may stand in the query of an llm: URI, and what it means everywhere.",
-        "ai-namespaces": "Names for agents under ai: that are no domain names, with their keys and standing.",
+        "uri-schemes": "The part before the first colon of a URI, such as http, mailto or llm.",
+        "llm-parameters": "Standard query parameters of llm: URIs, with their meaning.",
+        "ai-namespaces": "Names under ai: that are not domain names, with their keys and status.",
     }
 )
 
 
 def format_roles(roles: Iterable[Role]) -> str:
-    """Roles in a few words, what anybody has last."""
+    """Return the roles as text, the registrant last."""
     order = (Role.IANA, Role.EXPERT, Role.IESG, Role.REGISTRANT)
     held = set(roles)
     return ", ".join(ROLE_TITLES[role] for role in order if role in held)
 
 
 def format_time(at: datetime | None) -> str:
-    """A time as pages show it: ISO 8601 to the minute, UTC; "" for none."""
+    """Return a time as ISO 8601 to the minute, in UTC; "" for None."""
     return "" if at is None else at.strftime("%Y-%m-%d %H:%M") + "Z"
 
 
 def format_date(on: date | None) -> str:
-    """A date as pages show it; "" for none."""
+    """Return a date as ISO 8601; "" for None."""
     return "" if on is None else on.isoformat()

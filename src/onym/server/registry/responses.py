@@ -1,4 +1,4 @@
-"""Forms and responses of the registry: form parsing, pages and their JSON, files and the Atom feed."""
+"""Forms and responses of the registry: form parsing, pages, files and the Atom feed."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 MAX_TEMPLATE: Final = 1_000_000
 #: characters of one field of a template
 MAX_FIELD: Final = 64_000
-#: characters of what is looked for
+#: characters of a search text
 MAX_QUERY: Final = 200
 #: fields of one form
 _MOST_FIELDS: Final = 100
-#: octets of a body that is decoded at once
+#: bytes of a body that is decoded in the event loop
 _SHORT_BODY: Final = 64 * 1024
 _TYPE: Final = "application/x-www-form-urlencoded"
-#: C0 and C1 but tab, line feed, carriage return; PostgreSQL takes no NUL, and people see none of them
+#: control characters except tab, line feed and carriage return
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
@@ -59,39 +59,42 @@ class PageForm(dict[str, list[str]]):
     """The values of a form, by name."""
 
     def get_text(self, name: str, default: str = "") -> str:
-        """The first value of a name."""
+        """Return the first value of a field."""
         return self.get(name, [default])[0]
 
 
 def clean_query(text: str, field: str, limit: int = MAX_QUERY) -> str:
-    """One value of a query, stripped. Raises RegistryError (http.bad-form) beyond `limit` characters."""
+    """Return a query value, stripped. Raises RegistryError (http.bad-form) beyond `limit` characters."""
     if len(text) > limit:
-        raise RegistryError(f"longer than {limit} characters", code="http.bad-form", field=field)
+        raise RegistryError(f"{field} is longer than {limit} characters", code="http.bad-form", field=field)
     return clean_text(text, field, limit).strip()
 
 
 def clean_text(text: str, field: str, limit: int) -> str:
-    """`text`, lines ended by line feeds. Raises RegistryError for one too long or with control characters."""
+    """Return the text with line feeds. Raises RegistryError if it is too long or has control characters."""
     if len(text) > limit:
         raise RegistryError(
-            f"longer than {limit:,} characters", code="http.too-large", field=field, hint="make it shorter"
+            f"{field} is longer than {limit:,} characters",
+            code="http.too-large",
+            field=field,
+            hint="Shorten it.",
         )
-    # form feeds part the pages of drafts: the readers know them
+    # drafts contain form feeds between pages
     if _CONTROL.search(text.replace("\f", "")):
         raise RegistryError(
-            "holds control characters",
+            f"{field} contains control characters",
             code="registry.control-characters",
             field=field,
-            hint="paste it as plain text",
+            hint="Paste it as plain text.",
         )
     return text.replace("\r\n", "\n")
 
 
 async def read_form(request: Request) -> PageForm:
-    """The form that was sent. Raises HTTPException 415, or RegistryError (http.bad-form)."""
+    """Return the form of the request. Raises HTTPException 415, or RegistryError (http.bad-form)."""
     if request.headers.get("content-type", "").split(";")[0].strip().lower() != _TYPE:
         raise HTTPException(415)
-    # a long body is decoded aside, so that others need not wait for it
+    # a long body is decoded in a thread, so that other requests do not wait
     body = await request.body()
     pairs = _parse_pairs(body) if len(body) < _SHORT_BODY else await asyncio.to_thread(_parse_pairs, body)
     form = PageForm()
@@ -107,20 +110,20 @@ def _parse_pairs(body: bytes) -> list[tuple[str, str]]:
             body.decode("utf-8"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict"
         )
     except ValueError:
-        raise RegistryError("not a form in UTF-8", code="http.bad-form") from None
+        raise RegistryError("the body is not a form in UTF-8", code="http.bad-form") from None
 
 
 def parse_number(text: str | None, field: str) -> int | None:
-    """A number of at most nine digits; None for none. Raises RegistryError."""
+    """Return a number of at most nine digits, or None for no text. Raises RegistryError."""
     if not text:
         return None
     if not _NUMBER.fullmatch(text):
-        raise RegistryError("not a number", code="http.bad-limit", field=field)
+        raise RegistryError(f"{field} is not a number", code="http.bad-limit", field=field)
     return int(text)
 
 
 async def get_entry_counts(request: Request, registry: str) -> dict[Status, int]:
-    """Entries by status. Raises UnknownEntryError."""
+    """Return the number of entries by status. Raises UnknownEntryError."""
     state = request.app.state
     kept: dict[str, tuple[int, dict[Status, int]]] = getattr(state, "registry_counts", None) or {}
     state.registry_counts = kept
@@ -132,7 +135,7 @@ async def get_entry_counts(request: Request, registry: str) -> dict[Status, int]
 
 
 _HERE: Final = Path(__file__).parent
-#: the folder of style, script and icon
+#: the folder of style sheet, script and icon
 STATIC_FOLDER: Final = _HERE.parent / "static"
 
 
@@ -153,7 +156,7 @@ _QUEUES: Final = ((Role.EXPERT, "Review queue"), (Role.IANA, "IANA queue"), (Rol
 
 @cache
 def get_template_environment() -> Environment:
-    """The one Jinja environment of these pages."""
+    """Return the Jinja environment of these pages."""
     found = make_template_environment("onym.server.registry")
     found.filters["machine"] = _format_machine_time
     found.filters["sentence"] = _format_sentence
@@ -162,18 +165,18 @@ def get_template_environment() -> Environment:
 
 
 def _format_machine_time(text: str) -> str:
-    """A time as `words.moment` wrote it, for the attribute `datetime`."""
+    """Return a time of `format_time` for the attribute `datetime`."""
     return text.replace(" ", "T", 1)
 
 
 def _format_sentence(text: str) -> str:
-    """A message, as errors word it, with a capital letter and a full stop."""
+    """Return an error message as a sentence."""
     end = "" if text.endswith((".", "!", "?")) else "."
     return text[:1].upper() + text[1:] + end if text else ""
 
 
 def _split_code(text: str) -> list[tuple[bool, str]]:
-    """A text cut at its backticks: (is it code?, the piece)."""
+    """Split a text at its backticks into (is code, piece) pairs."""
     pieces = text.split("`")
     paired = len(pieces) % 2 == 1
     return [(paired and at % 2 == 1, piece) for at, piece in enumerate(pieces) if piece]
@@ -189,14 +192,14 @@ def _build_asset_url(name: str) -> str:
 
 
 def list_all_roles(request: Request) -> frozenset[Role]:
-    """Every role that the visitor holds in some registry."""
+    """Return the visitor's roles in all registries."""
     visitor = get_visitor(request)
     found: frozenset[Role] = frozenset()
     return found.union(*(visitor.list_roles(registry) for registry in REGISTRIES))
 
 
 def build_page_frame(request: Request, title: str, *crumbs: tuple[str, str]) -> PageFrame:
-    """What stands around the page; `crumbs` are (address, text) from the root down."""
+    """Return the frame of a page; `crumbs` are (URL, text) pairs from the root down."""
     visitor, here, roles = get_visitor(request), request.url.path, list_all_roles(request)
     nav = (
         (urls.HOME_URL, "Home"),
@@ -248,9 +251,9 @@ def encode_json(value: Any) -> bytes:
 
 
 def negotiate_media_type(request: Request, offered: Iterable[str]) -> str:
-    """The media type of `offered` that the client likes best, the first among equals (RFC 9110 12.5.1).
+    """Return the offered media type that the client prefers, the first of several (RFC 9110 12.5.1).
 
-    Raises HTTPException 406 where none will do.
+    Raises HTTPException 406 if the client accepts none.
     """
     qualities = {media: _get_quality(request, media) for media in offered}
     best = max(qualities, key=lambda media: qualities[media])
@@ -265,7 +268,7 @@ def accepts_media_type(request: Request, media: str) -> bool:
 
 
 def _get_quality(request: Request, media: str) -> float:
-    """The weight (0 to 1) that the client gives a media type; its most specific range decides."""
+    """Return the client's weight (0 to 1) for a media type, from the most specific range."""
     header = request.headers.get("accept", "").strip() or "*/*"
     ranges = (_parse_media_range(part) for part in header.split(",")[:_MOST_RANGES])
     weights = ((exact, weight) for pattern, weight in ranges if (exact := _match_media_range(pattern, media)))
@@ -285,7 +288,7 @@ def _parse_media_range(text: str) -> tuple[str, float]:
 
 
 def _match_media_range(pattern: str, media: str) -> int:
-    """How exactly: 3 the type itself, 2 its family, 1 anything, 0 not."""
+    """Return how specific the match is: 3 for the type, 2 for its family, 1 for any type, 0 for no match."""
     if pattern == media:
         return 3
     family, _, kind = pattern.partition("/")
@@ -315,12 +318,12 @@ _HEADERS: Final = {
 
 
 def redirect_to(address: str, done: str = "") -> Response:
-    """Go on with a GET after a form."""
+    """Redirect to a page after a form."""
     mark = "&" if "?" in address else "?"
     return RedirectResponse(f"{address}{mark}done={done}" if done else address, 303)
 
 
-#: format -> what a link to it says
+#: format -> label of its link
 FORMAT_TITLES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "xml": "XML (IANA's form)",
@@ -343,14 +346,14 @@ MEDIA_TYPES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 )
 
 
-#: the day of a file without a dated row
+#: the date of a file without dated entries
 _NEVER: Final = date(1970, 1, 1)
-#: formats of URI schemes alone
+#: formats for URI schemes only
 _SCHEMES: Final = frozenset({"csv-2015", "csv-2022"})
 
 
 def list_formats(registry: str) -> tuple[tuple[str, str], ...]:
-    """(format, title) of every file that this registry is offered as."""
+    """Return (format, title) of every file format of this registry."""
     return tuple(
         (form, title)
         for form, title in FORMAT_TITLES.items()
@@ -366,16 +369,16 @@ def make_file_response(
     name: str,
     status: Status | None = None,
 ) -> Response:
-    """These entries as a file to keep; `status` is the part that csv-2015 holds.
+    """Return these entries as a download; a csv-2015 file contains the entries of one `status`.
 
-    Raises UnknownEntryError for a format that there is not.
+    Raises UnknownEntryError for an unknown format.
     """
     if form not in MEDIA_TYPES or (form in _SCHEMES and registry != "uri-schemes"):
         raise UnknownEntryError(
-            "no such format",
+            f"{registry} has no format {form!r}",
             code="registry.unknown-format",
             field="format",
-            hint=f"one of {', '.join(MEDIA_TYPES)}",
+            hint=f"Use one of {', '.join(MEDIA_TYPES)}.",
         )
     rows = tuple(entries)
     updated = max((entry.updated for entry in rows if entry.updated is not None), default=_NEVER)
@@ -404,7 +407,7 @@ _ATOM_MEDIA_TYPE: Final = "application/atom+xml"
 
 
 async def get_changes_feed(request: Request) -> Response:
-    """GET: the last changes of a registry that its columns show."""
+    """GET: the last changes of a registry's columns."""
     row = find_registry(request)
     negotiate_media_type(request, (_ATOM_MEDIA_TYPE, "application/xml", "text/xml", "text/html"))
     last = await get_store(request).changes(row.id, limit=_MAX_FEED_CHANGES)

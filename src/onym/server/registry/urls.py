@@ -22,7 +22,7 @@ Handler = Callable[["Request"], Awaitable[Response]]
 
 
 def make_route(path: str, handlers: Mapping[str, Handler], *, name: str | None = None) -> Route:
-    """A route for all methods of one address (RFC 9110 9.3.7, 15.5.6)."""
+    """Return a route for all methods of one URL (RFC 9110 9.3.7, 15.5.6)."""
     allow = ", ".join(sorted({*handlers, "OPTIONS", *({"HEAD"} if "GET" in handlers else ())}))
 
     async def serve(request: Request) -> Response:
@@ -34,15 +34,15 @@ def make_route(path: str, handlers: Mapping[str, Handler], *, name: str | None =
             return Response(status_code=204, headers={"allow": allow})
         raise HTTPException(405, headers={"allow": allow})
 
-    # every method comes here: Starlette's own 405 knows one route alone
+    # serve() gets every method: Starlette's 405 would know only one route
     route = Route(path, serve, name=name or path)
     route.methods = set()
     return route
 
 
-#: where the JSON API begins
+#: prefix of the JSON API
 API_PREFIX: Final = "/api/v1"
-#: segments below a registry that are pages; an entry of such a name is found behind `-`, which begins no name
+#: segments below a registry that are pages; entries of these names are below `-`
 _TAKEN: Final = frozenset({"changes.atom", "-"})
 
 HOME_URL: Final = "/"
@@ -59,7 +59,7 @@ OPENAPI_URL: Final = "/openapi.json"
 
 
 def build_path(*segments: str, **query: str | int | None) -> str:
-    """A path of raw segments, each percent-encoded, and a query of what is not None or empty."""
+    """Return a path of percent-encoded segments, and a query of the values that are not None or empty."""
     text = "/" + "/".join(SEGMENT.quote(segment) for segment in segments)
     pairs = [
         f"{QUERY_NAME.quote(name.rstrip('_'))}={QUERY_VALUE.quote(str(value))}"
@@ -75,7 +75,7 @@ def api_url(*segments: str, **query: str | int | None) -> str:
 
 
 def asset_url(name: str, version: str) -> str:
-    """A file of `static/`; `version` makes a changed file another address."""
+    """A file of `static/`; `version` changes with the file."""
     return f"/static/{name}?v={version}"
 
 
@@ -85,7 +85,7 @@ def entries_url(registry: str, **query: str | int | None) -> str:
 
 
 def entry_url(registry: str, name: str) -> str:
-    """The stable address of an entry."""
+    """The stable URL of an entry."""
     return (
         build_path("r", registry, "-", "entry", name) if name in _TAKEN else build_path("r", registry, name)
     )
@@ -112,7 +112,7 @@ def change_url(registry: str, name: str, kind: str | None = None) -> str:
 
 
 def entry_events_url(registry: str, name: str) -> str:
-    """Where a change of an entry is sent."""
+    """The URL that accepts changes of an entry."""
     return build_path("r", registry, name, "events")
 
 
@@ -152,32 +152,32 @@ def request_edit_url(identifier: str) -> str:
 
 
 def request_events_url(identifier: str) -> str:
-    """Where a step of a request is sent."""
+    """The URL that accepts events of a request."""
     return build_path("requests", identifier, "events")
 
 
 def review_url(identifier: str) -> str:
-    """Template and report side by side, with the decisions that are open."""
+    """Template and report side by side, with the possible decisions."""
     return build_path("requests", identifier, "review")
 
 
 def queue_url(role: str) -> str:
-    """What waits for a role: expert, iana or iesg."""
+    """The queue of a role: expert, iana or iesg."""
     return build_path("queue", role)
 
 
 def token_revoke_url(identifier: str) -> str:
-    """Where an API token is revoked."""
+    """The URL that revokes an API token."""
     return build_path("account", "tokens", identifier, "revoke")
 
 
 def oidc_url(provider: str) -> str:
-    """Where signing in with an OpenID provider begins."""
+    """The start of a sign-in with an OpenID provider."""
     return build_path("login", "oidc", provider)
 
 
 def help_url(anchor: str | None = None) -> str:
-    """The procedure, in plain words and as a picture."""
+    """The help page with the procedures."""
     return build_path("help") + ("" if anchor is None else f"#{anchor}")
 
 

@@ -46,7 +46,7 @@ def is_fresh(request: HTTPConnection, tag: str) -> bool:
 def require_match(request: HTTPConnection, version: int) -> int:
     """Return the version that a write may expect: the current one, if `If-Match` names it (RFC 9110 13.1.1).
 
-    Raises RegistryError (code http.precondition-required, 428) without `If-Match`, StaleError (412) if it names
+    Raises RegistryError (code http.precondition-required, 428) without `If-Match`, StaleError (412) for
     another version.
     """
     given = _parse_tags(request, "if-match")
@@ -72,8 +72,8 @@ def require_match(request: HTTPConnection, version: int) -> int:
 def require_absent(request: HTTPConnection) -> int:
     """Return version 0, which a write about a missing resource may expect (RFC 9110 13.1.2).
 
-    Raises RegistryError (code http.precondition-required, 428) without `If-None-Match: *`, StaleError (412) if
-    the request names a version.
+    Raises RegistryError (code http.precondition-required, 428) without `If-None-Match: *`, StaleError
+    (412) if the request names a version.
     """
     if _parse_tags(request, "if-match"):
         raise StaleError(

@@ -36,7 +36,7 @@ _LOG: Final = logging.getLogger("onym.server")
 def set_audit_action(
     request: Request, action: str, subject: str | None = None, *, account: str | None = None
 ) -> None:
-    """Name the action of this request for the audit log. Call it before the action, so that failures are logged.
+    """Name the action of this request for the audit log. Call it before the action, to log failures.
 
     `account` is the account that acts, if the request came without one.
     """

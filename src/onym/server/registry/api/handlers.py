@@ -530,8 +530,9 @@ async def check_template(request: HTTPRequest) -> Response:
     report = await check_submission(request, given)
     findings = tuple(
         FindingData(
-            check=finding.check, code=finding.code, level=str(finding.level), message=finding.message, clause=finding.clause,
-            field=finding.field, line=finding.line, column=finding.column, witness=finding.witness, fix=finding.fix,
+            check=finding.check, code=finding.code, level=str(finding.level), message=finding.message,
+            clause=finding.clause, field=finding.field, line=finding.line, column=finding.column,
+            witness=finding.witness, fix=finding.fix,
         )
         for finding in report.findings
     )  # fmt: skip

@@ -103,7 +103,8 @@ PARAMETERS: Final[Mapping[str, Parameter]] = MappingProxyType(
             ("name", "name", "path", _build_text(100, minLength=1, pattern="^[A-Za-z0-9][A-Za-z0-9+._-]*$"),
              "An entry's name."),
             ("id", "id", "path", _build_text(100, minLength=1, pattern="^[a-z0-9-]+$"), "A request's id."),
-            ("token", "id", "path", _build_text(100, minLength=1, pattern="^[a-z0-9-]+$"), "An API token's id."),
+            ("token", "id", "path", _build_text(100, minLength=1, pattern="^[a-z0-9-]+$"),
+             "An API token's ID."),
             ("format", "format", "path", {"type": "string", "enum": list(MEDIA_TYPES)}, "A file format."),
             ("q", "q", "query", _build_text(200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"), "What to look for."),
             ("status", "status", "query", {"type": "string", "enum": [str(word) for word in Status]},
@@ -161,8 +162,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     _make_read("searchEntries", "/search", handlers.search_entries, m.SearchHits,
          "Entries of one or all registries, best first.", "q", "in", "limit", faults=(404, 422)),
     _make_read("listRegistries", "/registries", handlers.list_registries, m.RegistryList, "All registries."),
-    _make_read("getRegistry", "/registries/{registry}", handlers.get_registry, m.RegistryData, "One registry.",
-         "registry"),
+    _make_read("getRegistry", "/registries/{registry}", handlers.get_registry, m.RegistryData,
+         "One registry.", "registry"),
     _make_read("getEntryHistory", _ENTRY + "/history", handlers.get_entry_history, m.History,
          "The events of a name, those of an entry that is gone too, in parts.",
          "registry", "name", "since", "limit", next=True),
@@ -210,7 +211,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         example={"template": "Scheme name: kite\n\nStatus: provisional\n", "fields": _FIELDS},
         answers={200: m.CheckReport}, faults=(400, 404, 413, 415, 422),
     ),
-    _make_read("getLog", "/log", handlers.get_log, m.History, "The log beyond a number.", "since", "limit", next=True),
+    _make_read("getLog", "/log", handlers.get_log, m.History, "Log records after a number.", "since",
+         "limit", next=True),
     Operation(
         id="getAccount", method="GET", path="/account", handler=None,
         summary="Who the caller is, and what it may do.", answers={200: m.AccountData}, public=False,
@@ -233,7 +235,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Revoke an API token, at once and for good.", parameters=("token",), answers={204: None},
         faults=(403, 404), public=False, etag=False,
     ),
-    _make_read("getHealth", "/health", handlers.get_health, m.Health, "Does the service answer, and its store?"),
+    _make_read("getHealth", "/health", handlers.get_health, m.Health,
+         "The state of the service and its store."),
 )  # fmt: skip
 
 #: what every operation may answer beside its own
