@@ -1,4 +1,4 @@
-"""No module of Onym imports in a circle, not even for types or inside a function (decision 0001)."""
+"""No module of Onym imports itself over others, not even by a late import or one for the type checker."""
 
 from __future__ import annotations
 
@@ -8,60 +8,77 @@ from pathlib import Path
 
 import onym
 
-SOURCE = Path(onym.__file__).parent
+_ROOT = Path(onym.__file__).parent
+#: cycles that are still there; the set may only become smaller
+_STILL_THERE: set[frozenset[str]] = set()
 
 
-def name_of(path: Path) -> str:
-    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
-    return ".".join(parts).removesuffix(".__init__")
+def test_no_modules_import_each_other() -> None:
+    assert set(find_cycles(build_graph())) == _STILL_THERE
 
 
-def imported_modules(path: Path, modules: set[str]) -> Iterator[str]:
-    """The modules that a file imports, at the top, inside functions and under TYPE_CHECKING."""
+def test_a_cycle_is_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"e"}}
+    assert set(find_cycles(graph)) == {frozenset("abc")}
+
+
+def build_graph() -> dict[str, set[str]]:
+    """Module -> the modules that it imports, wherever in its text."""
+    paths = {name_module(path): path for path in _ROOT.rglob("*.py")}
+    return {
+        name: {
+            target
+            for imported in iter_imports(path, name, is_package=path.name == "__init__.py")
+            if (target := find_module(imported, paths)) not in (None, name)
+        }
+        for name, path in paths.items()
+    }
+
+
+def name_module(path: Path) -> str:
+    parts = ("onym", *path.relative_to(_ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def iter_imports(path: Path, name: str, *, is_package: bool) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                yield full if full in modules else node.module
-        elif isinstance(node, ast.Import):
+        if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{name}: relative import"
+            # a package that only names its members' homes for the type checker depends on none of them
+            if not (is_package and (node.module or "").startswith(f"{name}.")):
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def find_cycles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Groups of modules that reach each other (Tarjan's strongly connected components)."""
-    order: dict[str, int] = {}
+def find_module(imported: str, modules: dict[str, Path]) -> str | None:
+    if imported in modules:
+        return imported
+    parent = imported.rpartition(".")[0]
+    return parent if parent in modules else None
+
+
+def find_cycles(graph: dict[str, set[str]]) -> Iterator[frozenset[str]]:
+    """The strongly connected components of more than one module (Tarjan)."""
+    index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    cycles: list[list[str]] = []
 
-    def visit(name: str) -> None:
-        order[name] = low[name] = len(order)
-        stack.append(name)
-        for other in sorted(graph[name]):
-            if other not in order:
-                visit(other)
-                low[name] = min(low[name], low[other])
-            elif other in stack:
-                low[name] = min(low[name], order[other])
-        if low[name] == order[name]:
-            group = stack[stack.index(name) :]
-            del stack[stack.index(name) :]
-            if len(group) > 1:
-                cycles.append(sorted(group))
+    def visit(node: str) -> Iterator[frozenset[str]]:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for target in sorted(graph[node]):
+            if target not in index:
+                yield from visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], index[target])
+        if low[node] == index[node]:
+            component = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(component) > 1:
+                yield frozenset(component)
 
-    for name in sorted(graph):
-        if name not in order:
-            visit(name)
-    return cycles
-
-
-def test_no_module_imports_in_a_circle() -> None:
-    files = {name_of(path): path for path in SOURCE.rglob("*.py")}
-    graph = {
-        name: set(imported_modules(path, set(files))) & set(files) - {name} for name, path in files.items()
-    }
-    assert find_cycles(graph) == []
-
-
-def test_a_circle_is_found() -> None:
-    assert find_cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+    for node in sorted(graph):
+        if node not in index:
+            yield from visit(node)

@@ -37,9 +37,11 @@ if TYPE_CHECKING:
     from onym.net.policy import Policy
     from onym.uri.ai import AIURI
     from onym.uri.generic import URI
-    from onym.uri.llm import LLMURI, Diagnostic, Report, check, parse
+    from onym.uri.llm import LLMURI, Report, check, parse
+    from onym.uri.llm_check import Diagnostic
+    from onym.uri.log_filter import RedactingFilter, install_logging_filter
     from onym.uri.parameters import Limits
-    from onym.uri.redact import RedactingFilter, install_logging_filter, redact, redact_stream
+    from onym.uri.redact import redact, redact_stream
     from onym.uri.secret import Secret
 
 #: public name -> the module that defines it
@@ -49,7 +51,7 @@ _HOME = {
     "Client": "onym.llm.client",
     "Completion": "onym.llm.types",
     "Config": "onym.llm.config",
-    "Diagnostic": "onym.uri.llm",
+    "Diagnostic": "onym.uri.llm_check",
     "DocumentPart": "onym.llm.types",
     "Embeddings": "onym.llm.types",
     "Event": "onym.llm.types",
@@ -64,7 +66,7 @@ _HOME = {
     "Plan": "onym.llm.plan",
     "Policy": "onym.net.policy",
     "ReasoningDelta": "onym.llm.types",
-    "RedactingFilter": "onym.uri.redact",
+    "RedactingFilter": "onym.uri.log_filter",
     "Report": "onym.uri.llm",
     "Secret": "onym.uri.secret",
     "TextDelta": "onym.llm.types",
@@ -78,7 +80,7 @@ _HOME = {
     "check": "onym.uri.llm",
     "connect": "onym.llm.client",
     "errors": "onym.errors",
-    "install_logging_filter": "onym.uri.redact",
+    "install_logging_filter": "onym.uri.log_filter",
     "normalize": "onym.llm.providers",
     "parse": "onym.uri.llm",
     "redact": "onym.uri.redact",

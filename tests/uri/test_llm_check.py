@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from onym.errors import LLMURIError, ParameterError
-from onym.uri.llm import LLMURI, Diagnostic, Report, check
+from onym.uri.llm import LLMURI, Report, check
+from onym.uri.llm_check import Diagnostic
 from onym.uri.parameters import Limits
 from support import as_subtests, load_own
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onym.uri.redact import RedactingFilter, install_logging_filter
+from onym.uri.log_filter import RedactingFilter, install_logging_filter
 from onym.uri.secret import Secret
 
 KEY = "Zq8vT2mLx0Wc5RnB7yKd3Fh"

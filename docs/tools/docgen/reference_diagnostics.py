@@ -10,7 +10,8 @@ from docgen.paths import ROOT
 from docgen.text import GENERATED, cell, code, prose, table
 from onym.cli.commands.check import check_provider
 from onym.llm.providers import ProviderTable
-from onym.uri.llm import Diagnostic, check
+from onym.uri.llm import check
+from onym.uri.llm_check import Diagnostic
 
 __all__ = ["CASES", "PROVIDER_CASES", "codes_in_source", "diagnostics_page", "found_codes"]
 
@@ -114,7 +115,7 @@ def found_codes() -> set[str]:
 def codes_in_source() -> set[str]:
     """The codes that `check` can give, as far as the source writes them out."""
     found = set()
-    for path in sorted((ROOT / "src" / "onym" / "uri").glob("_llm_check*.py")):
+    for path in sorted((ROOT / "src" / "onym" / "uri").glob("llm_check.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):
                 continue

@@ -238,7 +238,8 @@ class AIClient:
     `settings` control how authorities are found and what they must offer; `origin`, `tokens`,
     `allow_effects`, `replays` and `timeout` are those of `Session`. `policy` limits where requests may go
     (default: `Policy.untrusted()`, port 443 of public addresses). `network` sets certificate authorities,
-    limits and more; TLS 1.3 is always required. The client does not close a `transport` that you pass. `telemetry` reports calls; the default is that of `settings`, or of `ONYM_TELEMETRY=1`.
+    limits and more; TLS 1.3 is always required. The client does not close a `transport` that you pass.
+    `telemetry` reports calls; the default is that of `settings`, or of `ONYM_TELEMETRY=1`.
     """
 
     def __init__(

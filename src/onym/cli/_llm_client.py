@@ -106,7 +106,7 @@ def resolve_call(session: Session, call: CallOptions) -> ResolvedCall:
     from onym.llm.client import choose_policy
     from onym.llm.config import Config
     from onym.net.policy import Policy
-    from onym.uri.redact import install_logging_filter
+    from onym.uri.log_filter import install_logging_filter
 
     install_logging_filter()
     config = Config.load()

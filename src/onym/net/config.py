@@ -27,8 +27,8 @@ class NetConfig:
     """
 
     policy: Policy = field(default_factory=Policy.trusted)
-    tls: TLSConfig = TLSConfig()
-    limits: NetLimits = NetLimits()
+    tls: TLSConfig = field(default_factory=TLSConfig)
+    limits: NetLimits = field(default_factory=NetLimits)
     resolver: AddressResolver | None = None
     records: RecordResolver | None = None
     clock: Callable[[], float] | None = None

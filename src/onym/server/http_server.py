@@ -21,7 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from onym.errors import ConfigError
-from onym.uri.redact import install_logging_filter
+from onym.uri.log_filter import install_logging_filter
 
 #: bytes of a PEM file that are searched
 _MAX_BYTES_READ: Final = 1024 * 1024

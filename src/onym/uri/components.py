@@ -9,7 +9,7 @@ between Python versions. An error message names at most the kind of character, n
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from onym.errors import URISyntaxError
 
@@ -482,3 +482,15 @@ def _describe_character(character: str) -> tuple[str, str]:
     if character.isprintable():
         return "this character", "percent-encode it"
     return "a control character", "take it out, or percent-encode it"
+
+
+class Frozen:
+    """Base of values whose attributes cannot be set or deleted."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a {type(self).__name__} does not change")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a {type(self).__name__} does not change")

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import re
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, ParamSpec, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, final
 
-from onym.errors import LLMURIError, ParameterError, SecretError, URIError, UsageError
+from onym.errors import SecretError, URIError, UsageError
 from onym.uri import llm_syntax
-from onym.uri.components import find_bad_triplet, format_ipv6, is_ipv4, parse_ipv6
+from onym.uri.components import Frozen, find_bad_triplet, format_ipv6, is_ipv4, parse_ipv6
 from onym.uri.llm_syntax import (
     LOOSE_LIMITS,
     Params,
@@ -35,107 +35,23 @@ from onym.uri.secret import MARK, Secret
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from onym.uri.llm_check import Diagnostic, Severity
+
 __all__ = [
     "DEFAULT_LIMITS",
     "LLMURI",
-    "SEVERITIES",
-    "Diagnostic",
     "LLMURIFields",
     "Limits",
     "Report",
-    "Severity",
     "bracket_host",
     "check",
     "parse",
     "reveal_source",
 ]
 
-#: error: the draft forbids it, or it can't work; warning: discouraged, or likely a slip; note: good to know
-Severity: TypeAlias = Literal["error", "warning", "note"]
-SEVERITIES: Final = ("error", "warning", "note")
-
-
-class _Frozen:
-    __slots__ = ()
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a {type(self).__name__} does not change")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a {type(self).__name__} does not change")
-
 
 @final
-class Diagnostic(_Frozen):
-    """One finding.
-
-    `code` is stable ("llm.raw-model"), `message` is for people and holds no value. `start` and `end` count
-    characters in the text that was checked. `parameter` names the parameter at fault, `clause` the rule.
-    `fix` is the whole text with this one thing put right, its keys masked; None where there is no one fix.
-    """
-
-    __slots__ = ("clause", "code", "component", "end", "fix", "message", "parameter", "severity", "start")
-    code: str
-    severity: Severity
-    message: str
-    clause: str | None
-    component: str | None
-    start: int
-    end: int
-    fix: str | None
-    parameter: str | None
-
-    def __init__(
-        self,
-        code: str,
-        severity: Severity,
-        message: str,
-        *,
-        clause: str | None,
-        component: str | None,
-        start: int,
-        end: int,
-        fix: str | None = None,
-        parameter: str | None = None,
-    ) -> None:
-        given = (clause, code, component, end, fix, message, parameter, severity, start)
-        for name, value in zip(self.__slots__, given, strict=True):
-            object.__setattr__(self, name, value)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The finding as plain data, what is None left out."""
-        names = ("code", "severity", "message", "clause", "component", "start", "end", "parameter", "fix")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-    def as_error(self) -> LLMURIError:
-        """The finding as the refusal that `strict` makes of it."""
-        in_query = self.component == "query" and self.parameter is not None
-        kind = ParameterError if in_query else LLMURIError
-        return kind(
-            self.message,
-            code=self.code,
-            component=self.component,
-            offset=self.start,
-            clause=self.clause,
-            parameter=self.parameter,
-        )
-
-    def __repr__(self) -> str:
-        return f"<Diagnostic {self.severity} {self.code} {self.start}-{self.end}>"
-
-    def __str__(self) -> str:
-        rule = "" if self.clause is None else f" [{self.clause}]"
-        return f"{self.severity}: {self.message} at {self.start}-{self.end}{rule} ({self.code})"
-
-    def __eq__(self, other: object) -> bool:
-        return self.as_dict() == other.as_dict() if isinstance(other, Diagnostic) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash((self.code, self.start, self.end, self.message))
-
-
-@final
-class Report(_Frozen):
+class Report(Frozen):
     """What `check` found, in order of the text; `uri` is None where the text was refused."""
 
     __slots__ = ("_fixed", "diagnostics", "uri")
@@ -473,9 +389,9 @@ class LLMURI(LLMURIFields):
 
     def check(self) -> tuple[Diagnostic, ...]:
         """What the draft forbids or discourages in the text that this value was read from."""
-        from onym.uri._llm_check import find_diagnostics  # only where it is asked for
+        from onym.uri.llm_check import find_diagnostics  # late: 3 ms, and few programs check
 
-        return find_diagnostics(self)
+        return find_diagnostics(self, reveal_source(self), LLMURI)
 
     def render(self, *, reveal: bool = False) -> str:
         """The URI in the draft's grammar; keys are `***` unless `reveal` is true."""
@@ -701,11 +617,11 @@ def parse(text: str | LLMURI, *, strict: bool = False, limits: Limits = DEFAULT_
 
 def _raise_first_error(uri: LLMURI) -> None:
     """Raise the first diagnostic of severity error."""
-    from onym.uri._llm_check import find_diagnostics  # only where it is asked for
+    from onym.uri.llm_check import find_diagnostics  # late: see above
 
-    for found in find_diagnostics(uri, fixing=False):
-        if found.severity == "error":
-            raise found.as_error()
+    for diagnostic in find_diagnostics(uri, reveal_source(uri), LLMURI, fixing=False):
+        if diagnostic.severity == "error":
+            raise diagnostic.as_error()
 
 
 def check(text: str | LLMURI, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Report:
@@ -713,6 +629,14 @@ def check(text: str | LLMURI, *, strict: bool = False, limits: Limits = DEFAULT_
 
     `strict` also withholds the value where a diagnostic is an error.
     """
-    from onym.uri._llm_check import build_report  # only where it is asked for
+    from onym.uri.llm_check import collect_findings, report_rejection  # late: see above
 
-    return build_report(text, strict=strict, limits=limits)
+    try:
+        uri = LLMURI.parse(text, limits=limits)
+    except URIError as error:
+        diagnostic, better = report_rejection(str(text), error, LLMURI)
+        return Report(None, (diagnostic,), better)
+    findings = collect_findings(uri, reveal_source(uri), LLMURI)
+    diagnostics = findings.diagnostics()
+    rejected = strict and any(diagnostic.severity == "error" for diagnostic in diagnostics)
+    return Report(None if rejected else uri, diagnostics, findings.fixed())

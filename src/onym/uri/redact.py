@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from onym.uri._secret_detection import (
     HEAD,
@@ -41,16 +41,11 @@ from onym.uri._secret_detection import (
 )
 from onym.uri.secret import MARK, Secret
 
-if TYPE_CHECKING:
-    from onym.uri.log_filter import RedactingFilter, install_logging_filter
-
 __all__ = [
     "WINDOW",
-    "RedactingFilter",
     "clean_text",
     "find_named_values",
     "find_spans",
-    "install_logging_filter",
     "is_secret_name",
     "list_known_values",
     "redact",
@@ -549,12 +544,3 @@ def redact(text: str, *, secrets: Iterable[Secret | str] = ()) -> str:
     if not isinstance(text, str):
         raise TypeError(f"redact() takes a str, not {type(text).__name__}")
     return clean_text(text, list_known_values(secrets))
-
-
-def __getattr__(name: str) -> Any:
-    # `logging` costs more to import than all of this
-    if name in ("RedactingFilter", "install_logging_filter"):
-        from onym.uri import log_filter
-
-        return getattr(log_filter, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

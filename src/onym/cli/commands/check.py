@@ -17,7 +17,8 @@ from onym.cli._input import URI_TYPE, exit_with, iter_subjects, load_providers, 
 from onym.cli._output import Session, Subject, escape_unprintable, point_at
 from onym.errors import OnymError, ParameterError, UnsupportedError, URIError
 from onym.uri.generic import split_uri
-from onym.uri.llm import LLMURI, Diagnostic, check
+from onym.uri.llm import LLMURI, check
+from onym.uri.llm_check import Diagnostic
 from onym.uri.redact import redact
 
 if TYPE_CHECKING:

@@ -189,7 +189,7 @@ def open_client(
     """A client on these options; closed at the end. From here on logs are masked."""
     from onym.ai.client import AIClient
     from onym.ai.client_flows import DEFAULT_EFFECTS
-    from onym.uri.redact import install_logging_filter
+    from onym.uri.log_filter import install_logging_filter
 
     install_logging_filter()
     with (
@@ -254,7 +254,7 @@ def discover_command(session: Session, /, name: str, **options: Unpack[AIOptions
     require_extra("selectolax", "ai")  # now, and not when the first page has come
     from onym.ai.discovery.evaluation import discover_authority
     from onym.net.transport import run_flow
-    from onym.uri.redact import install_logging_filter
+    from onym.uri.log_filter import install_logging_filter
 
     install_logging_filter()
     settings = build_resolver_settings(options)

@@ -8,9 +8,20 @@ comma-separated lists do not: those findings are warnings.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    final,
+)
 
-from onym.errors import URIError
+from onym.errors import LLMURIError, ParameterError, URIError
 from onym.uri import generic
 from onym.uri.components import (
     FRAGMENT,
@@ -18,11 +29,11 @@ from onym.uri.components import (
     QUERY_VALUE,
     SEGMENT,
     USERINFO,
+    Frozen,
     decode_component,
     format_ipv6,
     parse_ipv6,
 )
-from onym.uri.llm import SEVERITIES, Diagnostic, Report, Severity, reveal_source
 from onym.uri.llm_syntax import LOOSE_LIMITS, expand_params, format_query, loosen_limits, mask_credentials
 from onym.uri.parameters import (
     DRAFT,
@@ -37,8 +48,104 @@ from onym.uri.secret import MARK, Secret
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onym.uri.llm import LLMURI
     from onym.uri.parameters import Limits
+
+#: error: the draft forbids it, or it can't work; warning: discouraged, or likely a slip; note: good to know
+Severity: TypeAlias = Literal["error", "warning", "note"]
+SEVERITIES: Final = ("error", "warning", "note")
+
+
+@final
+class Diagnostic(Frozen):
+    """One finding.
+
+    `code` is stable ("llm.raw-model"), `message` is for people and holds no value. `start` and `end` count
+    characters in the text that was checked. `parameter` names the parameter at fault, `clause` the rule.
+    `fix` is the whole text with this one thing put right, its keys masked; None where there is no one fix.
+    """
+
+    __slots__ = ("clause", "code", "component", "end", "fix", "message", "parameter", "severity", "start")
+    code: str
+    severity: Severity
+    message: str
+    clause: str | None
+    component: str | None
+    start: int
+    end: int
+    fix: str | None
+    parameter: str | None
+
+    def __init__(
+        self,
+        code: str,
+        severity: Severity,
+        message: str,
+        *,
+        clause: str | None,
+        component: str | None,
+        start: int,
+        end: int,
+        fix: str | None = None,
+        parameter: str | None = None,
+    ) -> None:
+        given = (clause, code, component, end, fix, message, parameter, severity, start)
+        for name, value in zip(self.__slots__, given, strict=True):
+            object.__setattr__(self, name, value)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The finding as plain data, what is None left out."""
+        names = ("code", "severity", "message", "clause", "component", "start", "end", "parameter", "fix")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def as_error(self) -> LLMURIError:
+        """The finding as the refusal that `strict` makes of it."""
+        in_query = self.component == "query" and self.parameter is not None
+        kind = ParameterError if in_query else LLMURIError
+        return kind(
+            self.message,
+            code=self.code,
+            component=self.component,
+            offset=self.start,
+            clause=self.clause,
+            parameter=self.parameter,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Diagnostic {self.severity} {self.code} {self.start}-{self.end}>"
+
+    def __str__(self) -> str:
+        rule = "" if self.clause is None else f" [{self.clause}]"
+        return f"{self.severity}: {self.message} at {self.start}-{self.end}{rule} ({self.code})"
+
+    def __eq__(self, other: object) -> bool:
+        return self.as_dict() == other.as_dict() if isinstance(other, Diagnostic) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.start, self.end, self.message))
+
+
+class CheckedURI(Protocol):
+    """An llm URI as the check sees it: an `LLMURI`, whose module imports this one."""
+
+    _typed: dict[str, Any]
+    _limits: Limits
+
+    @property
+    def has_default_port(self) -> bool: ...  # noqa: D102
+    @property
+    def withheld(self) -> tuple[str, ...]: ...  # noqa: D102
+    def render(self, *, reveal: bool = False) -> str: ...  # noqa: D102
+
+
+U = TypeVar("U", bound=CheckedURI, covariant=True)
+
+
+class URIReader(Protocol[U]):
+    """Reads texts as llm URIs: the class `LLMURI`."""
+
+    def parse(self, text: str, /, *, limits: Limits = ...) -> U: ...  # noqa: D102
+    def from_iri(self, text: str, /) -> U: ...  # noqa: D102
+
 
 _WRAPPING = " \t\r\n\ufeff\u200b<>\"'`"
 _SHORT_START = re.compile(r"llm:/?(?=[^/])", re.IGNORECASE)
@@ -50,14 +157,12 @@ _STRAY = re.compile(r"[ \"<>\\^`{|}]|%(?![0-9A-Fa-f]{2})")
 _LONGEST_REPAIRED = 8192
 
 
-def repair_text(text: str) -> LLMURI | None:
+def repair_text(text: str, reader: URIReader[U]) -> U | None:
     """The llm URI nearest to `text`, or None.
 
     Quotes and blanks around it go, `llm:` gets its slashes, characters that no URI holds are
     percent-encoded, empty segments go, and an IRI becomes a URI.
     """
-    from onym.uri.llm import LLMURI  # that module imports `check`, which imports this one
-
     if len(text) > _LONGEST_REPAIRED:
         return None
     better = text.strip(_WRAPPING)
@@ -65,7 +170,7 @@ def repair_text(text: str) -> LLMURI | None:
     better = _STRAY.sub(lambda found: f"%{ord(found[0]):02X}", better)
     better = _PATH.sub(_remove_empty_segments, better, count=1)
     try:
-        return LLMURI.parse(better) if better.isascii() else LLMURI.from_iri(better)
+        return reader.parse(better) if better.isascii() else reader.from_iri(better)
     except URIError:
         return None
 
@@ -85,10 +190,11 @@ class Edit(NamedTuple):
     text: str
 
 
-class Findings:
+class Findings(Generic[U]):
     """The findings on `text`, an llm URI read within `limits`; fixes cost time and are made if `fixing`."""
 
-    def __init__(self, text: str, limits: Limits, *, fixing: bool = True) -> None:
+    def __init__(self, text: str, reader: URIReader[U], limits: Limits, *, fixing: bool = True) -> None:
+        self._reader = reader
         self._text = text
         self._limits = loosen_limits(limits)
         self._fixing = fixing
@@ -117,7 +223,7 @@ class Findings:
         if edit is not None and self._fixing:
             edit = Edit(start, end, edit) if isinstance(edit, str) else edit
             better = _apply_edits(self._text, [edit])
-            if _parse_or_none(better, self._limits) is not None:
+            if self._parse_or_none(better) is not None:
                 self._edits.append(edit)
                 fix = mask_credentials(better)
         self._found.append(
@@ -138,9 +244,15 @@ class Findings:
         """What was found, in order of the text, errors first."""
         return tuple(sorted(self._found, key=lambda found: (found.start, SEVERITIES.index(found.severity))))
 
-    def fixed(self) -> LLMURI | None:
-        """The value of the text with every edit made, or None where together they make no URI."""
-        return _parse_or_none(_apply_edits(self._text, self._edits), self._limits)
+    def fixed(self) -> U | None:
+        """The value of the text with every edit made, or None if together they do not make a URI."""
+        return self._parse_or_none(_apply_edits(self._text, self._edits))
+
+    def _parse_or_none(self, text: str) -> U | None:
+        try:
+            return self._reader.parse(text, limits=self._limits)
+        except URIError:
+            return None
 
 
 def _apply_edits(text: str, edits: Iterable[Edit]) -> str:
@@ -151,15 +263,6 @@ def _apply_edits(text: str, edits: Iterable[Edit]) -> str:
             text = text[: edit.start] + edit.text + text[edit.end :]
             limit = edit.start
     return text
-
-
-def _parse_or_none(text: str, limits: Limits) -> LLMURI | None:
-    from onym.uri.llm import LLMURI  # that module imports this one
-
-    try:
-        return LLMURI.parse(text, limits=limits)
-    except URIError:
-        return None
 
 
 def find_reserved_span(raw: str) -> tuple[int, int] | None:
@@ -209,7 +312,7 @@ class _QueryItem(NamedTuple):
         return self.value_start, self.end
 
 
-def check_query(findings: Findings, uri: LLMURI, query: str, at: int) -> None:
+def check_query(findings: Findings[Any], uri: CheckedURI, query: str, at: int) -> None:
     """Add to `findings` what there is to say of `query`, which stands at `at`."""
     end = at + len(query)
     seen: set[str] = set()
@@ -244,13 +347,13 @@ def _parse_item(raw: str, at: int) -> _QueryItem:
     )
 
 
-def _add_empty_pair(findings: Findings, at: int, end: int) -> None:
+def _add_empty_pair(findings: Findings[Any], at: int, end: int) -> None:
     # the delimiter behind it goes, or the one before it at the end
     span = (at - 1, at) if at == end else (at, at + 1)
     findings.add("warning", "empty-pair", "there is nothing between two &", "4.4", "query", span, edit="")
 
 
-def _check_name(findings: Findings, item: _QueryItem, has_value: bool) -> None:
+def _check_name(findings: Findings[Any], item: _QueryItem, has_value: bool) -> None:
     parameter = format_name(item.name)
     span = (item.start, item.start + len(item.raw_name))
     if not has_value:
@@ -268,7 +371,7 @@ def _check_name(findings: Findings, item: _QueryItem, has_value: bool) -> None:
 
 
 def _check_item_encoding(
-    findings: Findings, item: _QueryItem, span: tuple[int, int], normal: str, what: str
+    findings: Findings[Any], item: _QueryItem, span: tuple[int, int], normal: str, what: str
 ) -> None:
     raw = item.raw_name if what == "name" else item.raw_value
     stray = find_reserved_span(raw)
@@ -287,7 +390,7 @@ def _check_item_encoding(
     findings.add(severity, f"raw-{what}", message, "8", "query", span, edit=edit, parameter=parameter)
 
 
-def _check_value(findings: Findings, item: _QueryItem) -> None:
+def _check_value(findings: Findings[Any], item: _QueryItem) -> None:
     raw = item.raw_value
     if item.name == "stop":
         normal = ",".join(
@@ -303,7 +406,7 @@ def _check_value(findings: Findings, item: _QueryItem) -> None:
         findings.add("warning", "key-shaped", message, "10.1", "query", item.value_span, parameter=parameter)
 
 
-def _check_known(findings: Findings, item: _QueryItem) -> None:
+def _check_known(findings: Findings[Any], item: _QueryItem) -> None:
     """What is well-known, or the client's own `auth`: its value has been judged already."""
     name, span = item.name, item.value_span
     if name in ("system", "stop"):
@@ -326,14 +429,14 @@ def _check_known(findings: Findings, item: _QueryItem) -> None:
         _add_odd_number(findings, item, "")
 
 
-def _add_odd_number(findings: Findings, item: _QueryItem, hint: str) -> None:
+def _add_odd_number(findings: Findings[Any], item: _QueryItem, hint: str) -> None:
     parameter = format_name(item.name)
     message = f"the parameter {parameter} is read as a number, its sign or zeros in front are lost{hint}"
     findings.add("note", "number-spelling", message, "6", "query", item.value_span, parameter=parameter)
 
 
 def _check_unknown(
-    findings: Findings, uri: LLMURI, item: _QueryItem, *, withheld: frozenset[str], repeated: bool
+    findings: Findings[Any], uri: CheckedURI, item: _QueryItem, *, withheld: frozenset[str], repeated: bool
 ) -> None:
     name = item.name
     parameter = format_name(name)
@@ -361,7 +464,7 @@ def _check_unknown(
         _add_odd_number(findings, item, "; a JSON string (%22...%22) keeps them")
 
 
-def _check_withheld(findings: Findings, uri: LLMURI, item: _QueryItem, parameter: str) -> None:
+def _check_withheld(findings: Findings[Any], uri: CheckedURI, item: _QueryItem, parameter: str) -> None:
     name = item.name
     value = uri._typed[name]
     if any(isinstance(one, Secret) for one in (value if isinstance(value, list) else [value])):
@@ -376,7 +479,13 @@ def _check_withheld(findings: Findings, uri: LLMURI, item: _QueryItem, parameter
 
 
 def _suggest_name(
-    findings: Findings, uri: LLMURI, item: _QueryItem, code: str, message: str, name: str, clause: str
+    findings: Findings[Any],
+    uri: CheckedURI,
+    item: _QueryItem,
+    code: str,
+    message: str,
+    name: str,
+    clause: str,
 ) -> None:
     # only where the value would do under that name: what can't be read is dropped by `add`
     edit = None
@@ -386,7 +495,7 @@ def _suggest_name(
     findings.add("warning", code, message, clause, "query", item.span, edit=edit, parameter=parameter)
 
 
-def _check_dots(findings: Findings, item: _QueryItem, value: dict[str, object], parameter: str) -> None:
+def _check_dots(findings: Findings[Any], item: _QueryItem, value: dict[str, object], parameter: str) -> None:
     """A JSON object that dot-notation could say, which the draft prefers."""
     flat = expand_params({item.name: value}, LOOSE_LIMITS)
     if item.name in flat:
@@ -414,34 +523,22 @@ _KEY = _NarrowPart("api-key", "userinfo", "4.2.1")
 _MODEL = _NarrowPart("model", "path", "3.2")
 
 
-def build_report(text: str | LLMURI, *, strict: bool, limits: Limits) -> Report:
-    """The report on a text; on a value, that on the text it was read from."""
-    from onym.uri.llm import LLMURI  # that module imports this one
-
-    try:
-        uri = LLMURI.parse(text, limits=limits)
-    except URIError as error:
-        return _report_refusal(str(text), error)
-    findings = _collect_findings(uri, fixing=True)
-    diagnostics = findings.diagnostics()
-    refused = strict and any(found.severity == "error" for found in diagnostics)
-    return Report(None if refused else uri, diagnostics, findings.fixed())
+def find_diagnostics(
+    uri: CheckedURI, source: str, reader: URIReader[CheckedURI], *, fixing: bool = True
+) -> tuple[Diagnostic, ...]:
+    """The diagnostics on `source`, the text that `uri` was read from; without `fixing` none has a fix."""
+    return collect_findings(uri, source, reader, fixing=fixing).diagnostics()
 
 
-def find_diagnostics(uri: LLMURI, *, fixing: bool = True) -> tuple[Diagnostic, ...]:
-    """The diagnostics on the text that `uri` was read from; without `fixing` none has a fix."""
-    return _collect_findings(uri, fixing=fixing).diagnostics()
-
-
-def _report_refusal(text: str, error: URIError) -> Report:
-    """The report on a text that has no value."""
+def report_rejection(text: str, error: URIError, reader: URIReader[U]) -> tuple[Diagnostic, U | None]:
+    """The diagnostic on a text that is not an llm URI, and the nearest URI if there is one."""
     start = min(error.offset or 0, len(text))
     end = min(start + 1, len(text))
     if error.parameter is not None and error.component == "query":
         delimiter = re.compile("[&#]").search(text, start)
         end = delimiter.start() if delimiter else len(text)
-    better = repair_text(text)
-    found = Diagnostic(
+    better = repair_text(text, reader)
+    diagnostic = Diagnostic(
         error.code,
         "error",
         error.message if error.hint is None else f"{error.message} ({error.hint})",
@@ -452,14 +549,14 @@ def _report_refusal(text: str, error: URIError) -> Report:
         fix=None if better is None else better.render(),
         parameter=error.parameter,
     )
-    return Report(None, (found,), better)
+    return diagnostic, better
 
 
-def _collect_findings(uri: LLMURI, *, fixing: bool) -> Findings:
-    text = reveal_source(uri)
+def collect_findings(uri: CheckedURI, text: str, reader: URIReader[U], *, fixing: bool = True) -> Findings[U]:
+    """The findings on `text`, which `uri` was read from."""
     parts = generic.split_uri(text, "URI", max_length=len(text))
     at = generic.compute_offsets(parts)
-    findings = Findings(text, uri._limits, fixing=fixing)
+    findings = Findings(text, reader, uri._limits, fixing=fixing)
     if not text.startswith("llm:"):
         findings.add(
             "warning", "scheme-case", "write the scheme in lower case", "4.1", "scheme", (0, 3), edit="llm"
@@ -480,7 +577,7 @@ def _collect_findings(uri: LLMURI, *, fixing: bool) -> Findings:
     return findings
 
 
-def _check_userinfo(findings: Findings, userinfo: str, at: int) -> None:
+def _check_userinfo(findings: Findings[Any], userinfo: str, at: int) -> None:
     label, colon, key = userinfo.partition(":")
     end = at + len(userinfo)
     if not userinfo:
@@ -509,7 +606,7 @@ def _check_userinfo(findings: Findings, userinfo: str, at: int) -> None:
         _check_key(findings, plain, (raw_at, end))
 
 
-def _check_key(findings: Findings, key: str, span: tuple[int, int]) -> None:
+def _check_key(findings: Findings[Any], key: str, span: tuple[int, int]) -> None:
     if key == MARK:
         message = "the api-key was masked: this is a redacted URI"
         findings.add("error", "redacted-key", message, "10.1", "userinfo", span, parameter="api-key")
@@ -521,7 +618,7 @@ def _check_key(findings: Findings, key: str, span: tuple[int, int]) -> None:
     findings.add("note", "key-in-uri", message, "10.1", "userinfo", span, parameter="api-key")
 
 
-def _check_host(findings: Findings, host: str, host_type: str | None, at: int) -> None:
+def _check_host(findings: Findings[Any], host: str, host_type: str | None, at: int) -> None:
     address = parse_ipv6(host) if host_type == "IPv6address" else None
     normal = generic.normalize_reg_name(host) if address is None else format_ipv6(address)
     span = (at, at + len(host))
@@ -533,7 +630,7 @@ def _check_host(findings: Findings, host: str, host_type: str | None, at: int) -
         findings.add("warning", "host-unusable", message, "4.2.2", "host", span)
 
 
-def _check_port(findings: Findings, uri: LLMURI, port: str, at: int) -> None:
+def _check_port(findings: Findings[Any], uri: CheckedURI, port: str, at: int) -> None:
     span = (at, at + len(port))
     with_colon = (at - 1, at + len(port))
     if not port:
@@ -546,7 +643,7 @@ def _check_port(findings: Findings, uri: LLMURI, port: str, at: int) -> None:
         findings.add("note", "default-port", "this is the default port", "4.2.3", "port", with_colon, edit="")
 
 
-def _check_model(findings: Findings, path: str, at: int) -> None:
+def _check_model(findings: Findings[Any], path: str, at: int) -> None:
     whole = (at, at + len(path))
     model = path[1:]
     segments = [decode_component(segment, component="path") for segment in model.split("/")]
@@ -559,7 +656,7 @@ def _check_model(findings: Findings, path: str, at: int) -> None:
         findings.add("warning", "key-shaped", "the model looks like a key", "10.1", "path", whole)
 
 
-def _check_fragment(findings: Findings, fragment: str, at: int) -> None:
+def _check_fragment(findings: Findings[Any], fragment: str, at: int) -> None:
     span = (at, at + len(fragment))
     if looks_like_key(fragment):
         findings.add("warning", "key-shaped", "the fragment looks like a key", "10.1", "fragment", span)
@@ -569,7 +666,7 @@ def _check_fragment(findings: Findings, fragment: str, at: int) -> None:
         findings.add("note", "not-normal", message, "RFC 3986 6.2.2", "fragment", span, edit=normal)
 
 
-def _check_encoding(findings: Findings, part: _NarrowPart, raw: str, normal: str, at: int) -> None:
+def _check_encoding(findings: Findings[Any], part: _NarrowPart, raw: str, normal: str, at: int) -> None:
     """Nothing raw but unreserved characters, nothing encoded without need."""
     if normal == raw:
         return
