@@ -14,7 +14,7 @@ _STILL_THERE: set[frozenset[str]] = set()
 
 
 def test_no_modules_import_each_other() -> None:
-    assert set(find_cycles(build_graph())) == _STILL_THERE
+    assert set(find_cycles(build_graph())) <= _STILL_THERE
 
 
 def test_a_cycle_is_found() -> None:
