@@ -89,10 +89,15 @@ def linear_enough(seconds: float = 30) -> Iterator[None]:
 class ImportedLate:
     """A module that is imported when a test first uses it, because its import takes a part of a second."""
 
+    #: pytest asks every name of a test module for it, to recognise mock objects
+    _mock_name = None
+
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # pytest also asks for some of these
+            raise AttributeError(name)
         return getattr(importlib.import_module(self._name), name)
 
 

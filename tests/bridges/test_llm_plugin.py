@@ -8,14 +8,12 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from llm.cli import cli
 
+import llm
+from onym.bridges import llm_plugin
 from onym.errors import UsageError
 from onym.testing.fake_provider import FakeProvider
-from support import ImportedLate
-
-llm = ImportedLate("llm")
-llm_cli = ImportedLate("llm.cli")
-llm_plugin = ImportedLate("onym.bridges.llm_plugin")
 
 PIXEL = b"\x89PNG\r\n\x1a\n"
 
@@ -28,7 +26,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setattr(llm.plugins, "_loaded", True)
     # the entry point of this distribution brings it, as it does for everybody
     llm.plugins.load_plugins()
-    assert sys.modules["onym.bridges.llm_plugin"] in llm.plugins.pm.get_plugins()
+    assert llm_plugin in llm.plugins.pm.get_plugins()
     return tmp_path
 
 
@@ -114,11 +112,11 @@ def test_the_command_line_takes_names_and_uris_and_logs_no_key(fake, named, home
         uri = open_.uri("m", "max_tokens=5")
         monkeypatch.setattr(sys, "argv", ["llm", "-m", uri, "Hi"])
         for name in (named, uri):
-            ran = CliRunner().invoke(llm_cli.cli, ["-m", name, "Hi"], catch_exceptions=False)
+            ran = CliRunner().invoke(cli, ["-m", name, "Hi"], catch_exceptions=False)
             assert ran.exit_code == 0, ran.output
             assert ran.output == "Hi\n"
         assert open_.requests[0].json["max_tokens"] == 5
-    listed = CliRunner().invoke(llm_cli.cli, ["models"], catch_exceptions=False).output
+    listed = CliRunner().invoke(cli, ["models"], catch_exceptions=False).output
     assert "Onym: fast" in listed
     octets = b"".join(path.read_bytes() for path in home.glob("logs.db*"))
     assert b"fast" in octets

@@ -327,7 +327,7 @@ def consume(value: Any) -> None:
 
 @cache
 def load_kind(stream: bool) -> tuple[Any, Any]:
-    """The SDK's type of a request and its adapter: kept, because it checks some members when they are read."""
+    """The SDK's type of a request and its adapter, which must stay alive while its results are read."""
     kind = params.MessageCreateParamsStreaming if stream else params.MessageCreateParamsNonStreaming
     return kind, TypeAdapter(kind)
 

@@ -8,8 +8,9 @@ import pytest
 
 from contract.capture import Capture
 from onym.llm.types import Finish, TextDelta
+from support import ImportedLate
 
-anthropic = pytest.importorskip("anthropic")
+anthropic = ImportedLate("anthropic")
 
 PATH = "/v1/projects/my-project/locations/us-east5/publishers/anthropic/models/claude-sonnet-4-5@20250929"
 ANSWER = {
