@@ -40,11 +40,11 @@ def load(name: str, **options: Any) -> Snapshot:
 
 def codes(snapshot: Snapshot, name: str | None = None) -> list[str]:
     """The irregularities reported, of one row or of all."""
-    return [each.code for each in snapshot.irregular if name is None or each.name == name]
+    return [row.code for row in snapshot.irregular if name is None or row.name == name]
 
 
 def by_status(snapshot: Snapshot) -> dict[str, int]:
-    return dict(Counter(str(each.status) for each in snapshot.entries))
+    return dict(Counter(str(entry.status) for entry in snapshot.entries))
 
 
 def entry(name: str = "http", status: Status = Status.PERMANENT, /, **changes: Any) -> Entry:
@@ -99,7 +99,7 @@ def entries(draw: st.DrawFn, registry: str = "uri-schemes") -> tuple[Entry, ...]
         st.lists(st.from_regex(row.name_pattern, fullmatch=True), unique_by=row.normalize_name, max_size=4)
     )
     statuses = st.sampled_from(row.statuses)
-    columns = [each.id for each in row.columns if each.id not in ("name", "status", "expires")]
+    columns = [column.id for column in row.columns if column.id not in ("name", "status", "expires")]
     fields = st.dictionaries(st.sampled_from([*columns, "contact", "security"]), hostile_text)
     return tuple(
         Entry(

@@ -169,9 +169,9 @@ def test_a_subject_without_an_account_gets_one_however_many_ask_at_once(store_ur
     async def work(store: AccountStore) -> None:
         issuer = "https://issuer.example"
         found = await asyncio.gather(
-            *(store.accounts.add_linked(each, issuer, "s-1") for each in (ADA, BOB, replace(BOB, id="c")))
+            *(store.accounts.add_linked(item, issuer, "s-1") for item in (ADA, BOB, replace(BOB, id="c")))
         )
-        assert len({each.id for each in found}) == 1
+        assert len({item.id for item in found}) == 1
         assert await store.accounts.list() == (found[0],)
         assert await store.accounts.find_by_subject(issuer, "s-1") == found[0]
 
@@ -223,8 +223,8 @@ def test_a_session_lasts_until_it_expires_or_is_dropped(store_url: str) -> None:
         await people(store)
         sessions = store.sessions
         first, second, third = (session(number) for number in (1, 2, 3))
-        for each in (first, second, third):
-            await sessions.create(each)
+        for item in (first, second, third):
+            await sessions.create(item)
         assert await sessions.find(first.digest, AT) == first
         assert await sessions.find(first.digest, AT + DAY) is None
         await sessions.touch(first.digest, AT + timedelta(hours=1))
@@ -305,8 +305,8 @@ def test_the_audit_log_is_read_from_the_newest_on(store_url: str) -> None:
             )
             for number in range(5)
         ]
-        for each in lines:
-            await store.audit.write(each)
+        for line in lines:
+            await store.audit.write(line)
         lines[4] = replace(lines[4], subject="half ? and ?")
         first = await store.audit.page(limit=3)
         assert first.items == tuple(reversed(lines[2:]))

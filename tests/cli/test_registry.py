@@ -398,11 +398,11 @@ def test_a_time_outside_the_calendar_is_a_mistake_of_the_line(run, text):
 def test_a_timer_that_somebody_else_rang_first_leaves_the_others_their_turn():
     class Store:
         async def apply(self, event, actor, at):
-            raise RefusalError("the entry is permanent", code="registry.not-allowed")
+            raise RefusalError("which is permanent", code="registry.not-allowed")
 
     event = Event(kind=EventKind.REVIEW_TIMEOUT, registry="uri-schemes", request="uri-schemes-1")
     said = asyncio.run(_run_timer(Store(), event, datetime(2026, 1, 5, tzinfo=UTC)))
-    assert said == (False, "no longer due: the entry is permanent")
+    assert said == (False, "no longer due: which is permanent")
 
 
 def test_a_name_that_is_too_long_is_not_said_to_be_free(run):

@@ -89,7 +89,7 @@ def test_a_record_sealed_anew_after_a_change_breaks_the_next_one() -> None:
     records = chain(3)
     changed = replace(records[1], rule="X")
     records[1] = replace(changed, digest=compute_digest(changed))
-    with pytest.raises(StoreError, match="record 3 does not hold the digest"):
+    with pytest.raises(StoreError, match="record 3 does not contain the digest"):
         verify_chain(records)
 
 

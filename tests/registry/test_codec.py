@@ -156,7 +156,7 @@ def test_only_what_stands_alone_carries_a_version() -> None:
     assert "v" not in to_data(IANA_CLOCK)
     for data in (
         {**to_data(ENTRY), "v": 2},
-        {name: each for name, each in to_data(ENTRY).items() if name != "v"},
+        {name: item for name, item in to_data(ENTRY).items() if name != "v"},
     ):
         with pytest.raises(StoreError, match="another version") as caught:
             from_data(Entry, data)

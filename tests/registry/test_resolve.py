@@ -95,7 +95,7 @@ def test_a_file_is_used_in_its_time_alone(files: Files) -> None:
     for at in (ISSUED.timestamp() - 60, end - 1):
         assert found.find("bank", at) is not None
     for at in (ISSUED.timestamp() - 61, end):
-        assert "holds from" in refused(found, "bank", "aiip.unavailable", at).message
+        assert "is valid from" in refused(found, "bank", "aiip.unavailable", at).message
         with pytest.raises(SnapshotError) as caught:
             files.load(at=at)
         assert caught.value.code == "registry.expired-file"
@@ -169,7 +169,7 @@ def test_an_older_file_than_one_seen_is_refused(files: Files) -> None:
     assert files.state.stat().st_mode & 0o777 == 0o600
     assert files.state.read_text(encoding="ascii") == "2026-11-23T00:00:00Z\n"
     files.write(payload(issued=ISSUED + timedelta(days=1)))
-    with pytest.raises(SnapshotError, match="was seen before") as caught:
+    with pytest.raises(SnapshotError, match="older than the last one") as caught:
         files.load(state=files.state)
     assert caught.value.field == "issued"
     files.write(payload(issued=ISSUED + timedelta(days=3)))

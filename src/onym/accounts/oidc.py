@@ -265,7 +265,7 @@ class OIDCProvider:
             return self._keys[1]
 
     async def _fetch_userinfo(self, access: str, token: IDToken) -> dict[str, Any]:
-        """Return more claims if the ID token has no name and the provider has an endpoint for it (Core 5.3)."""
+        """Return more claims if the ID token has no name and the provider has an endpoint (Core 5.3)."""
         endpoint = (await self.get_metadata()).userinfo
         if endpoint is None or token.text("name"):
             return {}

@@ -83,7 +83,7 @@ def _make_record_error(where: str, message: str) -> StoreError:
         f"{where}: {message}",
         code="registry.bad-record",
         field=where,
-        hint=f"the form is version {VERSION} of onym.registry.codec",
+        hint=f"The form is version {VERSION} of onym.registry.codec.",
     )
 
 
@@ -103,7 +103,7 @@ def _decode_value(cls: type[Any], data: object, where: str) -> Any:
         raise _make_record_error(where, "not an object")
     given = dict(data)
     if cls in _VERSIONED and given.pop("v", None) != VERSION:
-        raise _make_record_error(f"{where}.v", "another version of the form, or none")
+        raise _make_record_error(f"{where}.v", "missing, or another version of the form")
     out = {}
     for name, default, _, read in _MEMBERS[cls]:
         if name in given:
@@ -111,14 +111,14 @@ def _decode_value(cls: type[Any], data: object, where: str) -> Any:
         elif default is MISSING:
             raise _make_record_error(f"{where}.{name}", "missing")
     if given:
-        raise _make_record_error(where, "a member that is not of the form")
+        raise _make_record_error(where, "has an unknown member")
     return cls(**out)
 
 
 def _build_members(cls: type[Any]) -> tuple[_Member, ...]:
     hints = get_type_hints(cls)
     return tuple(
-        _Member(each.name, _get_default(each), *_make_pair(hints[each.name])) for each in fields(cls)
+        _Member(field.name, _get_default(field), *_make_pair(hints[field.name])) for field in fields(cls)
     )
 
 
@@ -132,7 +132,7 @@ _Pair = tuple[Callable[[Any, str], Any], Callable[[Any, str], Any]]
 def _make_pair(hint: Any) -> _Pair:
     """Writer and reader of one annotation of `records.py`."""
     if isinstance(hint, UnionType):
-        (inner,) = (each for each in get_args(hint) if each is not type(None))
+        (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
         return _make_optional_pair(_make_pair(inner))
     if hint in _PAIRS:
         return _PAIRS[hint]
@@ -166,17 +166,17 @@ def _make_optional_pair(pair: _Pair) -> _Pair:
 def _make_set_pair(pair: _Pair) -> _Pair:
     write, read = pair
     return (
-        lambda value, where: sorted(write(each, where) for each in value),
-        lambda data, where: frozenset(read(each, where) for each in _require_list(data, where)),
+        lambda value, where: sorted(write(item, where) for item in value),
+        lambda data, where: frozenset(read(item, where) for item in _require_list(data, where)),
     )
 
 
 def _make_list_pair(pair: _Pair) -> _Pair:
     write, read = pair
     return (
-        lambda value, where: [write(each, f"{where}[{at}]") for at, each in enumerate(value)],
+        lambda value, where: [write(item, f"{where}[{at}]") for at, item in enumerate(value)],
         lambda data, where: tuple(
-            read(each, f"{where}[{at}]") for at, each in enumerate(_require_list(data, where))
+            read(item, f"{where}[{at}]") for at, item in enumerate(_require_list(data, where))
         ),
     )
 
@@ -185,7 +185,7 @@ def _parse_enum(enum: type[StrEnum], data: object, where: str) -> StrEnum:
     try:
         return enum(_require_text(data, where))
     except ValueError:
-        raise _make_record_error(where, f"not a word of {enum.__name__}") from None
+        raise _make_record_error(where, f"not a value of {enum.__name__}") from None
 
 
 def _require_text(data: object, where: str) -> str:
@@ -194,7 +194,7 @@ def _require_text(data: object, where: str) -> str:
     try:
         data.encode()
     except UnicodeEncodeError:
-        raise _make_record_error(where, "half a surrogate pair, which UTF-8 cannot hold") from None
+        raise _make_record_error(where, "half a surrogate pair, which UTF-8 cannot encode") from None
     return data
 
 
@@ -206,7 +206,7 @@ def _require_integer(data: object, where: str) -> int:
 
 def _require_boolean(data: object, where: str) -> bool:
     if not isinstance(data, bool):
-        raise _make_record_error(where, "neither true nor false")
+        raise _make_record_error(where, "not true or false")
     return data
 
 
@@ -218,7 +218,7 @@ def _require_list(data: object, where: str) -> list[Any]:
 
 def _encode_date(value: Any, where: str) -> str:
     if not isinstance(value, date) or isinstance(value, datetime):
-        raise _make_record_error(where, "not a day")
+        raise _make_record_error(where, "not a date")
     return value.isoformat()
 
 
@@ -226,24 +226,24 @@ def _decode_date(data: object, where: str) -> date:
     try:
         return date.fromisoformat(_require_text(data, where))
     except ValueError:
-        raise _make_record_error(where, "not a day of ISO 8601") from None
+        raise _make_record_error(where, "not a date of ISO 8601") from None
 
 
 def _copy_json(value: Any, where: str, depth: int = 0) -> Any:
     """Any JSON value, copied and checked: texts as keys, finite numbers, a depth that ends."""
     if depth > MAX_DEPTH:
-        raise _make_record_error(where, f"deeper than {MAX_DEPTH}")
+        raise _make_record_error(where, f"nested more than {MAX_DEPTH} levels deep")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return str(_require_text(value, where))
     if isinstance(value, Mapping):
         return {
-            _require_text(key, where): _copy_json(each, f"{where}.{key}", depth + 1)
-            for key, each in value.items()
+            _require_text(key, where): _copy_json(item, f"{where}.{key}", depth + 1)
+            for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_copy_json(each, f"{where}[{at}]", depth + 1) for at, each in enumerate(value)]
+        return [_copy_json(item, f"{where}[{at}]", depth + 1) for at, item in enumerate(value)]
     return _require_number(value, where)
 
 
@@ -253,7 +253,7 @@ def _require_number(value: Any, where: str) -> int | float:
             return value
     elif isinstance(value, float) and math.isfinite(value):
         return value
-    raise _make_record_error(where, "not a value that JSON can hold")
+    raise _make_record_error(where, "not a JSON value")
 
 
 def _copy_object(value: Any, where: str) -> dict[str, Any]:
@@ -266,7 +266,7 @@ def _copy_object(value: Any, where: str) -> dict[str, Any]:
 def _copy_texts(value: Any, where: str) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise _make_record_error(where, "not an object")
-    return {_require_text(key, where): _require_text(each, f"{where}.{key}") for key, each in value.items()}
+    return {_require_text(key, where): _require_text(item, f"{where}.{key}") for key, item in value.items()}
 
 
 _PAIRS: Final[Mapping[Any, _Pair]] = MappingProxyType(

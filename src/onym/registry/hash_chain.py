@@ -42,9 +42,9 @@ def canonicalize_json(data: Any) -> str:
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(
-            f"no canonical JSON for this value: {type(error).__name__}",
+            f"this value has no canonical JSON form ({type(error).__name__})",
             code="registry.bad-record",
-            hint="texts, finite numbers, true, false, null, lists and objects with texts as keys",
+            hint="Use strings, finite numbers, true, false, null, lists and objects with string keys.",
         ) from None
     return text
 
@@ -80,10 +80,10 @@ def verify_link(previous: ChainLink | None, record: LogRecord) -> None:
         raise _make_broken_chain_error(number + 1, f"the record after {number} has number {record.number}")
     if record.previous != digest:
         raise _make_broken_chain_error(
-            record.number, f"record {record.number} does not hold the digest of the one before"
+            record.number, f"record {record.number} does not contain the digest of the record before"
         )
     if record.digest != compute_digest(record):
-        raise _make_broken_chain_error(record.number, f"record {record.number} is not what was sealed")
+        raise _make_broken_chain_error(record.number, f"record {record.number} does not match its digest")
 
 
 def verify_chain(records: Iterable[LogRecord]) -> int:
@@ -103,5 +103,5 @@ def _make_broken_chain_error(number: int, message: str) -> StoreError:
         message,
         code="registry.broken-chain",
         field=str(number),
-        hint="the log was changed from outside: restore a backup, and keep this file as evidence",
+        hint="Another program changed the log. Restore a backup and keep this file as evidence.",
     )

@@ -95,14 +95,14 @@ class Profile:
 
     def find_field(self, identifier: str) -> TemplateField | None:
         """The field of that id, of this template or of the other."""
-        return next((each for each in (*self.fields, *self.elsewhere) if each.id == identifier), None)
+        return next((field for field in (*self.fields, *self.elsewhere) if field.id == identifier), None)
 
     def list_missing_fields(self, status: Status, given: Mapping[str, str]) -> tuple[TemplateField, ...]:
         """The fields that a request for `status` needs and `given` leaves out or blank."""
         return tuple(
-            each
-            for each in self.fields
-            if each.is_required_for(status) and not given.get(each.id, "").strip()
+            field
+            for field in self.fields
+            if field.is_required_for(status) and not given.get(field.id, "").strip()
         )
 
 
@@ -113,7 +113,7 @@ _STAND_IN: Final = "~"
 
 
 def _select_marked(labels: str, mark: str) -> frozenset[str]:
-    return frozenset(each.removeprefix(mark) for each in labels.split("|") if each.startswith(mark))
+    return frozenset(item.removeprefix(mark) for item in labels.split("|") if item.startswith(mark))
 
 
 def _build_fields(document: str, clause: str, rows: tuple[_Row, ...]) -> tuple[TemplateField, ...]:
@@ -124,7 +124,7 @@ def _build_fields(document: str, clause: str, rows: tuple[_Row, ...]) -> tuple[T
     return tuple(
         TemplateField(
             id=identifier,
-            labels=tuple(dict.fromkeys(each.lstrip(_WEAK + _STAND_IN) for each in labels.split("|"))),
+            labels=tuple(dict.fromkeys(item.lstrip(_WEAK + _STAND_IN) for item in labels.split("|"))),
             weak=_select_marked(labels, _WEAK),
             stand_ins=_select_marked(labels, _STAND_IN),
             clause=f"{document} {clause}",
@@ -254,8 +254,8 @@ def _build_list_review(required: bool, clause: str) -> Mapping[Status, ListRevie
 #: every profile, by id
 PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
     {
-        each.id: each
-        for each in (
+        item.id: item
+        for item in (
             Profile(
                 id="rfc4395",
                 title="RFC 4395 (BCP 115, 2006)",
@@ -333,10 +333,10 @@ def get_profile(identifier: str) -> Profile:
         return PROFILES[identifier]
     except KeyError:
         raise UnknownEntryError(
-            "no such profile",
+            "there is no such profile",
             code="registry.unknown-profile",
             field="profile",
-            hint=f"one of {', '.join(PROFILES)}",
+            hint=f"Choose one of {', '.join(PROFILES)}.",
         ) from None
 
 
@@ -391,8 +391,8 @@ def _build_columns(*pairs: tuple[str, str]) -> tuple[Column, ...]:
 #: every registry, by id
 REGISTRIES: Final[Mapping[str, Registry]] = MappingProxyType(
     {
-        each.id: each
-        for each in (
+        item.id: item
+        for item in (
             Registry(
                 id="uri-schemes",
                 title="Uniform Resource Identifier (URI) Schemes",
@@ -491,8 +491,8 @@ def get_registry(identifier: str) -> Registry:
         return REGISTRIES[identifier]
     except KeyError:
         raise UnknownEntryError(
-            "no such registry",
+            "there is no such registry",
             code="registry.unknown-registry",
             field="registry",
-            hint=f"one of {', '.join(REGISTRIES)}",
+            hint=f"Choose one of {', '.join(REGISTRIES)}.",
         ) from None

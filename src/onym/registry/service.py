@@ -258,7 +258,8 @@ def _get_entry_fields(entry: Entry) -> dict[str, str]:
 def list_missing_fields(request: Request, entry: Entry | None) -> tuple[tuple[str, str], ...]:
     """(id, label) of the fields that the procedure requires and the request leaves out.
 
-    An update changes only the fields that it has, and an upgrade takes the rest from the entry (docs/decisions/0026).
+    An update changes only the fields that it has,
+    and an upgrade takes the rest from the entry (docs/decisions/0026).
     """
     given = {**request.fields, "name": request.name, "status": str(request.status)}
     is_upgrade = request.kind is RequestKind.STATUS_CHANGE and request.status is Status.PERMANENT

@@ -96,7 +96,7 @@ class SignedNamespaces:
                 f"the registry file cannot be used: {error.message}",
                 code="aiip.unavailable",
                 clause=_CLAUSE,
-                hint=error.hint or "fetch the registry's newest file",
+                hint=error.hint or "Fetch the newest file of the registry.",
             ) from error
         row = self._file.namespaces.get(label)
         if row is None:
@@ -105,10 +105,10 @@ class SignedNamespaces:
         if row.state is not Status.ACTIVE or ended:
             why = f"expired on {row.expires}" if ended else f"is {str(row.state).replace('-', ' ')}"
             raise DiscoveryError(
-                f"the registry says that {label} {why}",
+                f"the registry reports that {label} {why}",
                 code="aiip.unknown-authority",
                 clause=_CLAUSE,
-                hint="its registrant may tell more",
+                hint="Ask its registrant.",
             )
         return Allocation(label=label, anchor=row.anchor, keys=row.keys)
 
@@ -117,7 +117,7 @@ class SignedNamespaces:
         issued, expires = self._file.issued, self._file.expires
         if not issued.timestamp() - _SKEW <= at < expires.timestamp():
             raise SnapshotError(
-                f"it holds from {_format_minute(issued)} until {_format_minute(expires)} UTC",
+                f"the file is valid from {_format_minute(issued)} until {_format_minute(expires)} UTC",
                 code="registry.expired-file",
                 field="expires",
             )
@@ -144,7 +144,7 @@ class SignedNamespaces:
         found = verify(token, self._keys, algorithms=_ALGORITHMS, limit=_MAX_FILE)
         if found.header.get("typ") != SIGNATURE_TYPE:
             raise SignatureError(
-                "the signature is not one of a registry file", code="sign.bad-header", hint=SIGNATURE_TYPE
+                "the signature is not for a registry file", code="sign.bad-header", hint=SIGNATURE_TYPE
             )
         file = read_namespaces(found.payload)
         if self._state is not None:
@@ -158,15 +158,17 @@ def _record_issue_time(state: Path, issued: datetime) -> None:
         lines = _read_limited(state, _MAX_STATE).decode("ascii").split() if state.exists() else []
         if not all(_TIME.fullmatch(line) for line in lines):
             raise ConfigError(
-                f"{state} is no state of a registry file", hint="remove it to trust the file at hand anew"
+                f"{state} is not the state of a registry file",
+                hint="Delete it to trust the present file again.",
             )
         newest = max((datetime.fromisoformat(line) for line in lines), default=None)
         if newest is not None and issued < newest:
             raise SnapshotError(
-                f"the file is of {_format_minute(issued)} UTC, and one of {_format_minute(newest)} was seen before",
+                f"the file of {_format_minute(issued)} UTC is older than the last one, of "
+                f"{_format_minute(newest)} UTC",
                 code="registry.expired-file",
                 field="issued",
-                hint="an old file may name keys that were taken back since; fetch the newest",
+                hint="An old file may name revoked keys. Fetch the newest one.",
             )
         if newest is None or issued > newest:
             _append_line(state, f"{issued:%Y-%m-%dT%H:%M:%SZ}\n")
@@ -198,9 +200,9 @@ def _load_pinned_keys(key: _Path | Mapping[str, Any]) -> KeySet:
             found = None
     if not isinstance(found, dict):
         raise SignatureError(
-            "the pinned key is no public JWK or JWK Set (RFC 7517)",
+            "the pinned key is not a public JWK or JWK Set (RFC 7517)",
             code="sign.bad-key",
-            hint="a thumbprint does not verify anything: give the key itself",
+            hint="Give the key itself; a thumbprint cannot verify a signature.",
         )
     keys = read_keys(json.dumps(found if "keys" in found else {"keys": [found]}).encode("utf-8"))
     if not keys.keys:
@@ -212,7 +214,7 @@ def _read_limited(path: Path, limit: int) -> bytes:
     with path.open("rb") as file:
         octets = file.read(limit + 1)
     if len(octets) > limit:
-        raise SnapshotError(f"{path} is longer than {limit} octets", code="registry.snapshot-too-large")
+        raise SnapshotError(f"{path} is longer than {limit} bytes", code="registry.snapshot-too-large")
     return octets
 
 

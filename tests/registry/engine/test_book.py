@@ -44,12 +44,14 @@ def test_a_log_makes_the_registry_that_it_made() -> None:
 
 
 def test_a_record_that_is_refused_now_is_named() -> None:
-    with pytest.raises(StoreError, match="record 2 of the log is refused now") as caught:
+    with pytest.raises(StoreError, match="record 2 of the log is rejected now") as caught:
         replay_log(told()[1:])
     assert caught.value.code == "registry.replay-failed"
 
 
 def test_a_record_decided_by_another_rule_is_named() -> None:
     log = told()
-    with pytest.raises(StoreError, match="record 3 of the log was decided by I4, and is by I3 now"):
+    with pytest.raises(
+        StoreError, match="record 3 of the log was decided by rule I4, but rule I3 applies now"
+    ):
         replay_log([*log[:2], replace(log[2], rule="I4")])

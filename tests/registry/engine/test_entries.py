@@ -289,7 +289,7 @@ def test_an_upgrade_unprompted_waits_while_a_request_is_under_review() -> None:
     entry = replace(row("uri-schemes", T.PROVISIONAL), pending=("uri-schemes-9",))
     with pytest.raises(RefusalError) as caught:
         ask(K.ASK_UPGRADE, entry, ACTORS["expert"])
-    assert caught.value.hint == "decide that request"
+    assert caught.value.hint == "Decide that request."
 
 
 def test_a_standards_track_rfc_is_no_reference_of_a_provisional_entry() -> None:

@@ -89,7 +89,7 @@ def test_an_update_whose_last_day_passed_under_review_is_not_approved() -> None:
 def test_a_renewal_is_for_longer(status: Status, day: str) -> None:
     error = refused(held(status=status), K.RENEW, "iana", expires=day)
     assert (error.field, error.clause) == ("expires", "docs/decisions/0027")
-    assert "until 2026-09-01 already" in error.message
+    assert "registered until 2026-09-01" in error.message
     assert ask(held(status=status), K.RENEW, "iana", expires="2026-09-02").entry is not None
 
 
@@ -126,7 +126,7 @@ def test_a_namespace_is_updated_by_its_registrant_and_their_designees(who: str) 
 def test_a_namespace_that_was_revoked_is_updated_by_nobody(who: str) -> None:
     assert refused(held(status=T.REVOKED), K.OPEN, who, ONE, **ANCHOR).rule == "N4"
     separate = refused(held(status=T.REVOKED), K.OPEN, who, ONE, kind=RequestKind.SEPARATE_USE)
-    assert separate.hint == "choose another name"
+    assert separate.hint == "Choose another name."
 
 
 def test_an_update_of_a_namespace_that_was_revoked_meanwhile_is_not_granted() -> None:

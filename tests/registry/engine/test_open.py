@@ -136,15 +136,15 @@ def test_the_status_asked_for_is_named_and_read_in_any_case() -> None:
     assert opened(None, "owner", status="Permanent").status is T.PERMANENT
     assert opened(row(T.PERMANENT), "stranger", kind="update").status is T.PERMANENT
     assert opened(None, "owner", name="temp", registry="llm-parameters").status is T.REGISTERED
-    with pytest.raises(RefusalError, match="no status is asked for") as caught:
+    with pytest.raises(RefusalError, match="the request has no status") as caught:
         ask(None, "owner", status=None)
     assert caught.value.clause == "RFC 7595 7.4"
 
 
 def test_an_update_does_not_change_the_status() -> None:
-    with pytest.raises(RefusalError, match="the entry is permanent") as caught:
+    with pytest.raises(RefusalError, match="which is permanent") as caught:
         ask(row(T.PERMANENT), "owner", kind="update", status="historical")
-    assert caught.value.hint == "open a status-change"
+    assert caught.value.hint == "Open a request of kind status-change."
 
 
 @as_subtests(
@@ -179,7 +179,7 @@ def test_what_an_event_brings_is_checked_and_named(data: dict[str, Any], field: 
 
 def test_a_request_needs_an_id_and_its_time_is_utc() -> None:
     event = Event(kind=EventKind.OPEN, registry="uri-schemes", name="demo", data={"status": "provisional"})
-    with pytest.raises(RefusalError, match="its id"):
+    with pytest.raises(RefusalError, match="no ID"):
         decide(event, ACTORS["owner"], AT, request=None, entry=None)
     named = replace(event, request="uri-schemes-1")
     for at in (datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1)))):  # noqa: DTZ001

@@ -193,7 +193,7 @@ def test_a_row_that_only_shows_a_request_gets_no_registrant_by_override() -> Non
     ledger = Ledger()
     ledger.received("owner", ONE, status="permanent", fields=COMPLETE)
     error = ledger.refuses(ledger.ask, K.OVERRIDE, "iesg", registrant="stranger", reason="x")
-    assert (error.code, error.hint) == ("registry.not-allowed", "decide the request first")
+    assert (error.code, error.hint) == ("registry.not-allowed", "Decide the request first.")
 
 
 # ---------- undone
@@ -253,7 +253,7 @@ def test_a_row_that_only_showed_a_request_is_not_restored() -> None:
     ledger = Ledger()
     ledger.received("owner", ONE, status="permanent", fields=COMPLETE)
     ledger.ask(K.OVERRIDE, "iana", remove=True, reason="mistaken")
-    assert ledger.refuses(ledger.undo, len(ledger.log)).hint == "open the request again"
+    assert ledger.refuses(ledger.undo, len(ledger.log)).hint == "Open the request again."
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_an_undoing_without_the_entry_that_it_gives_back_is_refused(data: dict[s
 def test_a_plain_restoration_is_refused() -> None:
     ledger = Ledger()
     error = ledger.refuses(ledger.ask, K.OVERRIDE, "iana", restore={"v": 1}, reason="x")
-    assert error.hint == "to restore one, undo the record that removed it"
+    assert error.hint == "To restore an entry, undo the record that removed it."
 
 
 def test_iana_gives_an_entry_to_nobody_by_saying_that_something_is_undone() -> None:
@@ -300,8 +300,8 @@ def test_an_entry_is_not_restored_over_a_row_that_shows_a_request() -> None:
     ledger.received("stranger", ONE, status="permanent", fields=COMPLETE)
     assert ledger.row.status is T.PENDING_REVIEW
     ledger.ask(K.OVERRIDE, "iana", status="provisional", reason="registered at once")
-    assert ledger.refuses(ledger.undo, len(ledger.log)).hint == "open the request again"
+    assert ledger.refuses(ledger.undo, len(ledger.log)).hint == "Open the request again."
     other = imported(registrant="owner")
     other.ask(K.OVERRIDE, "iana", remove=True, reason="by mistake")
     other.received("stranger", ONE, status="permanent", fields=COMPLETE)
-    assert other.refuses(other.undo, 2, "iesg").hint == "open the request again"
+    assert other.refuses(other.undo, 2, "iesg").hint == "Open the request again."

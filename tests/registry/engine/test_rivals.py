@@ -168,7 +168,7 @@ def test_an_upgrade_by_a_registrant_whom_the_iesg_has_replaced_is_not_granted() 
     change(counter, "alice", R.STATUS_CHANGE, status=T.PERMANENT)
     counter.ask(K.REASSIGN, "iesg", to="bob", change_controller="Bob", reason="gone")
     error = counter.refuses(K.APPROVE, "expert", TWO)
-    assert (error.rule, error.hint) == ("E2", "reject it")
+    assert (error.rule, error.hint) == ("E2", "Reject it.")
     assert "the entry has changed since" in error.message
     counter.refuses(K.ASK_IETF_REVIEW, "expert", TWO)
     counter.ask(K.REJECT, "expert", TWO, reason="it is another's")
@@ -192,7 +192,7 @@ def test_an_upgrade_that_the_iesg_approves_is_not_a_former_registrants() -> None
     change(counter, "alice", R.STATUS_CHANGE, status=T.PERMANENT)
     counter.ask(K.ASK_IETF_REVIEW, "expert", TWO)
     counter.ask(K.REASSIGN, "iesg", to="bob", reason="gone")
-    assert counter.refuses(K.IESG_APPROVE, "iesg", TWO).hint == "decline it"
+    assert counter.refuses(K.IESG_APPROVE, "iesg", TWO).hint == "Decline it."
 
 
 def test_an_upgrade_that_the_expert_asked_for_outlasts_a_reassignment() -> None:

@@ -120,7 +120,7 @@ def test_an_update_during_ietf_review_outlasts_the_approval() -> None:
 def test_a_draft_that_expired_during_ietf_review_is_told_once() -> None:
     desk = in_ietf_review(draft={"name": "draft-demo-00", "expires": "2026-03-10"})
     desk.at += FORTNIGHT
-    assert [each.rule for each in desk.tick()] == ["U4"]
+    assert [item.rule for item in desk.tick()] == ["U4"]
     desk.ask(K.IESG_APPROVE, "iesg")
     assert (row_of(desk).draft, desk.tick()) == (None, [])
     assert [note.kind for note in row_of(desk).notes] == ["draft-expired"]
@@ -139,7 +139,7 @@ def test_a_draft_of_which_the_row_says_that_it_expired_does_not_come_back_with_a
     desk.at += FORTNIGHT
     desk.tick()  # provisional meanwhile
     desk.at += timedelta(days=7)
-    assert [each.rule for each in desk.tick()] == ["U4"]
+    assert [item.rule for item in desk.tick()] == ["U4"]
     desk.ask(K.APPROVE, "expert")
     assert (desk.status, row_of(desk).draft, desk.tick()) == (T.PERMANENT, None, [])
 

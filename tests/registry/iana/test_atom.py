@@ -30,7 +30,7 @@ def feed(*changes: Change | None, **options: Any) -> str:
         "home": "https://registry.example/",
         **options,
     }
-    return format_atom_feed([each for each in changes if each], **given_)
+    return format_atom_feed([change for change in changes if change], **given_)
 
 
 def parsed(*changes: Change | None, **options: Any) -> list[ET.Element]:
@@ -51,7 +51,7 @@ def test_a_feed_has_what_rfc_4287_demands() -> None:
         assert re.fullmatch(r"tag:registry\.example,2026:uri-schemes(:[0-9a-f]{32})?", text(parent, "id"))
         assert text(parent, "updated") == "2026-11-21T12:00:00Z"
     assert root.findtext(f"{_SPACE}author/{_SPACE}name")
-    assert [each.get("rel") for each in root.findall(f"{_SPACE}link")] == ["alternate", "self"]
+    assert [item.get("rel") for item in root.findall(f"{_SPACE}link")] == ["alternate", "self"]
     assert 'rel="self"' not in feed()
 
 
@@ -81,9 +81,9 @@ def test_each_kind_of_change_says_what_happened() -> None:
 def test_the_same_change_has_the_same_id_and_another_has_another() -> None:
     first, other = compare_entries(None, entry("a")), compare_entries(None, entry("b"))
     assert first is not None
-    ids = [text(each, "id") for each in parsed(first, other, replace(first, at=_AT))]
+    ids = [text(item, "id") for item in parsed(first, other, replace(first, at=_AT))]
     assert len(set(ids)) == 3
-    assert [text(each, "id") for each in parsed(other, first, updated=_AT + timedelta(1))] == ids[1::-1]
+    assert [text(item, "id") for item in parsed(other, first, updated=_AT + timedelta(1))] == ids[1::-1]
 
 
 def test_times_are_in_utc_and_the_changes_own_come_first() -> None:
@@ -102,7 +102,7 @@ def test_hostile_names_and_fields_stay_text(value: str) -> None:
     assert len(list(only)) == 6
     assert only.find(f"{_SPACE}summary/*") is None
     links = only.findall(f"{_SPACE}link")
-    assert [each.get("rel") for each in links] == ["alternate"]
+    assert [link.get("rel") for link in links] == ["alternate"]
 
 
 def test_the_feed_is_capped(monkeypatch: pytest.MonkeyPatch) -> None:

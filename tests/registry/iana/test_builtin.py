@@ -61,7 +61,7 @@ def test_nothing_that_is_shipped_holds_a_mail_address() -> None:
 
 def test_the_parameters_are_those_of_the_drafts_table() -> None:
     entries = load_builtin_snapshot("llm-parameters").entries
-    assert [(each.name, each.fields["type"]) for each in entries][:3] == [
+    assert [(entry.name, entry.fields["type"]) for entry in entries][:3] == [
         ("temp", "float"),
         ("max_tokens", "int"),
         ("top_p", "float"),
@@ -103,18 +103,18 @@ def test_the_rfcs_say_what_replaced_them() -> None:
     assert known[4395].title == "Guidelines and Registration Procedures for New URI Schemes"
     assert known[7230].obsoleted_by == (9110, 9112)
     assert (known[7595].obsoleted_by, known[7595].basis) == ((), "text")
-    assert all(each in known for row in known.values() for each in row.obsoleted_by)
+    assert all(item in known for row in known.values() for item in row.obsoleted_by)
     assert {row.basis for row in known.values()} == {"text", "cited", "known"}
     assert list(known) == sorted(known)
     cited = re.findall(r"\[RFC(\d+)", (_DATA / "uri_schemes.json").read_text(encoding="utf-8"))
-    assert {int(each) for each in cited} <= set(known)
+    assert {int(item) for item in cited} <= set(known)
 
 
 def test_the_tables_of_lower_floors_are_made_of_the_registry(tool: ModuleType) -> None:
     assert tool.main(["--check"]) == 0
     entries = load_builtin_snapshot("llm-parameters").entries
-    assert tuple(each.name for each in entries) == _registered.WELL_KNOWN
-    assert {each.name: each.fields["type"] for each in entries} == _registered.TYPES
+    assert tuple(entry.name for entry in entries) == _registered.WELL_KNOWN
+    assert {entry.name: entry.fields["type"] for entry in entries} == _registered.TYPES
 
 
 def test_a_table_that_differs_is_found_and_mended(

@@ -41,7 +41,7 @@ _VINTAGES = (
 
 
 def snapshot(*entries: Entry, registry: str = "uri-schemes") -> Snapshot:
-    columns = tuple(each.id for each in REGISTRIES[registry].columns)
+    columns = tuple(column.id for column in REGISTRIES[registry].columns)
     return Snapshot(registry=registry, entries=entries, columns=columns)
 
 
@@ -115,11 +115,11 @@ def applied(event: Event, old: Entry | None = None, actor: Actor = _IANA) -> Ent
 
 def replayed(changes: tuple[Change, ...]) -> Counter[tuple[str, str | None]]:
     counts: Counter[tuple[str, str | None]] = Counter()
-    for each in changes:
-        counts[str(each.kind), each.rule] += 1
-        if each.irregular is None:
-            assert each.after is not None
-            assert replay(each).status is each.after.status, each.name
+    for change in changes:
+        counts[str(change.kind), change.rule] += 1
+        if change.irregular is None:
+            assert change.after is not None
+            assert replay(change).status is change.after.status, change.name
     return counts
 
 
@@ -166,7 +166,7 @@ def test_the_published_history_replays_as_legal_events(at: int, expected: dict[t
         for names in _VINTAGES[at : at + 2]
     )
     changes = compare_snapshots(before, after)
-    assert not [each for each in changes if each.irregular]
+    assert not [change for change in changes if change.irregular]
     assert replayed(changes) == expected
 
 
@@ -182,16 +182,16 @@ def test_the_history_of_our_own_files_replays() -> None:
         ("fields", "E2"): 3,
         ("removed", None): 2,
     }
-    assert all(each.at == _AT for each in changes)
+    assert all(change.at == _AT for change in changes)
     later = compare_snapshots(after, load("uri-schemes-2024-04.json"))
-    payment = next(each for each in later if each.name == "payment")
+    payment = next(item for item in later if item.name == "payment")
     assert (payment.event, payment.rule) == (EventKind.RETIRE, "S3")
 
 
 def test_conti_vanished_and_no_rule_lets_it() -> None:
     before = combine_snapshots(load("2015-04-uri-schemes-1.csv"), load("2015-04-uri-schemes-2.csv"))
     changes = compare_snapshots(before, load("uri-schemes-2022-11-18.csv"))
-    (conti,) = (each for each in changes if each.name == "conti")
+    (conti,) = (change for change in changes if change.name == "conti")
     assert (conti.kind, conti.event, conti.rule, conti.after) == (ChangeKind.REMOVED, None, None, None)
     assert conti.irregular is not None
     assert "vanished" in conti.irregular
@@ -275,9 +275,9 @@ def test_only_columns_that_both_files_carry_are_compared() -> None:
 def test_a_status_that_a_file_does_not_cover_is_not_news() -> None:
     permanent = replace(snapshot(entry("a")), covers=frozenset({Status.PERMANENT}))
     whole = snapshot(entry("a"), entry("b", Status.HISTORICAL), entry("c"))
-    added = {each.name: each.rule for each in compare_snapshots(permanent, whole)}
+    added = {item.name: item.rule for item in compare_snapshots(permanent, whole)}
     assert added == {"b": "IMPORT", "c": "E2"}
-    assert [each.name for each in compare_snapshots(whole, permanent)] == ["c"]
+    assert [item.name for item in compare_snapshots(whole, permanent)] == ["c"]
 
 
 def test_snapshots_of_two_registries_are_not_compared() -> None:

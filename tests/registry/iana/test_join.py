@@ -15,9 +15,9 @@ from onym.registry.iana import Snapshot, add_cri_numbers, combine_snapshots, loa
 def test_numbers_join_by_name_and_the_rest_is_reported() -> None:
     before = load("2015-04-uri-schemes-1.csv")
     after = add_cri_numbers(before, own("cri-numbers.csv"))
-    numbers = {each.name: each.fields.get("cri_number") for each in after.entries}
+    numbers = {row.name: row.fields.get("cri_number") for row in after.entries}
     assert (numbers["about"], numbers["shttp"], numbers["jabber"]) == ("3786", "7874", None)
-    reasons = [(each.name, each.reason, each.line) for each in after.irregular if each.code == "cri-number"]
+    reasons = [(row.name, row.reason, row.line) for row in after.irregular if row.code == "cri-number"]
     assert reasons == [
         ("coap", "0 is for a scheme that is not registered", 2),
         ("nowhere", "20000 is for a scheme that is not registered", 5),
@@ -31,8 +31,8 @@ def test_numbers_join_by_name_and_the_rest_is_reported() -> None:
 def test_the_entrys_own_number_stands() -> None:
     snapshot = Snapshot(registry="uri-schemes", entries=(entry("a", cri_number="7"), entry("b")))
     after = add_cri_numbers(snapshot, b"8,a\n9,b\n")
-    assert [each.fields["cri_number"] for each in after.entries] == ["7", "9"]
-    assert [each.reason for each in after.irregular] == ["8, and the entry has 7"]
+    assert [row.fields["cri_number"] for row in after.entries] == ["7", "9"]
+    assert [row.reason for row in after.irregular] == ["8, and the entry has 7"]
     assert add_cri_numbers(after, b"7,a\n").entries == after.entries
 
 
@@ -69,12 +69,12 @@ def test_parts_are_of_one_registry() -> None:
 
 def test_contacts_come_only_from_the_file_that_is_given() -> None:
     snapshot = load("uri-schemes-2022-11-18.csv", contacts=own("contacts.json"))
-    contacts = {each.name: each.fields.get("contact") for each in snapshot.entries}
+    contacts = {row.name: row.fields.get("contact") for row in snapshot.entries}
     assert contacts["jabber"] == "Peter Saint-Andre <peter@xmpp.example>"
     assert contacts["payment"] == "World Wide Web Consortium <https://www.w3.example>"
     assert contacts["aim"] == "Dave Thaler"
     assert contacts["about"] is None
-    assert [each.name for each in snapshot.irregular if each.code == "contact-unknown"] == ["wpid"]
+    assert [row.name for row in snapshot.irregular if row.code == "contact-unknown"] == ["wpid"]
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_an_entry_that_no_resolver_could_use_is_not_written() -> None:
 
 
 def _all_keys(count: int) -> list[str]:
-    return [f"{each:042d}A" for each in range(count)]
+    return [f"{item:042d}A" for item in range(count)]
 
 
 def changed(**changes: Any) -> bytes:
@@ -204,5 +204,5 @@ def test_a_file_beyond_its_caps_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         read_namespaces(b" " * (8 * 1024 * 1024 + 1))
     assert caught.value.code == "registry.snapshot-too-large"
     monkeypatch.setattr(namespaces, "MAX_NAMESPACES", 0)
-    with pytest.raises(SnapshotError, match="more than 0"):
+    with pytest.raises(SnapshotError, match="at most 0"):
         written(bank())

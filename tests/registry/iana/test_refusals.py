@@ -71,12 +71,12 @@ def test_elements_too_deep_are_refused() -> None:
         (xml(b"<record><value>a<?onym-char 110000?></value></record>"), "registry.bad-xml"),
         (xml("<record><ü>a</ü></record>".encode()), "registry.bad-xml"),
         (
-            xml(b"<record>" + b"".join(b"<c%d/>" % each for each in range(101)) + b"</record>"),
+            xml(b"<record>" + b"".join(b"<c%d/>" % item for item in range(101)) + b"</record>"),
             "registry.bad-xml",
         ),
         # one column in a thousand spellings
         (
-            xml(b"<record>" + b"".join(b"<c%s/>" % (b"-" * each) for each in range(1001)) + b"</record>"),
+            xml(b"<record>" + b"".join(b"<c%s/>" % (b"-" * item) for item in range(1001)) + b"</record>"),
             "registry.bad-xml",
         ),
     ],
@@ -95,7 +95,7 @@ def test_ianas_xml_is_read_with_its_notes_and_people_left_out() -> None:
         "notes": "First line.\nSecond line.",
         "cri_number": "0",
     }
-    assert [f"{each:%F}" for each in (coap.registered, coap.updated) if each] == ["2015-04-05", "2019-10-01"]
+    assert [f"{item:%F}" for item in (coap.registered, coap.updated) if item] == ["2015-04-05", "2019-10-01"]
     assert jabber.fields == {"template": "perm/jabber", "published_status": "Retired"}
     assert codes(snapshot, "jabber") == ["unknown-status", "bad-date"]
     assert afs.fields == {"colour": "blue"}
@@ -104,7 +104,7 @@ def test_ianas_xml_is_read_with_its_notes_and_people_left_out() -> None:
     assert codes(snapshot, "17") == ["other-table"]
     assert codes(snapshot, "") == ["unknown-column"]
     assert snapshot.vintage == "2026-11-20"
-    assert snapshot.columns == (*(each.id for each in REGISTRIES["uri-schemes"].columns), "colour")
+    assert snapshot.columns == (*(column.id for column in REGISTRIES["uri-schemes"].columns), "colour")
     bare = read_snapshot(xml(b"<record><value>a</value><status>Permanent</status></record>"))
     assert set(snapshot.columns) - set(bare.columns) == {"cri_number", "colour"}
     assert "@" not in repr(snapshot)
@@ -168,8 +168,8 @@ def test_rows_that_do_not_fit_are_kept_as_far_as_they_go() -> None:
         b"d,Active,,\r\n"
     )
     snapshot = read_snapshot(data)
-    assert [each.name for each in snapshot.entries] == ["a", "b", "<script>", "../etc/passwd", "c", "d"]
-    found = {(each.name, each.code): each for each in snapshot.irregular}
+    assert [row.name for row in snapshot.entries] == ["a", "b", "<script>", "../etc/passwd", "c", "d"]
+    found = {(row.name, row.code): row for row in snapshot.irregular}
     assert {name for name, code in found if code == "ragged-row"} == {"a", "b"}
     assert found["b", "ragged-row"].line == 4
     assert found["", "no-name"].line == 5
@@ -329,7 +329,7 @@ def _hostile() -> dict[str, bytes]:
             updated=DAY,
         ).encode(),
         "spaces": b"URI Scheme,Status\r\n" + (b"a" * 40_000 + b" " * 40_000 + b",x\r\n") * 10,
-        "dots": b"URI Scheme,Status\r\n" + b"".join(b"a%d.b,x\r\n" % each for each in range(5000)),
+        "dots": b"URI Scheme,Status\r\n" + b"".join(b"a%d.b,x\r\n" % item for item in range(5000)),
         "rulers": b"URI Scheme  Status\n" + b"=  " * (many // 3),
         "elements": xml(b"<record>" + b"<a/>" * (many // 4) + b"</record>"),
     }
@@ -349,7 +349,7 @@ def test_hostile_files_take_linear_time(kind: str) -> None:
 def test_a_name_with_a_nul_is_set_aside_and_reported() -> None:
     text = "URI Scheme,Description,Status,Reference\r\nki\0te,d,Permanent,r\r\ngood,d,Permanent,r\r\n"
     found = read_snapshot(text.encode(), source="x.csv", registry="uri-schemes")
-    assert [each.name for each in found.entries] == ["good"]
-    assert [(each.name, each.code, each.line) for each in found.irregular if each.code == "bad-name"] == [
+    assert [row.name for row in found.entries] == ["good"]
+    assert [(row.name, row.code, row.line) for row in found.irregular if row.code == "bad-name"] == [
         ("ki?te", "bad-name", 2)
     ]

@@ -39,7 +39,7 @@ def carried(each: Entry, columns: tuple[str, ...] | None, *, dates: bool) -> Ent
 
 
 def columns_of(registry: str) -> tuple[str, ...]:
-    return tuple(each.id for each in REGISTRIES[registry].columns)
+    return tuple(column.id for column in REGISTRIES[registry].columns)
 
 
 def there_and_back(rows: tuple[Entry, ...], format_: str, registry: str) -> tuple[Entry, ...]:
@@ -50,11 +50,11 @@ def there_and_back(rows: tuple[Entry, ...], format_: str, registry: str) -> tupl
 def examined(registry: str, rows: tuple[Entry, ...]) -> None:
     columns = columns_of(registry)
     assert there_and_back(rows, "json", registry) == rows
-    whole = [carried(each, None, dates=False) for each in rows]
+    whole = [carried(row, None, dates=False) for row in rows]
     assert list(there_and_back(rows, "csv", registry)) == whole
-    shown = [carried(each, columns, dates=False) for each in rows]
+    shown = [carried(row, columns, dates=False) for row in rows]
     assert list(there_and_back(rows, "text", registry)) == shown
-    dated = [carried(each, columns, dates=True) for each in rows]
+    dated = [carried(row, columns, dates=True) for row in rows]
     assert list(there_and_back(rows, "xml", registry)) == dated
 
 
@@ -63,7 +63,7 @@ def examined(registry: str, rows: tuple[Entry, ...]) -> None:
 def test_schemes_come_back_from_every_format(rows: tuple[Entry, ...]) -> None:
     examined("uri-schemes", rows)
     back = there_and_back(rows, "csv-2022", "uri-schemes")
-    assert list(back) == [carried(each, _2022, dates=False) for each in rows]
+    assert list(back) == [carried(row, _2022, dates=False) for row in rows]
     for status in REGISTRIES["uri-schemes"].statuses:
         text = write_entries(rows, format="csv-2015", registry="uri-schemes", updated=DAY, status=status)
         part = read_snapshot(text.encode(), status=status).entries
@@ -104,7 +104,7 @@ def test_json_carries_what_no_column_shows() -> None:
 def test_a_status_that_is_none_comes_back_as_it_was_written(format_: str) -> None:
     data = b"URI Scheme,Status,Description\r\nhttp,Retired,x\r\n"
     first = read_snapshot(data)
-    assert [each.code for each in first.irregular] == ["unknown-status"]
+    assert [row.code for row in first.irregular] == ["unknown-status"]
     assert first.entries[0].status is Status.PENDING_REVIEW
     assert there_and_back(first.entries, format_, "uri-schemes") == first.entries
     assert "Retired" in write_entries(first.entries, format=format_, registry="uri-schemes", updated=DAY)
@@ -136,7 +136,7 @@ def test_no_cell_of_a_csv_export_is_a_formula(value: str) -> None:
 
 @pytest.mark.requirement("rfc7595-9-a")
 def test_one_registry_holds_every_status_and_its_notes() -> None:
-    rows = tuple(entry(str(each), each, notes="n") for each in REGISTRIES["uri-schemes"].statuses)
+    rows = tuple(entry(str(status), status, notes="n") for status in REGISTRIES["uri-schemes"].statuses)
     assert write_entries(rows, format="csv-2022", registry="uri-schemes", updated=DAY).splitlines() == [
         "URI Scheme,Template,Description,Status,Well-Known URI Support,Reference,Notes",
         "permanent,,,Permanent,,,n",
@@ -160,7 +160,7 @@ def test_an_xml_export_is_well_formed_to_another_reader(rows: tuple[Entry, ...])
     root = ET.fromstring(text)
     space = "{http://www.iana.org/assignments}"
     records = root.findall(f"{space}registry/{space}record")
-    assert [each.findtext(f"{space}value") for each in records] == [e.spelling or e.name for e in rows]
+    assert [record.findtext(f"{space}value") for record in records] == [e.spelling or e.name for e in rows]
 
 
 def test_references_become_the_elements_of_ianas_schema() -> None:

@@ -54,19 +54,19 @@ def test_every_snapshot_comes_back_from_every_format(name: str, format_: str) ->
     entries = read_snapshot(shared(name), source=name).entries
     text = write_entries(entries, format=format_, registry="uri-schemes", updated=date(2026, 7, 1))
     back = read_snapshot(text.encode()).entries
-    carried = [{**each.fields} for each in entries]
+    carried = [{**entry.fields} for entry in entries]
     if format_ in ("text", "xml"):
         for fields in carried:
             # no column of the registry
             fields.pop("first_seen", None)
     assert [(e.name, e.spelling, e.status) for e in back] == [(e.name, e.spelling, e.status) for e in entries]
-    assert [{**each.fields} for each in back] == carried
+    assert [{**item.fields} for item in back] == carried
 
 
 def test_the_cri_numbers_join_onto_the_snapshot_of_2022() -> None:
     before = read_snapshot(shared("iana-uri-schemes-2022-11-18.csv"))
     after = add_cri_numbers(before, shared("core-href-cri-scheme-numbers-2025-10-20.csv"))
-    numbers = {each.name: each.fields["cri_number"] for each in after.entries}
+    numbers = {entry.name: entry.fields["cri_number"] for entry in after.entries}
     assert len(numbers) == 364
     assert (numbers["coap"], numbers["http"], numbers["shttp"]) == ("0", "2", "7874")
     assert codes(after).count("cri-number") == 398 - 364
@@ -90,7 +90,7 @@ def test_the_parts_of_2015_tell_their_status_by_their_name() -> None:
     whole = combine_snapshots(first, second)
     assert by_status(whole) == {"permanent": 8, "provisional": 3}
     assert whole.covers == {Status.PERMANENT, Status.PROVISIONAL}
-    assert [each.name for each in whole.entries] == sorted(each.name for each in whole.entries)
+    assert [entry.name for entry in whole.entries] == sorted(entry.name for entry in whole.entries)
     assert whole.source == "2015-04-uri-schemes-1.csv, 2015-04-uri-schemes-2.csv"
 
 

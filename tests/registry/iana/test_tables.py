@@ -28,7 +28,7 @@ def entry(name: str, kind: str = "int", status: Status = Status.REGISTERED) -> E
 def test_every_shipped_registry_is_a_table(registry: str) -> None:
     entries = load_builtin_snapshot(registry).entries
     table = ran(write_table(entries, registry=registry))
-    assert table["WELL_KNOWN"] == tuple(each.name for each in entries)
+    assert table["WELL_KNOWN"] == tuple(entry.name for entry in entries)
     if registry == "uri-schemes":
         assert table["STATUSES"]["http"] == "permanent"
     assert set(table["__all__"]) <= set(table)

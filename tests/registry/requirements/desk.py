@@ -89,8 +89,8 @@ class Desk:
         self, allowed: Iterable[str], kind: EventKind, request: str | None = ONE, **data: Any
     ) -> None:
         """Everybody else is refused it, for what they are."""
-        for each in PEOPLE.keys() - set(allowed):
-            assert self.refuses(kind, each, request, **data).code == "registry.wrong-role", each
+        for item in PEOPLE.keys() - set(allowed):
+            assert self.refuses(kind, item, request, **data).code == "registry.wrong-role", item
 
     # -- the usual ways
 

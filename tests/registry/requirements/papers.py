@@ -64,13 +64,13 @@ def slip(profile: str, *, status: str = "provisional", **fields: str) -> Documen
 def found(of: Document, profile: str, code: str, **more: Any) -> Finding | None:
     """The first finding of that code, None where there is none."""
     said = report(of, profile=profile, **more).findings
-    return next((each for each in said if each.code == code), None)
+    return next((item for item in said if item.code == code), None)
 
 
 def told(of: Document, profile: str, code: str, check: str, clause: str, **more: Any) -> Finding:
     """The finding of that code; it must be there, of that check, and name that clause."""
     said = found(of, profile, code, **more)
-    assert said is not None, [each.code for each in report(of, profile=profile, **more).findings]
+    assert said is not None, [finding.code for finding in report(of, profile=profile, **more).findings]
     assert (said.check, said.clause) == (check, clause)
     return said
 
@@ -78,13 +78,13 @@ def told(of: Document, profile: str, code: str, check: str, clause: str, **more:
 def grave(of: Document, profile: str, **more: Any) -> set[str]:
     """The codes of all errors and warnings."""
     said = report(of, profile=profile, **more)
-    return {each.code for level in (Level.ERROR, Level.WARNING) for each in said.of(level)}
+    return {item.code for level in (Level.ERROR, Level.WARNING) for item in said.of(level)}
 
 
 def asked(of: Document, profile: str) -> dict[str, str]:
     """The questions for the reviewer: code and clause."""
     said = report(of, profile=profile).of(Level.HINT)
-    return {each.code: each.clause for each in said if each.message.startswith("ask a person: ")}
+    return {item.code: item.clause for item in said if item.message.startswith("ask a person: ")}
 
 
 __all__ = [

@@ -140,7 +140,7 @@ def test_the_iesg_reassigns_a_provisional_entry_or_asks_for_changes(profile: str
     for who in (provisional(profile), permanent(profile)):
         who.only_for(("iesg",), K.DEMAND_CHANGES, None, reason="name the port")
         assert who.do(K.DEMAND_CHANGES, "iesg", None, reason="name the port").rule == "U3"
-        assert [each.kind for each in who.entry.notes] == ["changes-demanded"]
+        assert [note.kind for note in who.entry.notes] == ["changes-demanded"]
 
 
 @pytest.mark.requirement("rfc4395-5.3-d", "rfc7595-7.3-d")
@@ -224,7 +224,7 @@ def test_later_security_information_is_attached_to_the_entry(profile: str, statu
             K.ATTACH_SECURITY_NOTE, who, None, text="handlers run commands", reference="CVE-2026-0001"
         )
         assert (done.rule, done.clause, desk.status) == ("U5", clause, status)
-        assert [(each.kind, each.text, each.by) for each in desk.entry.notes] == [
+        assert [(note.kind, note.text, note.by) for note in desk.entry.notes] == [
             ("security", "handlers run commands [CVE-2026-0001]", who)
         ]
     desk = Desk(profile, entry=status, designees=frozenset({"designee"}))

@@ -99,12 +99,12 @@ def test_only_provisional_requests_may_note_differences_in_place_of_keeping_the_
 
 @pytest.mark.requirement("rfc4395-2.1-a", "rfc4395-2.2-c", "rfc4395-2.3-a", "rfc4395-2.3-b")
 def test_the_reviewer_of_2006_is_asked_for_utility_precedent_clarity_and_access() -> None:
-    for each in (paper("rfc4395"), paper("rfc4395", status="permanent"), slip("rfc4395")):
-        questions = asked(each, "rfc4395")
+    for item in (paper("rfc4395"), paper("rfc4395", status="permanent"), slip("rfc4395")):
+        questions = asked(item, "rfc4395")
         assert questions["ask-utility"] == "RFC 4395 2.1"
         assert questions["ask-precedent"] == "RFC 4395 2.2"
         assert questions["ask-clarity"] == questions["ask-access"] == "RFC 4395 2.3"
-        text = as_text(report(each, profile="rfc4395"))
+        text = as_text(report(item, profile="rfc4395"))
         assert "serve the Internet community" in text
         assert "software finds what a URI identifies" in text
 
@@ -120,8 +120,8 @@ def test_the_reviewer_of_2006_is_asked_for_utility_precedent_clarity_and_access(
     "rfc7595-3.8-d",
 )
 def test_the_reviewer_of_2015_is_asked_for_safety_and_rights_to_the_name_as_well() -> None:
-    for each in (paper("rfc7595"), paper("rfc7595", status="permanent"), slip("rfc7595")):
-        assert asked(each, "rfc7595") == {
+    for item in (paper("rfc7595"), paper("rfc7595", status="permanent"), slip("rfc7595")):
+        assert asked(item, "rfc7595") == {
             "ask-utility": "RFC 7595 3.1",
             "ask-precedent": "RFC 7595 3.2",
             "ask-clarity": "RFC 7595 3.3",
@@ -162,19 +162,19 @@ def test_a_string_of_the_scheme_that_is_no_absolute_uri_is_shown(
     assert (said.witness or "").lower() == witness.lower()
     for good in ('kite-URI = "kite:" 1*ALPHA', 'kite-URI = "kite:" 1*( ALPHA / "%5E" )'):
         ours = report(paper(profile, abnf=good), profile=profile).findings
-        assert not [each for each in ours if each.check == "S1"]
+        assert not [our for our in ours if our.check == "S1"]
 
 
 @pytest.mark.requirement("rfc7595-3.2-a")
 def test_a_permanent_request_without_a_grammar_is_told_that_nothing_could_be_decided() -> None:
     bare = report(paper("rfc7595", status="permanent", abnf=""), profile="rfc7595").findings
-    told_so = [each for each in bare if (each.check, each.code) == ("S1", "could-not-check")]
+    told_so = [item for item in bare if (item.check, item.code) == ("S1", "could-not-check")]
     assert "no ABNF for this scheme" in told_so[0].message
     assert (told_so[0].clause, told_so[0].fix is not None) == ("RFC 7595 3.2", True)
     alone = report(slip("rfc7595", status="permanent"), profile="rfc7595").findings
-    assert {"S1", "O1"} <= {each.check for each in alone if each.code == "could-not-check"}
+    assert {"S1", "O1"} <= {item.check for item in alone if item.code == "could-not-check"}
     whole = report(paper("rfc7595", status="permanent"), profile="rfc7595").findings
-    assert not [each for each in whole if each.code == "could-not-check" and each.check in ("S1", "O1")]
+    assert not [item for item in whole if item.code == "could-not-check" and item.check in ("S1", "O1")]
 
 
 @pytest.mark.requirement("rfc4395-2.2-b", "rfc7595-3.2-c")
@@ -201,8 +201,8 @@ def test_a_scheme_without_relative_references_is_told_of_its_slashes_and_dots(pr
     assert told(dotted, profile, "dot-segments", "S4", at("3.2", profile)).witness == "kite:."
     hierarchical = paper(profile, "A slash parts names.", abnf='kite-URI = "kite:" 1*ALPHA *( "/" 1*ALPHA )')
     plain = paper(profile, text)
-    for each in (hierarchical, plain):
-        assert not grave(each, profile) & {"slash-without-hierarchy", "dot-segments"}
+    for item in (hierarchical, plain):
+        assert not grave(item, profile) & {"slash-without-hierarchy", "dot-segments"}
 
 
 @pytest.mark.requirement("rfc4395-2.2-e", "rfc7595-3.2-f", "rfc7595-3.2-g")
@@ -271,8 +271,8 @@ def test_text_in_uris_without_a_character_encoding_is_told(profile: str) -> None
     said = told(paper(profile, status="permanent", **silent), profile, "no-charset", "S8", at("3.6", profile))
     assert said.level is Level.ERROR
     numbers = paper(profile, abnf='kite-URI = "kite:" 1*DIGIT', **silent)
-    for each in (paper(profile, status="permanent"), numbers):
-        assert found(each, profile, "no-charset") is None
+    for item in (paper(profile, status="permanent"), numbers):
+        assert found(item, profile, "no-charset") is None
 
 
 @pytest.mark.requirement("rfc7595-3.6-b")
@@ -325,7 +325,9 @@ def test_a_name_that_rfc_3986_does_not_allow_is_an_error_and_refused(profile: st
     assert desk.refuses(K.OPEN, "owner", name=name, **asked_for).code == "registry.bad-name"
     for good in ("kite", "k2", "kite+air", "kite-x"):
         assert not [
-            each for each in report(slip(profile, name=good), profile=profile).findings if each.check == "N1"
+            finding
+            for finding in report(slip(profile, name=good), profile=profile).findings
+            if finding.check == "N1"
         ]
         assert Desk(profile).do(K.OPEN, "owner", name=good, **asked_for).rule == "R1"
 
@@ -356,15 +358,15 @@ def test_a_name_that_is_short_near_another_general_or_grandiose_is_hinted_at(nam
     said = told(slip("rfc7595", name=name), "rfc7595", code, "N4", "RFC 7595 3.8")
     assert said.level is Level.HINT
     assert "(a heuristic)" in said.message
-    assert not [each for each in report(slip("rfc7595")).findings if each.check == "N4"]
+    assert not [finding for finding in report(slip("rfc7595")).findings if finding.check == "N4"]
 
 
 @pytest.mark.requirement("rfc7595-3.8-g")
 def test_a_name_that_is_a_service_name_too_is_hinted_at_unless_the_text_says_so() -> None:
     told(slip("rfc7595", name="imap"), "rfc7595", "service-name", "N5", "RFC 7595 3.8")
     both = slip("rfc7595", name="imap", applications="IMAP, of the service name imap [IMAP]")
-    for each in (both, slip("rfc7595")):
-        assert found(each, "rfc7595", "service-name") is None
+    for item in (both, slip("rfc7595")):
+        assert found(item, "rfc7595", "service-name") is None
     assert found(slip("rfc4395", name="imap"), "rfc4395", "service-name") is None
 
 

@@ -25,7 +25,7 @@ def test_a_name_in_the_registry_is_not_opened_anew(profile: str, status: T) -> N
             K.OPEN, "stranger", name=name, status=T.PERMANENT, fields=COMPLETE, profile=profile
         )
         assert (refusal.rule, refusal.clause) == ("R1", STEPS[profile])
-        assert "choose another name, or open an update" in (refusal.hint or "")
+        assert "Choose another name, or open an update" in (refusal.hint or "")
     desk.do(K.OPEN, "stranger", name="demo2", status=T.PERMANENT, fields=COMPLETE, profile=profile)
 
 
@@ -61,14 +61,14 @@ def test_less_than_four_weeks_for_permanent_is_told_to_the_expert(profile: str) 
     desk.do(K.ANNOUNCE, "owner")
     desk.at += FOUR_WEEKS / 2
     said = desk.do(K.SUBMIT, "owner").notices
-    assert [each.subject for each in said if each.to is Role.EXPERT] == [
+    assert [item.subject for item in said if item.to is Role.EXPERT] == [
         "demo: uri-schemes-1 had less than four weeks of list review"
     ]
     enough = Desk(profile)
     enough.opened(T.PERMANENT)
     enough.do(K.ANNOUNCE, "owner")
     enough.at += FOUR_WEEKS
-    assert [each.to for each in enough.do(K.SUBMIT, "owner").notices] == [Role.IANA]
+    assert [notice.to for notice in enough.do(K.SUBMIT, "owner").notices] == [Role.IANA]
 
 
 @pytest.mark.requirement("rfc4395-5.2-d", "rfc7595-7.2-d")
@@ -97,7 +97,7 @@ def test_the_registrant_submits_to_iana_and_says_for_which_status(profile: str, 
     desk.do(K.ANNOUNCE, "owner")
     desk.only_for(("owner",), K.SUBMIT)
     done = desk.do(K.SUBMIT, "owner")
-    assert (done.rule, Role.IANA in {each.to for each in done.notices}) == ("R4", True)
+    assert (done.rule, Role.IANA in {notice.to for notice in done.notices}) == ("R4", True)
     assert (desk.request().status, desk.request().holder) == (status, Role.IANA)
 
 
@@ -136,7 +136,7 @@ def test_iana_asks_for_expert_review(profile: str, status: T) -> None:
     desk.submitted(status)
     desk.only_for(("iana",), K.CHECK_COMPLETE)
     done = desk.do(K.CHECK_COMPLETE, "iana")
-    assert (done.rule, [each.to for each in done.notices]) == ("I4", [Role.EXPERT])
+    assert (done.rule, [notice.to for notice in done.notices]) == ("I4", [Role.EXPERT])
     assert (desk.state(), desk.request().holder) == (S.EXPERT_REVIEW, Role.EXPERT)
     assert desk.status in (None, T.PENDING_REVIEW)
 
@@ -212,7 +212,7 @@ def test_the_expert_may_ask_for_more_review(profile: str) -> None:
     desk = _decisions(profile)
     assert desk.refuses(K.ASK_MORE_REVIEW, "expert").code == "registry.missing-data"
     done = desk.do(K.ASK_MORE_REVIEW, "expert", reason="ask the group")
-    assert (done.rule, [each.to for each in done.notices]) == ("E1", ["owner"])
+    assert (done.rule, [notice.to for notice in done.notices]) == ("E1", ["owner"])
     assert (desk.state(), desk.request().holder) == (S.MORE_REVIEW, Role.REGISTRANT)
     desk.only_for(("expert", "owner"), K.RESUME_REVIEW)
     desk.do(K.RESUME_REVIEW, "owner")

@@ -27,7 +27,7 @@ def test_iana_rejects_a_new_request_for_a_name_that_was_registered_meanwhile() -
     done = desk.do(K.CHECK_COMPLETE, "iana", TWO)
     assert (done.rule, done.clause) == ("I2", "RFC 4395 5.2 step 2")
     assert (desk.state(TWO), desk.request(TWO).outcome) == (S.REJECTED, "duplicate")
-    assert (desk.entry, [each.to for each in done.notices]) == (before, ["stranger"])
+    assert (desk.entry, [notice.to for notice in done.notices]) == (before, ["stranger"])
 
 
 @pytest.mark.requirement("rfc4395-3-d")
@@ -59,7 +59,7 @@ def test_the_iesg_alone_approves_that_an_entry_notes_a_separate_use(status: T) -
     done = desk.do(K.IESG_APPROVE, "iesg")
     assert (done.rule, done.clause) == ("E6", "RFC 4395 3")
     assert (desk.status, desk.entry.registrant, desk.entry.fields) == (status, "owner", COMPLETE)
-    assert [(each.kind, each.text) for each in desk.entry.notes] == [
+    assert [(note.kind, note.text) for note in desk.entry.notes] == [
         ("separate-use", "kites of another make (uri-schemes-1)")
     ]
     declined = Desk(P, entry=status, fields=COMPLETE)
@@ -114,5 +114,5 @@ def test_a_wish_for_more_review_is_no_rejection() -> None:
     desk.received(T.PROVISIONAL)
     desk.do(K.ASK_MORE_REVIEW, "expert", reason="ask the group")
     desk.at += FORTNIGHT
-    assert [each.rule for each in desk.tick()] == ["T1"]
+    assert [item.rule for item in desk.tick()] == ["T1"]
     assert (desk.state(), desk.status) == (S.TIMED_OUT, T.PROVISIONAL)

@@ -30,8 +30,8 @@ def test_the_iesg_is_the_last_to_decide_a_contested_registration() -> None:
         assert desk.refuses(K.OVERRIDE, "iesg", None, status=wanted).code == "registry.missing-data"
         done = desk.do(K.OVERRIDE, "iesg", None, status=wanted, reason="appeal 12")
         assert (done.rule, desk.status) == ("X", wanted)
-        assert [(each.text, each.by) for each in desk.entry.notes] == [("appeal 12", "iesg")]
-        assert [each.to for each in done.notices] == ["owner"]
+        assert [(note.text, note.by) for note in desk.entry.notes] == [("appeal 12", "iesg")]
+        assert [notice.to for notice in done.notices] == ["owner"]
 
 
 @pytest.mark.requirement("rfc7595-7.1-b", "rfc7595-7.2-h")
@@ -165,7 +165,7 @@ def test_the_entry_gets_the_status_that_the_expert_approves(status: Status) -> N
     desk.only_for(("expert",), K.APPROVE)
     done = desk.do(K.APPROVE, "expert")
     assert (desk.state(), desk.status, desk.entry.pending) == (S.APPROVED, status, ())
-    assert [each.to for each in done.notices] == ["owner"]
+    assert [notice.to for notice in done.notices] == ["owner"]
 
 
 @pytest.mark.requirement("rfc7595-7.2-o")
@@ -188,5 +188,5 @@ def test_the_expert_is_asked_once_iana_has_checked() -> None:
     desk.submitted(T.PERMANENT)
     desk.refuses(K.APPROVE, "expert")
     done = desk.do(K.CHECK_COMPLETE, "iana")
-    assert [each.to for each in done.notices] == [Role.EXPERT]
+    assert [notice.to for notice in done.notices] == [Role.EXPERT]
     assert desk.request().expert_asked == desk.at

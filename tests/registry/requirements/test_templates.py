@@ -28,7 +28,7 @@ PROVISIONAL = {"rfc4395": "RFC 4395 3", "rfc7595": "RFC 7595 4"}
 @pytest.mark.requirement("rfc4395-5.4-a", "rfc4395-5.2-b", "rfc4395-7-b")
 @as_subtests("field", ELEVEN)
 def test_the_template_of_2006_has_eleven_fields_and_each_is_demanded(field: str) -> None:
-    assert tuple(each.id for each in PROFILES["rfc4395"].fields) == ELEVEN
+    assert tuple(template_field.id for template_field in PROFILES["rfc4395"].fields) == ELEVEN
     for status in ("permanent", "provisional"):
         form = slip("rfc4395", **{"status": status, field: ""})
         said = told(form, "rfc4395", "field-missing", "T1", "RFC 4395 5.4")
@@ -39,7 +39,7 @@ def test_the_template_of_2006_has_eleven_fields_and_each_is_demanded(field: str)
 @pytest.mark.requirement("rfc7595-7.4-a", "rfc7595-7.2-b")
 @pytest.mark.parametrize("field", SIX)
 def test_the_template_of_2015_has_six_fields_and_each_is_demanded(field: str) -> None:
-    assert tuple(each.id for each in PROFILES["rfc7595"].fields) == SIX
+    assert tuple(template_field.id for template_field in PROFILES["rfc7595"].fields) == SIX
     said = told(slip("rfc7595", **{field: ""}), "rfc7595", "field-missing", "T1", "RFC 7595 7.4")
     assert (said.field, said.level) == (field, Level.ERROR)
     assert found(slip("rfc7595"), "rfc7595", "field-missing") is None
@@ -49,8 +49,8 @@ def test_the_template_of_2015_has_six_fields_and_each_is_demanded(field: str) ->
 def test_the_other_five_fields_belong_in_the_specification_since_2015() -> None:
     old = document(template(OLD, labels=OLD_LABELS))
     said = [f for f in report(old, profile="rfc7595").findings if f.code == "field-of-the-other-template"]
-    assert {each.field for each in said} == set(ELEVEN) - set(SIX)
-    assert all("belongs in the specification" in each.message for each in said)
+    assert {item.field for item in said} == set(ELEVEN) - set(SIX)
+    assert all("belongs in the specification" in item.message for item in said)
     assert found(slip("rfc7595"), "rfc7595", "field-of-the-other-template") is None
     assert found(old, "rfc4395", "field-of-the-other-template") is None
 
@@ -149,8 +149,8 @@ def test_a_provisional_request_without_a_specification_gives_its_reasons(profile
     assert said.level is Level.WARNING
     reasoned = slip(profile, references="none, because the protocol is proprietary")
     cited = slip(profile, references="[KITE] Kites, https://kite.example/spec")
-    for each in (reasoned, cited):
-        assert found(each, profile, "no-specification-no-reason") is None
+    for item in (reasoned, cited):
+        assert found(item, profile, "no-specification-no-reason") is None
 
 
 @pytest.mark.requirement("rfc7595-7.4-g")
@@ -187,8 +187,8 @@ def test_a_provisional_request_of_2015_should_have_them_or_explain_why_not() -> 
     said = told(paper("rfc7595", sections=none), "rfc7595", "no-security", "C1", "RFC 7595 3.7")
     assert said.level is Level.WARNING
     why = {"Security Considerations": "A full analysis is not available: a third party made the scheme."}
-    for each in (paper("rfc7595", sections=why), paper("rfc7595")):
-        assert found(each, "rfc7595", "no-security") is None
+    for item in (paper("rfc7595", sections=why), paper("rfc7595")):
+        assert found(item, "rfc7595", "no-security") is None
 
 
 @pytest.mark.requirement("rfc4395-4-a", "rfc7595-5-a")
@@ -231,7 +231,7 @@ def test_an_entry_from_a_draft_is_updated_when_the_draft_expires_or_becomes_an_r
     desk.only_for(("iana",), K.DRAFT_PUBLISHED, None, reference="[RFC9999]")
     assert desk.tick() == []
     desk.at = desk.at.replace(month=5, day=2)
-    assert [each.rule for each in desk.tick()] == ["U4"]
+    assert [item.rule for item in desk.tick()] == ["U4"]
     assert [(note.kind, note.text) for note in desk.entry.notes] == [
         ("draft-expired", "draft-demo-00 expired on 2026-05-01")
     ]
@@ -255,7 +255,7 @@ def test_the_expert_sees_a_request_against_the_criteria_of_the_status_that_it_as
     for status in (T.PERMANENT, T.PROVISIONAL, T.HISTORICAL):
         desk = Desk(profile)
         desk.received(status, fields=bare)
-        reports[status] = {each.code for each in check_request(desk.request(), KNOWN).findings}
+        reports[status] = {finding.code for finding in check_request(desk.request(), KNOWN).findings}
     assert (
         "no-specification-no-reason" in reports[T.PROVISIONAL] - reports[T.PERMANENT] - reports[T.HISTORICAL]
     )
@@ -269,7 +269,7 @@ def test_a_request_comes_with_its_questions_for_the_reviewer(profile: str) -> No
     desk = Desk(profile)
     desk.submitted(T.PERMANENT)
     assert desk.state() is S.SUBMITTED
-    said = {each.code for each in check_request(desk.request(), KNOWN).findings}
+    said = {finding.code for finding in check_request(desk.request(), KNOWN).findings}
     assert set(asked(slip(profile), profile)) <= said
 
 
@@ -279,15 +279,15 @@ def test_a_request_comes_with_its_questions_for_the_reviewer(profile: str) -> No
 @pytest.mark.requirement("rfc7595-9-a", "rfc7595-9-b", "rfc7595-9-c")
 def test_one_registry_with_status_and_notes_refers_to_rfc_7595_and_holds_example() -> None:
     row = REGISTRIES["uri-schemes"]
-    assert [str(each) for each in row.statuses] == [
+    assert [str(status) for status in row.statuses] == [
         "permanent",
         "provisional",
         "historical",
         "pending-review",
     ]
-    assert {"Status", "Notes"} <= {each.heading for each in row.columns}
+    assert {"Status", "Notes"} <= {column.heading for column in row.columns}
     assert row.reference == "RFC 7595"
-    (example,) = [each for each in load_builtin_snapshot("uri-schemes").entries if each.name == "example"]
+    (example,) = [item for item in load_builtin_snapshot("uri-schemes").entries if item.name == "example"]
     assert example.status is Status.PERMANENT
     assert "RFC7595" in example.fields["reference"].replace(" ", "")
-    assert entry("example").name in {each.name for each in load_builtin_snapshot("uri-schemes").entries}
+    assert entry("example").name in {item.name for item in load_builtin_snapshot("uri-schemes").entries}

@@ -49,9 +49,9 @@ class Mortal:
         """kill -9 for the postmaster and each of its children."""
         children = [pid for (pid,) in self.server.execute("SELECT pid FROM pg_stat_activity")]
         first = int(Path(self.server.folder, "data", "postmaster.pid").read_text().split()[0])
-        for each in (first, *children):
+        for child in (first, *children):
             with suppress(ProcessLookupError):
-                os.kill(each, signal.SIGKILL)
+                os.kill(child, signal.SIGKILL)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def test_a_request_goes_from_draft_to_a_published_entry(store_url: str) -> None:
         request = await store.request(f"{SCHEMES}-1")
         assert request is not None
         assert request.state is RequestState.APPROVED
-        assert [each.rule for each in await store.history(SCHEMES, "CONTI")] == ["R1", "R4", "I3"]
+        assert [item.rule for item in await store.history(SCHEMES, "CONTI")] == ["R1", "R4", "I3"]
         assert await store.request_history(request.id) == await store.log()
         assert (await store.verify()).records == 3
 
@@ -195,7 +195,7 @@ def test_of_two_reviewers_one_wins_and_the_other_is_told(store_url: str) -> None
             ),
             return_exceptions=True,
         )
-        (stale,) = (each for each in found if isinstance(each, StaleError))
+        (stale,) = (item for item in found if isinstance(item, StaleError))
         assert stale.version == request.version + 1
         assert (await store.verify()).records == 4
 
@@ -268,7 +268,7 @@ def test_long_records_come_in_shorter_pages_and_none_is_left_out(
         found: list[int] = []
         pages = 0
         while some := await store.log(after=found[-1] if found else 0):
-            found += [each.number for each in some]
+            found += [item.number for item in some]
             pages += 1
         assert found == [1, 2, 3, 4, 5, 6]
         # one that is longer than a page comes alone
@@ -317,8 +317,8 @@ def test_notices_go_into_the_outbox_with_their_event(store_url: str) -> None:
     async def work(store: Store) -> None:
         identifier = await under_review(store)
         notices = await store.outbox.claim(AT + timedelta(days=1))
-        assert {each.to for each in notices} >= {Role.EXPERT}
-        assert {each.request for each in notices} == {identifier}
+        assert {notice.to for notice in notices} >= {Role.EXPERT}
+        assert {notice.request for notice in notices} == {identifier}
 
     in_store(store_url, work)
 
@@ -333,7 +333,7 @@ def test_timers_that_have_gone_off_are_handed_out(store_url: str) -> None:
         await store.import_entries(SCHEMES, drafted, IANA, AT, source="test")
         assert await store.list_due_events(AT + timedelta(days=9)) == ()
         found = await store.list_due_events(AT + timedelta(days=14))
-        assert {each.kind for each in found} == {EventKind.REVIEW_TIMEOUT, EventKind.DRAFT_EXPIRED}
+        assert {item.kind for item in found} == {EventKind.REVIEW_TIMEOUT, EventKind.DRAFT_EXPIRED}
         for event in found:
             await store.apply(event, IANA_CLOCK, AT + timedelta(days=14))
         assert await store.list_due_events(AT + timedelta(days=400)) == ()

@@ -77,7 +77,7 @@ def test_the_last_changes_are_of_one_registry_and_of_its_columns(store_url: str)
         ]
         await store.import_entries("llm-parameters", rows, IANA, LATER, source="x")
         last = await store.changes(SCHEMES)
-        assert [each.event for each in last] == [EventKind.RETIRE, EventKind.CHECK_COMPLETE]
+        assert [item.event for item in last] == [EventKind.RETIRE, EventKind.CHECK_COMPLETE]
         retired, added = last
         assert added.before is None
         # what a change left is what the next one found, shown or not
@@ -86,11 +86,11 @@ def test_the_last_changes_are_of_one_registry_and_of_its_columns(store_url: str)
         assert retired.before is not None
         assert retired.before.designees == {"u0", "u1", "u2"}
         assert retired.after == await store.entry(SCHEMES, "conti")
-        assert [each.name for each in await store.changes("llm-parameters", limit=2)] == ["p59", "p58"]
+        assert [change.name for change in await store.changes("llm-parameters", limit=2)] == ["p59", "p58"]
         every = await store.list_changes_of_name(SCHEMES, "CONTI")
-        assert [each.version for each in every] == [5, 4, 3, 2, 1]
+        assert [item.version for item in every] == [5, 4, 3, 2, 1]
         below = await store.list_changes_of_name(SCHEMES, "conti", below=every[1].number, limit=2)
-        assert [each.version for each in below] == [3, 2]
+        assert [item.version for item in below] == [3, 2]
         assert await store.list_changes_of_name(SCHEMES, "no\0name") == ()
 
     in_store(store_url, work)
@@ -104,7 +104,7 @@ def test_the_newest_changes_are_there_however_long_entries_are(
     async def work(store: Store) -> None:
         rows = [entry(f"e{number}", description="x" * 1000) for number in range(9)]
         await store.import_entries(SCHEMES, rows, IANA, AT, source="x")
-        assert [each.name for each in await store.changes(SCHEMES)] == ["e8", "e7"]
+        assert [change.name for change in await store.changes(SCHEMES)] == ["e8", "e7"]
 
     in_store(str(sqlite_path), work)
 
@@ -168,7 +168,7 @@ def test_a_removal_is_not_undone_over_somebody_elses_registration(store_url: str
         await remove(store)
         with pytest.raises(RefusalError) as caught:
             await undo(store, number)
-        assert caught.value.message == "the entry has changed since that record"
+        assert caught.value.message == "the entry has changed since record 4"
 
     in_store(store_url, work)
 
@@ -180,7 +180,7 @@ def test_a_request_that_was_rejected_meanwhile_keeps_no_removal_from_being_undon
         identifier = await under_review(store)
         with pytest.raises(RefusalError) as caught:
             await undo(store, number)
-        assert (caught.value.field, caught.value.hint) == ("undoes", "decide that request first")
+        assert (caught.value.field, caught.value.hint) == ("undoes", "Decide that request first.")
         await store.apply(ask(EventKind.REJECT, identifier, reason="no"), EXPERT, LATER)
         assert await store.entry(SCHEMES, "conti") is None
         await undo(store, number)
@@ -316,7 +316,7 @@ def test_a_file_gives_nobody_a_say_in_an_entry_that_is_there(store_url: str) -> 
         assert (new.registrant, new.iesg_approved) == ("user-9", True)
         edited = replace(own, fields={"description": "other"})
         report = await store.import_entries(SCHEMES, [edited], IANA, LATER, source="edited")
-        assert (report.changed, [each.name for each in report.irregular]) == (1, ["http"])
+        assert (report.changed, [record.name for record in report.irregular]) == (1, ["http"])
         found = await store.entry(SCHEMES, "http")
         assert found is not None
         assert (found.registrant, found.designees, found.iesg_approved) == (None, frozenset(), False)
@@ -333,7 +333,7 @@ def test_a_name_that_no_database_holds_is_reported_and_the_others_are_taken(stor
         rows = [entry("ki\0te"), entry("k\ud800"), entry("good")]
         report = await store.import_entries(SCHEMES, rows, IANA, AT, source="x")
         assert report.added == 1
-        assert [each.name for each in report.irregular] == ["ki?te", "k?"]
+        assert [row.name for row in report.irregular] == ["ki?te", "k?"]
         await store.verify()
 
     in_store(store_url, work)
@@ -344,7 +344,7 @@ def test_a_letter_is_found_however_it_is_composed(store_url: str, query: str) ->
     async def work(store: Store) -> None:
         rows = [entry("one", description="Le café"), entry("two", description="Le cafe\u0301")]
         await store.import_entries(SCHEMES, rows, IANA, AT, source="x")
-        assert [each.name for each in await store.search(SCHEMES, query)] == ["one", "two"]
-        assert [each.name for each in (await store.entries(SCHEMES, query=query)).items] == ["one", "two"]
+        assert [item.name for item in await store.search(SCHEMES, query)] == ["one", "two"]
+        assert [item.name for item in (await store.entries(SCHEMES, query=query)).items] == ["one", "two"]
 
     in_store(store_url, work)

@@ -66,7 +66,7 @@ def test_rows_that_the_engine_refuses_are_reported_and_the_rest_is_taken(store_u
         ]
         report = await store.import_entries(SCHEMES, rows, IANA, AT, source="test")
         assert (report.added, len(report.irregular)) == (1, 4)
-        assert report.irregular[0] == Irregularity(name="bad", reason="the row is of another registry")
+        assert report.irregular[0] == Irregularity(name="bad", reason="the row belongs to another registry")
         assert "twice" in report.irregular[1].reason
         await store.verify()
 
@@ -139,7 +139,7 @@ def test_notices_of_an_import_wait_in_the_outbox(store_url: str) -> None:
 
     async def work(store: Store) -> None:
         await store.import_entries(SCHEMES, [entry("a1"), entry("b1")], IANA, AT, source="test")
-        assert [each.number for each in await store.outbox.claim(AT)] == [1, 2]
+        assert [item.number for item in await store.outbox.claim(AT)] == [1, 2]
 
     in_store(store_url, work, decide=tells)
 

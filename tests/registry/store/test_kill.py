@@ -132,7 +132,7 @@ def test_two_processes_write_one_chain(store_url: str, count: int) -> None:
         out, _ = child.communicate(timeout=600)
         assert child.returncode == 0
         printed += [line.split() for line in out.splitlines()[1:]]
-    assert sorted(int(each[0].removeprefix(f"{SCHEMES}-")) for each in printed) == list(
+    assert sorted(int(item[0].removeprefix(f"{SCHEMES}-")) for item in printed) == list(
         range(1, 2 * count + 1)
     )
     check(store_url, printed, exactly=True)

@@ -22,9 +22,9 @@ def test_a_claimed_notice_is_nobody_elses_until_the_lease_ends(store_url: str) -
         assert await store.outbox.claim(now) == ()
         assert await store.outbox.claim(now + LEASE - timedelta(seconds=1)) == ()
         again = await store.outbox.claim(now + LEASE)
-        assert [(each.id, each.attempts) for each in again] == [(each.id, 2) for each in (notice, *rest)]
-        for each in again:
-            await store.outbox.mark_sent(each.id, now)
+        assert [(item.id, item.attempts) for item in again] == [(item.id, 2) for item in (notice, *rest)]
+        for item in again:
+            await store.outbox.mark_sent(item.id, now)
         assert await store.outbox.claim(now + 9 * DAY) == ()
         assert await store.outbox.count_waiting() == 0
 
@@ -37,14 +37,14 @@ def test_a_failed_notice_waits_for_its_time_or_is_given_up(store_url: str) -> No
         now = AT + DAY
         (notice,) = await store.outbox.claim(now, 1)
         await store.outbox.mark_failed(notice.id, now, now + DAY, "451 busy \0")
-        assert notice.id not in [each.id for each in await store.outbox.claim(now + LEASE)]
-        (again,) = [each for each in await store.outbox.claim(now + DAY) if each.id == notice.id]
+        assert notice.id not in [item.id for item in await store.outbox.claim(now + LEASE)]
+        (again,) = [item for item in await store.outbox.claim(now + DAY) if item.id == notice.id]
         assert again.attempts == 2
         await store.outbox.mark_failed(notice.id, now, None, "550 no such mailbox")
-        assert notice.id not in [each.id for each in await store.outbox.claim(now + 9 * DAY)]
+        assert notice.id not in [item.id for item in await store.outbox.claim(now + 9 * DAY)]
         await store.outbox.mark_sent(notice.id, now)
         await store.outbox.mark_failed(notice.id, now, now, "a slow second sender")
-        assert notice.id not in [each.id for each in await store.outbox.claim(now + 99 * DAY)]
+        assert notice.id not in [item.id for item in await store.outbox.claim(now + 99 * DAY)]
         with pytest.raises(UnknownEntryError):
             await store.outbox.mark_sent(999, now)
 
@@ -57,7 +57,7 @@ def test_two_senders_never_claim_the_same_notice(store_url: str) -> None:
             for number in range(6):
                 await registered(first, f"scheme-{number}")
             claims = await asyncio.gather(*(store.outbox.claim(AT + DAY, 2) for store in (first, second) * 4))
-            ids = [each.id for claimed in claims for each in claimed]
+            ids = [item.id for claimed in claims for item in claimed]
             assert ids
             assert len(ids) == len(set(ids))
 

@@ -51,7 +51,7 @@ async def filled(store: Store) -> None:
 
 
 async def found(store: Store, text: str, limit: int = 20) -> list[str]:
-    return [each.name for each in await store.search(SCHEMES, text, limit)]
+    return [item.name for item in await store.search(SCHEMES, text, limit)]
 
 
 def test_entries_are_counted_by_status_and_named_in_order(store_url: str) -> None:
@@ -74,7 +74,7 @@ def test_the_best_come_first(store_url: str) -> None:
         assert await found(store, "tel") == ["tel", "telnet", "hotel", "cid", "mid"]
         assert await found(store, " TEL ", limit=2) == ["tel", "telnet"]
         assert await found(store, "rfc4248") == ["telnet"]
-        assert [each.name for each in await store.search(None, "hotel")] == ["hotel"]
+        assert [item.name for item in await store.search(None, "hotel")] == ["hotel"]
 
     in_store(store_url, work)
 
@@ -110,8 +110,8 @@ def test_every_letter_of_a_query_is_text(store_url: str, text: str, names: list[
         assert await found(store, text) == names
         # as pages by name, the same entries are found; everything for an empty query
         page = await store.entries(SCHEMES, query=text)
-        wanted = sorted(names) if text.strip() else sorted(each.name for each in ROWS)
-        assert [each.name for each in page.items] == wanted
+        wanted = sorted(names) if text.strip() else sorted(row.name for row in ROWS)
+        assert [item.name for item in page.items] == wanted
 
     in_store(store_url, work)
 
@@ -165,16 +165,16 @@ def test_pages_by_name_hold_every_entry_once(store_url: str) -> None:
             after = None
             while True:
                 page = await store.entries(SCHEMES, query=query, status=status, after=after, limit=7)
-                names += [each.name for each in page.items]
+                names += [item.name for item in page.items]
                 assert len(page.items) == 7 or page.next is None
                 if page.next is None:
                     break
                 after = page.next
             wanted = [
-                each.name
-                for each in rows
-                if status in {None, each.status}
-                and (query in each.name or (len(query) > 2 and query in str(dict(each.fields)).lower()))
+                row.name
+                for row in rows
+                if status in {None, row.status}
+                and (query in row.name or (len(query) > 2 and query in str(dict(row.fields)).lower()))
             ]
             assert names == sorted(wanted)
             assert names
@@ -187,9 +187,9 @@ def test_a_query_with_very_many_matches_is_paged_in_order_too(sqlite_path: Path)
         rows = [entry(f"s{number:05}", description="common words") for number in range(2 * CANDIDATES + 10)]
         await store.import_entries(SCHEMES, rows, IANA, AT, source="test")
         page = await store.entries(SCHEMES, query="common", status=Status.PERMANENT, limit=5)
-        assert [each.name for each in page.items] == [f"s{number:05}" for number in range(5)]
+        assert [item.name for item in page.items] == [f"s{number:05}" for number in range(5)]
         page = await store.entries(SCHEMES, query="common", status=Status.PERMANENT, after=page.next, limit=5)
-        assert [each.name for each in page.items] == [f"s{number:05}" for number in range(5, 10)]
+        assert [item.name for item in page.items] == [f"s{number:05}" for number in range(5, 10)]
         assert len(await store.search(SCHEMES, "common", 50)) == 50
 
     in_store(str(sqlite_path), work)
@@ -201,9 +201,9 @@ def test_requests_are_listed_newest_first_by_what_they_are(store_url: str) -> No
             await opened(store, f"draft-{number}")
         reviewed = await under_review(store, "reviewed")
         first = await store.requests(registry=SCHEMES, limit=4)
-        assert [each.id for each in first.items] == [f"{SCHEMES}-{number}" for number in (6, 5, 4, 3)]
+        assert [item.id for item in first.items] == [f"{SCHEMES}-{number}" for number in (6, 5, 4, 3)]
         rest = await store.requests(registry=SCHEMES, limit=4, after=first.next)
-        assert [each.id for each in rest.items] == [f"{SCHEMES}-2", f"{SCHEMES}-1"]
+        assert [item.id for item in rest.items] == [f"{SCHEMES}-2", f"{SCHEMES}-1"]
         assert rest.next is None
         for filters in (
             {"holder": Role.EXPERT},
@@ -212,7 +212,7 @@ def test_requests_are_listed_newest_first_by_what_they_are(store_url: str) -> No
             {"registry": SCHEMES, "name": " REVIEWED "},
         ):
             page = await store.requests(**filters)  # type: ignore[arg-type]
-            assert [each.id for each in page.items] == [reviewed]
+            assert [item.id for item in page.items] == [reviewed]
         assert len((await store.requests(registrant=REGISTRANT.id)).items) == 6
         assert (await store.requests(registrant="nobody")).items == ()
 
@@ -334,8 +334,8 @@ def test_search_over_two_thousand_entries_reads_few_of_them(sqlite_path: Path) -
         await store.import_entries(SCHEMES, rows, IANA, AT, source="test")
         engine = store._database._plain.sync_engine
         event.listen(engine, "before_cursor_execute", keep)
-        for each in rows[:20]:
-            assert await store.search(SCHEMES, each.name[:4], 20)
+        for row in rows[:20]:
+            assert await store.search(SCHEMES, row.name[:4], 20)
         event.remove(engine, "before_cursor_execute", keep)
 
     in_store(str(sqlite_path), work)
@@ -365,11 +365,11 @@ def test_long_entries_and_requests_come_in_shorter_pages_and_none_is_left_out(
         ]
         for read, about in lists:
             page = await read(**about, limit=4)
-            names = [each.name for each in page.items]
+            names = [item.name for item in page.items]
             while page.next is not None:
                 assert len(page.items) == 1
                 page = await read(**about, after=page.next, limit=4)
-                names += [each.name for each in page.items]
+                names += [item.name for item in page.items]
             assert sorted(names) == [f"long{at}" for at in range(5)]
         assert len(await store.search(SCHEMES, "long", limit=5)) == 1
 

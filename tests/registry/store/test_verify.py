@@ -55,7 +55,7 @@ def test_a_projection_that_was_changed_is_found_and_made_anew(store_url: str, st
             TAMPERING[statement],
         )
         assert await store.rebuild() == await store.verify()
-        assert [each.name for each in await store.search(SCHEMES, "conti")] == ["conti", "other"]
+        assert [item.name for item in await store.search(SCHEMES, "conti")] == ["conti", "other"]
         assert (await registered(store, "third")).record.event.request == f"{SCHEMES}-3"
         await store.verify()
 
@@ -104,7 +104,7 @@ def test_rows_that_point_nowhere_are_found(sqlite_path: Path) -> None:
         with closing(sqlite3.connect(path)) as outside:
             outside.execute("INSERT INTO account_roles VALUES ('nobody', '*', 'iana')")
             outside.commit()
-        with pytest.raises(StoreError, match="points nowhere"):
+        with pytest.raises(StoreError, match="missing row"):
             await store.verify()
 
     in_store(str(path), work)
@@ -146,7 +146,7 @@ def refusing_engine(
     ("engine", "said"),
     [
         (other_engine, "was decided by another rule"),
-        (refusing_engine, "is refused now: registry.not-allowed"),
+        (refusing_engine, "is rejected now: registry.not-allowed"),
     ],
 )
 def test_a_log_that_the_engine_decides_otherwise_now_is_told(
@@ -207,7 +207,7 @@ def test_a_backup_of_either_database_goes_into_either(
 
     before = in_store(store_url, save)
     assert backup.stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in tmp_path.iterdir() if "part" in each.name] == []
+    assert [item.name for item in tmp_path.iterdir() if "part" in item.name] == []
     run(restore(backup, new))
     assert in_store(new, state_of, create=False) == before
 
@@ -276,17 +276,17 @@ DAMAGE = {
     "not an object": change_line(2, b"[]"),
     "unknown": change_line(2, b'{"x":1}'),
     "a record gone": lambda lines: [*lines[:2], *lines[3:]],
-    "an account gone": lambda lines: [each for each in lines if b'"login":"bob"' not in each],
+    "an account gone": lambda lines: [line for line in lines if b'"login":"bob"' not in line],
     "other table": change_line(-2, b'{"table":"alembic_version","row":{}}'),
     "other columns": change_line(-2, b'{"table":"tokens","row":{"id":"x"}}'),
     "no end": lambda lines: lines[:-1],
     "more": lambda lines: [*lines, lines[-1]],
     "empty": lambda lines: [],
-    "wrong type": lambda lines: [each.replace(b'"label":"ci"', b'"label":3') for each in lines],
-    "null": lambda lines: [each.replace(b'"label":"ci"', b'"label":null') for each in lines],
-    "bad time": lambda lines: [each.replace(b'"created":"2026', b'"created":"x026') for each in lines],
-    "an account twice": lambda lines: [each.replace(b'"login":"bob"', b'"login":"ada"') for each in lines],
-    "a changed record": lambda lines: [each.replace(b"Conti clients", b"Other clients") for each in lines],
+    "wrong type": lambda lines: [line.replace(b'"label":"ci"', b'"label":3') for line in lines],
+    "null": lambda lines: [line.replace(b'"label":"ci"', b'"label":null') for line in lines],
+    "bad time": lambda lines: [line.replace(b'"created":"2026', b'"created":"x026') for line in lines],
+    "an account twice": lambda lines: [line.replace(b'"login":"bob"', b'"login":"ada"') for line in lines],
+    "a changed record": lambda lines: [line.replace(b"Conti clients", b"Other clients") for line in lines],
 }
 
 
@@ -348,7 +348,7 @@ def test_more_than_one_batch_is_verified_made_anew_and_backed_up_whole(
         found = await store.verify()
         assert (found.records, found.entries) == (1001, 1001)
         assert await store.rebuild() == found
-        assert [each.name for each in await store.search(SCHEMES, rows[1000].name)] == [rows[1000].name]
+        assert [item.name for item in await store.search(SCHEMES, rows[1000].name)] == [rows[1000].name]
         await store.backup(tmp_path / "backup", portable=True)
         assert await restore(tmp_path / "backup", tmp_path / "new.db") == found
 
@@ -390,7 +390,7 @@ def test_a_backup_does_not_take_the_place_of_the_database_itself(tmp_path: Path,
 
 def test_a_backup_without_a_name_is_refused(store_url: str) -> None:
     async def work(store: Store) -> None:
-        with pytest.raises(StoreError, match="no name"):
+        with pytest.raises(StoreError, match="needs a file name"):
             await store.backup("")
 
     in_store(store_url, work)

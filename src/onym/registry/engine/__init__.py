@@ -81,8 +81,9 @@ def decide(
         raise _make_not_allowed_error(case)
     if not rule.permits(case):
         raise RefusalError(
-            f"{event.kind} is not for {_format_actor(actor)} to do here",
-            code="registry.wrong-role", clause=rule.get_clause(case), rule=rule.id, hint=_format_permitted(rule),
+            f"{_format_actor(actor)} may not {event.kind} here",
+            code="registry.wrong-role", clause=rule.get_clause(case), rule=rule.id,
+            hint=_format_permitted(rule),
         )  # fmt: skip
     if rule.effect is None:
         raise RefusalError(
@@ -118,9 +119,9 @@ def iter_due_events(requests: Iterable[Request], entries: Iterable[Entry], at: d
     go what it would have done day by day. What these events start themselves can be due too: ask again
     until nothing is.
     """
-    found = [each for request in requests for each in _iter_request_timers(request)]
-    found += [each for entry in entries for each in _iter_entry_timers(entry)]
-    for moment, _, event in sorted(found, key=lambda each: each[:2]):
+    found = [timer for request in requests for timer in _iter_request_timers(request)]
+    found += [timer for entry in entries for timer in _iter_entry_timers(entry)]
+    for moment, _, event in sorted(found, key=lambda item: item[:2]):
         if moment <= at:
             yield event
 
@@ -186,13 +187,13 @@ def _build_context(
     event: Event, actor: Actor, at: datetime, request: Request | None, entry: Entry | None
 ) -> EventContext:
     if at.utcoffset() != timedelta(0):
-        raise RefusalError("the time is not in UTC", code="registry.bad-data", field="at")
+        raise RefusalError(f"the time {at.isoformat()} is not in UTC", code="registry.bad-data", field="at")
     row = get_registry(event.registry)
     chosen = request.profile if request is not None else event.data.get("profile", row.default_profile)
     if chosen not in row.profiles:
         raise RefusalError(
-            "no profile of this registry", code="registry.bad-data", field="profile",
-            hint=f"one of {', '.join(row.profiles)}",
+            f"registry {row.id} has no such profile", code="registry.bad-data", field="profile",
+            hint=f"Choose one of {', '.join(row.profiles)}.",
         )  # fmt: skip
     name = request.name if request is not None else row.normalize_name(event.name or "")
     return EventContext(
@@ -204,22 +205,20 @@ def _build_context(
 def _make_not_allowed_error(case: EventContext) -> RefusalError:
     kind = case.event.kind
     if kind in _REQUEST_EVENTS and case.request is None:
-        return RefusalError(
-            f"{kind} is about a request; name one", code="registry.missing-data", field="request"
-        )
+        return RefusalError(f"{kind} needs a request", code="registry.missing-data", field="request")
     about = case.request.state if case.request is not None else case.entry.status if case.entry else "absent"
     possible = ", ".join(
         list_allowed_events(case.request, case.entry, case.actor, case.at, profile_id=case.profile.id)
     )
     return RefusalError(
-        f"{kind} is not possible: {case.name} is {about}",
+        f"cannot {kind} {case.request.id if case.request is not None else case.name}: it is {about}",
         code="registry.not-allowed",
         clause=next(
             (rule.clauses[case.profile.id] for rule in _BY_EVENT[kind] if case.profile.id in rule.clauses),
             None,
         ),
         rule="X",
-        hint=f"possible now: {possible}" if possible else None,
+        hint=f"Possible now: {possible}." if possible else None,
     )
 
 
@@ -230,7 +229,7 @@ def _format_actor(actor: Actor) -> str:
 
 def _format_permitted(rule: Rule) -> str:
     who = [str(role) for role in rule.roles] + (["its registrant"] if rule.who is not None else [])
-    return f"it is for {' or '.join(who)}"
+    return f"Only {' or '.join(who)} may do this."
 
 
 @dataclass(slots=True)
@@ -275,9 +274,11 @@ def replay_log(records: Iterable[LogRecord]) -> RegistryState:
         try:
             decision = book.apply(record.event, record.actor, record.at)
         except RefusalError as error:
-            raise _make_replay_error(record, f"is refused now: {error.message}") from error
+            raise _make_replay_error(record, f"is rejected now: {error.message}") from error
         if decision.rule != record.rule:
-            raise _make_replay_error(record, f"was decided by {record.rule}, and is by {decision.rule} now")
+            raise _make_replay_error(
+                record, f"was decided by rule {record.rule}, but rule {decision.rule} applies now"
+            )
     return book
 
 
@@ -285,5 +286,5 @@ def _make_replay_error(record: LogRecord, said: str) -> StoreError:
     return StoreError(
         f"record {record.number} of the log {said}",
         code="registry.replay-failed",
-        hint="the log is of another release, or was changed by hand: onym registry verify",
+        hint="Another release wrote the log, or somebody changed it. Run: onym registry verify",
     )

@@ -74,7 +74,7 @@ def _deprecate_entry(case: EventContext, rule: Rule) -> Decision:
 def _reassign_entry(case: EventContext, rule: Rule) -> Decision:
     to, reason = require_text(case, "to"), require_text(case, "reason", clause=rule.get_clause(case))
     if not is_valid_id(to):
-        raise RefusalError("that is no account id", code="registry.bad-data", field="to")
+        raise RefusalError("this is not a valid account ID", code="registry.bad-data", field="to")
     controller = get_text(case, "change_controller")
     fields = {**case.current_entry.fields, **({"change_controller": controller} if controller else {})}
     row = update_entry(
@@ -119,11 +119,13 @@ def _change_designees(case: EventContext, rule: Rule) -> Decision:
     for given in lists:
         if not isinstance(given, (list, tuple)) or not all(map(is_valid_id, given)):
             raise RefusalError(
-                "`add` and `remove` are lists of account ids", code="registry.bad-data", field="add"
+                "`add` and `remove` must be lists of account IDs", code="registry.bad-data", field="add"
             )
     named = (case.current_entry.designees | set(lists[0])) - set(lists[1])
     if len(named) > _MAX_DESIGNEES:
-        raise RefusalError(f"more than {_MAX_DESIGNEES} designees", code="registry.bad-data", field="add")
+        raise RefusalError(
+            f"an entry has at most {_MAX_DESIGNEES} designees", code="registry.bad-data", field="add"
+        )
     return make_decision(case, rule, entry=update_entry(case, case.current_entry, designees=frozenset(named)))
 
 
@@ -154,9 +156,10 @@ def _cite_published_draft(case: EventContext, rule: Rule) -> Decision:
     fields = {**case.current_entry.fields, "reference": reference}
     if case.event.data.get("standards_track") is True and case.current_entry.status is not Status.PERMANENT:
         raise RefusalError(
-            f"a Standards Track document defines it, and the entry is {case.current_entry.status}",
+            f"a Standards Track document defines the scheme, but the entry is {case.current_entry.status}",
             code="registry.not-allowed", rule="C1",
-            clause="RFC 4395 5.1" if case.profile.id == "rfc4395" else "RFC 7595 3", hint="upgrade it first",
+            clause="RFC 4395 5.1" if case.profile.id == "rfc4395" else "RFC 7595 3",
+            hint="Upgrade the entry first.",
         )  # fmt: skip
     approved = case.current_entry.iesg_approved or case.event.data.get("iesg_approved") is True
     row = update_entry(case, case.current_entry, draft=None, fields=fields, iesg_approved=approved)
@@ -169,53 +172,68 @@ _PARAMETER_CLAUSES: Final = {"specification-required": "RFC 8126 4.6"}
 
 ENTRY_RULES: Final = (
     Rule(
-        id="S1", event=EventKind.ASK_UPGRADE, clauses=build_clauses("5.2", "7.2"), roles=(Role.EXPERT, Role.IESG),
-        when=_is_under_review, said="a request about the entry is under review", hint="decide that request",
+        id="S1", event=EventKind.ASK_UPGRADE, clauses=build_clauses("5.2", "7.2"),
+        roles=(Role.EXPERT, Role.IESG),
+        when=_is_under_review, said="a request about the entry is under review", hint="Decide that request.",
     ),
     Rule(
-        id="S1", event=EventKind.ASK_UPGRADE, clauses=build_clauses("5.2", "7.2"), roles=(Role.EXPERT, Role.IESG),
-        when=entry_status_in(Status.PROVISIONAL), effect=_upgrade_entry, said="provisional to permanent, unprompted",
+        id="S1", event=EventKind.ASK_UPGRADE, clauses=build_clauses("5.2", "7.2"),
+        roles=(Role.EXPERT, Role.IESG),
+        when=entry_status_in(Status.PROVISIONAL), effect=_upgrade_entry,
+        said="provisional to permanent, unprompted",
     ),
     Rule(
-        id="S3", event=EventKind.RETIRE, clauses=_SCHEME_CLAUSES, who=_can_update_entry, when=entry_status_in(Status.PROVISIONAL),
+        id="S3", event=EventKind.RETIRE, clauses=_SCHEME_CLAUSES, who=_can_update_entry,
+        when=entry_status_in(Status.PROVISIONAL),
         effect=_retire_entry, said="provisional to historical, by who may update it",
     ),
     Rule(
-        id="X", event=EventKind.RETIRE, clauses=_SCHEME_CLAUSES, roles=tuple(Role), when=entry_status_in(Status.PERMANENT),
-        said="permanent to historical needs the IESG's approval", hint="open a status-change to historical",
+        id="X", event=EventKind.RETIRE, clauses=_SCHEME_CLAUSES, roles=tuple(Role),
+        when=entry_status_in(Status.PERMANENT),
+        said="permanent to historical needs the IESG's approval", hint="Open a status-change to historical.",
     ),
     Rule(
-        id="D1", event=EventKind.RETIRE, clauses=_PARAMETER_CLAUSES, roles=(Role.EXPERT,), who=_can_update_entry,
-        when=entry_status_in(Status.REGISTERED), effect=_deprecate_entry, said="deprecated; the name stays taken",
+        id="D1", event=EventKind.RETIRE, clauses=_PARAMETER_CLAUSES, roles=(Role.EXPERT,),
+        who=_can_update_entry,
+        when=entry_status_in(Status.REGISTERED), effect=_deprecate_entry,
+        said="deprecated; the name stays taken",
     ),
     Rule(
-        id="U3", event=EventKind.REASSIGN, clauses=_SCHEME_CLAUSES, roles=_IESG, when=entry_status_in(Status.PROVISIONAL),
+        id="U3", event=EventKind.REASSIGN, clauses=_SCHEME_CLAUSES, roles=_IESG,
+        when=entry_status_in(Status.PROVISIONAL),
         effect=_reassign_entry, said="reassigned by the IESG",
     ),
     Rule(
-        id="U3", event=EventKind.DEMAND_CHANGES, clauses=_SCHEME_CLAUSES, roles=_IESG, when=_has_entry, effect=_demand_changes,
+        id="U3", event=EventKind.DEMAND_CHANGES, clauses=_SCHEME_CLAUSES, roles=_IESG, when=_has_entry,
+        effect=_demand_changes,
         said="the IESG asks for changes",
     ),
     Rule(
-        id="U1", event=EventKind.DESIGNATE, clauses=build_clauses("5.3", "7.3", _DECISION), who=_is_entry_owner,
-        when=entry_status_in(Status.PENDING_REVIEW), said="the entry only shows a request, and is nobody's yet",
-        hint="wait until it is registered",
+        id="U1", event=EventKind.DESIGNATE, clauses=build_clauses("5.3", "7.3", _DECISION),
+        who=_is_entry_owner,
+        when=entry_status_in(Status.PENDING_REVIEW),
+        said="the entry only shows a request and has no registrant yet",
+        hint="Wait until it is registered.",
     ),
     Rule(
-        id="U1", event=EventKind.DESIGNATE, clauses=build_clauses("5.3", "7.3", _DECISION), when=_has_entry, who=_is_entry_owner,
+        id="U1", event=EventKind.DESIGNATE, clauses=build_clauses("5.3", "7.3", _DECISION), when=_has_entry,
+        who=_is_entry_owner,
         effect=_change_designees, said="who else may update it",
     ),
     Rule(
         id="U4", event=EventKind.DRAFT_EXPIRED, clauses=build_clauses("5.4", "7.4", _DECISION), roles=_IANA,
-        when=_is_draft_expired, effect=_remove_expired_draft, said="the draft has expired; the row says so",
+        when=_is_draft_expired, effect=_remove_expired_draft,
+        said="the draft has expired, and the entry notes it",
     ),
     Rule(
         id="U4", event=EventKind.DRAFT_PUBLISHED, clauses=build_clauses("5.4", "7.4", _DECISION), roles=_IANA,
-        when=_has_entry, effect=_cite_published_draft, said="the draft has become an RFC; the row refers to it",
+        when=_has_entry, effect=_cite_published_draft,
+        said="the draft has become an RFC; the row refers to it",
     ),
     Rule(
         id="U5", event=EventKind.ATTACH_SECURITY_NOTE, clauses=build_clauses("7", "10", _DECISION),
-        roles=(Role.IANA, Role.EXPERT, Role.IESG), who=_can_update_entry, when=_has_entry, effect=_attach_security_note,
+        roles=(Role.IANA, Role.EXPERT, Role.IESG), who=_can_update_entry, when=_has_entry,
+        effect=_attach_security_note,
         said="security information attached",
     ),
 )  # fmt: skip
@@ -261,14 +279,16 @@ def _find_status_before_expiry(case: EventContext) -> Status:
 def _renew_namespace(case: EventContext, rule: Rule) -> Decision:
     expires, row = parse_date(require_text(case, "expires", clause=rule.get_clause(case))), case.current_entry
     if expires is None or expires <= case.at.date():
-        raise RefusalError("that day is not to come", code="registry.bad-data", field="expires")
+        raise RefusalError(
+            "the new expiry day is not in the future", code="registry.bad-data", field="expires"
+        )
     expired = row.status is Status.EXPIRED
     if not expired and (row.expires is None or expires <= row.expires):
         until = "without an end" if row.expires is None else f"until {row.expires.isoformat()}"
         raise RefusalError(
-            f"it holds {until} already", code="registry.bad-data", field="expires",
+            f"the namespace is already registered {until}", code="registry.bad-data", field="expires",
             clause=rule.get_clause(case),
-            hint="a renewal names a later day; for another, its registrant opens an update",
+            hint="Renew it to a later day. To choose an earlier one, its registrant opens an update.",
         )  # fmt: skip
     status = _find_status_before_expiry(case) if expired else row.status
     return make_decision(case, rule, entry=update_entry(case, row, expires=expires, status=status))
@@ -276,22 +296,26 @@ def _renew_namespace(case: EventContext, rule: Rule) -> Decision:
 
 NAMESPACE_RULES: Final = (
     Rule(
-        id="N1", event=EventKind.ENTER_SAFE_MODE, clauses=_NAMESPACE_CLAUSES, roles=_IANA, who=_can_update_entry,
+        id="N1", event=EventKind.ENTER_SAFE_MODE, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
+        who=_can_update_entry,
         when=entry_status_in(Status.ACTIVE), effect=_make_status_effect(Status.SAFE_MODE, note="safe-mode"),
         said="safe mode until reinstated",
     ),
     Rule(
         id="N2", event=EventKind.SUSPEND, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
-        when=entry_status_in(Status.ACTIVE, Status.SAFE_MODE), effect=_make_status_effect(Status.SUSPENDED, note="suspended"),
+        when=entry_status_in(Status.ACTIVE, Status.SAFE_MODE),
+        effect=_make_status_effect(Status.SUSPENDED, note="suspended"),
         said="suspended until reinstated",
     ),
     Rule(
-        id="N3", event=EventKind.REINSTATE, clauses=_NAMESPACE_CLAUSES, roles=_IANA, when=entry_status_in(*_HELD),
+        id="N3", event=EventKind.REINSTATE, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
+        when=entry_status_in(*_HELD),
         effect=_make_status_effect(Status.ACTIVE, note="reinstated"), said="active again",
     ),
     Rule(
         id="N4", event=EventKind.REVOKE, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
-        when=entry_status_in(*_RUNNING, Status.EXPIRED), effect=_make_status_effect(Status.REVOKED, note="revoked"),
+        when=entry_status_in(*_RUNNING, Status.EXPIRED),
+        effect=_make_status_effect(Status.REVOKED, note="revoked"),
         said="revoked; the name stays taken",
     ),
     Rule(
@@ -299,7 +323,8 @@ NAMESPACE_RULES: Final = (
         when=entry_status_in(*_RUNNING, Status.EXPIRED), effect=_renew_namespace, said="holds longer",
     ),
     Rule(
-        id="N6", event=EventKind.NAMESPACE_EXPIRED, clauses=_NAMESPACE_CLAUSES, roles=_IANA, when=_is_past_expiry,
+        id="N6", event=EventKind.NAMESPACE_EXPIRED, clauses=_NAMESPACE_CLAUSES, roles=_IANA,
+        when=_is_past_expiry,
         effect=_expire_namespace, said="its last day is past",
     ),
 )  # fmt: skip
@@ -319,17 +344,17 @@ _SETTINGS: Final = (*_CONTROL, "iesg_approved")
 def _parse_entry(case: EventContext, member: str) -> Entry:
     given = case.event.data.get(member)
     if not isinstance(given, Mapping):
-        raise RefusalError(f"`{member}` is not an entry", code="registry.bad-data", field=member)
+        raise RefusalError(f"`{member}` is not a valid entry", code="registry.bad-data", field=member)
     try:
         entry = codec.from_data(Entry, given)
     except StoreError as error:
         raise RefusalError(error.message, code="registry.bad-data", field=member, hint=error.hint) from error
     if (entry.registry, case.registry.normalize_name(entry.name)) != (case.registry.id, case.name):
-        raise RefusalError("the entry has another name", code="registry.bad-data", field=member)
+        raise RefusalError("the entry has a different name", code="registry.bad-data", field=member)
     if entry.status not in case.registry.statuses:
         raise RefusalError(
-            "no entry of this registry has that status", code="registry.bad-status", field="status",
-            hint=f"one of {', '.join(case.registry.statuses)}",
+            "this registry does not use that status", code="registry.bad-status", field="status",
+            hint=f"Choose one of {', '.join(case.registry.statuses)}.",
         )  # fmt: skip
     if entry.name != case.name:
         return replace(entry, name=case.name, spelling=entry.spelling or entry.name)
@@ -344,7 +369,7 @@ def _import_entry(case: EventContext, rule: Rule) -> Decision:
         # what the row showed was a request's, and gives nobody a say in what the file registers
         old = clear_entry(old)
     # the registry's own memory is not the file's to change, nor what registrants said outside its columns
-    shown = {each.id for each in case.registry.columns} | {_PUBLISHED_STATUS}
+    shown = {column.id for column in case.registry.columns} | {_PUBLISHED_STATUS}
     own = {name: value for name, value in old.fields.items() if name not in shown}
     kept = replace(
         given, fields={**own, **given.fields},
@@ -369,7 +394,7 @@ def _parse_flag(case: EventContext, member: str) -> bool:
     if value in _NO:
         return False
     raise RefusalError(
-        f"`{member}` is yes or no", code="registry.bad-data", field=member, hint=f"{member}=yes"
+        f"`{member}` must be true or false", code="registry.bad-data", field=member, hint=f"{member}=yes"
     )
 
 
@@ -380,8 +405,8 @@ def _override_entry(case: EventContext, rule: Rule) -> Decision:
     said += ["set"] if any(_has_value(case, member) for member in _SETTINGS) else []
     if len(said) != 1:
         raise RefusalError(
-            "an override does one thing", code="registry.bad-data", field="status",
-            hint=f"say one of status, remove and undoes, or some of {', '.join(_SETTINGS)}",
+            "an override changes one thing at a time", code="registry.bad-data", field="status",
+            hint=f"Give one of status, remove and undoes, or any of {', '.join(_SETTINGS)}.",
         )  # fmt: skip
     return _OVERRIDES[said[0]](case, rule, note)
 
@@ -389,16 +414,23 @@ def _override_entry(case: EventContext, rule: Rule) -> Decision:
 def _make_notices(case: EventContext, subject: str, note: Note, *others: str | None) -> tuple[Any, ...]:
     """The subject to the row's registrant and to those others."""
     known = case.entry.registrant if case.entry is not None else None
-    people = dict.fromkeys(each for each in (*others, known) if each)
-    return tuple(make_notice(each, f"{case.name}: {subject}", note.text) for each in people)
+    people = dict.fromkeys(identifier for identifier in (*others, known) if identifier)
+    return tuple(make_notice(person, f"{case.name}: {subject}", note.text) for person in people)
 
 
 def _override_status(case: EventContext, rule: Rule, note: Note) -> Decision:
-    status = next((each for each in case.registry.statuses if each == case.event.data["status"]), None)
+    status = next(
+        (
+            known_status
+            for known_status in case.registry.statuses
+            if known_status == case.event.data["status"]
+        ),
+        None,
+    )
     if status is None or status is Status.PENDING_REVIEW:
         raise RefusalError(
-            "no entry can be set to that status", code="registry.bad-status", field="status",
-            hint=f"one of {', '.join(case.registry.statuses)}",
+            "an override cannot set that status", code="registry.bad-status", field="status",
+            hint=f"Choose one of {', '.join(case.registry.statuses)}.",
         )  # fmt: skip
     row = update_entry(case, case.current_entry, status=status, notes=(*case.current_entry.notes, note))
     return make_decision(case, rule, entry=row, notices=_make_notices(case, f"{status} by override", note))
@@ -413,15 +445,15 @@ def _override_control(case: EventContext, rule: Rule, note: Note) -> Decision:
     row = case.current_entry
     if row.status is Status.PENDING_REVIEW:
         raise RefusalError(
-            "the entry only shows a request", code="registry.not-allowed", rule=rule.id,
-            clause=rule.get_clause(case), hint="decide the request first",
+            "the entry only shows a pending request", code="registry.not-allowed", rule=rule.id,
+            clause=rule.get_clause(case), hint="Decide the request first.",
         )  # fmt: skip
     changes: dict[str, Any] = {}
     told = _make_notices(case, "changed by override", note)
     if _has_value(case, "registrant"):
         heir = case.event.data["registrant"]
         if not is_valid_id(heir):
-            raise RefusalError("that is no account id", code="registry.bad-data", field="registrant")
+            raise RefusalError("this is not a valid account ID", code="registry.bad-data", field="registrant")
         changes |= {"registrant": heir, "designees": frozenset()}
         if heir != row.registrant:
             told = (make_notice(heir, f"{case.name}: the entry is yours now", note.text), *told)
@@ -441,14 +473,15 @@ def _undo_record(case: EventContext, rule: Rule, note: Note) -> Decision:
         raise RefusalError("`undoes` is not the number of a record", code="registry.bad-data", field="undoes")
     if not _has_value(case, "restore"):
         raise RefusalError(
-            "the entry as it was is missing", code="registry.missing-data", field="restore",
-            hint="the store reads it from its log",
+            "the earlier state of the entry is missing", code="registry.missing-data", field="restore",
+            hint="The store reads it from its log.",
         )  # fmt: skip
     base, row = _parse_entry(case, "restore"), case.entry
     if Status.PENDING_REVIEW in (base.status, row.status if row else None):
         raise RefusalError(
-            "an entry that only shows a request is not restored", code="registry.bad-data", field="undoes",
-            hint="open the request again",
+            "an entry that only showed a request cannot be restored",
+            code="registry.bad-data", field="undoes",
+            hint="Open the request again.",
         )  # fmt: skip
     if row is None:
         # whether the requests about it still go on, this entry doesn't know
@@ -494,16 +527,18 @@ _CONTROL_SAID: Final = "who controls the entry, set by an override with a name a
 
 OVERRIDE_RULES: Final = (
     Rule(
-        id="IMPORT", event=EventKind.IMPORT, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA,), effect=_import_entry,
+        id="IMPORT", event=EventKind.IMPORT, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA,),
+        effect=_import_entry,
         said="a row of a published registry",
     ),
     Rule(
         id="X", event=EventKind.OVERRIDE, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA, Role.IESG),
-        when=_has_nothing_to_override, said="there is no entry of that name",
-        hint="to restore one, undo the record that removed it",
+        when=_has_nothing_to_override, said="there is no entry with this name",
+        hint="To restore an entry, undo the record that removed it.",
     ),
     Rule(
-        id="X", event=EventKind.OVERRIDE, clauses=_IESG_CLAUSES, roles=(Role.IESG,), when=_is_control_override,
+        id="X", event=EventKind.OVERRIDE, clauses=_IESG_CLAUSES, roles=(Role.IESG,),
+        when=_is_control_override,
         effect=_override_entry, said=_CONTROL_SAID,
     ),
     Rule(
@@ -511,7 +546,8 @@ OVERRIDE_RULES: Final = (
         when=_is_control_override, effect=_override_entry, said=_CONTROL_SAID,
     ),
     Rule(
-        id="X", event=EventKind.OVERRIDE, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA, Role.IESG), effect=_override_entry,
+        id="X", event=EventKind.OVERRIDE, clauses=_OVERRIDE_CLAUSES, roles=(Role.IANA, Role.IESG),
+        effect=_override_entry,
         said="an override, with a name and a reason",
     ),
 )  # fmt: skip

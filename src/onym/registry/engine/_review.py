@@ -104,7 +104,7 @@ def _note_separate_use(case: EventContext, rule: Rule) -> Decision:
     note = make_note(
         case, "separate-use", f"{use if len(use) <= _MAX_USE else use[:_MAX_USE] + ' ...'} ({asked.id})"
     )
-    pending = tuple(each for each in case.current_entry.pending if each != asked.id)
+    pending = tuple(identifier for identifier in case.current_entry.pending if identifier != asked.id)
     row = update_entry(case, case.current_entry, notes=(*case.current_entry.notes, note), pending=pending)
     return approve_request(case, rule, row, outcome="noted", reason=_get_reason(case))
 
@@ -274,32 +274,34 @@ REVIEW_RULES: Final = (
     ),
     Rule(
         id="E1", event=EventKind.RESUME_REVIEW, states=(RequestState.MORE_REVIEW,), roles=_EXPERT,
-        who=_is_request_owner, clauses=build_clauses("5.2 step 4", "7.2 step 6", _POLICY), effect=_resume_review,
+        who=_is_request_owner, clauses=build_clauses("5.2 step 4", "7.2 step 6", _POLICY),
+        effect=_resume_review,
         said="back to the expert",
     ),
     Rule(
         id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_has_conflict,
-        clauses=build_clauses("5.3", "7.3", _POLICY), said="the entry has changed since it was asked",
-        hint="reject it",
+        clauses=build_clauses("5.3", "7.3", _POLICY), said="the entry has changed since the request",
+        hint="Reject it.",
     ),
     Rule(
         id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_expiry_past,
-        clauses={"expert-review": "docs/decisions/0027"}, said="the last day that it asks for is past",
-        hint="ask for more review, so that its registrant can name a later one",
+        clauses={"expert-review": "docs/decisions/0027"}, said="the expiry day of the request is past",
+        hint="Ask for more review, so that the registrant can choose a later day.",
     ),
     Rule(
         id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_name_under_review,
         clauses=build_clauses(None, "7.2 step 7"), said="the name is itself under review",
-        hint="decide the other request first",
+        hint="Decide the other request first.",
     ),
     Rule(
         id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_separate_use,
-        clauses=build_clauses(None, "7.2 step 7"), effect=_note_separate_use, said="the entry notes the separate use",
+        clauses=build_clauses(None, "7.2 step 7"), effect=_note_separate_use,
+        said="the entry notes the separate use",
     ),
     Rule(
         id="E6", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_separate_use,
         clauses=build_clauses("5.2 step 2", None, _POLICY), said="the name has been registered meanwhile",
-        hint="reject it; a separate use is noted by the IESG (kind note-separate-use)",
+        hint="Reject it. The IESG notes a separate use (kind note-separate-use).",
     ),
     Rule(
         id="U2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=needs_iesg_approval,
@@ -312,7 +314,8 @@ REVIEW_RULES: Final = (
     ),
     Rule(
         id="S4", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT, when=_is_new_historical,
-        clauses=build_clauses("4, 5.1", "5, 7.1"), effect=_approve_as_requested, said="registered as historical",
+        clauses=build_clauses("4, 5.1", "5, 7.1"), effect=_approve_as_requested,
+        said="registered as historical",
     ),
     Rule(
         id="E2", event=EventKind.APPROVE, states=_REVIEWED, roles=_EXPERT,
@@ -331,24 +334,30 @@ REVIEW_RULES: Final = (
     ),
     Rule(
         id="E5", event=EventKind.REJECT, states=_REVIEWED, roles=_EXPERT,
-        clauses=build_clauses("5.2 step 6", "7.2 step 8", _POLICY), effect=_reject_request, said="rejected by the expert",
+        clauses=build_clauses("5.2 step 6", "7.2 step 8", _POLICY), effect=_reject_request,
+        said="rejected by the expert",
     ),
     Rule(
         id="E4", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_has_conflict,
-        clauses=build_clauses("5.3", "7.3"), said="the entry has changed since it was asked", hint="decline it",
+        clauses=build_clauses("5.3", "7.3"), said="the entry has changed since the request",
+        hint="Decline it.",
     ),
     Rule(
         id="E6", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG,
-        when=_request_kind_is(RequestKind.SEPARATE_USE), clauses=build_clauses("3", None), effect=_note_separate_use,
+        when=_request_kind_is(RequestKind.SEPARATE_USE), clauses=build_clauses("3", None),
+        effect=_note_separate_use,
         said="the entry notes the separate use",
     ),
     Rule(
-        id="U3", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_request_kind_is(RequestKind.REASSIGN),
+        id="U3", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG,
+        when=_request_kind_is(RequestKind.REASSIGN),
         clauses=build_clauses("5.3", "7.3"), effect=_reassign_entry, said="reassigned to the one who asked",
     ),
     Rule(
-        id="U2", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_request_kind_is(RequestKind.UPDATE),
-        clauses=build_clauses("5.3", "7.3"), effect=_approve_as_requested, said="updated, with the IESG's approval",
+        id="U2", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG,
+        when=_request_kind_is(RequestKind.UPDATE),
+        clauses=build_clauses("5.3", "7.3"), effect=_approve_as_requested,
+        said="updated, with the IESG's approval",
     ),
     Rule(
         id="S2", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_is_change_to_historical,
@@ -356,15 +365,19 @@ REVIEW_RULES: Final = (
     ),
     Rule(
         id="E4", event=EventKind.IESG_APPROVE, states=_IETF, roles=_IESG, when=_is_permanent_requested,
-        clauses=build_clauses("5.1", "7.2 step 6"), effect=_approve_as_requested, said="permanent, approved by the IESG",
+        clauses=build_clauses("5.1", "7.2 step 6"), effect=_approve_as_requested,
+        said="permanent, approved by the IESG",
     ),
     Rule(
         id="E4", event=EventKind.IESG_DECLINE, states=_IETF, roles=_IESG,
-        clauses=build_clauses("5.1, 5.3", "7.2 step 6, 7.3"), effect=_reject_request, said="declined by the IESG",
+        clauses=build_clauses("5.1, 5.3", "7.2 step 6, 7.3"), effect=_reject_request,
+        said="declined by the IESG",
     ),
     Rule(
-        id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, roles=(Role.IANA,), when=_can_register_by_timeout,
-        clauses=_TIMEOUT_CLAUSES, effect=_register_by_timeout, said="two weeks without rejection: provisional",
+        id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, roles=(Role.IANA,),
+        when=_can_register_by_timeout,
+        clauses=_TIMEOUT_CLAUSES, effect=_register_by_timeout,
+        said="two weeks without rejection: provisional",
     ),
     Rule(
         id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, roles=(Role.IANA,),
@@ -373,6 +386,7 @@ REVIEW_RULES: Final = (
     ),
     Rule(
         id="T1", event=EventKind.REVIEW_TIMEOUT, states=_REVIEWED, roles=(Role.IANA,), when=_is_timer_due,
-        clauses=_TIMEOUT_CLAUSES, effect=_escalate_timeout, said="two weeks of silence: the expert and the IESG are told",
+        clauses=_TIMEOUT_CLAUSES, effect=_escalate_timeout,
+        said="two weeks of silence: the expert and the IESG are told",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rules of the state machine: the context of an event, the form of a rule, and the effects that rules share."""
+"""Rules of the state machine: the context of an event, the form of a rule, and effects that rules share."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def needs_iesg_approval(case: EventContext) -> bool:
         return False
     if row.iesg_approved:
         return True
-    defined = any(_RFC.search(row.fields.get(each, "")) for each in ("reference", "references"))
+    defined = any(_RFC.search(row.fields.get(key, "")) for key in ("reference", "references"))
     return row.registrant is None and (defined or "change_controller" in changed)
 
 
@@ -225,14 +225,14 @@ def get_text(case: EventContext, member: str) -> str | None:
 def require_text(case: EventContext, member: str, *, clause: str | None = None) -> str:
     """The same, where the event means nothing without it."""
     value = get_text(case, member)
-    # a mark that nobody sees says nothing
-    if value is None or not any(each.isprintable() and not each.isspace() for each in value):
+    # invisible characters are not a text
+    if value is None or not any(character.isprintable() and not character.isspace() for character in value):
         raise RefusalError(
-            f"`{member}` is needed",
+            f"`{member}` is missing",
             code="registry.missing-data",
             field=member,
             clause=clause,
-            hint=f"say it with the event: {member}",
+            hint=f"Add {member} to the event.",
         )
     return value.strip()
 
@@ -374,14 +374,14 @@ def _list_other_pending(case: EventContext) -> tuple[str, ...]:
     return (
         ()
         if case.entry is None
-        else tuple(each for each in case.entry.pending if each != case.current_request.id)
+        else tuple(identifier for identifier in case.entry.pending if identifier != case.current_request.id)
     )
 
 
 def mark_unreviewed(case: EventContext, entry: Entry) -> Entry:
     """The row, marked as one that silence registered; a mark that it has already is made anew."""
     note = Note(kind=UNREVIEWED, text="registered without Expert Review", at=case.at, by=case.actor.id)
-    return replace(entry, notes=(*(each for each in entry.notes if each.kind != UNREVIEWED), note))
+    return replace(entry, notes=(*(old for old in entry.notes if old.kind != UNREVIEWED), note))
 
 
 def remove_pending(case: EventContext) -> tuple[Entry | None, bool]:
@@ -436,7 +436,7 @@ def make_note(case: EventContext, kind: str, said: str) -> Note:
             f"a note has at most {_MAX_NOTE:,} characters",
             code="registry.too-large",
             field="notes",
-            hint="put the rest elsewhere, and name the place",
+            hint="Publish the rest elsewhere and give its URL.",
         )
     return Note(kind=kind, text=said, at=case.at, by=case.actor.id)
 
@@ -450,7 +450,7 @@ def require_room_for_note(case: EventContext) -> None:
             f"the entry has {_MAX_NOTES} notes already",
             code="registry.too-large",
             field="notes",
-            hint="ask IANA to add it",
+            hint="Ask IANA to add the note.",
         )
 
 
@@ -463,15 +463,19 @@ def parse_fields(case: EventContext, old: Mapping[str, str]) -> dict[str, str]:
     """The fields that the event brings over `old`, each a text under an id of its template or registry."""
     given = case.event.data.get("fields", {})
     if not isinstance(given, Mapping) or len(given) > _MAX_FIELDS:
-        raise RefusalError("`fields` is not an object of texts", code="registry.bad-data", field="fields")
+        raise RefusalError(
+            f"`fields` must be an object of at most {_MAX_FIELDS} texts",
+            code="registry.bad-data",
+            field="fields",
+        )
     known = _list_known_fields(case)
     for name, value in given.items():
         if name not in known:
             raise RefusalError(
-                "a request has no such field",
+                "a request does not have this field",
                 code="registry.bad-data",
                 field=str(name)[:64],
-                hint=f"one of {', '.join(sorted(known))}",
+                hint=f"Choose one of {', '.join(sorted(known))}.",
             )
         if not isinstance(value, str) or len(value) > MAX_TEXT:
             raise RefusalError(
@@ -485,7 +489,7 @@ def parse_fields(case: EventContext, old: Mapping[str, str]) -> dict[str, str]:
             f"the fields have more than {MAX_TEXT:,} characters together",
             code="registry.too-large",
             field="fields",
-            hint="put the rest into the specification",
+            hint="Put the rest into the specification.",
         )
     _validate_namespace(case, given)
     return merged
@@ -510,15 +514,16 @@ def _validate_namespace(case: EventContext, given: Mapping[str, str]) -> None:
     expires = parse_date(given.get("expires"))
     if expires is not None and expires < case.at.date():
         raise RefusalError(
-            "that day is past", code="registry.bad-data", field="expires", clause=_NAMESPACE_CLAUSE,
-            hint="name the last day on which it holds",
+            f"the expiry day {expires} is past", code="registry.bad-data", field="expires",
+            clause=_NAMESPACE_CLAUSE,
+            hint="Give the last day of the registration.",
         )  # fmt: skip
 
 
 def _list_known_fields(case: EventContext) -> frozenset[str]:
     profile = case.profile
-    template = {each.id for each in (*profile.fields, *profile.elsewhere)}
-    return frozenset(template | {each.id for each in case.registry.columns} | {"service"}) - _IANA_COLUMNS
+    template = {field.id for field in (*profile.fields, *profile.elsewhere)}
+    return frozenset(template | {column.id for column in case.registry.columns} | {"service"}) - _IANA_COLUMNS
 
 
 def parse_draft(case: EventContext, old: DraftReference | None) -> DraftReference | None:
@@ -529,7 +534,7 @@ def parse_draft(case: EventContext, old: DraftReference | None) -> DraftReferenc
     expires = parse_date(given.get("expires")) if isinstance(given, Mapping) else None
     if expires is None or not is_valid_id(given.get("name")):
         raise RefusalError(
-            f"`draft` needs a name of at most {_MAX_NAME} characters without spaces, and the day it expires",
+            f"`draft` needs a name of at most {_MAX_NAME} characters without spaces, and an expiry day",
             code="registry.bad-data",
             field="draft",
         )
@@ -544,7 +549,10 @@ def parse_date(value: object) -> date | None:
         return date.fromisoformat(value.strip())
     except ValueError:
         raise RefusalError(
-            "that is no date", code="registry.bad-data", field="expires", hint="write it as 2027-01-31"
+            f"{value[:40]!r} is not a date",
+            code="registry.bad-data",
+            field="expires",
+            hint="Write it as 2027-01-31.",
         ) from None
 
 

@@ -48,10 +48,10 @@ def _parse_kind(case: EventContext) -> RequestKind:
         return RequestKind(given)
     except ValueError:
         raise RefusalError(
-            "no such kind of request",
+            "there is no such kind of request",
             code="registry.bad-data",
             field="kind",
-            hint=f"one of {', '.join(RequestKind)}",
+            hint=f"Choose one of {', '.join(RequestKind)}.",
         ) from None
 
 
@@ -64,12 +64,12 @@ def _parse_status(case: EventContext) -> Status:
         return _keep_status(case, given)
     if given is None and len(askable) == 1:
         return askable[0]
-    found = next((each for each in askable if str(each) == str(given).strip().lower()), None)
+    found = next((status for status in askable if str(status) == str(given).strip().lower()), None)
     if found is None:
         raise RefusalError(
-            "that status cannot be asked for" if given is not None else "no status is asked for",
+            "a request cannot ask for that status" if given is not None else "the request has no status",
             code="registry.bad-status", field="status", clause=case.profile.status_clause,
-            hint=f"one of {', '.join(case.profile.status_words)}",
+            hint=f"Choose one of {', '.join(case.profile.status_words)}.",
         )  # fmt: skip
     return found
 
@@ -78,9 +78,9 @@ def _keep_status(case: EventContext, given: object) -> Status:
     other = given is not None and str(given).strip().lower() != case.current_entry.status
     if other and _parse_kind(case) is RequestKind.UPDATE:
         raise RefusalError(
-            f"the entry is {case.current_entry.status}; this kind of request leaves that as it is",
+            f"this kind of request cannot change the status, which is {case.current_entry.status}",
             code="registry.bad-status", field="status", clause=case.profile.status_clause,
-            hint="open a status-change",
+            hint="Open a request of kind status-change.",
         )  # fmt: skip
     return case.current_entry.status
 
@@ -134,15 +134,15 @@ def _is_unreassignable(case: EventContext) -> bool:
 def _open_request(case: EventContext, rule: Rule) -> Decision:
     number = case.event.request
     if number is None:
-        raise RefusalError("a request needs its id", code="registry.bad-data", field="request")
+        raise RefusalError("the request has no ID", code="registry.bad-data", field="request")
     if len(case.name) > case.registry.name_limit:
         raise RefusalError(
-            f"a name of more than {case.registry.name_limit} characters", code="registry.bad-name",
-            field="name", clause=case.registry.limit_clause, hint="choose a shorter one",
+            f"a name has at most {case.registry.name_limit} characters", code="registry.bad-name",
+            field="name", clause=case.registry.limit_clause, hint="Choose a shorter name.",
         )  # fmt: skip
     if not case.registry.is_valid_name(case.name):
         raise RefusalError(
-            f"that is no name for a {case.registry.noun}",
+            f"this is not a valid name for a {case.registry.noun}",
             code="registry.bad-name",
             field="name",
             clause=case.registry.name_clause,
@@ -165,10 +165,10 @@ def _build_revised_request(case: EventContext) -> Request:
     asked = case.current_request
     if asked.version >= _VERSIONS:
         raise RefusalError(
-            f"a request is not revised more than {_VERSIONS} times",
+            f"a request can be revised at most {_VERSIONS} times",
             code="registry.too-large",
             field="request",
-            hint="withdraw it and open another",
+            hint="Withdraw it and open another.",
         )
     return replace(
         asked,
@@ -186,8 +186,8 @@ def _parse_revised_status(case: EventContext) -> Status:
         return asked.status
     if asked.kind is not RequestKind.NEW or asked.state is RequestState.MORE_REVIEW:
         raise RefusalError(
-            "the status asked for cannot change now", code="registry.bad-status", field="status",
-            clause=case.profile.status_clause, hint="withdraw the request and open another",
+            "the requested status cannot change any more", code="registry.bad-status", field="status",
+            clause=case.profile.status_clause, hint="Withdraw the request and open another.",
         )  # fmt: skip
     return _parse_status(replace(case, event=replace(case.event, data={"status": given})))
 
@@ -242,7 +242,7 @@ def _resubmit_request(case: EventContext, rule: Rule) -> Decision:
     if _is_list_review_missing(revised):
         raise RefusalError(
             "a permanent registration needs list review first", code="registry.not-allowed", rule="R4",
-            clause=f"{case.profile.document} 7.2 item 3", hint="open a new request, and announce it",
+            clause=f"{case.profile.document} 7.2 item 3", hint="Open a new request and announce it.",
         )  # fmt: skip
     request = move_request(revised, RequestState.SUBMITTED, outcome=None, reason=None)
     notice = make_notice(Role.IANA, f"{case.name}: {case.current_request.id} was submitted again, corrected")
@@ -269,36 +269,43 @@ REQUEST_RULES: Final = (
     Rule(
         id="R1", event=EventKind.OPEN, clauses=_OPEN_CLAUSES, roles=_ANYONE, when=_is_name_taken,
         said="the name is registered or under review",
-        hint="choose another name, or open an update, or a note-separate-use",
+        hint="Choose another name, or open an update or a note-separate-use.",
     ),
     Rule(
         id="R1", event=EventKind.OPEN, clauses=_OPEN_CLAUSES, roles=_ANYONE, when=_is_entry_missing,
-        said="there is no entry of that name to change", hint="open a request of kind new",
+        said="there is no entry with this name to change", hint="Open a request of kind new.",
     ),
     Rule(
-        id="X", event=EventKind.OPEN, clauses=build_clauses("5.3", "7.3", "docs/decisions/0026"), roles=_ANYONE,
+        id="X", event=EventKind.OPEN, clauses=build_clauses("5.3", "7.3", "docs/decisions/0026"),
+        roles=_ANYONE,
         when=_is_undefined_status_change, said="no clause defines that change of status",
-        hint="IANA or the IESG can record an override, with a reason",
+        hint="IANA or the IESG can record an override with a reason.",
     ),
     Rule(
-        id="U1", event=EventKind.OPEN, clauses=build_clauses("5.3", "7.3"), roles=_ANYONE, when=_is_foreign_provisional_update,
+        id="U1", event=EventKind.OPEN, clauses=build_clauses("5.3", "7.3"), roles=_ANYONE,
+        when=_is_foreign_provisional_update,
         said="a provisional entry is updated by its registrant, or whom the registrant has designated",
-        hint="if the registrant is out of contact, ask the IESG to reassign it (kind reassign)",
+        hint="If the registrant cannot be reached, ask the IESG to reassign it (kind reassign).",
     ),
     Rule(
         id="N4", event=EventKind.OPEN, clauses=_NAMESPACE_CLAUSES, roles=_ANYONE, when=_is_revoked,
-        said="it was revoked for good", hint="choose another name",
+        said="it was revoked for good", hint="Choose another name.",
     ),
     Rule(
-        id="U1", event=EventKind.OPEN, clauses=_NAMESPACE_CLAUSES, roles=_ANYONE, when=_is_foreign_namespace_update,
+        id="U1", event=EventKind.OPEN, clauses=_NAMESPACE_CLAUSES, roles=_ANYONE,
+        when=_is_foreign_namespace_update,
         said="a namespace is updated by its registrant, or whom the registrant has designated",
-        hint="if it has none, IANA can record one (override with registrant)",
+        hint="If it has no registrant, IANA can record one (override with registrant).",
     ),
     Rule(
-        id="U3", event=EventKind.OPEN, clauses=build_clauses("5.3", "7.3"), roles=_ANYONE, when=_is_unreassignable,
+        id="U3", event=EventKind.OPEN, clauses=build_clauses("5.3", "7.3"), roles=_ANYONE,
+        when=_is_unreassignable,
         said="only a provisional entry can be reassigned",
     ),
-    Rule(id="R1", event=EventKind.OPEN, clauses=_OPEN_CLAUSES, roles=_ANYONE, effect=_open_request, said="a draft request"),
+    Rule(
+        id="R1", event=EventKind.OPEN, clauses=_OPEN_CLAUSES, roles=_ANYONE, effect=_open_request,
+        said="a draft request",
+    ),
     Rule(
         id="R2", event=EventKind.ANNOUNCE, states=(RequestState.DRAFT,),
         clauses=build_clauses("5.2 item 3", "7.2 item 3"), who=_is_request_owner, effect=_announce_request,
@@ -307,23 +314,26 @@ REQUEST_RULES: Final = (
     Rule(
         id="R3", event=EventKind.REVISE,
         states=(RequestState.DRAFT, RequestState.LIST_REVIEW, RequestState.MORE_REVIEW),
-        clauses=build_clauses("5.2 item 4", "7.2 item 3.3", "RFC 8126 4.5"), who=_is_request_owner, effect=_revise_request,
+        clauses=build_clauses("5.2 item 4", "7.2 item 3.3", "RFC 8126 4.5"), who=_is_request_owner,
+        effect=_revise_request,
         said="comments answered, text revised",
     ),
     Rule(
         id="R4", event=EventKind.SUBMIT, states=(RequestState.DRAFT, RequestState.LIST_REVIEW),
         clauses=build_clauses(None, "7.2 item 3"), who=_is_request_owner, when=_is_list_review_missing,
         said="a permanent registration needs list review first",
-        hint="announce it on uri-review@ietf.org; four weeks is reasonable",
+        hint="Announce it on uri-review@ietf.org; four weeks are reasonable.",
     ),
     Rule(
         id="R4", event=EventKind.SUBMIT, states=(RequestState.DRAFT, RequestState.LIST_REVIEW),
-        clauses=build_clauses("5.2 item 5", "7.2 item 4", "RFC 8126 4.5"), who=_is_request_owner, effect=_submit_request,
+        clauses=build_clauses("5.2 item 5", "7.2 item 4", "RFC 8126 4.5"), who=_is_request_owner,
+        effect=_submit_request,
         said="handed to IANA",
     ),
     Rule(
         id="I1", event=EventKind.RESUBMIT, states=(RequestState.REJECTED,), when=_is_rejected_incomplete,
-        clauses=build_clauses(None, "7.2 step 1", "RFC 8126 4.5"), who=_is_request_owner, effect=_resubmit_request,
+        clauses=build_clauses(None, "7.2 step 1", "RFC 8126 4.5"), who=_is_request_owner,
+        effect=_resubmit_request,
         said="corrected and handed in again",
     ),
     Rule(
@@ -332,7 +342,8 @@ REQUEST_RULES: Final = (
             RequestState.DRAFT, RequestState.LIST_REVIEW, RequestState.SUBMITTED,
             RequestState.EXPERT_REVIEW, RequestState.MORE_REVIEW, RequestState.IETF_REVIEW,
         ),
-        clauses=build_clauses("docs/decisions/0026", "docs/decisions/0026", "docs/decisions/0026"), who=_is_request_owner,
+        clauses=build_clauses("docs/decisions/0026", "docs/decisions/0026", "docs/decisions/0026"),
+        who=_is_request_owner,
         effect=_withdraw_request, said="withdrawn by its registrant",
     ),
 )  # fmt: skip
@@ -352,13 +363,13 @@ def list_missing_fields(case: EventContext) -> tuple[str, ...]:
     asked, row = case.current_request, case.entry
     given = {**asked.fields, "name": asked.name, "status": str(asked.status)}
     if asked.kind is RequestKind.NEW:
-        return tuple(each.label for each in case.profile.list_missing_fields(asked.status, given))
+        return tuple(field.label for field in case.profile.list_missing_fields(asked.status, given))
     if asked.kind is RequestKind.STATUS_CHANGE and asked.status is Status.PERMANENT:
         whole = {**(row.fields if row else {}), **given}
         whole.setdefault("references", whole.get("reference", ""))
-        return tuple(each.label for each in case.profile.list_missing_fields(asked.status, whole))
+        return tuple(field.label for field in case.profile.list_missing_fields(asked.status, whole))
     return tuple(
-        each.label for each in case.profile.list_missing_fields(asked.status, given) if each.id in given
+        field.label for field in case.profile.list_missing_fields(asked.status, given) if field.id in given
     )
 
 
@@ -418,8 +429,8 @@ def _reject_missing_fields(case: EventContext, rule: Rule) -> Decision:
 def _reject_incomplete(case: EventContext, rule: Rule) -> Decision:
     named = case.event.data.get("missing", ())
     good = isinstance(named, (list, tuple)) and len(named) <= _MISSING_LIMIT
-    if not good or not all(isinstance(each, str) for each in named):
-        raise RefusalError("`missing` is not a list of field ids", code="registry.bad-data", field="missing")
+    if not good or not all(isinstance(name, str) for name in named):
+        raise RefusalError("`missing` must be a list of field IDs", code="registry.bad-data", field="missing")
     said = "; ".join(
         part
         for part in (
@@ -430,7 +441,7 @@ def _reject_incomplete(case: EventContext, rule: Rule) -> Decision:
     )
     if not said:
         raise RefusalError(
-            "say which fields are missing, or which citation is not correct",
+            "the reason must name the missing fields or the wrong citation",
             code="registry.missing-data", field="reason", clause=rule.get_clause(case),
         )  # fmt: skip
     return _return_request(case, rule, said)
@@ -506,11 +517,13 @@ _POLICY = "RFC 8126 4.5"
 INTAKE_RULES: Final = (
     Rule(
         id="I2", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.3", "7.3", _POLICY),
-        roles=_IANA, when=_has_conflict, effect=_reject_conflicting, said="rejected: the entry has changed since",
+        roles=_IANA, when=_has_conflict, effect=_reject_conflicting,
+        said="rejected: the entry has changed since",
     ),
     Rule(
         id="I1", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.2 step 1", "7.2 step 1", _POLICY),
-        roles=_IANA, when=_has_missing_fields, effect=_reject_missing_fields, said="rejected: a required field is missing",
+        roles=_IANA, when=_has_missing_fields, effect=_reject_missing_fields,
+        said="rejected: a required field is missing",
     ),
     Rule(
         id="I1", event=EventKind.REJECT_INCOMPLETE, states=_SUBMITTED,
@@ -523,7 +536,8 @@ INTAKE_RULES: Final = (
     ),
     Rule(
         id="I3", event=_CHECK, states=_SUBMITTED, clauses=build_clauses(None, "7.2 step 2"), roles=_IANA,
-        when=_can_register_at_once, effect=_register_entry, said="registered at once, first come first served",
+        when=_can_register_at_once, effect=_register_entry,
+        said="registered at once, first come first served",
     ),
     Rule(
         id="S3", event=_CHECK, states=_SUBMITTED, clauses=build_clauses("5.3", "7.3"), roles=_IANA,

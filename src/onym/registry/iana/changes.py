@@ -49,9 +49,9 @@ _STATUS_RULES: Final[Mapping[tuple[Status, Status], _Rule]] = {
     (Status.SAFE_MODE, Status.SUSPENDED): (EventKind.SUSPEND, "N2"),
     (Status.SAFE_MODE, Status.ACTIVE): (EventKind.REINSTATE, "N3"),
     (Status.SUSPENDED, Status.ACTIVE): (EventKind.REINSTATE, "N3"),
-    **{(each, Status.REVOKED): (EventKind.REVOKE, "N4") for each in (*_RUNNING, Status.EXPIRED)},
+    **{(status, Status.REVOKED): (EventKind.REVOKE, "N4") for status in (*_RUNNING, Status.EXPIRED)},
     (Status.EXPIRED, Status.ACTIVE): (EventKind.RENEW, "N5"),
-    **{(each, Status.EXPIRED): (EventKind.NAMESPACE_EXPIRED, "N6") for each in _RUNNING},
+    **{(known_status, Status.EXPIRED): (EventKind.NAMESPACE_EXPIRED, "N6") for known_status in _RUNNING},
 }
 
 _NO_CLAUSE: Final = "no clause of RFC 4395 5.3 or RFC 7595 7.3 defines it (X); only an override records it"
@@ -64,10 +64,10 @@ def compare_snapshots(before: Snapshot, after: Snapshot, *, at: datetime | None 
     for snapshots of two registries.
     """
     if before.registry != after.registry:
-        raise UsageError("snapshots of two registries", code="usage.bad-argument")
-    columns = tuple(each for each in before.columns if each in after.columns and each != "status")
-    old = {each.name: each for each in before.entries}
-    new = {each.name: each for each in after.entries}
+        raise UsageError("the snapshots belong to two registries", code="usage.bad-argument")
+    columns = tuple(column for column in before.columns if column in after.columns and column != "status")
+    old = {entry.name: entry for entry in before.entries}
+    new = {entry.name: entry for entry in after.entries}
     found = []
     for name in sorted({*old, *new}):
         one, two = old.get(name), new.get(name)
@@ -104,8 +104,8 @@ def compare_entries(
     if before.status is not after.status:
         return _make_status_change(before, after, at)
     if columns is None:
-        columns = tuple(each.id for each in get_registry(after.registry).columns)
-    if all(get_cell(before, each) == get_cell(after, each) for each in columns):
+        columns = tuple(column.id for column in get_registry(after.registry).columns)
+    if all(get_cell(before, column) == get_cell(after, column) for column in columns):
         return None
     return _make_change(ChangeKind.FIELDS, before, after, _find_update_rule(after), "", at)
 
@@ -196,14 +196,14 @@ def format_atom_feed(
     """
     if not _TAG_AUTHORITY.fullmatch(tagger):
         raise UsageError(
-            "not the authority of a tag URI",
+            "this is not the authority of a tag URI",
             code="usage.bad-argument",
-            hint="registry.example,2026 (RFC 4151)",
+            hint="Write it as registry.example,2026 (RFC 4151).",
         )
     if updated.utcoffset() is None:
-        raise UsageError("`updated` has no offset from UTC", code="usage.bad-argument")
+        raise UsageError("`updated` needs an offset from UTC", code="usage.bad-argument")
     row = registry_of(registry)
-    chosen = [each for each, _ in zip(changes, range(MAX_CHANGES), strict=False)]
+    chosen = [change for change, _ in zip(changes, range(MAX_CHANGES), strict=False)]
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
         '<feed xmlns="http://www.w3.org/2005/Atom">',
@@ -215,8 +215,8 @@ def format_atom_feed(
         # RFC 4287 4.1.1: a feed has an author unless each of its entries has one
         f"  <author><name>{escape_text(row.title)}</name></author>",
     ]
-    for each in chosen:
-        lines += _iter_entry_lines(each, row, tagger, link, updated)
+    for item in chosen:
+        lines += _iter_entry_lines(item, row, tagger, link, updated)
     return "\n".join((*lines, "</feed>", ""))
 
 

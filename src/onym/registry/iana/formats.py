@@ -76,7 +76,9 @@ def _unescape_formula(value: str) -> str:
 def write_csv(entries: Sequence[Entry], registry: Registry) -> str:
     """Every column of the registry, then every other field that some entry has."""
     return _format_csv(
-        entries, registry, (*(each.id for each in registry.columns), *list_extra_columns(registry, entries))
+        entries,
+        registry,
+        (*(column.id for column in registry.columns), *list_extra_columns(registry, entries)),
     )
 
 
@@ -88,24 +90,24 @@ def write_csv_2022(entries: Sequence[Entry], registry: Registry) -> str:
 def write_csv_2015(entries: Sequence[Entry], registry: Registry, status: Status | None) -> str:
     """One part, as IANA published them under RFC 4395: the entries of one status, which it does not name."""
     if status is None:
-        found = {each.status for each in entries}
+        found = {entry.status for entry in entries}
         if len(found) > 1:
             raise UsageError(
-                "csv-2015 has one file per status, and these entries have several",
+                "csv-2015 has one file for each status, but these entries have several",
                 code="usage.status-needed",
                 hint=f"choose one: {', '.join(sorted(found))}",
             )
     else:
-        entries = [each for each in entries if each.status is status]
+        entries = [entry for entry in entries if entry.status is status]
     return _format_csv(entries, registry, COLUMNS_2015)
 
 
 def _format_csv(entries: Iterable[Entry], registry: Registry, columns: Sequence[str]) -> str:
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow([get_heading(registry, each) for each in columns])
+    writer.writerow([get_heading(registry, column) for column in columns])
     for entry in entries:
-        writer.writerow([_escape_formula(get_cell(entry, each)) for each in columns])
+        writer.writerow([_escape_formula(get_cell(entry, column)) for column in columns])
     return out.getvalue()
 
 
@@ -113,12 +115,12 @@ def read_csv(text: str, registry: Registry, status: Status | None) -> SourceTabl
     """The rows of a CSV file; `status` is that of the part, for a file that has no such column."""
     lines = _CSVReader(text)
     titles = next(lines.iter_rows(), [])
-    columns = tuple(find_column_id(registry, each) for each in titles[: MAX_COLUMNS + 1])
+    columns = tuple(find_column_id(registry, item) for item in titles[: MAX_COLUMNS + 1])
     _require_columns(columns, titles, status)
     findings = [
-        Irregular(name="", code="unknown-column", reason=f"column {title[:40]!r} is kept as {each}", line=1)
-        for title, each in zip(titles, columns, strict=True)
-        if not is_known_column(registry, each)
+        Irregular(name="", code="unknown-column", reason=f"column {title[:40]!r} is kept as {item}", line=1)
+        for title, item in zip(titles, columns, strict=True)
+        if not is_known_column(registry, item)
     ]
     table = SourceTable(rows=(), columns=columns, findings=findings)
     if "status" not in columns:
@@ -161,7 +163,7 @@ class _CSVReader:
         try:
             for cells in self._reader:
                 if cells:
-                    yield [_unescape_formula(each) for each in cells]
+                    yield [_unescape_formula(cell) for cell in cells]
                 self.began = self._reader.line_num + 1
         except csv.Error as error:
             raise make_snapshot_error(f"not CSV: {error}", "bad-csv", line=self._reader.line_num) from error
@@ -218,8 +220,8 @@ def write_json(entries: Sequence[Entry], registry: Registry, updated: date) -> s
     """Every entry whole, one a line."""
     head = {"format": FORMAT, "version": _VERSION, "registry": registry.id, "updated": updated.isoformat()}
     lines = [
-        "  " + json.dumps(codec.to_data(each), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        for each in entries
+        "  " + json.dumps(codec.to_data(entry), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        for entry in entries
     ]
     body = "\n" + ",\n".join(lines) + "\n " if lines else ""
     return f'{json.dumps(head)[:-1]}, "entries": [{body}]}}\n'
@@ -246,7 +248,7 @@ def read_entries(data: Mapping[str, Any], registry: Registry, *, source: str) ->
         raise make_snapshot_error("no list of entries", "bad-json", field="entries")
     require_row_limit(len(rows))
     entries = tuple(_parse_entry(row, at, registry) for at, row in enumerate(rows))
-    names = {each.name for each in entries}
+    names = {entry.name for entry in entries}
     if len(names) < len(entries):
         raise make_snapshot_error("twice the same name", "duplicate-name", field="entries")
     vintage = data.get("updated")
@@ -255,7 +257,7 @@ def read_entries(data: Mapping[str, Any], registry: Registry, *, source: str) ->
         entries=entries,
         source=source,
         vintage=vintage if isinstance(vintage, str) else None,
-        columns=tuple(each.id for each in registry.columns),
+        columns=tuple(column.id for column in registry.columns),
     )
 
 
@@ -283,16 +285,16 @@ def read_list(data: Sequence[Any]) -> SourceTable:
 
 
 def _iter_list_rows(data: Sequence[Any]) -> Iterator[SourceRow]:
-    for at, each in enumerate(data):
-        if not isinstance(each, dict) or not isinstance(each.get("scheme"), str):
+    for at, item in enumerate(data):
+        if not isinstance(item, dict) or not isinstance(item.get("scheme"), str):
             raise make_snapshot_error(f"[{at}]: no object with a scheme", "not-a-registry", field=f"[{at}]")
         cells = {
-            "name": f"{each['scheme']} (OBSOLETE)" if each.get("obsolete") is True else each["scheme"],
-            "template": _get_text(each, "template"),
-            "description": _get_text(each, "description"),
-            "status": _get_text(each, "status"),
-            "well_known": _parse_well_known(each.get("wku")),
-            "reference": _format_references(each.get("refs", []), at),
+            "name": f"{item['scheme']} (OBSOLETE)" if item.get("obsolete") is True else item["scheme"],
+            "template": _get_text(item, "template"),
+            "description": _get_text(item, "description"),
+            "status": _get_text(item, "status"),
+            "well_known": _parse_well_known(item.get("wku")),
+            "reference": _format_references(item.get("refs", []), at),
         }
         wrong = next((name for name, value in cells.items() if not isinstance(value, str)), None)
         if wrong is not None:
@@ -318,9 +320,9 @@ def _parse_well_known(value: object) -> Any:
 def _format_references(value: object, at: int) -> str:
     if not isinstance(value, list) or len(value) > _MAX_REFERENCES:
         raise make_snapshot_error(f"[{at}]: refs is no list, or too long", "bad-json", field="refs")
-    if not all(isinstance(each, str) for each in value):
+    if not all(isinstance(item, str) for item in value):
         raise make_snapshot_error(f"[{at}]: a reference is no text", "bad-json", field="refs")
-    return "".join(f"[RFC{each}]" if each.isdecimal() else f"[{each}]" for each in value)
+    return "".join(f"[RFC{item}]" if item.isdecimal() else f"[{item}]" for item in value)
 
 
 _RULER: Final = re.compile(r"^=+(?: {2}=+)*$", re.MULTILINE)
@@ -332,8 +334,11 @@ _GAP: Final = "  "
 
 def write_text(entries: Sequence[Entry], registry: Registry, updated: date) -> str:
     """Title, date and one line for each entry."""
-    rows = [[_escape_cell(get_cell(entry, each.id)) for each in registry.columns] for entry in entries]
-    titles = [each.heading for each in registry.columns]
+    rows = [
+        [_escape_cell(get_cell(entry, known_column.id)) for known_column in registry.columns]
+        for entry in entries
+    ]
+    titles = [known_column.heading for known_column in registry.columns]
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     ruler = _GAP.join("=" * width for width in widths)
     lines = [
@@ -350,7 +355,7 @@ def write_text(entries: Sequence[Entry], registry: Registry, updated: date) -> s
 
 
 def _format_line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return _GAP.join(each.ljust(width) for each, width in zip(cells, widths, strict=True)).rstrip(" ")
+    return _GAP.join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip(" ")
 
 
 def _escape_cell(value: str) -> str:
@@ -398,7 +403,7 @@ def read_text(text: str, registry: Registry) -> SourceTable:
     spans = [found.span() for found in re.finditer("=+", ruler[0])]
     head = text[: ruler.start()].splitlines()
     titles = _split_cells(head[-1] if head else "", spans)
-    columns = tuple(find_column_id(registry, each) for each in titles[: MAX_COLUMNS + 1])
+    columns = tuple(find_column_id(registry, title) for title in titles[: MAX_COLUMNS + 1])
     if (
         not {"name", "status"} <= set(columns)
         or len(set(columns)) < len(columns)
@@ -421,7 +426,7 @@ def _iter_text_rows(
 ) -> Iterator[SourceRow]:
     for number, line in enumerate(lines, first):
         if line:
-            cells = [_unescape_cell(each, number) for each in _split_cells(line, spans)]
+            cells = [_unescape_cell(cell, number) for cell in _split_cells(line, spans)]
             yield SourceRow(line=number, cells=dict(zip(columns, cells, strict=True)))
 
 
@@ -445,13 +450,13 @@ def write_table(entries: Iterable[Entry], *, registry: str) -> str:
     """
     row = registry_of(registry)
     constant, what, column = _TABLE_COLUMNS[row.id]
-    chosen = [each for each in entries if each.status is not Status.PENDING_REVIEW]
+    chosen = [entry for entry in entries if entry.status is not Status.PENDING_REVIEW]
     cells = [
         (
-            _format_literal(each.name),
-            _format_literal(each.fields.get(column, "") if column else str(each.status)),
+            _format_literal(item.name),
+            _format_literal(item.fields.get(column, "") if column else str(item.status)),
         )
-        for each in chosen
+        for item in chosen
     ]
     names = "".join(f"    {name},\n" for name, _ in cells)
     values = "".join(f"    {name}: {value},\n" for name, value in cells)
@@ -488,11 +493,11 @@ def add_contacts(snapshot: Snapshot, data: bytes) -> Snapshot:
     for entry in snapshot.entries:
         named = _CONTACT_REFERENCE.findall(entry.fields.get("reference", ""))
         irregular += (
-            Irregular(name=entry.name, code="contact-unknown", reason=f"no contact is called {each[:60]!r}")
-            for each in named
-            if each not in people
+            Irregular(name=entry.name, code="contact-unknown", reason=f"no contact is called {name[:60]!r}")
+            for name in named
+            if name not in people
         )
-        entries.append(_add_contact(entry, [people[each] for each in named if each in people]))
+        entries.append(_add_contact(entry, [people[name] for name in named if name in people]))
     return replace(snapshot, entries=tuple(entries), irregular=tuple(irregular))
 
 
@@ -512,7 +517,7 @@ def _parse_contacts(data: bytes) -> dict[str, str]:
     require_row_limit(len(rows))
     people = {}
     for at, row in enumerate(rows):
-        if not isinstance(row, list) or len(row) != 5 or not all(_is_contact_text(each) for each in row):
+        if not isinstance(row, list) or len(row) != 5 or not all(_is_contact_text(item) for item in row):
             raise make_snapshot_error(
                 f"[{at}]: not [id, name, organisation, URI, date]", "bad-contacts", field=f"[{at}]"
             )
@@ -564,7 +569,9 @@ def read_snapshot(
     """
     if format is not None and format not in READ_FORMATS:
         raise UsageError(
-            f"no format {format[:40]!r}", code="usage.bad-format", hint=f"one of {', '.join(READ_FORMATS)}"
+            f"there is no format {format[:40]!r}",
+            code="usage.bad-format",
+            hint=f"Choose one of {', '.join(READ_FORMATS)}.",
         )
     require_size_limit(data)
     row = registry_of(registry)
@@ -645,7 +652,7 @@ def write_entries(
     row = registry_of(registry)
     if format not in WRITE_FORMATS or (format in _SCHEMES_ONLY and row.id != "uri-schemes"):
         raise UsageError(
-            f"no format {format[:40]!r} for {row.id}",
+            f"{row.id} has no format {format[:40]!r}",
             code="usage.bad-format",
             hint=f"one of {', '.join(WRITE_FORMATS)}; csv-2015 and csv-2022 are for uri-schemes",
         )

@@ -58,7 +58,7 @@ def fill_missing_columns(snapshot: Snapshot, there: Iterable[Entry]) -> tuple[En
     In columns that the file does not carry a row says what the entry has. So it does where the file shows
     what the entry shows: a column of notes has the notes of the procedure in it, and a date has no time.
     """
-    lacks = frozenset(each.id for each in get_registry(snapshot.registry).columns).difference(
+    lacks = frozenset(column.id for column in get_registry(snapshot.registry).columns).difference(
         snapshot.columns
     )
     before = {entry.name: entry for entry in there}
@@ -104,8 +104,8 @@ def is_cri_number_list(text: str) -> bool:
 
 def combine_snapshots(*parts: Snapshot) -> Snapshot:
     """One snapshot of the parts of one registry. A name in two of them stays where it came first."""
-    if not parts or len({each.registry for each in parts}) > 1:
-        raise UsageError("parts of one registry are combined", code="usage.bad-argument")
+    if not parts or len({snapshot.registry for snapshot in parts}) > 1:
+        raise UsageError("only snapshots of the same registry can be combined", code="usage.bad-argument")
     entries: dict[str, Entry] = {}
     irregular: list[Irregular] = []
     for part in parts:
@@ -118,11 +118,11 @@ def combine_snapshots(*parts: Snapshot) -> Snapshot:
                 entries[entry.name] = entry
     return Snapshot(
         registry=parts[0].registry,
-        entries=tuple(sorted(entries.values(), key=lambda each: each.name)),
+        entries=tuple(sorted(entries.values(), key=lambda entry: entry.name)),
         irregular=tuple(irregular),
-        source=", ".join(each.source for each in parts),
+        source=", ".join(snapshot.source for snapshot in parts),
         vintage=parts[0].vintage,
-        columns=tuple(dict.fromkeys(column for each in parts for column in each.columns)),
+        columns=tuple(dict.fromkeys(column for snapshot in parts for column in snapshot.columns)),
         covers=_merge_covered(parts),
     )
 
@@ -143,7 +143,7 @@ def add_cri_numbers(snapshot: Snapshot, data: bytes) -> Snapshot:
     reported; the entry's own stands. Raises SnapshotError for a file of another kind.
     """
     irregular = list(snapshot.irregular)
-    entries = {each.name: each for each in snapshot.entries}
+    entries = {entry.name: entry for entry in snapshot.entries}
     given: dict[str, str] = {}
     for line, number, shown in _iter_cri_numbers(data):
         name = shown.lower().removesuffix("(obsolete)").rstrip()

@@ -81,7 +81,7 @@ def write_namespaces(entries: Iterable[Entry], *, issued: datetime, expires: dat
         if entry.status is Status.PENDING_REVIEW:
             continue
         if entry.name in rows:
-            raise _make_namespace_error(entry.name, "is there twice")
+            raise _make_namespace_error(entry.name, "is in the file twice")
         rows[entry.name] = _encode_namespace(entry)
     document = {
         "format": _FORMAT,
@@ -123,17 +123,17 @@ def read_namespaces(data: bytes, *, at: datetime | None = None) -> NamespaceFile
     document = parse_strict_json(decode_utf8(data))
     _require_members(document, "file", _MEMBERS, _MEMBERS)
     if document["format"] != _FORMAT or repr(document["version"]) != repr(_VERSION):
-        raise _make_namespace_error("format", f"not version {_VERSION} of {_FORMAT}")
+        raise _make_namespace_error("format", f"must be version {_VERSION} of {_FORMAT}")
     issued, expires = _parse_time(document["issued"], "issued"), _parse_time(document["expires"], "expires")
     if expires <= issued:
-        raise _make_namespace_error("expires", "not after `issued`")
+        raise _make_namespace_error("expires", "must be after `issued`")
     if at is not None and not issued - _SKEW <= at < expires:
         raise _make_namespace_error(
-            "expires", f"holds from {issued} until {expires}", code="registry.expired-file"
+            "expires", f"the file is valid from {issued} until {expires}", code="registry.expired-file"
         )
     rows = document["namespaces"]
     if not isinstance(rows, dict) or len(rows) > MAX_NAMESPACES:
-        raise _make_namespace_error("namespaces", f"no object, or more than {MAX_NAMESPACES} members")
+        raise _make_namespace_error("namespaces", f"must be an object of at most {MAX_NAMESPACES} members")
     return NamespaceFile(
         issued=issued,
         expires=expires,
@@ -144,18 +144,18 @@ def read_namespaces(data: bytes, *, at: datetime | None = None) -> NamespaceFile
 def _decode_namespace(name: str, row: Any) -> Namespace:
     if not get_registry("ai-namespaces").is_valid_name(name):
         raise _make_namespace_error(
-            "namespaces", f"{name[:70]!r} is no label", hint=get_registry("ai-namespaces").name_rule
+            "namespaces", f"{name[:70]!r} is not a valid label", hint=get_registry("ai-namespaces").name_rule
         )
     _require_members(row, name, _ROW, _ROW - {"expires"})
     if not isinstance(row["state"], str) or row["state"] not in _STATES:
         raise _make_namespace_error(
-            f"{name}.state", "no such state", hint=f"one of {', '.join(sorted(_STATES))}"
+            f"{name}.state", "unknown state", hint=f"Choose one of {', '.join(sorted(_STATES))}."
         )
     keys = row["keys"]
-    if not isinstance(keys, list) or len(keys) > MAX_KEYS or not all(_is_thumbprint(each) for each in keys):
+    if not isinstance(keys, list) or len(keys) > MAX_KEYS or not all(_is_thumbprint(key) for key in keys):
         raise _make_namespace_error(
             f"{name}.keys",
-            f"not a list of at most {MAX_KEYS} key thumbprints",
+            f"must be a list of at most {MAX_KEYS} key thumbprints",
             hint=_THUMBPRINTS,
         )
     return Namespace(
@@ -176,11 +176,11 @@ def check_namespace_fields(fields: Mapping[str, str]) -> None:
         _require_origin(fields["anchor"], "anchor")
     keys = _split_thumbprints(fields.get("keys", ""))
     if len(keys) > MAX_KEYS or not all(map(_is_thumbprint, keys)):
-        raise _make_namespace_error("keys", f"not at most {MAX_KEYS} key thumbprints", hint=_THUMBPRINTS)
+        raise _make_namespace_error("keys", f"must be at most {MAX_KEYS} key thumbprints", hint=_THUMBPRINTS)
 
 
 def _split_thumbprints(text: str) -> list[str]:
-    return sorted({each for each in re.split(r"[\s,;]+", text) if each})
+    return sorted({word for word in re.split(r"[\s,;]+", text) if word})
 
 
 def _is_thumbprint(value: object) -> bool:
@@ -199,14 +199,14 @@ def _require_origin(value: object, field: str) -> str:
             return found[0]
     raise _make_namespace_error(
         field,
-        "no https origin in its normal form",
+        "not an https origin in normal form",
         hint="https://bank.example or https://bank.example:8443",
     )
 
 
 def _require_members(value: object, field: str, known: frozenset[str], needed: frozenset[str]) -> None:
     if not isinstance(value, dict) or not needed <= value.keys() <= known:
-        raise _make_namespace_error(field, f"not an object of {', '.join(sorted(known))}")
+        raise _make_namespace_error(field, f"must be an object of {', '.join(sorted(known))}")
 
 
 def _parse_time(value: object, field: str) -> datetime:
@@ -215,7 +215,7 @@ def _parse_time(value: object, field: str) -> datetime:
             return datetime.fromisoformat(value)
         except ValueError:
             pass
-    raise _make_namespace_error(field, "no time", hint="2026-11-21T00:00:00Z")
+    raise _make_namespace_error(field, "not a time", hint="2026-11-21T00:00:00Z")
 
 
 def _parse_day(value: object, field: str) -> date:
@@ -224,7 +224,7 @@ def _parse_day(value: object, field: str) -> date:
             return date.fromisoformat(value)
         except ValueError:
             pass
-    raise _make_namespace_error(field, "no day", hint="2027-06-30")
+    raise _make_namespace_error(field, "not a date", hint="2027-06-30")
 
 
 def _make_namespace_error(

@@ -73,7 +73,7 @@ class Snapshot:
 
     def find(self, name: str) -> Entry | None:
         """The entry of that key, if there is one."""
-        return next((each for each in self.entries if each.name == name), None)
+        return next((entry for entry in self.entries if entry.name == name), None)
 
 
 class ChangeKind(StrEnum):
@@ -154,7 +154,7 @@ _EXTRA_FIELDS: Final = frozenset({"first_seen"})
 #: kinds of notes that belong into the column (RFC 4395 3, 5.4 and 7; RFC 7595 7.2, 7.4 and 10)
 _PUBLIC_NOTES: Final = frozenset({"separate-use", "security", "draft-expired"})
 
-_STATUSES: Final = {each.value.replace("-", ""): each for each in Status}
+_STATUSES: Final = {status.value.replace("-", ""): status for status in Status}
 
 
 def fold_word(text: str) -> str:
@@ -205,32 +205,38 @@ def _get_published_status(entry: Entry) -> str:
 
 def get_heading(registry: Registry, column: str) -> str:
     """The column's heading in this registry; a field that is no column of it goes by its id."""
-    return next((each.heading for each in registry.columns if each.id == column), column)
+    return next(
+        (known_column.heading for known_column in registry.columns if known_column.id == column), column
+    )
 
 
 def find_column_id(registry: Registry, title: str) -> str:
     """The column that a heading or tag means; one that the registry does not know gets an id made of it."""
     wanted = fold_word(title)
-    for each in registry.columns:
-        if wanted in (fold_word(each.id), fold_word(each.heading)):
-            return each.id
+    for column in registry.columns:
+        if wanted in (fold_word(column.id), fold_word(column.heading)):
+            return column.id
     return re.sub("[^a-z0-9]+", "_", title.strip().lower()).strip("_")
 
 
 def is_known_column(registry: Registry, column: str) -> bool:
     """Is it a column of this registry, or a field of one of its templates?"""
-    return column in _list_template_fields(registry) or any(each.id == column for each in registry.columns)
+    return column in _list_template_fields(registry) or any(
+        known_column.id == column for known_column in registry.columns
+    )
 
 
 @cache
 def _list_template_fields(registry: Registry) -> frozenset[str]:
-    profiles = [PROFILES[each] for each in registry.profiles]
-    return _EXTRA_FIELDS.union(field.id for each in profiles for field in (*each.fields, *each.elsewhere))
+    profiles = [PROFILES[profile] for profile in registry.profiles]
+    return _EXTRA_FIELDS.union(
+        field.id for profile in profiles for field in (*profile.fields, *profile.elsewhere)
+    )
 
 
 def list_extra_columns(registry: Registry, entries: Iterable[Entry]) -> tuple[str, ...]:
     """The fields that entries have beyond the registry's columns, sorted."""
-    known = _MEMBER_COLUMNS.union(each.id for each in registry.columns)
+    known = _MEMBER_COLUMNS.union(column.id for column in registry.columns)
     return tuple(sorted({name for entry in entries for name in entry.fields} - known))
 
 
@@ -335,7 +341,7 @@ def _build_entry(row: SourceRow, registry: Registry) -> tuple[Entry, list[_Findi
         _parse_day(row.updated, "updated", findings),
     )
     expires = None
-    if any(each.id == "expires" for each in registry.columns):
+    if any(column.id == "expires" for column in registry.columns):
         expires = _parse_day(cells.get("expires"), "expires", findings)
     if expires is not None:
         del cells["expires"]
@@ -388,7 +394,7 @@ def _iter_findings(entry: Entry, registry: Registry, *, obsolete: bool) -> Itera
     if not entry.name[-1].isalnum():
         yield "ends-in-punctuation", f"ends in {entry.name[-1]!r}"
     if "." in entry.name and not _is_tld(entry.name.partition(".")[0]):
-        yield "not-a-reversed-domain", "has a '.' and is no reversed domain name (RFC 7595 3.8)"
+        yield "not-a-reversed-domain", "has a '.' and is not a reversed domain name (RFC 7595 3.8)"
     yield from _iter_template_findings(entry)
 
 

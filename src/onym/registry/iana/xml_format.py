@@ -190,7 +190,7 @@ class _RegistryReader:
         self.rows: list[SourceRow] = []
         self.findings: list[Irregular] = []
         #: an element may be left out where it is empty, so that only a column as late as this is not there
-        self.columns = {each.id: None for each in registry.columns if each.id not in _LATE_COLUMNS}
+        self.columns = {column.id: None for column in registry.columns if column.id not in _LATE_COLUMNS}
         self.updated: str | None = None
         #: what the tags inside records mean
         self._ids: dict[str, str] = {}
@@ -249,7 +249,7 @@ class _RegistryReader:
             )
 
     def _is_in_record(self) -> bool:
-        return any(each.tag == "record" for each in self._open)
+        return any(element.tag == "record" for element in self._open)
 
     def _add_text(self, text: str) -> None:
         self._open[-1].pieces.append(text)
@@ -278,7 +278,7 @@ class _RegistryReader:
             self.updated = element.get_text()
         elif element.tag == "title":
             words = fold_word(element.get_text())
-            status = next((each for each in _PARTS if words.startswith(each.value)), None)
+            status = next((part for part in _PARTS if words.startswith(part.value)), None)
             self._tables[-1] = (self._tables[-1][0], status)
 
     def _format_element(self, element: _Element) -> str:
@@ -345,7 +345,7 @@ def write_xml(entries: Sequence[Entry], registry: Registry, updated: date) -> st
         f"  <updated>{updated.isoformat()}</updated>",
         f'  <registry id="{registry.id}-1">',
         f"    <title>{escape_content(registry.title)}</title>",
-        *(f"    {each}" for each in _iter_reference_elements(registry.reference)),
+        *(f"    {element}" for element in _iter_reference_elements(registry.reference)),
     ]
     for entry in entries:
         lines += _iter_record_lines(entry, registry)
@@ -362,7 +362,7 @@ def _iter_record_lines(entry: Entry, registry: Registry) -> Iterator[str]:
     for column in registry.columns:
         value = get_cell(entry, column.id)
         if column.id == "reference":
-            yield from (f"      {each}" for each in _iter_reference_elements(value))
+            yield from (f"      {element}" for element in _iter_reference_elements(value))
         elif value:
             tag, attributes = _TAGS.get(column.id, (column.id.replace("_", "-"), ""))
             yield f"      {_format_tag(tag, value, attributes)}"

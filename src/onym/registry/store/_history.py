@@ -91,10 +91,13 @@ async def add_restored_entry(
     first = (await connection.execute(one.where(*of_name, entry_changes.c.number == number))).one_or_none()
     if first is None or first.kind != EventKind.OVERRIDE:
         raise _make_undo_error(
-            f"record {number} is no override of this name", "its numbers: onym registry show NAME"
+            f"record {number} is not an override of this name",
+            "List the records of the name: onym registry show NAME",
         )
     if first.before is None:
-        raise _make_undo_error("there was no entry before that record", "override with remove=yes")
+        raise _make_undo_error(
+            f"there was no entry before record {number}", "Remove the entry with an override: remove=yes"
+        )
     later = select(entry_changes.c.before).where(*of_name, entry_changes.c.number > number)
     # what each later change found is what the record left, if nothing has changed since
     changed = False
@@ -105,9 +108,9 @@ async def add_restored_entry(
             if changed:
                 break
     if changed:
-        raise _make_undo_error("the entry has changed since that record", "override what is wrong now")
+        raise _make_undo_error(f"the entry has changed since record {number}", "Override what is wrong now.")
     if entry is not None and entry.status is Status.PENDING_REVIEW:
-        raise _make_undo_error("a request for that name is under review", "decide that request first")
+        raise _make_undo_error("a request for this name is under review", "Decide that request first.")
     restored = to_data(decode_record(Entry, first.before))
     return replace(event, data={**event.data, "undoes": number, "restore": restored})
 

@@ -89,7 +89,7 @@ class LogFold:
         try:
             decision = self.decide(event, record.actor, record.at, request=request, entry=before)
         except RegistryError as error:
-            raise _make_replay_error(record, f"is refused now: {error.code}") from None
+            raise _make_replay_error(record, f"is rejected now: {error.code}") from None
         if (decision.rule, decision.clause) != (record.rule, record.clause):
             raise _make_replay_error(record, "was decided by another rule")
         decision = continue_version(decision, before, self.gone.get((event.registry, name or ""), 0))
@@ -129,12 +129,10 @@ async def fold_log(connection: AsyncConnection, decide: Decide, told: _OnChange)
     async for row in _iter_rows(connection, log, log.c.number):
         record = decode_record(LogRecord, row["record"])
         if canonicalize_json(to_data(record)) != row["record"]:
-            raise _make_replay_error(record, "is not in its exact form", code="registry.broken-chain")
+            raise _make_replay_error(record, "is not in canonical form", code="registry.broken-chain")
         name = fold.add_record(record)
         if make_log_row(record, name) != row:
-            raise _make_replay_error(
-                record, "has columns that say something else", code="registry.broken-chain"
-            )
+            raise _make_replay_error(record, "differs from its columns", code="registry.broken-chain")
         if fold.change is not None:
             await told(fold.change)
     return fold
@@ -226,10 +224,11 @@ _PROJECTED: Final = (
 
 def _build_projections(fold: LogFold) -> Mapping[str, dict[tuple[str, ...], dict[str, Any]]]:
     return {
-        "entries": {key: make_entry_row(each) for key, each in fold.entries.items()},
-        "entry_text": {key: make_text_row(each) for key, each in fold.entries.items()},
+        "entries": {key: make_entry_row(entry) for key, entry in fold.entries.items()},
+        "entry_text": {key: make_text_row(entry) for key, entry in fold.entries.items()},
         "requests": {
-            (key,): make_request_row(each, fold.opened.get(key, 0)) for key, each in fold.requests.items()
+            (key,): make_request_row(request, fold.opened.get(key, 0))
+            for key, request in fold.requests.items()
         },
     }
 
@@ -242,8 +241,8 @@ async def _compare_table(
     wanted: dict[tuple[str, ...], dict[str, Any]],
 ) -> None:
     for row in (await connection.execute(select(table))).mappings():
-        found = {name: each for name, each in row.items() if name not in skip}
-        name = tuple(str(found[each]) for each in key)
+        found = {name: item for name, item in row.items() if name not in skip}
+        name = tuple(str(found[column]) for column in key)
         if wanted.pop(name, None) != found:
             raise _make_difference_error(table.name, " ".join(name))
     if wanted:
@@ -256,7 +255,7 @@ async def _require_intact_file(connection: AsyncConnection) -> None:
         return
     if (await connection.execute(text("PRAGMA quick_check(1)"))).scalar() != "ok":
         raise StoreError(
-            "the database file is damaged", code="registry.corrupt", hint="restore a backup into a new file"
+            "the database file is damaged", code="registry.corrupt", hint="Restore a backup into a new file."
         )
 
 
@@ -266,7 +265,7 @@ async def _require_foreign_keys(connection: AsyncConnection) -> None:
         return
     orphan = (await connection.execute(text("PRAGMA foreign_key_check"))).first()
     if orphan is not None:
-        raise _make_difference_error(str(orphan[0]), f"row {orphan[1]} points nowhere")
+        raise _make_difference_error(str(orphan[0]), f"row {orphan[1]} refers to a missing row")
 
 
 async def _iter_rows(connection: AsyncConnection, table: Table, number: Any) -> AsyncIterator[dict[str, Any]]:
@@ -286,17 +285,17 @@ def _make_replay_error(record: LogRecord, said: str, *, code: str = "registry.re
         f"record {record.number} of the log {said}",
         code=code,
         field=str(record.number),
-        hint="the log is of another release, or was changed from outside: open it with the release that "
-        "wrote it, or restore a backup",
+        hint="Another release wrote the log, or somebody changed it. Open it with the release that "
+        "wrote it, or restore a backup.",
     )
 
 
 def _make_difference_error(table: str, key: str) -> StoreError:
     return StoreError(
-        f"the table {table} is not what the log makes: {key}",
+        f"the table {table} differs from the log: {key}",
         code="registry.projection-differs",
         field=table,
-        hint="make it anew from the log: Store.rebuild(), or onym registry verify --rebuild",
+        hint="Rebuild it from the log: Store.rebuild(), or onym registry verify --rebuild",
     )
 
 
@@ -337,10 +336,10 @@ async def load_portable(database: Database, source: Path, decide: Decide) -> Ver
         for table in (log, accounts):
             if (await connection.execute(select(func.count()).select_from(table))).scalar_one():
                 raise StoreError(
-                    "this registry is not empty",
+                    "the registry is not empty",
                     code="registry.not-empty",
                     field="url",
-                    hint="restore into a new database",
+                    hint="Restore into a new database.",
                 )
         await _PortableLoader(connection, decide).load_file(source)
         await _advance_postgresql_sequences(connection)
@@ -367,18 +366,23 @@ def require_other_target(database: Path | None, target: Path) -> None:
     The copy would take its place, and what a service that runs still writes would be lost.
     """
     if not target.name:
-        raise StoreError("the backup has no name", code="registry.io", field="file", hint="name a file")
+        raise StoreError(
+            "the backup needs a file name", code="registry.io", field="file", hint="Give a file name."
+        )
     own = (
         ()
         if database is None
         else (database, *(Path(f"{database}{end}") for end in ("-wal", "-shm", "-journal")))
     )
     if any(
-        each.resolve() == target.resolve() or (target.exists() and each.exists() and each.samefile(target))
-        for each in own
+        path.resolve() == target.resolve() or (target.exists() and path.exists() and path.samefile(target))
+        for path in own
     ):
         raise StoreError(
-            "that is the database itself", code="registry.io", field="file", hint="name another file"
+            "the backup cannot replace the database itself",
+            code="registry.io",
+            field="file",
+            hint="Choose another file.",
         )
 
 
@@ -391,9 +395,9 @@ async def require_registry(path: Path) -> None:
         await database.close()
     if found is None:
         raise StoreError(
-            "that database is no registry",
+            "the SQLite file does not contain a registry",
             code="registry.bad-backup",
-            hint="give a file of onym registry backup; nothing was written",
+            hint="Give a file that onym registry backup wrote. Nothing was restored.",
         )
 
 
@@ -414,7 +418,7 @@ def _copy_sqlite_file(source: Path, target: Path) -> None:
             raise StoreError(
                 f"the copy failed: {getattr(error, 'sqlite_errorname', type(error).__name__)}",
                 code="registry.io",
-                hint="check room and owner of the folder",
+                hint="Check the free space and the owner of the folder.",
             ) from None
         with path.open("rb") as file:
             _sync_file(file)
@@ -483,18 +487,18 @@ class _PortableLoader:
                 self._line += 1
                 data = self._parse_line(line)
                 if ended:
-                    raise self._make_error("more lines after the end")
+                    raise self._make_error("there are lines after the end")
                 if "end" in data:
                     ended = data == {"end": self._counts}
                     if not ended:
-                        raise self._make_error("the end counts other lines than there are")
+                        raise self._make_error("the number of lines differs from the count at the end")
                 elif self._line == 1:
                     if data != {"format": _FORMAT, "v": _VERSION}:
-                        raise self._make_error("no heading of this format and version")
+                        raise self._make_error("the header of this format and version is missing")
                 else:
                     await self._add_row(data)
         if not ended:
-            raise self._make_error("cut off: there is no end")
+            raise self._make_error("the file is cut off")
         await self._flush_rows()
 
     def _parse_line(self, line: bytes) -> dict[str, Any]:
@@ -503,7 +507,7 @@ class _PortableLoader:
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
-            raise self._make_error("not a JSON object")
+            raise self._make_error("the line is not a JSON object")
         return data
 
     async def _add_row(self, data: dict[str, Any]) -> None:
@@ -521,9 +525,9 @@ class _PortableLoader:
         table = self._tables.get(str(data.get("table")))
         row = data.get("row")
         if data.keys() != {"table", "row"} or table is None or not isinstance(row, dict):
-            raise self._make_error("neither a log record nor a row of a table")
+            raise self._make_error("this is neither a log record nor a row of a table")
         if row.keys() != {column.name for column in table.columns}:
-            raise self._make_error("a row with other columns")
+            raise self._make_error("the row has other columns")
         return table, {name: self._decode_column(table, name, value) for name, value in row.items()}
 
     def _decode_column(self, table: Table, name: str, value: Any) -> Any:
@@ -533,7 +537,7 @@ class _PortableLoader:
         if isinstance(column.type, Time):
             return decode_time(value, f"{table.name}.{name}")
         if type(value) is not column.type.python_type:
-            raise self._make_error(f"{name} is of another type")
+            raise self._make_error(f"{name} has the wrong type")
         return value
 
     async def _flush_rows(self) -> None:
@@ -543,12 +547,12 @@ class _PortableLoader:
         try:
             await self._connection.execute(insert(self._into), rows)
         except SQLAlchemyError:
-            raise self._make_error(f"rows of {self._into.name} that do not fit together") from None
+            raise self._make_error(f"the rows of {self._into.name} contradict each other") from None
 
     def _make_error(self, message: str) -> StoreError:
         return StoreError(
             f"line {self._line} of the backup: {message}",
             code="registry.bad-backup",
             field=str(self._line),
-            hint="take an older backup; nothing was written",
+            hint="Use an older backup. Nothing was restored.",
         )

@@ -170,10 +170,10 @@ class Store(AccountStore):
         ):
             return
         raise StoreError(
-            f"record {number} is missing, or not the one whose digest was written down",
+            f"record {number} is missing or has another digest than the one that was saved",
             code="registry.broken-chain",
             field=str(number),
-            hint="the log was cut or replaced: restore a backup, and keep this file as evidence",
+            hint="The log was cut or replaced. Restore a backup and keep this file as evidence.",
         )
 
     async def head(self) -> Head:
@@ -290,7 +290,7 @@ class Store(AccountStore):
             found = await queries.select_records(connection, after, limit, request=id)
         if not found and after == 0:
             raise UnknownEntryError(
-                "there is no request of that id", code="registry.unknown-request", field="request"
+                "there is no request with this ID", code="registry.unknown-request", field="request"
             )
         return found
 

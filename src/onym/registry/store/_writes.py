@@ -58,12 +58,12 @@ def require_storable_event(event: Event) -> Event:
         size = len(canonicalize_json(to_data(event)))
     except StoreError as error:
         raise RefusalError(
-            error.message, code="registry.bad-data", field=error.field, hint="send JSON values in UTF-8"
+            error.message, code="registry.bad-data", field=error.field, hint="Send JSON values in UTF-8."
         ) from None
     if size > MAX_EVENT:
         raise RefusalError(
-            "more text than one event may bring", code="registry.too-large", field="data",
-            hint=f"{MAX_EVENT} characters at most; put the rest into the specification",
+            "the event has too much text", code="registry.too-large", field="data",
+            hint=f"An event has at most {MAX_EVENT} characters. Put the rest into the specification.",
         )  # fmt: skip
     return event
 
@@ -110,7 +110,9 @@ async def apply_event(
     changes.add(decision, entry, record)
     await changes.write(connection)
     if decision.notices:
-        await connection.execute(insert(outbox), [make_notice_row(each, record) for each in decision.notices])
+        await connection.execute(
+            insert(outbox), [make_notice_row(notice, record) for notice in decision.notices]
+        )
     return Applied(record=record, decision=decision)
 
 
@@ -124,13 +126,13 @@ async def _assign_request_id(connection: AsyncConnection, event: Event) -> Event
     match = re.fullmatch(re.escape(identifier) + r"-([1-9][0-9]{0,17})", event.request)
     if match is None:
         raise RegistryError(
-            "not an id of a request in that registry", code="registry.bad-id", field="request",
-            hint=f"leave it out, or ask for the next one: {identifier}-NUMBER",
+            "this is not the ID of a request in this registry", code="registry.bad-id", field="request",
+            hint=f"Leave it out, or reserve the next one: {identifier}-NUMBER.",
         )  # fmt: skip
     found = await connection.execute(select(requests.c.version).where(requests.c.id == event.request))
     version = found.scalar()
     if version is not None:
-        raise StaleError("there is a request of that id", field="request", version=version)
+        raise StaleError("there is already a request with this ID", field="request", version=version)
     await _advance_sequence(connection, identifier, int(match[1]))
     return event
 
@@ -144,8 +146,8 @@ async def _advance_sequence(connection: AsyncConnection, registry: str, wanted: 
         return number
     if number > (last or 0) + 1:
         raise RegistryError(
-            "that id was not given out", code="registry.bad-id", field="request",
-            hint=f"the next one is {registry}-{(last or 0) + 1}",
+            "this ID was not reserved", code="registry.bad-id", field="request",
+            hint=f"The next ID is {registry}-{(last or 0) + 1}.",
         )  # fmt: skip
     if last is None:
         await connection.execute(insert(sequences), {"registry": registry, "last": number})
@@ -164,7 +166,7 @@ async def _select_request(connection: AsyncConnection, event: Event) -> Request 
     record = (await connection.execute(statement)).scalar() if known else None
     if record is None:
         raise UnknownEntryError(
-            "there is no request of that id in this registry",
+            "this registry has no request with this ID",
             code="registry.unknown-request",
             field="request",
         )
@@ -192,7 +194,7 @@ def _require_version(
         field = "entry" if request is None else "request"
         raise StaleError(
             f"the {field} has changed since it was read", field=field, version=version,
-            hint="read it again, and decide on what it says now",
+            hint="Read it again and decide on its current state.",
         )  # fmt: skip
 
 
@@ -219,8 +221,8 @@ async def _choose_time(
     if not exact:
         return last
     raise RefusalError(
-        "that time is before the last record about it", code="registry.time-goes-back", field="at",
-        hint=f"the last one is of {last.isoformat()}: not before that",
+        "the time is before the last record about it", code="registry.time-goes-back", field="at",
+        hint=f"Give a time that is not before {last.isoformat()}.",
     )  # fmt: skip
 
 
@@ -267,17 +269,21 @@ class PendingChanges:
             await connection.execute(delete(entry_text).where(_match_key(entry_text, *key)))
             await connection.execute(delete(entries).where(_match_key(entries, *key)))
         if self.added:
-            await connection.execute(insert(entries), [make_entry_row(each) for each in self.added.values()])
-            await insert_texts(connection, [make_text_row(each) for each in self.added.values()])
+            await connection.execute(
+                insert(entries), [make_entry_row(entry) for entry in self.added.values()]
+            )
+            await insert_texts(connection, [make_text_row(entry) for entry in self.added.values()])
         if self.changed:
-            await _update_rows(connection, entries, [make_entry_row(each) for each in self.changed.values()])
             await _update_rows(
-                connection, entry_text, [make_text_row(each) for each in self.changed.values()]
+                connection, entries, [make_entry_row(entry) for entry in self.changed.values()]
+            )
+            await _update_rows(
+                connection, entry_text, [make_text_row(entry) for entry in self.changed.values()]
             )
         if self.opened:
             await connection.execute(insert(requests), self.opened)
         if self.moved:
-            rows = [{f"new_{name}": each for name, each in row.items()} for row in self.moved]
+            rows = [{f"new_{name}": item for name, item in row.items()} for row in self.moved]
             await connection.execute(_UPDATE_REQUEST, rows)
 
 
@@ -286,13 +292,13 @@ def _match_key(table: Table, registry: str, name: str) -> Any:
 
 
 async def _update_rows(connection: AsyncConnection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-    columns = [each for each in rows[0] if each not in {"registry", "name"}]
+    columns = [record for record in rows[0] if record not in {"registry", "name"}]
     statement = (
         update(table)
         .where(_match_key(table, bindparam("new_registry"), bindparam("new_name")))  # type: ignore[arg-type]
-        .values({each: bindparam(f"new_{each}") for each in columns})
+        .values({column: bindparam(f"new_{column}") for column in columns})
     )
-    await connection.execute(statement, [{f"new_{name}": each for name, each in row.items()} for row in rows])
+    await connection.execute(statement, [{f"new_{name}": item for name, item in row.items()} for row in rows])
 
 
 _UPDATE_REQUEST: Final = (
@@ -300,8 +306,8 @@ _UPDATE_REQUEST: Final = (
     .where(requests.c.id == bindparam("new_id"))
     .values(
         {
-            each: bindparam(f"new_{each}")
-            for each in ("name", "state", "holder", "registrant", "version", "record")
+            word: bindparam(f"new_{word}")
+            for word in ("name", "state", "holder", "registrant", "version", "record")
         }
     )
 )
@@ -377,7 +383,7 @@ class _ImportRun:
                 continue
             if found is not None:
                 rows.append(make_log_row(found.record, found.record.event.name))
-                notices += [make_notice_row(each, found.record) for each in found.decision.notices]
+                notices += [make_notice_row(notice, found.record) for notice in found.decision.notices]
         return rows, notices, changes
 
     def _import_entry(self, entry: Entry, changes: PendingChanges) -> Applied | None:
@@ -385,11 +391,17 @@ class _ImportRun:
 
         key = registry_of(self._registry).normalize_name(entry.name)
         if not is_storable(key):
-            raise RefusalError("no database holds that name", code="registry.bad-data", field="name")
+            raise RefusalError(
+                "the name contains characters that databases cannot store",
+                code="registry.bad-data",
+                field="name",
+            )
         if entry.registry != self._registry:
-            raise RefusalError("the row is of another registry", code="registry.bad-data", field="registry")
+            raise RefusalError(
+                "the row belongs to another registry", code="registry.bad-data", field="registry"
+            )
         if key in self._seen:
-            raise RefusalError("the source has the name twice", code="registry.duplicate", field="name")
+            raise RefusalError("the source contains the name twice", code="registry.duplicate", field="name")
         self._seen.add(key)
         before = self.present.get(key)
         entry, left_out = prepare_import(entry, before)
@@ -504,7 +516,7 @@ class Outbox:
             known = await connection.execute(select(outbox.c.id).where(outbox.c.id == identifier))
             if known.scalar() is None:
                 raise UnknownEntryError(
-                    "there is no notice of that id", code="registry.unknown-notice", field="id"
+                    "there is no notice with this ID", code="registry.unknown-notice", field="id"
                 )
 
         await self._database.run_transaction(work)

@@ -48,10 +48,10 @@ def require_search(database: Database) -> None:
     """Raises StoreError (registry.no-full-text) where this Python's SQLite cannot keep the index."""
     if database.dialect == "sqlite" and not has_trigrams():
         raise StoreError(
-            f"SQLite {sqlite3.sqlite_version}, which this Python has, lacks the index of trigrams (FTS5)",
+            f"SQLite {sqlite3.sqlite_version} of this Python has no trigram index (FTS5)",
             code="registry.no-full-text",
             field="url",
-            hint="use a Python with SQLite 3.34 or newer built with FTS5 (those of uv, python.org and Debian "
+            hint="Use a Python with SQLite 3.34 or newer built with FTS5 (those of uv, python.org and Debian "
             "have it), or a PostgreSQL database: postgresql+psycopg://USER@HOST/DATABASE",
         )
 
@@ -79,7 +79,7 @@ async def search_entries(
         # one more for each that an earlier rank has found already
         statement = _select_candidates(rank, limit + len(found))
         rows: list[int] = list((await connection.execute(statement)).scalars())
-        found += [each for each in rows if each not in found]
+        found += [row for row in rows if row not in found]
         if len(found) >= limit:
             break
     return await _fetch_entries(connection, found[:limit])
@@ -184,16 +184,16 @@ async def _fetch_entries(connection: AsyncConnection, found: list[int]) -> tuple
     same = and_(entries.c.registry == entry_text.c.registry, entries.c.name == entry_text.c.name)
     lengths = select(entry_text.c.id, func.length(entries.c.record).label("size")).join(entries, same)
     sizes = {row.id: row.size for row in await connection.execute(lengths.where(entry_text.c.id.in_(found)))}
-    weights = accumulate(sizes[each] for each in found)
+    weights = accumulate(sizes[item] for item in found)
     # the first one whatever its length, as in lists
     shown = [
-        each for each, weight in zip(found, weights, strict=True) if each is found[0] or weight <= MOST_TEXT
+        item for item, weight in zip(found, weights, strict=True) if item is found[0] or weight <= MOST_TEXT
     ]
     statement = (
         select(entry_text.c.id, entries.c.record).join(entries, same).where(entry_text.c.id.in_(shown))
     )
     records = {row.id: row.record for row in await connection.execute(statement)}
-    return tuple(decode_record(Entry, records[each]) for each in shown)
+    return tuple(decode_record(Entry, records[identifier]) for identifier in shown)
 
 
 #: records that the database hands over together
@@ -271,11 +271,11 @@ async def select_requests(
     Fewer than `limit` where they are long.
     """
     filters = ("requests", *conditions.values())
-    given = {name: str(each) for name, each in conditions.items() if each is not None}
+    given = {name: str(condition) for name, condition in conditions.items() if condition is not None}
     if not all(map(is_storable, given.values())):
         return Page(items=())
     statement = select(requests.c.opened, requests.c.record)
-    statement = statement.where(*(requests.c[name] == each for name, each in given.items()))
+    statement = statement.where(*(requests.c[name] == item for name, item in given.items()))
     if after is not None:
         statement = statement.where(requests.c.opened < decode_cursor(after, filters, int))
     rows, more = await _fetch_rows(connection, statement.order_by(requests.c.opened.desc()), limit)
@@ -293,7 +293,7 @@ async def select_records(
     if not all(map(is_storable, about.values())):
         return ()
     statement = select(log.c.record).where(log.c.number > after)
-    statement = statement.where(*(log.c[name] == each for name, each in about.items()))
+    statement = statement.where(*(log.c[name] == item for name, item in about.items()))
     statement = statement.order_by(log.c.number).limit(require_limit(limit))
     found: list[LogRecord] = []
     weight = 0
@@ -308,11 +308,13 @@ async def select_records(
 
 async def select_timed(connection: AsyncConnection, day: Any) -> tuple[list[Request], list[Entry]]:
     """The requests that are open, and the entries with a timer that may have gone off by `day`."""
-    waiting = select(requests.c.record).where(requests.c.state.not_in([str(each) for each in FINAL_STATES]))
+    waiting = select(requests.c.record).where(requests.c.state.not_in([str(state) for state in FINAL_STATES]))
     timed = select(entries.c.record).where(entries.c.wake <= day)
     open_ones = (await connection.execute(waiting.order_by(requests.c.opened))).scalars()
     ripe = (await connection.execute(timed.order_by(entries.c.registry, entries.c.name))).scalars()
-    return [decode_record(Request, each) for each in open_ones], [decode_record(Entry, each) for each in ripe]
+    return [decode_record(Request, record) for record in open_ones], [
+        decode_record(Entry, record) for record in ripe
+    ]
 
 
 def build_request_conditions(

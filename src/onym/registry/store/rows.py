@@ -119,7 +119,7 @@ def decode_record(cls: type[_Value], record: str) -> _Value:
         raise StoreError(
             f"a {cls.__name__.lower()} in the database is not JSON",
             code="registry.bad-record",
-            hint="run: onym registry verify",
+            hint="Run: onym registry verify",
         ) from None
     return from_data(cls, data)
 
@@ -199,4 +199,4 @@ def fold_text(text: str) -> str:
 
 
 def _join_text_fields(fields: Mapping[str, str]) -> str:
-    return "\n".join(fields[each] for each in _TEXT_FIELDS if fields.get(each))
+    return "\n".join(fields[name] for name in _TEXT_FIELDS if fields.get(name))

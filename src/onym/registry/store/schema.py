@@ -202,20 +202,20 @@ async def require_schema(database: Database) -> None:
     """Raises StoreError (registry.no-database, registry.wrong-schema) unless the schema is `REVISION`."""
     if not database.has_file():
         raise StoreError(
-            "there is no registry at that place",
+            "the database does not exist",
             code="registry.no-database",
             field="url",
-            hint="run: onym registry init",
+            hint="Run: onym registry init",
         )
     found = await read_revision(database)
     if found == REVISION:
         return
     newer = found is not None and found > REVISION
     raise StoreError(
-        f"the schema is at revision {found or 'none'}, this version of Onym works with {REVISION}",
+        f"the schema has revision {found or 'none'}, but this version of Onym needs {REVISION}",
         code="registry.wrong-schema",
         field="url",
-        hint="install a newer Onym" if newer else "take a backup, then run: onym registry init",
+        hint="Install a newer Onym." if newer else "Take a backup, then run: onym registry init",
     )
 
 
