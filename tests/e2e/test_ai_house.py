@@ -295,7 +295,7 @@ def test_a_name_of_one_label_is_answered_for_by_whom_the_registry_names(
         # an older issue would have it active still
         registry.file.write_bytes(first)
         assert said(gateway.ask("POST", "/tool/add", SUM)) == (503, "unavailable")
-        assert "was seen before" in native("ai://bank/tool/add", code=None).out
+        assert "older than the last one" in native("ai://bank/tool/add", code=None).out
         with pytest.raises(OnymError), house.gateway("bank", namespaces=(rows,), name="another"):
             pass
         registry.file.write_bytes(second)
