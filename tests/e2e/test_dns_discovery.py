@@ -24,7 +24,6 @@ from dns_support import LOOPBACK, Forwarder, Lie, give_dns_time, knot, unbound
 from dns_support import Server as Zones
 from net_support import OK, Authority, FixedResolver, Server, answering, post
 from onym.ai import client_flows
-from onym.ai.client_flows import Session
 from onym.ai.discovery.evaluation import fetch_srv_targets
 from onym.ai.exchange import Caller, RequestAttempt
 from onym.ai.records import AnchorDocument, Invocation, Resolution, Source, Verdict
@@ -104,11 +103,11 @@ def drive(request: pytest.FixtureRequest) -> Callable[..., Any]:
     def drive(flow: Flow[T], policy: Policy, **options: Any) -> T:
         if request.param == "sync":
             with Transport(NetConfig(policy=policy, **options)) as transport:
-                return run_flow(client_flows, transport)
+                return run_flow(flow, transport)
 
         async def scenario() -> T:
             async with AsyncTransport(NetConfig(policy=policy, **options)) as waiting:
-                return await arun_flow(client_flows, waiting)
+                return await arun_flow(flow, waiting)
 
         return asyncio.run(scenario())
 
@@ -200,7 +199,7 @@ def test_the_signed_zone_wins_and_the_connection_goes_where_it_says(
     names = FixedResolver({"aiip.bank.test": [["127.0.0.1"]]})
     world.server.requests.clear()
     world.server.names.clear()
-    reply = drive(client_flows(), policy, resolver=names, tls=world.tls)
+    reply = drive(flow(), policy, resolver=names, tls=world.tls)
     assert (reply.status, reply.info.address, reply.info.tls_version) == (200, "127.0.0.1", "1.3")
     assert world.server.names == ["bank.test"]
     assert world.server.requests[0][1]["host"] == "bank.test"
@@ -238,7 +237,7 @@ def test_where_the_first_target_takes_no_connection_the_next_one_is_asked(
     )
     question = RequestAttempt(Invocation(uri=resolution.uri, method="GET"), resolution, Caller(), 20.0)
     world.server.names.clear()
-    reply = drive(client_flows._send_with_retries(Session(), question, stream=False), policy, **with_dns)
+    reply = drive(client_flows._send_with_retries(question, stream=False), policy, **with_dns)
     assert (reply.status, reply.info.tls_version) == (200, "1.3")
     assert world.server.names == ["several.test"]
     assert names.asked == ["first.several.test", "second.several.test"]
@@ -317,7 +316,7 @@ def test_prov_100_a_place_inside_is_refused_and_nothing_is_connected_to(
     names = FixedResolver({})
     for policy in (Policy.untrusted(), Policy.local().replace(ports={443})):
         with pytest.raises(PolicyError):
-            drive(client_flows(), policy, resolver=names)
+            drive(flow(), policy, resolver=names)
     assert names.asked == []
     assert world.server.connections == before
 

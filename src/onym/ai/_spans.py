@@ -1,7 +1,8 @@
 """OpenTelemetry spans, metrics and trace context of one stage. Needs opentelemetry-api.
 
-A stage is current only while its code runs: a generator gives the context back with every step, so threads
-and tasks that drive several generators do not mix up spans. Only `traceparent` is sent to other servers.
+A stage is current only while its code runs: a generator restores the context after every step, so that
+threads and tasks that drive several generators do not mix up spans. Only `traceparent` is sent to other
+servers.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
 Value: TypeAlias = "str | bool | int | float"
 Attributes: TypeAlias = "dict[str, Value]"
 
-#: bounds of the histogram: a proof takes less than a thousandth of a second, an invocation up to minutes
+#: bounds of the histogram: a verification takes less than a millisecond, an invocation up to minutes
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-#: each makes metrics of its own, which stay in memory, and anybody may have names that resolve
+#: every authority has metrics of its own, which stay in memory, and anyone can publish names
 _MOST_AUTHORITIES: Final = 500
 
 
 class Instruments:
-    """What stages are measured with. `clock` gives seconds that only grow."""
+    """The metrics of stages. `clock` returns seconds that never decrease."""
 
     __slots__ = ("_authorities", "_duration", "_failures", "_lock", "_refetches", "_replays", "clock")
 
@@ -54,34 +55,40 @@ class Instruments:
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
         self._failures = meter.create_counter(
-            "aiip.verify.failures", unit="{failure}", description="Receipts and tokens that did not hold."
+            "aiip.verify.failures",
+            unit="{failure}",
+            description="Receipts and tokens whose verification failed.",
         )
         self._refetches = meter.create_counter(
-            "aiip.keys.refetches", unit="{fetch}", description="Key sets asked for before their time."
+            "aiip.keys.refetches",
+            unit="{fetch}",
+            description="Key sets that were fetched before they expired.",
         )
         self._replays = meter.create_counter(
-            "aiip.replay.hits", unit="{hit}", description="Receipts and idempotency keys that came again."
+            "aiip.replay.hits",
+            unit="{hit}",
+            description="Receipts and idempotency keys that were used before.",
         )
 
     def record_duration(self, seconds: float, labels: Mapping[str, Value]) -> None:
-        """A stage with these labels is over."""
+        """Record the duration of a stage with these labels."""
         self._duration.record(seconds, self._limit_labels(labels))
 
     def count_failure(self, labels: Mapping[str, Value], error: BaseException) -> None:
-        """Something did not hold. A refusal that nobody signed is none of that: it claims no proof."""
+        """Count a failed verification. An unsigned error response is not one, because it claims no proof."""
         if isinstance(error, Exception) and not isinstance(error, InvocationError):
             self._failures.add(1, self._limit_labels({n: labels[n] for n in labels if n != "aiip.stage"}))
 
     def count_key_refetch(self, authority: str) -> None:
-        """An authority's keys were asked for once more."""
+        """Count a renewal of an authority's keys."""
         self._refetches.add(1, self._limit_labels({"aiip.authority": authority}))
 
     def count_replay(self, authority: str, kind: str) -> None:
-        """Something of this kind was seen before."""
+        """Count a replay of this kind."""
         self._replays.add(1, self._limit_labels({"aiip.authority": authority, "aiip.replay.kind": kind}))
 
     def _limit_labels(self, labels: Mapping[str, Value]) -> Attributes:
-        """The labels, without the authority where there have been too many already."""
+        """Return the labels, without the authority if there are too many authorities."""
         authority = labels.get("aiip.authority")
         with self._lock:
             if isinstance(authority, str) and len(self._authorities) < _MOST_AUTHORITIES:
@@ -91,7 +98,7 @@ class Instruments:
 
 
 def get_error_type(error: BaseException) -> str:
-    """A name for what went wrong, of few possible ones: our own code, else the class."""
+    """Return the error's code, or the class of an exception that is not of Onym."""
     if isinstance(error, OnymError):
         return error.code
     kind = type(error)
@@ -103,7 +110,7 @@ _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 
 def extract_parent(traceparent: str | None) -> Context:
-    """What a server's span is begun in: a span that is there already, else the one that the caller names."""
+    """Return the parent of a server's span: the current span, or the one that the caller names."""
     here = context.get_current()
     if traceparent is None or trace.get_current_span(here).get_span_context().is_valid:
         return here
@@ -111,7 +118,7 @@ def extract_parent(traceparent: str | None) -> Context:
 
 
 def inject_traceparent(send: Send) -> Send:
-    """The request with the current span's `traceparent`; as it is where there is no span."""
+    """Return the request with the current span's `traceparent`, if there is a span."""
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier)
     if _HEADER not in carrier:
@@ -124,14 +131,14 @@ def inject_traceparent(send: Send) -> Send:
 T = TypeVar("T")
 
 _KEY: Final = context.create_key("onym-aiip-stage")
-#: what every metric says of a stage
+#: attributes that are also labels of metrics
 _LABELS: Final = frozenset({"aiip.authority", "error.type"})
-#: how a stage ends that nobody waits for any more: that is no failure
+#: how an abandoned stage ends, which is not a failure
 _LEFT: Final = (GeneratorExit, asyncio.CancelledError)
 
 
 def current_stage() -> Stage | None:
-    """The innermost stage that this code runs in."""
+    """Return the innermost stage that this code runs in."""
     found = context.get_value(_KEY)
     return found if isinstance(found, Stage) else None
 
@@ -144,15 +151,15 @@ def begin_stage(
     said: Attributes,
     where: Context | None = None,
 ) -> Stage:
-    """A stage that has begun, in the context `where`; else in whatever is current."""
+    """Begin a stage in the context `where`, or in the current one."""
     where = context.get_current() if where is None else where
-    # what samplers decide by has to be there from the start
+    # samplers decide by the initial attributes
     span = tracer.start_span(f"aiip.{name}", where, kind=SpanKind[kind.upper()], attributes=said)
     return Stage(name, span, where, instruments, said)
 
 
 class Stage:
-    """A stage that has begun; the first `end` ends it. Used in a `with` block, it is current there."""
+    """A stage that has begun; the first `end` ends it. In a `with` block it is current."""
 
     __slots__ = (
         "_done",
@@ -170,7 +177,7 @@ class Stage:
     def __init__(
         self, name: str, span: Span, where: Context, instruments: Instruments, said: Attributes
     ) -> None:
-        #: steps of a watched flow that went to the network, or waited
+        #: steps of a watched flow that used the network, or waited
         self.asked = 0
         self.context: Context = context.set_value(_KEY, self, set_span_in_context(span, where))
         self._outer = context.get_value(_KEY, where)
@@ -180,24 +187,24 @@ class Stage:
         self._labels |= {key: value for key, value in said.items() if key in _LABELS}
         self._start = instruments.clock()
         self._done = False
-        #: has a server answered? None for what is no server
+        #: whether a server has responded; None for a client
         self._heard: bool | None = None
         self._token: Any = None
 
     def set_attributes(self, said: dict[str, Any]) -> None:
-        """What has become known."""
+        """Set attributes of the span."""
         if not self._done:
             self._span.set_attributes(said)
             self._labels |= {key: value for key, value in said.items() if key in _LABELS}
 
     def add_event(self, name: str, said: dict[str, Value]) -> None:
-        """Something happened meanwhile."""
+        """Add an event to the span."""
         self._span.add_event(name, said)
 
     def set_resource(self, said: dict[str, Any]) -> None:
-        """Whose name it is: for this stage, and for what it is a part of.
+        """Set the resource's attributes on this stage and on the stage around it.
 
-        An endpoint's is not told: the names that its functions ask for are others than its own.
+        An endpoint's stage is not changed, because its functions call other resources than its own.
         """
         self.set_attributes(said)
         outer = self._outer
@@ -205,16 +212,16 @@ class Stage:
             outer.set_attributes(said)
 
     def set_status(self, status: int) -> None:
-        """The status that came. One that refuses makes a client's exchange a failure."""
+        """Set the response's status. An error status makes a client's exchange a failure."""
         self.set_attributes({"aiip.status": status})
         if status >= 400:
             self._mark_failed(str(status))
 
     def record_refusal(self, error: BaseException, *, failed: bool = False) -> None:
-        """It is answered with this error; `failed` says that this is a failure of the stage, too."""
+        """Record the error of the response; with `failed` the stage has failed too."""
         kind, outer = get_error_type(error), self._outer
         if isinstance(outer, Stage) and outer._labels["aiip.role"] == self._labels["aiip.role"] == "endpoint":
-            outer.record_refusal(error)  # the function failed, and the request is answered with it
+            outer.record_refusal(error)  # the error of the function is the error of the request
             failed = True
         if failed:
             self._mark_failed(kind)
@@ -222,7 +229,10 @@ class Stage:
             self.set_attributes({"error.type": kind})
 
     def end(self, error: BaseException | None = None) -> None:
-        """It is over. The error's message stays out: it may quote what was asked, or answered."""
+        """End the stage.
+
+        The error's message is not recorded, because it may quote the request or response.
+        """
         if self._done:
             return
         if isinstance(error, _LEFT) or (error is None and self._heard is False):
@@ -235,7 +245,7 @@ class Stage:
         self._end_span()
 
     def abandon(self) -> None:
-        """Nobody waits for the rest."""
+        """End the stage because its caller does not wait for it any more."""
         if not self._done:
             self.set_attributes({"aiip.abandoned": True})
             self._end_span()
@@ -262,7 +272,7 @@ class Stage:
 
     @contextmanager
     def activate(self) -> Iterator[Self]:
-        """Current in the block, and not over at its end unless it failed: the rest is a stream's."""
+        """Make the stage current in the block. It ends only if the block fails, because a stream goes on."""
         token = context.attach(self.context)
         try:
             yield self
@@ -278,7 +288,7 @@ class Stage:
         then: Callable[[T], None] | None = None,
         change: Callable[[Send], Send] | None = None,
     ) -> Flow[T]:
-        """The same flow in this stage, which ends with it. `then` sees its outcome, `change` its requests."""
+        """Run the flow in this stage and end the stage. `then` gets its result, `change` its requests."""
         try:
             result = yield from self._drive_flow(flow, then, change or _keep_request)
         except BaseException as error:
@@ -317,7 +327,7 @@ class Stage:
             flow.close()
 
     def observe_send(self, send: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
-        """An ASGI `send` whose answer this stage is told of; without one, it was abandoned."""
+        """Return an ASGI `send` that records the status; without a response the stage is abandoned."""
         self._heard = False
 
         async def heard(message: Any) -> None:
@@ -328,7 +338,7 @@ class Stage:
         return heard
 
     def _record_status(self, status: int) -> None:
-        """What a server answers. Only what is its own fault is a failure of its."""
+        """Record a server's status. Only a 5xx status is a failure of the server."""
         self._heard = True
         self.set_attributes({"aiip.status": status})
         if status >= 500:

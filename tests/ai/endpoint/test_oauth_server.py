@@ -211,7 +211,7 @@ def test_a_new_key_is_found_at_once_and_random_ones_cost_one_question_a_minute(s
         assert server.asked["/jwks"] == 2
         for number in range(20):
             stranger = SigningKey.generate("ES256", kid=f"random-{number}")
-            with pytest.raises(AIIPError, match="not one for this resource"):
+            with pytest.raises(AIIPError, match="not valid for this resource"):
                 await guard.authorize(bearer(server.token(key=stranger)), NONE)
         assert server.asked["/jwks"] == 2
         clock.advance(60)
@@ -240,7 +240,7 @@ def test_a_new_key_without_a_name_is_found_and_forgeries_cost_one_question_a_min
         assert server.asked["/jwks"] == 2
         forged = SigningKey.generate("ES256")
         for _ in range(20):
-            with pytest.raises(AIIPError, match="not one for this resource"):
+            with pytest.raises(AIIPError, match="not valid for this resource"):
                 await guard.authorize(bearer(server.token(key=forged)), NONE)
         assert server.asked["/jwks"] == 2
         clock.advance(60)
@@ -251,7 +251,7 @@ def test_a_new_key_without_a_name_is_found_and_forgeries_cost_one_question_a_min
             await guard.authorize(bearer(server.token(key=forged)), NONE)
         assert server.asked["/jwks"] == 3
         clock.advance(60)
-        with pytest.raises(AIIPError, match="not one for this resource"):
+        with pytest.raises(AIIPError, match="not valid for this resource"):
             await guard.authorize(bearer(server.token(key=named)), NONE)
         assert server.asked["/jwks"] == 3
         await guard.close()
@@ -261,7 +261,7 @@ def test_a_new_key_without_a_name_is_found_and_forgeries_cost_one_question_a_min
 
 @pytest.mark.parametrize("algorithms", [("ES384",), ("HS256",), ["ES256", "none"], "RS256", ()])
 def test_algorithms_that_would_refuse_every_token_are_refused_themselves(algorithms: Any) -> None:
-    with pytest.raises(UsageError, match="algorithms are some of"):
+    with pytest.raises(UsageError, match="algorithms must be"):
         JWTAuthorization("https://login.example", RESOURCE, algorithms=algorithms)
 
 
@@ -272,7 +272,7 @@ def test_a_key_that_was_withdrawn_is_forgotten_when_its_time_is_over(server: Han
         await guard.authorize(old, NONE)
         server.published[:] = [SigningKey.generate("ES256", kid="second").public()]
         clock.advance(600)
-        with pytest.raises(AIIPError, match="not one for this resource"):
+        with pytest.raises(AIIPError, match="not valid for this resource"):
             await guard.authorize(old, NONE)
         await guard.close()
 

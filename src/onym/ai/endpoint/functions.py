@@ -1,7 +1,7 @@
-"""A Python function as a resource: its type hints define the input and the checked output.
+"""A Python function as a resource: its type hints define the input and the validated output.
 
-Results are validated against the declared type before they are signed. The validation builds types of its
-own, so it runs no code of the function's types.
+Results are validated against the declared type before they are signed. The validation uses types that it
+builds itself, so it does not run code of the function's types.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from onym.errors import AIIPError, OnymError, UsageError
 
 _Object: TypeAlias = nodes.StructType | nodes.DataclassType | nodes.NamedTupleType | nodes.TypedDictType
 _OBJECTS: Final = (nodes.StructType, nodes.DataclassType, nodes.NamedTupleType, nodes.TypedDictType)
-#: written as arrays; what they are read into may want values that can be hashed
+#: types that are JSON arrays; sets are checked as lists, because their items may not be hashable
 _ARRAYS: Final = (nodes.ListType, nodes.SetType, nodes.FrozenSetType, nodes.VarTupleType)
 #: scalars that may have bounds
 _SCALARS: Final[Mapping[type, Any]] = {
@@ -72,26 +72,26 @@ _SCALARS: Final[Mapping[type, Any]] = {
     nodes.UUIDType: uuid.UUID,
     nodes.DecimalType: decimal.Decimal,
 }
-#: what Meta calls the bounds of a node
+#: the bounds of a node, by their names in Meta
 _BOUNDS: Final = frozenset(
     {"gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz"}
 )
-#: types whose values msgspec writes, those of subclasses too
+#: types that msgspec encodes, including their subclasses
 _ENCODABLE_BASES: Final = (list, tuple, dict, set, frozenset, enum.Enum, msgspec.Struct, msgspec.Raw)
-#: and those whose own values it writes
+#: types that msgspec encodes without their subclasses
 _ENCODABLE_TYPES: Final = frozenset(
     {*(scalar for scalar in _SCALARS.values() if scalar), type(None), object, Any}
 )
-#: abstract, and what is below them is never written
+#: abstract types whose subclasses msgspec cannot encode
 _UNENCODABLE_TYPES: Final[frozenset[Any]] = frozenset({Callable})
 _UNIONS: Final = frozenset({types.UnionType, typing.Union})
 
 
 def build_check_type(kind: Any) -> Any:
-    """The type that the JSON of this one is read as.
+    """Return the type that validates the JSON of this type.
 
-    Objects become Structs without defaults and without `__post_init__`; what may be anything stays unread.
-    Raises TypeError for a type that msgspec does not read.
+    Objects become Structs without defaults and without `__post_init__`; values of any type are not decoded.
+    Raises TypeError for a type that msgspec cannot decode.
     """
     return _convert_node(nodes.type_info(kind), {})
 
@@ -131,7 +131,7 @@ def _add_bounds(kind: Any, node: nodes.Type) -> Any:
 
 
 def _build_struct(node: _Object, seen: dict[int, Any]) -> Any:
-    """A Struct of the members as they are written. Their types come later: one may be the object itself."""
+    """Build a Struct with the encoded members. Their types are set later, because they may be recursive."""
     absent = _list_unset_members(node.cls)
     names = {f"f{place}": member for place, member in enumerate(node.fields)}
     needed = {name for name, member in names.items() if member.required and member.name not in absent}
@@ -152,7 +152,7 @@ def _build_struct(node: _Object, seen: dict[int, Any]) -> Any:
 
 
 def _list_unset_members(kind: Any) -> set[str]:
-    """The members that may be UNSET, which is not written."""
+    """Return the members that may be UNSET, which is not encoded."""
     try:
         hints = typing.get_type_hints(kind)
     except (NameError, TypeError):
@@ -160,11 +160,11 @@ def _list_unset_members(kind: Any) -> set[str]:
     return {name for name, hint in hints.items() if msgspec.UnsetType in [hint, *typing.get_args(hint)]}
 
 
-# what can be written ---------------------------------------------------------------------------------------
+# types that can be encoded ---------------------------------------------------------------------------------
 
 
 def can_encode(kind: Any) -> bool:
-    """May a value of this type be JSON? Where that is not known, it may."""
+    """Report whether a value of this type may have a JSON form; True if that is unknown."""
     return _can_encode_type(kind, set())
 
 
@@ -196,7 +196,7 @@ def _is_encodable_class(kind: type) -> bool:
         or issubclass(kind, _ENCODABLE_BASES)
         or dataclasses.is_dataclass(kind)
         or hasattr(kind, "__attrs_attrs__")
-        # values are of a class below it, which nobody knows
+        # values are of an unknown subclass
         or (
             kind not in _UNENCODABLE_TYPES
             and (inspect.isabstract(kind) or getattr(kind, "_is_protocol", False))
@@ -205,7 +205,7 @@ def _is_encodable_class(kind: type) -> bool:
 
 
 def _list_member_types(kind: type) -> list[Any]:
-    """The types of what an object has."""
+    """Return the types of an object's members."""
     names: Iterable[str] = getattr(kind, "__struct_fields__", ())
     if dataclasses.is_dataclass(kind):
         names = [member.name for member in dataclasses.fields(kind)]
@@ -218,27 +218,27 @@ def _list_member_types(kind: type) -> list[Any]:
     return [hints[name] for name in names if name in hints]
 
 
-#: types that say nothing of a result
+#: types whose results are not validated
 _UNCHECKED_TYPES: Final = (Any, object, Answer, StreamEvent, typing.Never, typing.NoReturn)
 _AWAITABLE_TYPES: Final = frozenset({Awaitable, Coroutine, asyncio.Future, asyncio.Task})
 
-#: what msgspec says without a word of the value
+#: messages of msgspec that do not contain the value
 _SAFE_PREFIXES: Final = ("Expected `", "Object missing ")
 
 
 class ResultEncoder:
-    """The results, or the events, of the function `name`, whose hint is `kind`.
+    """Encodes and validates the results, or the events, of the function `name` with the return type `kind`.
 
-    What can be written, and not read or described, has no schema, and is not checked. Raises UsageError for
-    a type whose values no JSON can say.
+    A type that msgspec can encode but not decode has no schema and is not validated. Raises UsageError for a
+    type without a JSON form.
     """
 
     def __init__(self, name: str, kind: Any) -> None:
         self._name = name
         self.kind = kind = _strip_wrappers(kind)
-        #: may a result be octets?
+        #: may a result be bytes?
         self.octets = kind is Any or bytes in [kind, *typing.get_args(kind)]
-        #: is there never anything to tell?
+        #: is the result always None?
         self.empty = kind is None or kind is type(None)
         try:
             self._model = find_model(kind)
@@ -247,16 +247,16 @@ class ResultEncoder:
             raise make_signature_error(name, "its result", error) from None
 
     def build_schema(self) -> dict[str, Any] | None:
-        """What a result looks like; None where that is not said."""
+        """Return the JSON Schema of a result, or None."""
         if self._model is not None:
             return inline_root_reference(self._model.build_schema(output=True))
         return None if self._decoder is None else find_schema(self.kind)
 
     def encode(self, value: Any) -> bytes:
-        """The result as JSON.
+        """Encode the result as JSON.
 
-        Raises OnymError `aiip.internal` for one of another type, and for one with NaN or an infinity; it
-        names the function, and nothing of the value.
+        Raises OnymError `aiip.internal` for a result of another type or with NaN or infinity. The message
+        names the function, but not the value.
         """
         try:
             if self._model is not None:
@@ -266,14 +266,14 @@ class ResultEncoder:
                 self._decoder.decode(body)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise OnymError(
-                f"the result of the function {self._name} does not fit: {_format_reason(error)}",
+                f"the result of the function {self._name} has a wrong type: {_format_reason(error)}",
                 code="aiip.internal",
             ) from None
         return body
 
 
 def _strip_wrappers(kind: Any) -> Any:
-    """The type of what is written as it is: without what is awaited first, and without whole answers."""
+    """Return the type of the encoded value: without awaitables and whole answers."""
     origin = typing.get_origin(kind)
     if origin in _AWAITABLE_TYPES or any(kind is awaitable for awaitable in _AWAITABLE_TYPES):
         return _strip_wrappers([Any, *typing.get_args(kind)][-1])
@@ -286,7 +286,7 @@ def _strip_wrappers(kind: Any) -> Any:
 
 
 def _build_decoder(kind: Any) -> msgspec.json.Decoder[Any] | None:
-    """What checks a result; None where msgspec can write it, and no more. Raises what msgspec raises."""
+    """Return the decoder that validates a result; None for a type that msgspec can only encode."""
     try:
         build_schema(kind)
         return msgspec.json.Decoder(build_check_type(kind))
@@ -297,7 +297,7 @@ def _build_decoder(kind: Any) -> msgspec.json.Decoder[Any] | None:
 
 
 def _format_reason(error: BaseException) -> str:
-    """Of the types and places that are known; what else is said may have the value in it."""
+    """Return msgspec's message if it contains only types and paths, because others may contain the value."""
     known = isinstance(error, msgspec.ValidationError) and str(error).startswith(_SAFE_PREFIXES)
     return str(error) if known and error.__cause__ is None else type(error).__name__
 
@@ -312,9 +312,9 @@ _AWAITED: Final = frozenset({AsyncGenerator, AsyncIterator})
 class FunctionHandler:
     """Calls a function with the members of a JSON object, the parameters of the query, or both.
 
-    A plain function runs in a thread of `executor`, a coroutine in the loop; a generator's values are the
-    events of a stream. Raises UsageError for a function that cannot be called so, for a result of a type
-    without a JSON form, and for a media type that is none.
+    A synchronous function runs in a thread of `executor`, a coroutine in the event loop; the values of a
+    generator are the events of a stream. Raises UsageError for a function that cannot be called like this,
+    for a result type without a JSON form, and for an invalid media type.
     """
 
     def __init__(
@@ -325,19 +325,19 @@ class FunctionHandler:
         executor: Callable[[], Executor | None] = lambda: None,
     ) -> None:
         if media_type is not None and not CONTENT_TYPE.fullmatch(media_type):
-            raise UsageError("a media type is visible ASCII, at most 255 characters")
+            raise UsageError(f"{media_type!r} is not a media type of 1 to 255 ASCII characters")
         self._function = function
         self._signature = parse_signature(function)
         self._decoder = msgspec.json.Decoder(self._signature.input)
         self._output = ResultEncoder(self._signature.input.__name__, self._signature.output)
         self._media_type = media_type
         self._executor = executor
-        # what is made to be awaited is made in the loop
+        # a function that returns an awaitable runs in the event loop
         kind = typing.get_origin(typing.get_type_hints(function).get("return"))
         self._threaded = not self._signature.asynchronous and kind not in _AWAITED
 
     def describe(self) -> Mapping[str, Any]:
-        """Title and description from the docstring, input and output from the type hints."""
+        """Return title and description from the docstring, input and output from the type hints."""
         first, _, rest = inspect.cleandoc(self._function.__doc__ or "").partition("\n")
         found = {
             "title": first.strip().rstrip(".") or None,
@@ -348,11 +348,11 @@ class FunctionHandler:
         return {name: value for name, value in found.items() if value is not None}
 
     def check(self, call: Call) -> None:
-        """Raises AIIPError `aiip.invalid-input`, `aiip.unsupported-media-type` where input does not fit."""
+        """Raise AIIPError `aiip.invalid-input` or `aiip.unsupported-media-type` for invalid input."""
         self._decode_arguments(call)
 
     def typed(self, call: Call) -> dict[str, Any]:
-        """What the function is given, defaults filled in, for policies. Raises as `check`."""
+        """Return the function's arguments with defaults, for policies. Raises as `check` does."""
         given = self._decode_arguments(call)
         given.pop(self._signature.call or "", None)
         for name in self._signature.models:
@@ -361,9 +361,9 @@ class FunctionHandler:
 
     @property
     def lasts(self) -> bool:
-        """Does the function go on where a call of it is given up? A thread cannot be ended.
+        """True if a call runs in a thread, which cannot be cancelled.
 
-        What it returns to be awaited can: the term of the call is told (`Term.awaited`).
+        An awaitable that the thread returns can be cancelled; see `CallDeadline.start_limit`.
         """
         return self._threaded and not self._signature.streams
 
@@ -377,17 +377,17 @@ class FunctionHandler:
         made = await self._run_in_thread(work) if self._threaded else work()
         if not inspect.isawaitable(made):
             return made
-        # of a coroutine function, and of a plain one around it
-        term = CURRENT_DEADLINE.get()
-        if term is not None:
-            term.start_limit()
+        # of a coroutine function, or of a synchronous function that returned it
+        deadline = CURRENT_DEADLINE.get()
+        if deadline is not None:
+            deadline.start_limit()
         return await made
 
     async def _run_in_thread(self, work: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._executor(), call_contained, work, *args)
 
     def _decode_arguments(self, call: Call) -> dict[str, Any]:
-        """The function's arguments."""
+        """Decode the function's arguments."""
         try:
             made = (
                 self._merge_input(call)
@@ -398,7 +398,7 @@ class FunctionHandler:
         except msgspec.ValidationError as error:
             raise _make_input_error(call, str(error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise _make_input_error(call, "the body is not JSON") from None
+            raise _make_input_error(call, "the body is not valid JSON") from None
         if self._signature.call is not None:
             given[self._signature.call] = call
         return given
@@ -412,14 +412,14 @@ class FunctionHandler:
         return model.decode(value, name)
 
     def _merge_input(self, call: Call) -> msgspec.Struct:
-        """The input out of query and body; a member that both have has two values, and none."""
+        """Merge query and body. Raises AIIPError for a member that is in both."""
         members = msgspec.json.decode(_get_json_body(call) or b"{}")
         if not isinstance(members, dict):
             raise _make_input_error(call, "Expected `object`")
         values = self._convert_parameters(call)
         twice = next((name for name in values if name in members), None)
         if twice is not None:
-            raise _make_input_error(call, f"query and body both have it - at `$.{twice}`")
+            raise _make_input_error(call, f"the query and the body both contain it - at `$.{twice}`")
         found: msgspec.Struct = msgspec.convert(members | values, self._signature.input)
         return found
 
@@ -460,31 +460,31 @@ class FunctionHandler:
                 await close()
 
     async def _iter_in_threads(self, values: Iterator[Any]) -> AsyncIterator[Any]:
-        """What a plain generator yields, each awaited from a thread."""
+        """Yield the values of a synchronous generator, which runs in a thread."""
         try:
             while (value := await self._run_in_thread(next, values, _END)) is not _END:
                 yield value
         finally:
             close = getattr(values, "close", None)
             if close is not None:
-                with contextlib.suppress(ValueError):  # it still runs, in the thread that was given up
+                with contextlib.suppress(ValueError):  # it still runs in its thread
                     await self._run_in_thread(close)
 
 
 def _get_json_body(call: Call) -> bytes:
-    """The body, which is JSON or nothing."""
+    """Return the body. Raises AIIPError if it is not JSON."""
     if call.body and not is_json(call.content_type):
         raise AIIPError(
-            "the body of this resource is JSON",
+            "the body of a request to this resource must be JSON",
             code="aiip.unsupported-media-type",
             target=str(call.uri.without_query),
-            hint=f"Content-Type: {JSON}",
+            hint=f"Send Content-Type: {JSON}.",
         )
     return call.body
 
 
 def _convert_parameter(name: str, text: str, kind: Any) -> Any:
-    """A parameter of the query, which is text, as the type that the function wants."""
+    """Convert a parameter of the query, which is text, to the function's type."""
     try:
         found = msgspec.to_builtins(msgspec.convert(text, kind, strict=False))
         if isinstance(found, float) and not math.isfinite(found):
@@ -496,8 +496,8 @@ def _convert_parameter(name: str, text: str, kind: Any) -> Any:
 
 def _make_input_error(call: Call, why: str) -> AIIPError:
     return AIIPError(
-        f"the input does not fit: {why}",
+        f"the input is invalid: {why}",
         code="aiip.invalid-input",
         target=str(call.uri.without_query),
-        hint="GET describes what is expected (input, a JSON Schema)",
+        hint="GET the resource for the JSON Schema of its input.",
     )

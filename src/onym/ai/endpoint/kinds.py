@@ -52,33 +52,33 @@ T = TypeVar("T")
 
 _JSON: Final = re.compile(r"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)\s*(?:;|\Z)", re.IGNORECASE)
 _WEIGHT: Final = re.compile(r"\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*\Z", re.IGNORECASE)
-#: how JSON escapes a half of a character beyond U+FFFF, which may come without the other
+#: how JSON escapes a surrogate
 _SURROGATE: Final = b"\\ud"
-#: media ranges of one Accept field that are read
+#: media ranges of one Accept field that are parsed
 _MOST_RANGES: Final = 32
 
 
 def parse_arguments(call: Call) -> dict[str, Any]:
-    """The members of a JSON body, and the parameters of the query as texts, each name once.
+    """Return the members of a JSON body and the parameters of the query, which are strings.
 
-    Raises AIIPError `aiip.unsupported-media-type` for another body, `aiip.invalid-input` for one that is no
-    object or repeats a name.
+    Raises AIIPError `aiip.unsupported-media-type` for another body, `aiip.invalid-input` for a body that is
+    not an object and for a repeated name.
     """
-    found = _parse_body(call) if call.body else {}
+    arguments = _parse_body(call) if call.body else {}
     for name, value in call.parameters:
-        if name in found:
-            raise make_input_error(f"{name} is given twice: in the URI and in the body")
-        found[name] = value
-    return found
+        if name in arguments:
+            raise make_input_error(f"{name} is given in the URI and in the body")
+        arguments[name] = value
+    return arguments
 
 
-def convert_arguments(found: Mapping[str, Any], kind: type[T], *, texts: bool = False) -> T:
-    """The arguments as a value of this type; with `texts`, numbers may be spelled as texts, as in a query.
+def convert_arguments(arguments: Mapping[str, Any], kind: type[T], *, texts: bool = False) -> T:
+    """Convert the arguments to this type; with `texts`, numbers may be strings, as in a query.
 
-    Raises AIIPError `aiip.invalid-input`, which names the member and never its value.
+    Raises AIIPError `aiip.invalid-input`, which names the member but not its value.
     """
     try:
-        return msgspec.convert(found, kind, strict=not texts)
+        return msgspec.convert(arguments, kind, strict=not texts)
     except msgspec.ValidationError as error:
         raise make_input_error(str(error)) from None
 
@@ -92,7 +92,7 @@ def parse_input(call: Call, kind: type[T]) -> T:
 
 
 def prefers_events(call: Call) -> bool:
-    """Whether the caller prefers events to JSON (RFC 9110 12.5.1); the one named first wins a tie."""
+    """Report whether the caller prefers events to JSON (RFC 9110 12.5.1); the first one wins a tie."""
     best, events = 0.0, False
     for choice in (call.accept or "").split(",")[:_MOST_RANGES]:
         name, _, rest = choice.partition(";")
@@ -103,33 +103,36 @@ def prefers_events(call: Call) -> bool:
 
 
 def make_answer(value: Any) -> Answer:
-    """A whole result, as JSON."""
+    """Return a whole result as JSON."""
     return Answer(body=msgspec.json.encode(value))
 
 
 def make_event(name: str, value: Any) -> StreamEvent:
-    """One event of a streaming result; its data is JSON on one line."""
+    """Return one event of a streaming result, with JSON on one line as its data."""
     return StreamEvent(event=name, data=msgspec.json.encode(value).decode())
 
 
 def make_input_error(why: str, code: str = "aiip.invalid-input", hint: str | None = None) -> AIIPError:
-    """The error of an input that cannot be used."""
+    """Return the error of invalid input."""
     return AIIPError(
-        why, code=code, clause="AIIP/HTTPS v1 3.6", hint=hint or "GET the resource for its input schema"
+        why,
+        code=code,
+        clause="AIIP/HTTPS v1 3.6",
+        hint=hint or "GET the resource for the JSON Schema of its input.",
     )
 
 
 def _parse_body(call: Call) -> dict[str, Any]:
     if _JSON.match(call.content_type or "") is None:
         raise make_input_error(
-            "the body is read as JSON alone", "aiip.unsupported-media-type", f"Content-Type: {JSON}"
+            "the body must be JSON", "aiip.unsupported-media-type", f"Send Content-Type: {JSON}."
         )
     try:
         found = parse_json_object(call.body)
         if _SURROGATE in call.body.lower():
             msgspec.json.encode(found)
     except UnicodeEncodeError:
-        raise make_input_error("the body has half a character, which no text can have") from None
+        raise make_input_error("the body contains a lone surrogate") from None
     except ValueError as error:
         raise make_input_error(f"the body {error}") from None
     return found
@@ -143,7 +146,7 @@ def _parse_weight(parameters: str) -> float:
     return 1.0
 
 
-#: what does the work: arguments and the call in, an Answer or a value that is JSON out
+#: gets the arguments and the call, and returns an Answer or a value with a JSON form
 ToolFunction: TypeAlias = Callable[[dict[str, Any], Call], Awaitable[Any]]
 
 
@@ -155,13 +158,13 @@ class ToolHandler:
         self._known = dict(known)
 
     def describe(self) -> Mapping[str, Any]:
-        """Title and schemas, as they were given."""
+        """Return the title and the schemas."""
         return self._known
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
-        """What the tool gives, as JSON."""
-        found = await self._run(parse_arguments(call), call)
-        return found if isinstance(found, Answer) else make_answer(found)
+        """Return the tool's result as JSON."""
+        result = await self._run(parse_arguments(call), call)
+        return result if isinstance(result, Answer) else make_answer(result)
 
 
 def tool(
@@ -171,9 +174,9 @@ def tool(
     output: Mapping[str, Any] | None = None,
     title: str | None = None,
 ) -> ToolHandler:
-    """A resource handler for `run`, described by these JSON Schemas.
+    """Return a resource handler for `run`, described by these JSON Schemas.
 
-    `run` tests its arguments itself and raises AIIPError `aiip.invalid-input` for what it does not take.
+    `run` validates its arguments itself and raises AIIPError `aiip.invalid-input`.
     """
     given = {"title": title, "input": dict(input), "output": None if output is None else dict(output)}
     return ToolHandler(run, {name: value for name, value in given.items() if value is not None})
@@ -184,7 +187,7 @@ _NONE: Final = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far the work is: `done` of `total` steps, where the total is known, and a note for people."""
+    """The progress of a task: `done` of `total` steps (None if unknown), and a note for people."""
 
     done: float
     total: float | None = None
@@ -203,17 +206,17 @@ class TaskHandler:
         self._title = title
 
     def describe(self) -> Mapping[str, Any]:
-        """Title and schemas."""
+        """Return the title and the schemas."""
         title = {} if self._title is None else {"title": self._title}
         output = {} if self._output is None else {"output": build_schema(self._output)}
         return {**title, "input": build_schema(self._kind), **output}
 
     def typed(self, call: Call) -> Any:
-        """The input as it is read, defaults filled in, for policies. Raises as `invoke`."""
+        """Return the typed input with defaults, for policies. Raises as `invoke` does."""
         return parse_input(call, self._kind)
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
-        """The result as JSON; where Accept prefers events, `progress` events and then one `result`."""
+        """Return the result as JSON, or, if Accept prefers events, `progress` events and one `result`."""
         given: Any = parse_input(call, self._kind)
         if prefers_events(call):
             return self._iter_events(given)
@@ -226,12 +229,12 @@ class TaskHandler:
                 yield make_event("progress" if isinstance(step, Progress) else "result", step)
 
     async def _iter_steps(self, given: Any) -> AsyncGenerator[Any, None]:
-        """Progress, and then one result."""
+        """Yield progress, and then one result."""
         found: Any = _NONE
         async with aclosing(cast("AsyncGenerator[Any, None]", self._work(given))) as steps:
             async for step in steps:
                 if found is not _NONE:
-                    raise _make_task_error("goes on behind its result")
+                    raise _make_task_error("continued after its result")
                 if isinstance(step, Progress):
                     yield step
                 else:
@@ -248,10 +251,10 @@ def task(
     output: type | None = None,
     title: str | None = None,
 ) -> TaskHandler:
-    """A resource handler for `work`: an async generator function that yields `Progress`, and last its result.
+    """Return a resource handler for `work`, an async generator of `Progress` and one result.
 
-    `input` is the type that arguments are read as, `output` that of the result; both are types that msgspec
-    knows (dataclasses, msgspec.Struct, TypedDict) and give the description its schemas.
+    `input` is the type of the arguments, `output` that of the result; both are types that msgspec supports
+    (dataclasses, msgspec.Struct, TypedDict), and their schemas are in the description.
     """
     return TaskHandler(work, input, output, title)
 
@@ -272,7 +275,7 @@ State: TypeAlias = Literal[
 ]
 
 _LONGEST: Final = 256 * 1024
-#: characters and updates of one answer: an agent that goes on for ever is stopped
+#: characters and updates of one answer, so that an endless answer is stopped
 MAX_ANSWER: Final = 4 * 1024 * 1024
 MAX_UPDATES: Final = 10_000
 
@@ -281,9 +284,9 @@ _Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """A message to the agent. `id` is the caller's idempotency key, where it gave one.
+    """A message to the agent. `id` is the caller's idempotency key, or a random one.
 
-    `context` and `task` name a conversation and a task of it to go on with, as the agent called them.
+    `context` and `task` are the agent's names of a conversation and a task to continue.
     """
 
     id: str
@@ -295,9 +298,9 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What an agent says. `joined` text goes on where the last ended; a `note` is no part of the answer.
+    """A part of an agent's answer. `joined` text continues the last text; a `note` is not part of the answer.
 
-    `data` are JSON values. A `state` that is None leaves the state as it was.
+    `data` contains JSON values. A `state` of None does not change the state.
     """
 
     text: str = field(default="", repr=False)
@@ -310,15 +313,15 @@ class Update:
 
 
 class Responder(Protocol):
-    """An agent. What it raises for a caller to see is an AIIPError; anything else is told as `internal`."""
+    """An agent. Callers see its AIIPErrors; every other exception is reported as `internal`."""
 
     def send(self, message: Outgoing) -> AsyncIterator[Update]:
-        """What the agent says to a message; an end without a state means completed."""
+        """Yield the agent's answer to a message; without a state it is completed."""
         ...
 
 
 class AgentInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The input: `message`, `data` or both; `context` and `task` go on with a conversation."""
+    """The input: `message`, `data` or both; `context` and `task` continue a conversation."""
 
     message: Annotated[str, msgspec.Meta(max_length=_LONGEST)] = ""
     data: Any = None
@@ -327,7 +330,7 @@ class AgentInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class AgentOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The output. `state` is completed, or says what the work waits for or came to."""
+    """The output. `state` is completed, or another final or waiting state."""
 
     text: str
     state: State
@@ -344,12 +347,12 @@ class AgentHandler:
         self._title = title
 
     def describe(self) -> Mapping[str, Any]:
-        """Title and schemas. What is behind the resource is not told."""
+        """Return the title and the schemas. The agent itself is not described."""
         title = {} if self._title is None else {"title": self._title}
         return {**title, "input": build_schema(AgentInput), "output": build_schema(AgentOutput)}
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
-        """The answer as JSON; where Accept prefers events, `update` events and then one `result`."""
+        """Return the answer as JSON, or, if Accept prefers events, `update` events and one `result`."""
         message = _parse_message(call)
         if prefers_events(call):
             return self._iter_events(message)
@@ -366,17 +369,17 @@ class AgentHandler:
                 )
 
     async def _iter_updates(self, message: Outgoing) -> AsyncGenerator[Update | AgentOutput, None]:
-        """Each update, and then the whole."""
-        said = _AnswerBuilder()
+        """Yield every update, and then the whole answer."""
+        builder = _AnswerBuilder()
         async with aclosing(cast("AsyncGenerator[Update, None]", self._responder.send(message))) as updates:
             async for update in updates:
-                said.add(update)
+                builder.add(update)
                 yield update
-        yield said.build()
+        yield builder.build()
 
 
 class _AnswerBuilder:
-    """An answer that is being put together."""
+    """Collects the updates of one answer."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -386,7 +389,7 @@ class _AnswerBuilder:
         self._count = 0
 
     def add(self, update: Update) -> None:
-        """Take one update. Raises AIIPError `aiip.internal` for an answer without end."""
+        """Add one update. Raises AIIPError `aiip.internal` if the answer becomes too large."""
         self._count += 1
         self._size += (
             len(update.text)
@@ -405,7 +408,7 @@ class _AnswerBuilder:
         )
 
     def build(self) -> AgentOutput:
-        """The answer."""
+        """Return the whole answer."""
         last = self._last
         return AgentOutput(
             text="".join(self._text),
@@ -417,12 +420,12 @@ class _AnswerBuilder:
 
 
 def agent(responder: Responder, *, title: str | None = None) -> AgentHandler:
-    """A resource handler for this agent."""
+    """Return a resource handler for this agent."""
     return AgentHandler(responder, title)
 
 
 def _get_members(update: Update) -> dict[str, Any]:
-    """The members of an update that say something."""
+    """Return the members of an update that are not empty."""
     known = ("text", "joined", "note", "data", "state")
     return {name: getattr(update, name) for name in known if getattr(update, name)}
 
@@ -432,7 +435,7 @@ def _parse_message(call: Call) -> Outgoing:
     if not given.message and given.data is None:
         raise make_input_error("the input has a message or data")
     return Outgoing(
-        # the same key again is the same message to the agent (aiip 3.17)
+        # a repeated key is the same message for the agent (AIIP/HTTPS v1 3.17)
         id=call.idempotency_key or secrets.token_urlsafe(16),
         text=given.message,
         data=given.data,
@@ -460,7 +463,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to complete; None leaves it to the model. `max_tokens` counts tokens, `temperature` is 0 to 2."""
+    """Options of a completion; None means the model's default. `temperature` is 0 to 2."""
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -468,7 +471,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """A completion that has ended. Token counts are None where the model does not say."""
+    """A finished completion. Token counts are None if the model does not report them."""
 
     text: str = field(repr=False)
     model: str
@@ -478,14 +481,14 @@ class Completed:
 
 
 class Completer(Protocol):
-    """A model. What it raises for a caller to see is an AIIPError; anything else is told as `internal`."""
+    """A model. Callers see its AIIPErrors; every other exception is reported as `internal`."""
 
     async def complete(self, turns: Sequence[Turn], options: Options) -> Completed:
-        """The completion of a conversation."""
+        """Return the completion of a conversation."""
         ...
 
     def stream(self, turns: Sequence[Turn], options: Options) -> AsyncIterator[str | Completed]:
-        """Its text piece by piece, and at the end the whole."""
+        """Yield the text in parts, and the whole completion at the end."""
         ...
 
 
@@ -497,7 +500,7 @@ class ModelMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ModelInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The input: `prompt` or `messages`, one of them."""
+    """The input: either `prompt` or `messages`."""
 
     prompt: _Text | msgspec.UnsetType = msgspec.UNSET
     messages: (
@@ -510,14 +513,14 @@ class ModelInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ModelUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens as the model counted them; null where it does not say."""
+    """The model's token counts; null if it does not report them."""
 
     input_tokens: int | None
     output_tokens: int | None
 
 
 class ModelOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """The output. `finish` says why the text ends: stop, length, content_filter, other."""
+    """The output. `finish` is the reason for the end: stop, length, content_filter, other."""
 
     text: str
     model: str
@@ -526,7 +529,7 @@ class ModelOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelHandler:
-    """The handler of `model`. `name` stands for the model in every answer, where it is given."""
+    """The handler of `model`. `name` replaces the model's own name in every answer."""
 
     def __init__(
         self,
@@ -544,7 +547,7 @@ class ModelHandler:
         self._max_tokens = max_tokens
 
     def describe(self) -> Mapping[str, Any]:
-        """Title and schemas. What is behind the resource is not told."""
+        """Return the title and the schemas. The model itself is not described."""
         one_of = [{"required": ["prompt"]}, {"required": ["messages"]}]
         title = {} if self._title is None else {"title": self._title}
         return {
@@ -554,13 +557,13 @@ class ModelHandler:
         }
 
     def typed(self, call: Call) -> ModelInput:
-        """The input as it is read, defaults filled in, for policies. Raises as `invoke`."""
+        """Return the typed input with defaults, for policies. Raises as `invoke` does."""
         return parse_input(call, ModelInput)
 
     async def invoke(self, call: Call) -> Answer | AsyncIterator[StreamEvent]:
-        """The completion as JSON; as events where the input says `stream`, or Accept prefers them.
+        """Return the completion as JSON, or as events if the input sets `stream` or Accept prefers events.
 
-        A stream has `message` events, each with a piece of the text, and then one `result` with the whole.
+        A stream has `message` events with parts of the text, and then one `result` with the whole completion.
         """
         given = parse_input(call, ModelInput)
         turns, options = self._build_turns(given), self._build_options(given)
@@ -570,7 +573,7 @@ class ModelHandler:
         return make_answer(self._build_output(await self._completer.complete(turns, options)))
 
     async def close(self) -> None:
-        """Close the completer, where it can be closed."""
+        """Close the completer, if it has a `close` method."""
         end: Any = getattr(self._completer, "close", None)
         if end is not None:
             await end()
@@ -584,10 +587,12 @@ class ModelHandler:
 
     def _build_turns(self, given: ModelInput) -> tuple[Turn, ...]:
         if (given.prompt is msgspec.UNSET) is (given.messages is msgspec.UNSET):
-            raise make_input_error("the input has prompt or messages, one of them")
+            raise make_input_error("the input needs either prompt or messages")
         messages = given.messages or (ModelMessage(role="user", content=given.prompt or ""),)
         if self._system is not None and any(message.role == "system" for message in messages):
-            raise make_input_error("this model has a system message of its own")
+            raise make_input_error(
+                "this resource sets its own system message, so the input cannot contain one"
+            )
         own = () if self._system is None else (Turn(role="system", text=self._system),)
         return (*own, *(Turn(role=message.role, text=message.content) for message in messages))
 
@@ -615,12 +620,14 @@ def model(
     system: str | None = None,
     max_tokens: int = 4096,
 ) -> ModelHandler:
-    """A resource handler for this model.
+    """Return a resource handler for this model.
 
-    `name` is what answers call the model, instead of what it calls itself. `system` is a system message that
-    callers cannot see or change; without one they may send their own. `max_tokens` is the most that one call
-    may ask for, and what a call gets that does not say. Raises UsageError for a limit below 1.
+    `name` replaces the model's own name in answers. `system` is a system message that callers cannot see or
+    change; without it they may send their own. `max_tokens` is the limit and the default of one call. Raises
+    UsageError for a limit below 1.
     """
     if not 1 <= max_tokens <= _MOST_TOKENS:
-        raise UsageError(f"max_tokens is 1 to {_MOST_TOKENS}", code="usage.bad-argument")
+        raise UsageError(
+            f"max_tokens must be 1 to {_MOST_TOKENS}, not {max_tokens}", code="usage.bad-argument"
+        )
     return ModelHandler(completer, title=title, name=name, system=system, max_tokens=max_tokens)

@@ -25,6 +25,8 @@ from onym.net.messages import HTTPRequest, Origin, Reply, Send
 from onym.net.transport import AsyncTransport
 from onym.sign.encoding import decode_base64url, parse_json_object
 from onym.sign.jws import verify
+from onym.sign.keys import MAX_KEY_SET, read_keys
+from onym.sign.receipts import access_token_hash
 from onym.uri.generic import URI
 
 if TYPE_CHECKING:
@@ -33,28 +35,28 @@ if TYPE_CHECKING:
 
 __all__ = ["JWTAuthorization"]
 
-#: signatures that count; "EdDSA" is the older name of Ed25519 (RFC 9864)
+#: accepted algorithms; "EdDSA" is the older name of Ed25519 (RFC 9864)
 TOKEN_ALGORITHMS: Final = ("Ed25519", "EdDSA", "ES256", "PS256", "RS256")
-#: octets of a token
+#: bytes of a token
 MAX_ACCESS_TOKEN: Final = 16 * 1024
-#: seconds that two clocks may be apart
+#: largest difference of two clocks in seconds
 LEEWAY: Final = 60.0
-#: seconds between iat and exp: a token that is good for longer is nobody's
+#: longest lifetime of a token in seconds, from iat to exp
 MAX_TOKEN_SECONDS: Final = 24 * 3600.0
 _LATEST: Final = 253402300799  # the last second of 9999
 _LONGEST_TEXT: Final = 255
 _MOST_SCOPES: Final = 128
 #: RFC 6749 3.3
 _SCOPE_CLAIM: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}\Z")
-#: RFC 6749 A.1; a receipt is made out to it, and is ASCII (aiip 3.8)
+#: RFC 6749 A.1; a receipt contains it as its audience, in ASCII (AIIP/HTTPS v1 3.8)
 _CLIENT: Final = re.compile(r"[\x20-\x7e]{1,255}\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessToken:
-    """What an authorization server vouches for. Times are seconds since the epoch.
+    """The claims of a verified access token. Times are seconds since the epoch.
 
-    `bound` says that the token counts only with a proof of its key (RFC 7800 `cnf`: DPoP, mutual TLS).
+    `bound` means that the token is valid only with a proof of its key (RFC 7800 `cnf`: DPoP, mutual TLS).
     """
 
     issuer: str
@@ -76,9 +78,9 @@ def verify_access_token(
     at: float,
     algorithms: Collection[str] = TOKEN_ALGORITHMS,
 ) -> AccessToken:
-    """The claims of an access token that this issuer gave for this resource alone, and that is good now.
+    """Verify an access token of this issuer for only this resource, and return its claims.
 
-    Raises SignatureError, whose code says which rule (RFC 9068 4): those of `jws.verify`, and
+    Raises SignatureError with a code for the rule that it breaks (RFC 9068 4): those of `jws.verify`, and
     `sign.bad-header` for a token of another type, `sign.bad-issuer`, `sign.bad-audience`, `sign.expired`,
     `sign.not-yet`, `sign.bad-claim`.
     """
@@ -100,7 +102,7 @@ def verify_access_token(
 
 
 def has_key_id(token: str) -> bool:
-    """Does the token say which key it is signed with? Raises SignatureError for what is no token."""
+    """Report whether the token names its key. Raises SignatureError for an invalid token."""
     return (
         parse_json_object(decode_base64url(token.partition(".")[0], "header"), "header").get("kid")
         is not None
@@ -108,19 +110,19 @@ def has_key_id(token: str) -> bool:
 
 
 def _validate_type(header: Mapping[str, Any]) -> None:
-    # RFC 9068 4: an ID token, a receipt or a proof of the same key is no access token
+    # RFC 9068 4: an ID token, a receipt or a proof by the same key is not an access token
     kind = header.get("typ")
     if not isinstance(kind, str) or kind.lower().removeprefix("application/") != "at+jwt":
-        raise SignatureError("this is no access token but of another type", code="sign.bad-header")
+        raise SignatureError("the token is not an access token (typ at+jwt)", code="sign.bad-header")
 
 
 def _validate_parties(claims: Mapping[str, Any], issuer: str, resource: str) -> None:
     if claims.get("iss") != issuer:
-        raise _make_claim_error("iss", "bad-issuer", "the token is another issuer's")
+        raise _make_claim_error("iss", "bad-issuer", "the token is from another issuer")
     audience = claims.get("aud")
-    # one audience: a token that others take as well could be theirs to replay here
+    # one audience, because another recipient of the token could replay it here
     if ([audience] if isinstance(audience, str) else audience) != [resource]:
-        raise _make_claim_error("aud", "bad-audience", "the token is not for this resource alone")
+        raise _make_claim_error("aud", "bad-audience", "the token is not only for this resource")
 
 
 def _validate_times(claims: Mapping[str, Any], now: float) -> tuple[float, float]:
@@ -129,10 +131,10 @@ def _validate_times(claims: Mapping[str, Any], now: float) -> tuple[float, float
     if now >= expires + LEEWAY:
         raise _make_claim_error("exp", "expired", "the token has expired")
     if max(issued, starts) > now + LEEWAY:
-        raise _make_claim_error("iat", "not-yet", "the token is from the future: are both clocks right?")
+        raise _make_claim_error("iat", "not-yet", "the token is not valid yet; check both clocks")
     if not 0 < expires - issued <= MAX_TOKEN_SECONDS:
         raise _make_claim_error(
-            "exp", "bad-claim", f"the token is good for 1 to {MAX_TOKEN_SECONDS:.0f} seconds"
+            "exp", "bad-claim", f"the lifetime is not 1 to {MAX_TOKEN_SECONDS:.0f} seconds"
         )
     return issued, expires
 
@@ -140,14 +142,14 @@ def _validate_times(claims: Mapping[str, Any], now: float) -> tuple[float, float
 def _get_time_claim(claims: Mapping[str, Any], name: str) -> float:
     value = claims.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _LATEST:
-        raise _make_claim_error(name, "bad-claim", f"{name} is a number of seconds")
+        raise _make_claim_error(name, "bad-claim", "it is not a number of seconds")
     return float(value)
 
 
 def _get_text_claim(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_TEXT or not value.isprintable():
-        raise _make_claim_error(name, "bad-claim", f"{name} is a text of 1 to {_LONGEST_TEXT} characters")
+        raise _make_claim_error(name, "bad-claim", f"it is not a string of 1 to {_LONGEST_TEXT} characters")
     return value
 
 
@@ -155,13 +157,13 @@ def _get_client_id(claims: Mapping[str, Any]) -> str:
     value = claims.get("client_id")
     if not isinstance(value, str) or not _CLIENT.match(value):
         raise _make_claim_error(
-            "client_id", "bad-claim", "client_id is 1 to 255 visible ASCII characters and spaces"
+            "client_id", "bad-claim", "it is not 1 to 255 visible ASCII characters and spaces"
         )
     return value
 
 
 def _parse_scopes(claims: Mapping[str, Any]) -> frozenset[str]:
-    """`scope` (RFC 8693 4.2): texts between single spaces; none where it is not there."""
+    """Return the items of `scope` (RFC 8693 4.2), separated by single spaces; empty without the claim."""
     value = claims.get("scope", "")
     found = value.split(" ") if isinstance(value, str) and value else []
     fits = (
@@ -170,7 +172,7 @@ def _parse_scopes(claims: Mapping[str, Any]) -> frozenset[str]:
         and all(_SCOPE_CLAIM.match(scope) for scope in found)
     )
     if not fits:
-        raise _make_claim_error("scope", "bad-claim", f"scope is a list of at most {_MOST_SCOPES} scopes")
+        raise _make_claim_error("scope", "bad-claim", f"it is not a list of at most {_MOST_SCOPES} scopes")
     return frozenset(found)
 
 
@@ -178,10 +180,11 @@ def _make_claim_error(claim: str, code: str, message: str) -> SignatureError:
     return SignatureError(f"{claim}: {message}", code=f"sign.{code}")
 
 
-#: seconds that metadata is good; keys say it themselves, within these bounds (aiip 3.9)
+#: lifetime of metadata in seconds; that of keys is in their response, within these bounds (least, default,
+#: most)
 _METADATA_SECONDS: Final = 3600.0
 _KEY_SECONDS: Final = (60.0, 600.0, 86400.0)
-#: seconds between two looks for a key that a token names, and after a failure
+#: seconds between two fetches for an unknown key, and after a failure
 _RELOAD: Final = 60.0
 _RETRY: Final = 5.0
 _TIMEOUT: Final = 10.0
@@ -192,8 +195,10 @@ _MAX_AGE: Final = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?(\d{1,9})\"?\s*(?:,|\Z
 
 
 class AuthorizationServer:
-    """One issuer. `monotonic` gives seconds that only grow. Raises AIIPError `aiip.unavailable` where the
-    server cannot be asked or says what cannot be believed; keys are never used beyond their time.
+    """The keys of one issuer. `monotonic` returns seconds that never decrease.
+
+    Raises AIIPError `aiip.unavailable` if the server cannot be reached or its documents are invalid. Expired
+    keys are never used.
     """
 
     def __init__(self, issuer: str, transport: AsyncTransport, monotonic: Callable[[], float]) -> None:
@@ -207,19 +212,19 @@ class AuthorizationServer:
         self._again = float("-inf")
 
     async def get_keys(self, *, unknown: KeySet | None = None) -> KeySet:
-        """The server's keys. `unknown` is the set in which a token's key was not found: ask for a newer one.
+        """Return the server's keys. `unknown` is a set without a token's key, so that a newer set is fetched.
 
-        Tokens that name keys at random cause one question a minute, all of them together.
+        All unknown keys together cause at most one fetch a minute.
         """
-        found = self._get_cached_keys(unknown)
-        if found is not None:
-            return found
+        keys = self._get_cached_keys(unknown)
+        if keys is not None:
+            return keys
         async with self._lock:
-            # whoever waited may find what the one before fetched
+            # another call may have fetched the keys while this one waited
             return self._get_cached_keys(unknown) or await self._load_keys()
 
     def _get_cached_keys(self, unknown: KeySet | None) -> KeySet | None:
-        """The keys, unless it is time to ask for newer ones."""
+        """Return the keys, unless newer ones must be fetched."""
         now = self._clock()
         if self._keys is None or now >= self._keys[0]:
             return None
@@ -229,25 +234,23 @@ class AuthorizationServer:
     async def _load_keys(self) -> KeySet:
         now = self._clock()
         if now < self._again:
-            raise self._make_unavailable_error("it could not be asked a moment ago")
+            raise self._make_unavailable_error("it failed a few seconds ago")
         if self._keys is not None and now < self._keys[0]:
             self._renewed = now
         try:
             self._keys = await self._fetch_keys(now)
         except AIIPError:
-            # a server that is down is asked again soon, and not by every caller
+            # retry soon, but not for every caller
             self._again = self._clock() + _RETRY
             raise
         return self._keys[1]
 
     async def _fetch_keys(self, now: float) -> tuple[float, KeySet]:
-        from onym.sign.keys import MAX_KEY_SET, read_keys  # late: cryptography is heavy
-
         reply = await self._fetch_reply(await self._fetch_keys_url(now), "key set", MAX_KEY_SET)
         try:
             return now + _get_key_lifetime(reply), read_keys(reply.body)
         except SignatureError as error:
-            raise self._make_unavailable_error("its key set cannot be used") from error
+            raise self._make_unavailable_error("its key set is invalid") from error
 
     async def _fetch_keys_url(self, now: float) -> str:
         if self._jwks is None or now >= self._jwks[0]:
@@ -256,16 +259,16 @@ class AuthorizationServer:
             try:
                 found = parse_json_object(reply.body, "authorization server metadata")
             except SignatureError as error:
-                raise self._make_unavailable_error("its metadata is no JSON object") from error
+                raise self._make_unavailable_error("its metadata is not a JSON object") from error
             self._jwks = (now + _METADATA_SECONDS, self._validate_metadata(found))
         return self._jwks[1]
 
     def _validate_metadata(self, found: dict[str, Any]) -> str:
-        # RFC 8414 3.3: the document must name the issuer that was asked, character by character
+        # RFC 8414 3.3: the document must contain exactly this issuer
         if found.get("issuer") != self.issuer:
             raise self._make_unavailable_error("its metadata names another issuer")
         url = found.get("jwks_uri")
-        # plain HTTP only from an issuer that is on plain HTTP, which the policy keeps to this machine
+        # plain HTTP only for an issuer on plain HTTP, which the policy limits to this computer
         allowed = ("https://",) if self.issuer.startswith("https://") else ("https://", "http://")
         if not isinstance(url, str) or not url.startswith(allowed):
             raise self._make_unavailable_error("its metadata has no jwks_uri")
@@ -279,24 +282,24 @@ class AuthorizationServer:
             )
             reply = await self._transport.send(Send(request, timeout=_TIMEOUT))
         except (NetError, UsageError) as error:
-            raise self._make_unavailable_error(f"its {what} cannot be had") from error
+            raise self._make_unavailable_error(f"its {what} cannot be fetched") from error
         if reply.status != 200 or len(reply.body) > limit:
-            raise self._make_unavailable_error(f"its {what} cannot be had (status {reply.status})")
+            raise self._make_unavailable_error(f"its {what} cannot be fetched (status {reply.status})")
         return reply
 
     def _make_unavailable_error(self, why: str) -> AIIPError:
         return AIIPError(
-            f"the authorization server cannot be used: {why}",
+            f"the authorization server {self.issuer} cannot be used: {why}",
             code="aiip.unavailable",
             clause="RFC 8414 3",
             status=503,
             retryable=True,
-            hint="the operator should look at the issuer and at the network policy",
+            hint="The operator of the endpoint should check the issuer and the network policy.",
         )
 
 
 def split_url(url: str) -> tuple[Origin, str]:
-    """Origin and target of an http or https URL. Raises UsageError for userinfo, a fragment or no host."""
+    """Return origin and target of an http or https URL. Raises UsageError for any other URL."""
     try:
         if len(url) > _LONGEST_URL:
             raise _make_url_error()
@@ -315,14 +318,14 @@ def split_url(url: str) -> tuple[Origin, str]:
 
 
 def make_metadata_url(identifier: str, name: str) -> str:
-    """The metadata URL of an issuer or resource: inserted before its path (RFC 8414 3.1, RFC 9728 3.1)."""
+    """Return the metadata URL of an issuer or resource (RFC 8414 3.1, RFC 9728 3.1)."""
     scheme, _, rest = identifier.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host}/.well-known/{name}" + (f"{slash}{path}" if path else "")
 
 
 def _get_key_lifetime(reply: Reply) -> float:
-    """Seconds that keys are good: what Cache-Control says, within bounds."""
+    """Return the lifetime of keys in seconds: that of Cache-Control, within bounds."""
     least, usual, most = _KEY_SECONDS
     found = _MAX_AGE.search(", ".join(reply.headers.get_all("cache-control")))
     return usual if found is None else min(max(float(found[1]), least), most)
@@ -330,7 +333,7 @@ def _get_key_lifetime(reply: Reply) -> float:
 
 def _make_url_error() -> UsageError:
     return UsageError(
-        "this is no http or https URL with a host, and without userinfo or fragment", code="usage.bad-url"
+        "not an http or https URL with a host and without userinfo and fragment", code="usage.bad-url"
     )
 
 
@@ -338,23 +341,22 @@ _LIMITS: Final = NetLimits(body=512 * 1024, error_body=16 * 1024, connect=5.0)
 #: RFC 6750 2.1; the scheme in any case (RFC 9110 11.1)
 _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)\Z", re.IGNORECASE)
 _NAMES_BEARER: Final = re.compile(r"bearer(?: |\Z)", re.IGNORECASE)
-#: RFC 6749 3.3, and what may stand in a quoted string
+#: RFC 6749 3.3, without the characters that a quoted string must escape
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+\Z")
 _URL: Final = re.compile(r"https?://[\x21\x23-\x5b\x5d-\x7e]+\Z")
-_INVALID: Final = "the access token is not one for this resource now"
+_INVALID: Final = "the access token is not valid for this resource"
 
 
 class JWTAuthorization:
-    """Who may call: the bearer of an access token that `issuer` gave for `resource`.
+    """Allows callers with an access token that `issuer` has issued for `resource`.
 
-    `resource` is the identifier of RFC 9728, which a token must have as its only audience: the service's URL
-    or what it begins with. `scopes` are those that the metadata names. `algorithms` are signatures that count
-    (default: Ed25519, ES256, PS256, RS256). `network` says how the server is reached (`Policy.trusted()` by
-    default); its limits are the client's own. `clock` gives seconds since the epoch, `monotonic` seconds that
-    only grow.
+    `resource` is the identifier of RFC 9728, the only audience that a token may have: the service's URL or a
+    prefix of it. `scopes` are listed in the metadata. `algorithms` are the accepted signatures (default:
+    Ed25519, ES256, PS256, RS256). `network` decides how the server is reached (default: `Policy.trusted()`); its
+    limits are the client's own. `clock` returns seconds since the epoch, `monotonic` seconds that never decrease.
 
-    Raises UsageError for an issuer or a resource that is no https URL, and for algorithms that are not among
-    those; http is for trials on this machine, and no `Endpoint` takes it.
+    Raises UsageError for an issuer or a resource that is not an https URL, and for other algorithms. http
+    URLs are for tests on this computer; an `Endpoint` does not accept them.
     """
 
     def __init__(
@@ -378,11 +380,11 @@ class JWTAuthorization:
 
     @property
     def metadata_url(self) -> str:
-        """Where the resource's metadata is (RFC 9728 3.1: inserted before the path, never appended)."""
+        """The URL of the resource's metadata (RFC 9728 3.1: inserted before the path, never appended)."""
         return make_metadata_url(self.resource, "oauth-protected-resource")
 
     def metadata(self) -> Mapping[str, Any]:
-        """The resource's metadata (RFC 9728 2)."""
+        """Return the resource's metadata (RFC 9728 2)."""
         named = {"scopes_supported": list(self._scopes)} if self._scopes else {}
         return {
             "resource": self.resource,
@@ -392,12 +394,12 @@ class JWTAuthorization:
         }
 
     async def authorize(self, headers: Headers, scopes: frozenset[str]) -> Caller:
-        """Who calls, by the one Authorization field, with all of `scopes`.
+        """Return the caller, who has all of `scopes`, from the Authorization field.
 
         Raises AIIPError with `challenge`, the value for WWW-Authenticate: `aiip.authentication-required`,
-        `aiip.bad-request`, `aiip.sender-constraint`, `aiip.insufficient-scope`; and `aiip.unavailable` where
-        the authorization server cannot be asked. Nothing of it says which test a token failed; its cause
-        does, for the log.
+        `aiip.bad-request`, `aiip.sender-constraint`, `aiip.insufficient-scope`; and `aiip.unavailable` if the
+        authorization server cannot be reached. The error does not contain the check that a token failed; its
+        cause does, for the log.
         """
         token = self._get_bearer_token(headers, scopes)
         try:
@@ -408,7 +410,7 @@ class JWTAuthorization:
             raise self._make_refusal(
                 scopes,
                 "invalid_token",
-                "the access token is bound to its sender, and was shown as Bearer",
+                "the access token is sender-bound and cannot be used as a Bearer token",
                 code="aiip.sender-constraint",
             )
         if not scopes <= found.scopes:
@@ -423,11 +425,14 @@ class JWTAuthorization:
         given = headers.get_all("authorization")
         found = _BEARER.match(given[0]) if len(given) == 1 else None
         if found is None and len(given) < 2 and not any(_NAMES_BEARER.match(value) for value in given):
-            # RFC 6750 3.1: who showed nothing that is read here is told of no error
-            raise self._make_refusal(scopes, None, "this resource asks for a Bearer access token")
+            # RFC 6750 3.1: a request without a Bearer token gets a challenge without an error
+            raise self._make_refusal(scopes, None, "this resource requires a Bearer access token")
         if found is None:
             raise self._make_refusal(
-                scopes, "invalid_request", "one Bearer token is read, and no other", code="aiip.bad-request"
+                scopes,
+                "invalid_request",
+                "the request must contain one Bearer token",
+                code="aiip.bad-request",
             )
         return found[1]
 
@@ -441,8 +446,6 @@ class JWTAuthorization:
             return self._verify_with_keys(token, await self._server.get_keys(unknown=keys))
 
     def _verify_with_keys(self, token: str, keys: Any) -> AccessToken:
-        # late, for cryptography is heavy
-
         return verify_access_token(
             token,
             keys,
@@ -460,23 +463,23 @@ class JWTAuthorization:
             code=code,
             clause="RFC 6750 3",
             status=400 if error == "invalid_request" else 401,
-            hint=f"get a token from {self.issuer} with resource={self.resource}",
+            hint=f"Get a token from {self.issuer} with resource={self.resource}.",
         )
         refusal.challenge = self._format_challenge(scopes, error, why)
         return refusal
 
     def _make_scope_error(self, scopes: frozenset[str], caller: Caller) -> AIIPError:
-        # all of them at once, so that one more round trip is enough
+        # all scopes at once, so that the caller needs one more request
         wanted = " ".join(sorted(scopes))
         refusal = AIIPError(
-            "the access token lacks a scope that this resource asks for",
+            "the access token lacks a scope that this resource requires",
             code="aiip.insufficient-scope",
             clause="RFC 6750 3.1",
             status=403,
-            hint=f"get a token with scope: {wanted}",
+            hint=f"Get a token with scope: {wanted}",
         )
         refusal.challenge = self._format_challenge(scopes, "insufficient_scope", "a scope is missing")
-        refusal.caller = caller  # who it is is known, so the refusal is signed (3.7)
+        refusal.caller = caller  # the caller is known, so the error response is signed (3.7)
         return refusal
 
     def _format_challenge(self, scopes: frozenset[str], error: str | None, why: str) -> str:
@@ -490,20 +493,16 @@ class JWTAuthorization:
 
 
 def _may_need_newer_keys(error: SignatureError, token: str) -> bool:
-    """May the token be signed with a key that the server has published since its keys were read?
+    """Report whether the server may have published the token's key after its keys were fetched.
 
-    Where keys have no names, a new one shows by a signature that does not hold, and by that alone.
+    If keys have no names, an invalid signature is the only sign of a new key.
     """
-    # merged import  # late: cryptography is heavy
-
     if error.code == "sign.bad-signature":
         return not has_key_id(token)
     return error.code == "sign.unknown-key"
 
 
 def _build_caller(found: AccessToken, token: str) -> Caller:
-    from onym.sign.receipts import access_token_hash  # late: cryptography is heavy
-
     return Caller(
         audience=found.client_id,
         client_id=found.client_id,
@@ -514,33 +513,33 @@ def _build_caller(found: AccessToken, token: str) -> Caller:
 
 
 def _validate_identifier(what: str, url: str) -> str:
-    """The URL, if it is one that may name an issuer or a resource (RFC 8414 2, RFC 9728 1.2)."""
+    """Return the URL if it can identify an issuer or a resource (RFC 8414 2, RFC 9728 1.2)."""
     fits = _URL.match(url) is not None and "?" not in url and "#" not in url
     if fits:
         split_url(url)
         return url
     raise UsageError(
-        f"{what} is an https URL without query and fragment",
+        f"the {what} {url!r} is not an https URL without query and fragment",
         code="usage.bad-url",
-        hint="RFC 8414 2, RFC 9728 1.2",
+        hint="See RFC 8414 2 and RFC 9728 1.2.",
     )
 
 
 def _normalize_scopes(scopes: Collection[str]) -> tuple[str, ...]:
     if isinstance(scopes, str) or not all(_SCOPE.match(scope) for scope in scopes):
         raise UsageError(
-            "scopes are texts without spaces and quotes", code="usage.bad-scope", hint="RFC 6749 3.3"
+            "scopes must be a collection of strings without spaces and quotes",
+            code="usage.bad-scope",
+            hint="See RFC 6749 3.3.",
         )
     return tuple(sorted(set(scopes)))
 
 
 def _normalize_algorithms(algorithms: Collection[str]) -> tuple[str, ...]:
-    # merged import  # late: cryptography is heavy
-
     if isinstance(algorithms, str) or not algorithms or not set(algorithms) <= set(TOKEN_ALGORITHMS):
         raise UsageError(
-            f"algorithms are some of {', '.join(TOKEN_ALGORITHMS)}",
+            f"algorithms must be a collection of {', '.join(TOKEN_ALGORITHMS)}",
             code="usage.bad-argument",
-            hint='as in algorithms=["ES256"]; a secret that both sides know (HS256) proves nothing here',
+            hint='Write, for example, algorithms=["ES256"]. Shared secrets (HS256) are not supported.',
         )
     return tuple(algorithms)

@@ -1,17 +1,16 @@
-"""Cedar policies: who may do what with effects on the world (3.13).
+"""Cedar policies: which caller may invoke which resource (3.13).
 
-Without a policy, and where no policy speaks, `read` and `write` are allowed, `financial` and `physical` are
-not. A `forbid` always wins, and a policy that cannot be evaluated for a request denies it: Cedar would skip
-it, and a skipped `forbid` is a hole.
+Without a policy, and for requests that no policy matches, `read` and `write` effects are allowed, `financial`
+and `physical` effects are not. A `forbid` takes precedence. A policy that cannot be evaluated for a request
+denies it: Cedar would skip the policy, and a skipped `forbid` would allow too much.
 
     principal   Client::"id" or, with a subject in the token, Subject::"sub" in Client::"id";
-                Anonymous::"origin" for a caller without a token (its origin is what it says itself)
+                Anonymous::"origin" for a caller without a token (its origin is not verified)
     action      Action::"read", "write", "financial" or "physical": the resource's effects
     resource    Resource::"ai://factory.example/agent/x" in Authority::"factory.example"
-    context     effects, scopes (of the caller), authority, parameters (the query's, as texts), input (what
-                the resource is given: members of a JSON body, parameters of the query, and its own defaults
-                for what neither has, all of the types that it reads them as; numbers that are no 64-bit
-                integers are texts, null is left out)
+    context     effects, scopes (of the caller), authority, parameters (of the query, as strings), input (the
+                members of a JSON body, the parameters of the query and the resource's defaults, with the
+                resource's types; numbers that are not 64-bit integers are strings, null is left out)
 """
 
 from __future__ import annotations
@@ -32,19 +31,17 @@ from onym.errors import ConfigError, DeniedError
 if TYPE_CHECKING:
     from onym.ai.endpoint.context import Call, Caller
 
-__all__ = ["MAX_POLICY", "Policies", "load_policies"]
-
-#: octets of all policies
+#: characters of all policies
 MAX_POLICY: Final = 1024 * 1024
 _CLAUSE: Final = "AIIP/HTTPS v1 3.13"
-#: what happens only where a policy permits it
+#: effects that only a policy can permit
 _DENIED_BY_DEFAULT: Final = frozenset({Effects.FINANCIAL, Effects.PHYSICAL})
 _INTEGERS: Final = range(-(2**63), 2**63)
 _BUILTIN: Final = (str, int, float, list, tuple, set, frozenset)
 
 
 class Policies:
-    """The policies of one endpoint, parsed once. `native` is None where there are none."""
+    """The parsed policies of one endpoint. `native` is None without policies."""
 
     def __init__(self, authority: str, native: Any = None) -> None:
         self._authority = authority
@@ -52,22 +49,22 @@ class Policies:
 
     @property
     def needs_input(self) -> bool:
-        """Is there any policy, so that the input matters?"""
+        """True if there is a policy, which may use the input."""
         return self._native is not None
 
     def require_permission(self, call: Call, effects: Effects, body: Any = None) -> None:
-        """Raises DeniedError `aiip.policy-denied` unless this call may happen. `body` is its input, read."""
+        """Raise DeniedError `aiip.policy-denied` unless the call is allowed. `body` is its parsed input."""
         if self._native is None:
             if effects in _DENIED_BY_DEFAULT:
                 raise _make_denial(call, f"{effects.value} effects need a policy that permits them")
             return
         allowed, spoken = self._evaluate_request(call, effects, body)
         if not allowed and (spoken or effects in _DENIED_BY_DEFAULT):
-            raise _make_denial(call, "the endpoint's policy does not permit this")
+            raise _make_denial(call, "the endpoint's policy does not permit the request")
 
     def _evaluate_request(self, call: Call, effects: Effects, body: Any) -> tuple[bool, bool]:
-        """Is it allowed, and has any policy said so or otherwise?"""
-        import cedarpy  # late: the engine is native code of 10 MB
+        """Return whether the request is allowed, and whether any policy matched it."""
+        import cedarpy  # late: optional dependency (extra ai), native code of 10 MB
 
         uri = {"type": "Resource", "id": str(call.uri.without_query)}
         authority = {"type": "Authority", "id": self._authority}
@@ -94,7 +91,7 @@ class Policies:
 
 
 def load_policies(authority: str, source: str | Path | None) -> Policies:
-    """The policies of this text, or of this file. Raises ConfigError where they cannot be read or parsed."""
+    """Parse the policies in this text or file. Raises ConfigError if they cannot be read or parsed."""
     if source is None:
         return Policies(authority)
     text = _read_policy_file(source) if isinstance(source, Path) else source
@@ -109,14 +106,14 @@ def load_policies(authority: str, source: str | Path | None) -> Policies:
         raise ConfigError(
             f"the Cedar policies cannot be parsed: {error}",
             code="config.bad-policy",
-            hint="the language: https://docs.cedarpolicy.com",
+            hint="The Cedar language is described at https://docs.cedarpolicy.com.",
         ) from None
     if native.templates():
-        # nothing would link them: a `forbid` among them would forbid nobody
+        # Onym does not link templates, so a `forbid` in one would have no effect
         raise ConfigError(
-            "the Cedar policies have templates, which say nothing until somebody fills them in",
+            "the Cedar policies contain templates, which Onym does not support",
             code="config.bad-policy",
-            hint="name the principal and the resource in place of ?principal and ?resource",
+            hint="Write a principal and a resource instead of ?principal and ?resource.",
         )
     return Policies(authority, native)
 
@@ -127,12 +124,12 @@ def _read_policy_file(path: Path) -> str:
             return file.read(MAX_POLICY + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"the policies in {path} cannot be read ({type(error).__name__})", code="config.bad-policy"
+            f"the policy file {path} cannot be read: {type(error).__name__}", code="config.bad-policy"
         ) from None
 
 
 def _build_principal(caller: Caller) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    """The principal and its entities. What a caller merely says of itself is never a Client."""
+    """Return the principal and its entities. Only an access token makes a caller a Client."""
     if caller.client_id is None:
         anonymous = {"type": "Anonymous", "id": caller.audience}
         return anonymous, [{"uid": anonymous, "attrs": {}, "parents": []}]
@@ -145,7 +142,7 @@ def _build_principal(caller: Caller) -> tuple[dict[str, str], list[dict[str, Any
 
 
 def _to_cedar_value(value: Any) -> Any:
-    """A value as Cedar knows it: no floats, no null; names that Cedar would take for its own are left out."""
+    """Convert a value to Cedar's types: no floats, no null, and no names that Cedar reserves."""
     value = _get_members(value)
     if isinstance(value, Mapping):
         return {
@@ -161,9 +158,9 @@ def _to_cedar_value(value: Any) -> Any:
 
 
 def _get_members(value: Any) -> Any:
-    """What a typed value holds, under the names that JSON has for it, its defaults too."""
+    """Return the members of a typed value by their JSON names, including defaults."""
     if isinstance(value, msgspec.Struct):
-        # not `to_builtins`: a Struct may leave its defaults out there
+        # not `to_builtins`, because a Struct may omit its defaults
         kind = type(value)
         tag = {kind.__struct_config__.tag_field: kind.__struct_config__.tag}
         names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)

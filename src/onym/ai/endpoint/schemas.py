@@ -21,20 +21,20 @@ from onym.errors import URIError, UsageError
 from onym.uri.components import decode_component
 
 _OWN: Final = ("__pydantic_core_schema__", "__get_pydantic_core_schema__")
-#: where marks in `Annotated` come from that pydantic knows, and msgspec would pass over
+#: packages whose marks in `Annotated` pydantic uses and msgspec ignores
 _MARKS: Final = frozenset({"annotated_types", "pydantic"})
-#: what pydantic writes for numbers that JSON does not have, as a model is set up
+#: how pydantic may write numbers that JSON does not have
 _ODD: Final = (b"null", b"NaN", b"Infinity")
 
 
 class PydanticModel:
-    """A type that pydantic reads and writes."""
+    """A type that pydantic parses and encodes."""
 
     def __init__(self, adapter: Any) -> None:
         self._adapter = adapter
 
     def build_schema(self, *, output: bool = False, prefix: str = "") -> dict[str, Any]:
-        """Its JSON Schema, which has its definitions in `$defs`, their names after `prefix`."""
+        """Return the JSON Schema, with definitions in `$defs` whose names begin with `prefix`."""
         found: dict[str, Any] = self._adapter.json_schema(
             mode="serialization" if output else "validation", ref_template=f"#/$defs/{prefix}{{model}}"
         )
@@ -44,14 +44,14 @@ class PydanticModel:
         )
 
     def decode(self, value: Any, place: str) -> Any:
-        """The value of decoded JSON as this type. Raises msgspec.ValidationError, which says where."""
+        """Convert decoded JSON to this type. Raises msgspec.ValidationError with the path of the fault."""
         try:
             return self._adapter.validate_json(msgspec.json.encode(value))
         except ValueError as error:
             raise msgspec.ValidationError(_format_error(error, place)) from None
 
     def encode(self, value: Any) -> bytes:
-        """A result of this type as JSON. Raises ValueError for one that is not, without its content."""
+        """Encode a result as JSON. Raises ValueError for a result of another type, without its content."""
         try:
             made = self._adapter.validate_python(value)
             body: bytes = self._adapter.dump_json(made, by_alias=True, warnings="error")
@@ -63,15 +63,15 @@ class PydanticModel:
 
 
 def find_model(kind: Any) -> PydanticModel | None:
-    """What reads and writes a type that has something of pydantic's in it; None for every other type.
+    """Return the model of a type that uses pydantic; None for other types.
 
-    Raises TypeError for one that pydantic cannot read.
+    Raises TypeError for a type that pydantic cannot parse.
     """
     if not _uses_pydantic(kind):
         return None
     loaded: Any = sys.modules.get("pydantic")
     if loaded is None:
-        raise TypeError("the marks of annotated_types count where pydantic is imported")
+        raise TypeError("marks of annotated_types need pydantic; import it in your application")
     try:
         model = PydanticModel(loaded.TypeAdapter(kind))
         model.build_schema()
@@ -81,9 +81,9 @@ def find_model(kind: Any) -> PydanticModel | None:
 
 
 def to_plain_value(value: Any) -> Any:
-    """What models hold, under the names that JSON has for it, for policies.
+    """Return the members of models by their JSON names, for policies.
 
-    Not as they are dumped: a model may leave out, or change, what the function is given.
+    `model_dump` is not used, because a model may omit or change members that the function gets.
     """
     fields = getattr(type(value), "__pydantic_fields__", None)
     if fields is not None:
@@ -107,7 +107,7 @@ def _get_json_name(name: str, field: Any) -> str:
 
 
 def is_pydantic_field(default: Any) -> bool:
-    """Is this what `pydantic.Field(...)` gives? As a default the function itself would be given it."""
+    """Report whether this is a `pydantic.Field(...)`, which the function would get as its default."""
     loaded: Any = sys.modules.get("pydantic")
     return loaded is not None and isinstance(default, loaded.fields.FieldInfo)
 
@@ -122,18 +122,18 @@ def _uses_pydantic(kind: Any) -> bool:
 
 
 def _format_error(error: Any, place: str) -> str:
-    """The first fault and its place; neither the input nor pydantic's advice."""
-    found: list[Mapping[str, Any]] = error.errors(
+    """Return the first fault and its path, without the input and pydantic's advice."""
+    faults: list[Mapping[str, Any]] = error.errors(
         include_url=False, include_input=False, include_context=False
     )
-    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found[0]["loc"])
-    return f"{found[0]['msg']} - at `$.{place}{where}`"
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in faults[0]["loc"])
+    return f"{faults[0]['msg']} - at `$.{place}{path}`"
 
 
 _STREAMS: Final = frozenset({AsyncGenerator, AsyncIterator, Generator, Iterator})
-#: references of a root that lead to references
+#: chained references at the root
 _MOST_REFERENCES: Final = 8
-#: types whose schema says nothing, or whose results are no JSON
+#: types without a useful schema, or whose results are not JSON
 _NO_SCHEMA_TYPES: Final = (Any, bytes, str, None, type(None), Answer)
 _MUTABLE: Final = (list, dict, set, bytearray)
 _PLAIN: Final = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
@@ -141,12 +141,12 @@ _PLAIN: Final = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Para
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What a function takes and gives.
+    """The input and output of a function.
 
-    `input` is a Struct with a field for each parameter, `members` the type of each; `call` names the
-    parameter that takes the `Call` itself. `models` reads the parameters that are pydantic's, which `input`
-    takes as they come, or leaves UNSET where one of `defaults` is meant. `output` is the type of the result,
-    or of one event of a stream.
+    `input` is a Struct with a field for every parameter, `members` contains their types; `call` is the name
+    of the parameter for the `Call` itself. `models` parse the parameters of pydantic types: in `input` they
+    are unparsed, or UNSET for one of `defaults`. `output` is the type of the result, or of one event of a
+    stream.
     """
 
     input: type[msgspec.Struct]
@@ -160,9 +160,10 @@ class Signature:
 
 
 def parse_signature(function: Callable[..., Any]) -> Signature:
-    """Raises UsageError for a function whose parameters cannot be given by name, or have no type hints.
+    """Return the signature of a function.
 
-    So it does for a type without a JSON form: nobody could ever call that function.
+    Raises UsageError for a parameter that cannot be passed by name, has no type hint, or has a type without a
+    JSON form.
     """
     name = getattr(function, "__name__", "function")
     try:
@@ -177,7 +178,7 @@ def parse_signature(function: Callable[..., Any]) -> Signature:
     call = None
     for parameter in parameters.values():
         if parameter.kind not in _PLAIN or parameter.name not in hints:
-            why = "it needs a type hint, and to be given by name"
+            why = "it needs a type hint and must accept a keyword argument"
             raise make_signature_error(name, f"the parameter {parameter.name}", why)
         kind = members[parameter.name] = Any if hints[parameter.name] is object else hints[parameter.name]
         if kind is Call:
@@ -214,7 +215,7 @@ def parse_signature(function: Callable[..., Any]) -> Signature:
 
 
 def find_schema(kind: Any) -> dict[str, Any] | None:
-    """The JSON Schema of a type; None where it says nothing, or has none."""
+    """Return the JSON Schema of a type, or None if it has no useful schema."""
     if any(kind is excluded for excluded in _NO_SCHEMA_TYPES):
         return {"type": "string"} if kind is str else None
     try:
@@ -224,10 +225,10 @@ def find_schema(kind: Any) -> dict[str, Any] | None:
 
 
 def build_schema(kind: Any) -> dict[str, Any]:
-    """The JSON Schema of a type; what an object has is said at its root, where all readers look.
+    """Return the JSON Schema of a type, with the members of an object at its root, where all readers look.
 
-    Definitions stay where something else refers to them. Raises TypeError or ValueError for a type that has
-    no JSON form.
+    Definitions stay if something else refers to them. Raises TypeError or ValueError for a type without a
+    JSON form.
     """
     found = msgspec.json.schema(kind)
     root = inline_root_reference(found)
@@ -239,7 +240,7 @@ def build_schema(kind: Any) -> dict[str, Any]:
 
 
 def build_input_schema(signature: Signature) -> dict[str, Any] | None:
-    """The JSON Schema of what a function takes; pydantic says it of its own types."""
+    """Return the JSON Schema of a function's input, with pydantic's schemas for its types."""
     found = find_schema(signature.input)
     if found is None or not signature.models:
         return found
@@ -251,9 +252,9 @@ def build_input_schema(signature: Signature) -> dict[str, Any] | None:
 
 
 def inline_root_reference(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema whose root has what its `$ref` leads to within it, and what stands beside that.
+    """Replace a local `$ref` at the root by the schema that it names, merged with the reference's siblings.
 
-    A reference to elsewhere, or to nothing, stays as it is; so does one that never ends.
+    A reference to another document or to nothing stays, and so does a circular one.
     """
     found = dict(given)
     for _ in range(_MOST_REFERENCES):
@@ -265,7 +266,7 @@ def inline_root_reference(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resolve_pointer(schema: Mapping[str, Any], reference: Any) -> Mapping[str, Any] | None:
-    """What a local reference (RFC 6901 6) points at, if that is a schema without an identity of its own."""
+    """Return the schema that a local reference (RFC 6901 6) names, unless it has an `$id`."""
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     try:
@@ -280,11 +281,11 @@ def _resolve_pointer(schema: Mapping[str, Any], reference: Any) -> Mapping[str, 
     return found if isinstance(found, Mapping) and "$id" not in found else None
 
 
-def _find_parameter_model(name: str, each: inspect.Parameter, kind: Any) -> PydanticModel | None:
-    """What reads a parameter that is pydantic's. Raises UsageError for one that nothing reads."""
-    if is_pydantic_field(each.default):
-        why = f"write {each.name}: Annotated[..., Field(...)], with the default after that"
-        raise make_signature_error(name, f"the parameter {each.name}", why)
+def _find_parameter_model(name: str, parameter: inspect.Parameter, kind: Any) -> PydanticModel | None:
+    """Return the model of a pydantic parameter. Raises UsageError for a type that cannot be parsed."""
+    if is_pydantic_field(parameter.default):
+        why = f"write {parameter.name}: Annotated[..., Field(...)] = default"
+        raise make_signature_error(name, f"the parameter {parameter.name}", why)
     try:
         model = find_model(kind)
         if model is None:
@@ -292,25 +293,25 @@ def _find_parameter_model(name: str, each: inspect.Parameter, kind: Any) -> Pyda
             msgspec.json.Decoder(kind)
         return model
     except (NameError, TypeError, ValueError) as error:
-        raise make_signature_error(name, f"the parameter {each.name}", error) from None
+        raise make_signature_error(name, f"the parameter {parameter.name}", error) from None
 
 
 def copy_default(default: Any) -> Any:
-    """A default for one call: one value for all calls would be shared between strangers."""
+    """Copy a default, because callers must not share a mutable value."""
     kind: Any = type(default)
     return kind(default) if isinstance(default, _MUTABLE) else default
 
 
-def _make_field(each: inspect.Parameter, kind: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
-    if each.default is inspect.Parameter.empty:
-        return each.name, kind
-    if isinstance(each.default, _MUTABLE):
-        return each.name, kind, msgspec.field(default_factory=partial(copy_default, each.default))
-    return each.name, kind, each.default
+def _make_field(parameter: inspect.Parameter, kind: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+    if parameter.default is inspect.Parameter.empty:
+        return parameter.name, kind
+    if isinstance(parameter.default, _MUTABLE):
+        return parameter.name, kind, msgspec.field(default_factory=partial(copy_default, parameter.default))
+    return parameter.name, kind, parameter.default
 
 
 def _get_result_type(function: Callable[..., Any], kind: Any) -> tuple[Any, bool]:
-    """The type of the result, or of an event, and whether there are events."""
+    """Return the type of the result or of an event, and whether the function is a stream of events."""
     generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     streams = generator or typing.get_origin(kind) in _STREAMS
     if not streams:
@@ -320,10 +321,10 @@ def _get_result_type(function: Callable[..., Any], kind: Any) -> tuple[Any, bool
 
 
 def make_signature_error(name: str, part: str, why: object) -> UsageError:
-    """The error of a function of which this part cannot be given, or told, as JSON."""
+    """Return the error of a function with a part that has no JSON form."""
     reason = str(why).rpartition("\n")[2]  # msgspec's advice comes first
     return UsageError(
-        f"the function {name} cannot be a resource: {part}: {reason}",
-        hint="what msgspec knows: str, int, list[str], dataclass, TypedDict, msgspec.Struct, ...; a pydantic "
-        "model; Any for whatever JSON says",
+        f"the function {name} cannot be a resource because of {part}: {reason}",
+        hint="Use a type that msgspec supports (str, int, list[str], dataclass, TypedDict, Struct, ...), "
+        "a pydantic model, or Any for any JSON.",
     )
