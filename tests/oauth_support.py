@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ai_support import serve_asgi
 from onym.ai.endpoint.oauth import JWTAuthorization
+from onym.net.config import NetConfig
 from onym.net.messages import Headers
 from onym.net.policy import Policy
 from onym.sign.jws import sign_compact
@@ -87,7 +88,8 @@ def hand_issuer() -> Iterator[HandIssuer]:
 
 
 def authorization(server: HandIssuer, **settings: Any) -> JWTAuthorization:
-    return JWTAuthorization(server.issuer, RESOURCE, **{"policy": Policy.local(), **settings})
+    policy = settings.pop("policy", Policy.local())
+    return JWTAuthorization(server.issuer, RESOURCE, network=NetConfig(policy=policy), **settings)
 
 
 def bearer(*tokens: str) -> Headers:

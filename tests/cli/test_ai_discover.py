@@ -43,7 +43,7 @@ def test_sources_are_told_with_marks_that_need_no_colour(world: World, discover:
         ["=", "1", "link", "confirms"],
         ["-", "0", "html", "dropped"],
     ]
-    assert "does not confirm" in lines[2]
+    assert "does not list" in lines[2]
     told = {line.split()[0]: line for line in lines[4:]}
     assert bank.key.kid in told["key"]
     assert told["service"].endswith("/.well-known/aiip/v1")
@@ -75,7 +75,7 @@ def test_programs_get_one_document(world: World, discover: Any) -> None:
         "rank": 3,
         "verdict": "won",
         "said": [bank.uri],
-        "why": "the authority's own document, over TLS, decides",
+        "why": "the authority's own document takes precedence",
         "location": bank.origin + DOCUMENT,
         "validated": False,
         "code": None,

@@ -225,7 +225,7 @@ def test_where_the_first_target_takes_no_connection_the_next_one_is_asked(
         f"5 0 {world.server.port} alias.several.test",
         f"10 0 {world.server.port} second.several.test",
     )
-    assert f"left out: alias.several.test:{world.server.port} (the target is an alias" in sources[0].why
+    assert f"removed: alias.several.test:{world.server.port} (the target is an alias" in sources[0].why
 
     resolution = Resolution(
         uri=AIURI.parse("ai://several.test/service/payments"),

@@ -565,7 +565,7 @@ def _fetch_page_sources(origin: str, target: str, settings: ResolverSettings) ->
 
 
 def _add_pointers(source: Source, found: Pointers) -> Source:
-    why = f"left out: {', '.join(reason[:MAX_SHOWN] for reason in found.ignored)}" if found.ignored else ""
+    why = f"ignored: {', '.join(reason[:MAX_SHOWN] for reason in found.ignored)}" if found.ignored else ""
     verdict = Verdict.CONFIRMS if found.targets else Verdict.ABSENT
     return replace(source, verdict=verdict, said=found.targets, why=why)
 

@@ -352,8 +352,9 @@ class JWTAuthorization:
 
     `resource` is the identifier of RFC 9728, the only audience that a token may have: the service's URL or a
     prefix of it. `scopes` are listed in the metadata. `algorithms` are the accepted signatures (default:
-    Ed25519, ES256, PS256, RS256). `network` decides how the server is reached (default: `Policy.trusted()`); its
-    limits are the client's own. `clock` returns seconds since the epoch, `monotonic` seconds that never decrease.
+    Ed25519, ES256, PS256, RS256). `network` decides how the server is reached (default: `Policy.trusted()`);
+    its limits are the client's own. `clock` returns seconds since the epoch, `monotonic` seconds that never
+    decrease.
 
     Raises UsageError for an issuer or a resource that is not an https URL, and for other algorithms. http
     URLs are for tests on this computer; an `Endpoint` does not accept them.
