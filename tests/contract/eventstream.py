@@ -41,5 +41,5 @@ def exception(kind: str, data: Any) -> bytes:
 
 def _typed(message_type: str, name: str, kind: str, data: Any) -> bytes:
     texts = {f":{name}": kind, ":content-type": "application/json", ":message-type": message_type}
-    headers = b"".join(header(each, 7, value) for each, value in texts.items())
+    headers = b"".join(header(text, 7, value) for text, value in texts.items())
     return message(headers, data if isinstance(data, bytes) else json.dumps(data).encode())

@@ -98,4 +98,4 @@ def calls_of(whole: Completion) -> list[tuple[str, str, str]]:
 
 def named_events(*events: Mapping[str, Any]) -> bytes:
     """Server-sent events, each under the name of its type."""
-    return b"".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events)
+    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)

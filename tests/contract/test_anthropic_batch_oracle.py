@@ -160,11 +160,11 @@ RESULTS: list[dict[str, Any]] = [
     {"type": "succeeded", "message": message("Hello")},
     {"type": "canceled"},
     {"type": "expired"},
-    *[errored(each) for each in ERRORS],
+    *[errored(item) for item in ERRORS],
 ]
 
 
-@as_subtests("result", RESULTS, ids=lambda each: str(each.get("error", each).get("error", each)["type"]))
+@as_subtests("result", RESULTS, ids=lambda item: str(item.get("error", item).get("error", item)["type"]))
 def test_a_result_is_read_as_the_sdk_reads_it(result: dict[str, Any]) -> None:
     line = {"custom_id": "t-1", "result": result}
     theirs = messages.MessageBatchIndividualResponse.model_validate(line)
@@ -214,8 +214,8 @@ def test_the_same_rows_by_the_sdk_and_by_onym_end_the_same(tmp_path: Path) -> No
             while job.processing_status != "ended":
                 job = batches.retrieve(job.id)
             texts = {
-                int(each.custom_id.partition("-")[2]): each.result.message.content[0].text
-                for each in batches.results(job.id)
+                int(result.custom_id.partition("-")[2]): result.result.message.content[0].text
+                for result in batches.results(job.id)
             }
     assert {row["index"]: row["text"] for row in read_results(tmp_path / "out")} == texts
     assert len(texts) == 3

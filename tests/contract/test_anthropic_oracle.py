@@ -318,11 +318,11 @@ def test_our_request_is_the_one_that_the_sdk_sends(
 def consume(value: Any) -> None:
     """Read what pydantic checks only as it is read."""
     if isinstance(value, Mapping):
-        for each in value.values():
-            consume(each)
+        for item in value.values():
+            consume(item)
     elif isinstance(value, Iterable) and not isinstance(value, str):
-        for each in value:
-            consume(each)
+        for item in value:
+            consume(item)
 
 
 @cache
@@ -520,9 +520,9 @@ def test_the_same_stream_reads_the_same(server: Capture, sdk: Any, whole: dict[s
         two = stream.get_final_message()
     found, one = read_stream(client(server), [USER])
     assert_same(one, two)
-    assert texts_of(found) == [each.text for each in events if each.type == "text" and each.text]
+    assert texts_of(found) == [event.text for event in events if event.type == "text" and event.text]
     assert thoughts_of(found) == [
-        each.thinking for each in events if each.type == "thinking" and each.thinking
+        event.thinking for event in events if event.type == "thinking" and event.thinking
     ]
 
 

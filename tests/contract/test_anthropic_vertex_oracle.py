@@ -109,13 +109,13 @@ def test_a_stream_is_the_sdks(server: Capture) -> None:
         stream = client.messages.create(
             model="claude-sonnet-4-5@20250929", max_tokens=9, stream=True, messages=messages
         )
-        theirs = "".join(each.delta.text for each in stream if each.type == "content_block_delta")
+        theirs = "".join(item.delta.text for item in stream if item.type == "content_block_delta")
     sent = server.last()
     with ours(server, "max_tokens=9") as client, client.stream("Hi") as events:
         mine = list(events)
     assert plain(server.last().target) == sent.target == f"{PATH}:streamRawPredict"
     assert server.last().json == {**sent.json, "anthropic_version": PINNED}
-    assert "".join(each.text for each in mine if isinstance(each, TextDelta)) == theirs
+    assert "".join(item.text for item in mine if isinstance(item, TextDelta)) == theirs
     assert isinstance(mine[-1], Finish)
 
 

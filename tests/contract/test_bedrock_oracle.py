@@ -396,8 +396,8 @@ def test_models_are_asked_for_and_read_as_the_sdk_does(server: Capture, control:
         server.answer({"modelSummaries": [record]})
         page, one = client.models(), server.last()
         theirs, two = control.list_foundation_models(), server.last()
-        assert [(each.id, each.owner) for each in page] == [
-            (each["modelId"], each["providerName"]) for each in theirs["modelSummaries"]
+        assert [(item.id, item.owner) for item in page] == [
+            (model["modelId"], model["providerName"]) for model in theirs["modelSummaries"]
         ]
         server.answer({"modelDetails": record})
         info, three = client.model(), server.last()
@@ -498,7 +498,9 @@ def stream_of(content: list[Any], reason: str, usage: dict[str, int]) -> bytes:
         else:
             said = block["reasoningContent"]["reasoningText"]
             deltas = [{"reasoningContent": {name: value}} for name, value in said.items()]
-        frames += [event("contentBlockDelta", {"contentBlockIndex": index, "delta": each}) for each in deltas]
+        frames += [
+            event("contentBlockDelta", {"contentBlockIndex": index, "delta": delta}) for delta in deltas
+        ]
         frames.append(event("contentBlockStop", {"contentBlockIndex": index}))
     frames.append(event("messageStop", {"stopReason": reason}))
     frames.append(event("metadata", {"usage": usage, "metrics": {"latencyMs": 1}}))
@@ -514,7 +516,7 @@ def test_the_same_stream_reads_the_same(
     server.answer(stream_of(content, reason, usage), media=STREAMED)
     events, whole = read_stream(ours(server), [USER])
     theirs = list(sdk.converse_stream(modelId=MODEL, messages=[SAID])["stream"])
-    deltas = [each["contentBlockDelta"]["delta"] for each in theirs if "contentBlockDelta" in each]
+    deltas = [event["contentBlockDelta"]["delta"] for event in theirs if "contentBlockDelta" in event]
     assert texts_of(events) == [delta["text"] for delta in deltas if delta.get("text")]
     assert thoughts_of(events) == [
         delta["reasoningContent"]["text"] for delta in deltas if delta.get("reasoningContent", {}).get("text")
@@ -522,10 +524,14 @@ def test_the_same_stream_reads_the_same(
     finish = finish_of(events)
     assert (
         finish.reason
-        == MEANT[next(each["messageStop"]["stopReason"] for each in theirs if "messageStop" in each)]
+        == MEANT[next(event["messageStop"]["stopReason"] for event in theirs if "messageStop" in event)]
     )
-    assert finish.usage == usage_of(next(each["metadata"]["usage"] for each in theirs if "metadata" in each))
-    starts = [each["contentBlockStart"]["start"]["toolUse"] for each in theirs if "contentBlockStart" in each]
+    assert finish.usage == usage_of(
+        next(event["metadata"]["usage"] for event in theirs if "metadata" in event)
+    )
+    starts = [
+        event["contentBlockStart"]["start"]["toolUse"] for event in theirs if "contentBlockStart" in event
+    ]
     assert [(call.id, call.name) for call in whole.tool_calls] == [
         (call["toolUseId"], call["name"]) for call in starts
     ]

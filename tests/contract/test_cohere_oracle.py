@@ -170,7 +170,7 @@ def known(value: Any) -> bool:
     """Whether the SDK's models, which take any member, knew each one that came."""
     if isinstance(value, BaseModel):
         return not value.model_extra and all(known(getattr(value, name)) for name in value.model_fields_set)
-    return all(known(each) for each in value) if isinstance(value, list) else True
+    return all(known(item) for item in value) if isinstance(value, list) else True
 
 
 @pytest.mark.requirement("onym-dialect-a")
@@ -246,8 +246,8 @@ def test_models_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any
     with client(server) as onym:
         one = onym.models()
     assert (server.last().method, server.last().target) == (wanted.method, wanted.target)
-    assert [(each.id, each.context_window) for each in one] == [
-        (each.name, each.context_length) for each in two.models
+    assert [(item.id, item.context_window) for item in one] == [
+        (model.name, model.context_length) for model in two.models
     ]
 
 
@@ -381,12 +381,12 @@ def test_the_same_stream_reads_the_same(server: Capture, sdk: Any, answer: dict[
     server.answer(named_events(*streamed(answer)), media="text/event-stream")
     two = list(sdk.chat_stream(model=MODEL, messages=[USER]))
     events, whole = read_stream(client(server), [USER])
-    pieces = [each.delta.message.content for each in two if each.type == "content-delta"]
-    plans = [each.delta.message.tool_plan for each in two if each.type == "tool-plan-delta"]
+    pieces = [item.delta.message.content for item in two if item.type == "content-delta"]
+    plans = [item.delta.message.tool_plan for item in two if item.type == "tool-plan-delta"]
     assert texts_of(events) == [p.text for p in pieces if p.text]
     assert thoughts_of(events) == [said for said in [*(piece.thinking for piece in pieces), *plans] if said]
-    starts = [each.delta.message.tool_calls for each in two if each.type == "tool-call-start"]
-    deltas = [each for each in two if each.type == "tool-call-delta"]
+    starts = [item.delta.message.tool_calls for item in two if item.type == "tool-call-start"]
+    deltas = [item for item in two if item.type == "tool-call-delta"]
     assert calls_of(whole) == [
         (
             start.id,

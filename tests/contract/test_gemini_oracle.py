@@ -78,16 +78,16 @@ OPAQUE = {"args", "response", "parametersJsonSchema", "responseJsonSchema"}
 def plain(value: Any) -> Any:
     """The SDK's JSON with one name for each member, plain base64, and no empty configuration."""
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if not isinstance(value, Mapping):
         return value
     out: dict[str, Any] = {}
-    for name, each in value.items():
+    for name, item in value.items():
         name = CAMEL.get(name, name)
         if name == "inlineData":
-            each = {**each, "data": b64encode(urlsafe_b64decode(each["data"])).decode()}
-        if name != "generationConfig" or each:
-            out[name] = each if name in OPAQUE else plain(each)
+            item = {**item, "data": b64encode(urlsafe_b64decode(item["data"])).decode()}
+        if name != "generationConfig" or item:
+            out[name] = item if name in OPAQUE else plain(item)
     return out
 
 
@@ -248,7 +248,7 @@ CALLS: dict[str, tuple[str, Any, dict[str, Any], Any, dict[str, Any]]] = {
 
 
 def frames(*answers: Any) -> bytes:
-    return b"".join(b"data: " + json.dumps(each).encode() + b"\r\n\r\n" for each in answers)
+    return b"".join(b"data: " + json.dumps(answer).encode() + b"\r\n\r\n" for answer in answers)
 
 
 def ours(server: Capture, kind: str, query: str, messages: Any, overrides: Any, *, stream: bool) -> Recorded:
@@ -335,9 +335,9 @@ def test_vectors_are_asked_for_and_read_as_the_sdk_does(
         one = client.embed(["a", "bb"], extra={"dimensions": 2, "taskType": "RETRIEVAL_QUERY"})
     assert server.last().json == sent.json
     assert (server.last().method, server.last().target) == (sent.method, sent.target)
-    assert [list(vector) for vector in one.vectors] == [each.values for each in two.embeddings]
+    assert [list(vector) for vector in one.vectors] == [embedding.values for embedding in two.embeddings]
     if kind == "vertex":
-        assert one.usage.input_tokens == sum(each.statistics.token_count for each in two.embeddings)
+        assert one.usage.input_tokens == sum(embedding.statistics.token_count for embedding in two.embeddings)
 
 
 @pytest.mark.requirement("onym-operation-a")
@@ -354,7 +354,7 @@ def test_models_are_listed_and_asked_after_as_the_sdk_does(server: Capture, sdks
         sent = server.last()
         one = client.model()
         assert (server.last().method, server.last().target) == (sent.method, sent.target)
-    assert [f"models/{each.id}" for each in found] == [each.name for each in listed]
+    assert [f"models/{item.id}" for item in found] == [item.name for item in listed]
     assert (one.context_window, one.max_output_tokens) == (two.input_token_limit, two.output_token_limit)
 
 
@@ -485,7 +485,7 @@ def test_the_same_stream_reads_the_same(
     chunks = list(sdks["gemini"].models.generate_content_stream(model=MODEL, contents=[HELLO]))
     events, whole = read_stream(onym(server, "gemini"), [USER])
     assert texts_of(events) == [chunk.text for chunk in chunks if chunk.text]
-    assert "".join(each.text for each in events if isinstance(each, ReasoningDelta)) == "".join(
+    assert "".join(event.text for event in events if isinstance(event, ReasoningDelta)) == "".join(
         map(thoughts_of, chunks)
     )
     assert our_calls(whole) == [call for chunk in chunks for call in calls_of(chunk)]

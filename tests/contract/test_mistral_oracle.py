@@ -125,10 +125,10 @@ def sse(whole: dict[str, Any]) -> bytes:
     deltas += [{"content": [part]} if isinstance(part, dict) else {"content": part} for part in content or ()]
     if message.get("tool_calls"):
         deltas.append({"content": "", "tool_calls": message["tool_calls"]})
-    chunks = [{**head, "choices": [{"index": 0, "delta": each, "finish_reason": None}]} for each in deltas]
+    chunks = [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
     last = {"index": 0, "delta": {"content": ""}, "finish_reason": choice["finish_reason"]}
     chunks.append({**head, "choices": [last], "usage": whole["usage"]})
-    return b"".join(f"data: {json.dumps(each)}\n\n".encode() for each in chunks) + b"data: [DONE]\n\n"
+    return b"".join(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks) + b"data: [DONE]\n\n"
 
 
 def answer(server: Capture, whole: dict[str, Any], *, stream: bool) -> None:
@@ -235,7 +235,7 @@ def test_vectors_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: An
     with server.client("mistral", "mistral-embed", key=KEY) as client:
         one = client.embed(["a", "bb"])
     two = sdk.embeddings.create(model="mistral-embed", inputs=["a", "bb"])
-    assert [list(vector) for vector in one.vectors] == [each.embedding for each in two.data]
+    assert [list(vector) for vector in one.vectors] == [answer.embedding for answer in two.data]
     assert (one.model, one.usage.input_tokens) == (two.model, two.usage.prompt_tokens)
     a, b = server.requests[-2:]
     assert (a.method, a.target, a.json) == (b.method, b.target, b.json)
@@ -265,7 +265,7 @@ text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 counts = st.integers(0, 10_000)
 written = st.builds(lambda text: {"type": "text", "text": text}, text)
 thoughts = st.builds(
-    lambda texts: {"type": "thinking", "thinking": [{"type": "text", "text": each} for each in texts]},
+    lambda texts: {"type": "thinking", "thinking": [{"type": "text", "text": text} for text in texts]},
     st.lists(text, min_size=1, max_size=2),
 )
 references = st.just({"type": "reference", "reference_ids": [1, 2]})
@@ -300,8 +300,8 @@ def text_and_thought(content: Any) -> tuple[str, str]:
     if not isinstance(content, list):
         return content or "", ""
     text = [part.text for part in content if part.type == "text"]
-    thought = [each for part in content if isinstance(part, ThinkChunk) for each in part.thinking]
-    return "".join(text), "".join(each.text for each in thought if isinstance(each, TextChunk))
+    thought = [item for part in content if isinstance(part, ThinkChunk) for item in part.thinking]
+    return "".join(text), "".join(item.text for item in thought if isinstance(item, TextChunk))
 
 
 def sdk_calls_of(calls: Any) -> list[tuple[str, str, str]]:
@@ -333,7 +333,7 @@ def test_the_same_answer_reads_the_same(server: Capture, sdk: Any, whole: dict[s
 def test_the_same_stream_reads_the_same(server: Capture, sdk: Any, whole: dict[str, Any]) -> None:
     answer(server, whole, stream=True)
     events, one = read_stream(server.client("mistral", MODEL, key=KEY), [USER])
-    chunks = [each.data for each in sdk.chat.stream(model=MODEL, messages=[USER])]
+    chunks = [item.data for item in sdk.chat.stream(model=MODEL, messages=[USER])]
     choices = [choice for chunk in chunks for choice in chunk.choices]
     pieces = [text_and_thought(choice.delta.content) for choice in choices]
     assert texts_of(events) == [text for text, _ in pieces if text]

@@ -118,7 +118,7 @@ ANSWER = {**said(), "done": True, "done_reason": "stop"}
 
 
 def ndjson(*records: Any) -> bytes:
-    return b"".join(f"{json.dumps(each)}\n".encode() for each in records)
+    return b"".join(f"{json.dumps(record)}\n".encode() for record in records)
 
 
 def answer(server: Capture, *, stream: bool) -> None:
@@ -160,7 +160,7 @@ def test_our_request_is_the_one_that_the_sdk_sends(
 
 
 def typed_message(message: dict[str, Any]) -> Any:
-    images = [ollama.Image(value=each) for each in message.get("images", ())]
+    images = [ollama.Image(value=item) for item in message.get("images", ())]
     return ollama.Message.model_validate({**message, **({"images": images} if images else {})})
 
 
@@ -171,7 +171,7 @@ def test_our_bodies_are_of_the_sdks_types(server: Capture, call: Any, stream: bo
     query, messages, overrides, _, _ = call
     answer(server, stream=stream)
     body = ours(server, query, messages, overrides, stream=stream).json
-    typed = {**body, "messages": [typed_message(each) for each in body["messages"]]}
+    typed = {**body, "messages": [typed_message(item) for item in body["messages"]]}
     # what the types do not know, they leave out
     assert ChatRequest.model_validate(typed).model_dump(exclude_none=True) == body
 
@@ -200,7 +200,7 @@ def test_models_are_asked_for_and_read_as_the_sdk_does(server: Capture, sdk: Any
     with client(server) as onym:
         one = onym.models()
     assert (server.last().method, server.last().target) == (wanted.method, wanted.target)
-    assert [each.id for each in one] == [each.model for each in two.models]
+    assert [item.id for item in one] == [model.model for model in two.models]
 
 
 @pytest.mark.requirement("onym-operation-a")
@@ -273,12 +273,12 @@ def test_the_same_stream_reads_the_same(
     two = list(sdk.chat(model=MODEL, messages=[USER], stream=True))
     events, _ = read_stream(client(server), [USER])
     messages = [chunk.message for chunk in two]
-    assert texts_of(events) == [each.content for each in messages if each.content]
-    assert thoughts_of(events) == [each.thinking for each in messages if each.thinking]
-    asked = [each for each in events if isinstance(each, ToolCallDelta)]
+    assert texts_of(events) == [item.content for item in messages if item.content]
+    assert thoughts_of(events) == [item.thinking for item in messages if item.thinking]
+    asked = [event for event in events if isinstance(event, ToolCallDelta)]
     found = [call for message in messages for call in calls_of(message)]
-    assert [(each.name, json.loads(each.arguments)) for each in asked] == found
-    assert [each.index for each in asked] == list(range(len(found)))
+    assert [(item.name, json.loads(item.arguments)) for item in asked] == found
+    assert [item.index for item in asked] == list(range(len(found)))
     finish = finish_of(events)
     last = two[-1]
     assert finish.reason == ("tool_calls" if found else FINISHES[last.done_reason])

@@ -163,7 +163,7 @@ def test_a_batch_is_read_as_the_sdk_reads_it(capture: Capture, sdk: Any, status:
     ours = batch(body)
     assert ours.id == theirs.id
     assert ours.ending == (theirs.status if theirs.status in ENDINGS else None)
-    assert ours.files == tuple(each for each in (theirs.output_file_id, theirs.error_file_id) if each)
+    assert ours.files == tuple(item for item in (theirs.output_file_id, theirs.error_file_id) if item)
     counts = theirs.request_counts
     assert counts is not None
     assert (ours.total, ours.finished) == (counts.total, counts.completed + counts.failed)
@@ -184,13 +184,13 @@ def test_a_list_is_paged_as_the_sdk_pages_it(sdk: Any, tmp_path: Path) -> None:
             given = {"input_file_id": "f", "metadata": {"onym": str(at)}, "endpoint": "x"}
             server.create("", {}, json.dumps({**given, "completion_window": "24h"}).encode(), "")
         with openai.OpenAI(api_key=KEY, base_url=f"{server.url}/v1", max_retries=0) as client:
-            theirs = [each.id for each in client.batches.list(limit=100)]
+            theirs = [batch.id for batch in client.batches.list(limit=100)]
         ours: list[str] = []
         after = None
         while True:
             shown = server.list("", {} if after is None else {"after": [after]}, b"", "")
             page = CHAT.decode_list(200, Headers(), json.dumps(shown).encode(), Exchange())
-            ours += [each.id for each in page.batches]
+            ours += [batch.id for batch in page.batches]
             after = page.next
             if after is None:
                 break
@@ -225,7 +225,7 @@ def test_the_same_rows_by_the_sdk_and_by_onym_end_the_same(tmp_path: Path, query
             config=Config(), environ={}, providers=table)  # fmt: skip
         (made,) = server.batches.values()
         with openai.OpenAI(api_key=KEY, base_url=f"{server.url}/v1", max_retries=0) as client:
-            lines = b"".join(json.dumps(each).encode() + b"\n" for each in made["rows"])
+            lines = b"".join(json.dumps(item).encode() + b"\n" for item in made["rows"])
             file = client.files.create(file=("x.jsonl", lines), purpose="batch")
             job = client.batches.create(
                 input_file_id=file.id, endpoint=api.endpoint, completion_window="24h", metadata={"onym": "x"}

@@ -147,8 +147,8 @@ def test_vectors_are_asked_for_and_read_as_the_sdk_does(fake: FakeProvider, sdk:
     with onym(fake) as client:
         one = client.embed(["a", "bb"], extra={"encoding_format": "float"})
         assert fake.requests[-1].json == fake.requests[-2].json
-        assert [list(vector) for vector in one.vectors] == [each.embedding for each in two.data]
-        assert [each.id for each in client.models()] == [each.id for each in sdk.models.list().data]
+        assert [list(vector) for vector in one.vectors] == [answer.embedding for answer in two.data]
+        assert [model.id for model in client.models()] == [answer.id for answer in sdk.models.list().data]
     assert (fake.requests[-1].method, fake.requests[-1].path) == (
         fake.requests[-2].method,
         fake.requests[-2].path,

@@ -204,10 +204,10 @@ def events(whole: dict[str, Any]) -> list[dict[str, Any]]:
         empty = {"summary": [], "content": [], "arguments": "", "status": "in_progress"}
         begun = {**item, **{name: value for name, value in empty.items() if name in item}}
         out.append({"type": "response.output_item.added", "output_index": at, "item": begun})
-        out += [{"output_index": at, "item_id": item["id"], **each} for each in pieces(item)]
+        out += [{"output_index": at, "item_id": item["id"], **piece} for piece in pieces(item)]
         out.append({"type": "response.output_item.done", "output_index": at, "item": item})
     out.append({"type": f"response.{whole['status']}", "response": whole})
-    return [{**each, "sequence_number": number} for number, each in enumerate(out)]
+    return [{**entry, "sequence_number": number} for number, entry in enumerate(out)]
 
 
 def pieces(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -384,11 +384,11 @@ def test_vectors_and_models_are_asked_for_and_read_as_the_sdk_does(server: Captu
         server.answer({"object": "list", "model": MODEL, "data": vectors, "usage": usage})
         one = onym.embed(["a", "bb"], extra={"encoding_format": "float"})
         two = sdk.embeddings.create(model=MODEL, input=["a", "bb"], encoding_format="float")
-        assert [list(vector) for vector in one.vectors] == [each.embedding for each in two.data]
+        assert [list(vector) for vector in one.vectors] == [answer.embedding for answer in two.data]
         server.answer(
             {"object": "list", "data": [{"id": "m", "object": "model", "created": 1, "owned_by": "o"}]}
         )
-        assert [each.id for each in onym.models()] == [each.id for each in sdk.models.list().data]
+        assert [model.id for model in onym.models()] == [answer.id for answer in sdk.models.list().data]
     a, b, c, d = server.requests[-4:]
     assert (a.method, a.target, a.json) == (b.method, b.target, b.json)
     assert (c.method, c.target) == (d.method, d.target)
@@ -403,7 +403,7 @@ kinds = (
     | st.builds(
         lambda texts, encrypted: {
             **REASONING,
-            "summary": [{"type": "summary_text", "text": each} for each in texts],
+            "summary": [{"type": "summary_text", "text": text} for text in texts],
             "encrypted_content": encrypted,
         },
         st.lists(text, max_size=2),
@@ -469,7 +469,7 @@ def text_of(found: Any) -> str:
 
 def reasoning_of(found: Any) -> str | None:
     texts = [part.text for item in found.output if item.type == "reasoning" for part in item.summary]
-    return "\n\n".join(each for each in texts if each) or None
+    return "\n\n".join(text for text in texts if text) or None
 
 
 def finish_of(found: Any) -> str:
@@ -508,12 +508,12 @@ def test_the_same_stream_reads_the_same(server: Capture, sdk: Any, whole: dict[s
     check(one, theirs[-1].response)
 
     def deltas(*kinds: str) -> list[str]:
-        return [each.delta for each in theirs if each.type in [f"response.{kind}.delta" for kind in kinds]]
+        return [event.delta for event in theirs if event.type in [f"response.{kind}.delta" for kind in kinds]]
 
     assert texts_of(found) == deltas("output_text", "refusal")
-    thoughts = [each.text.removeprefix("\n\n") for each in found if isinstance(each, ReasoningDelta)]
-    assert thoughts == [each.removeprefix("\n\n") for each in deltas("reasoning_summary_text")]
-    assert [each.arguments for each in found if isinstance(each, ToolCallDelta) and each.arguments] == deltas(
+    thoughts = [item.text.removeprefix("\n\n") for item in found if isinstance(item, ReasoningDelta)]
+    assert thoughts == [delta.removeprefix("\n\n") for delta in deltas("reasoning_summary_text")]
+    assert [item.arguments for item in found if isinstance(item, ToolCallDelta) and item.arguments] == deltas(
         "function_call_arguments"
     )
     assert isinstance(found[-1], Finish)

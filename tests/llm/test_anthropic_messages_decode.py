@@ -226,7 +226,7 @@ def test_a_time_that_says_nothing_is_none(created: Any) -> None:
 def test_a_list_of_models_says_what_asks_for_more(page: Any, after: str | None) -> None:
     data = {"data": [MODEL, "noise", {"id": ""}, {}, {"id": "b"}], **page}
     found = anthropic_messages.decode_models(200, JSON, json.dumps(data).encode(), AT)
-    assert [each.id for each in found.models] == ["claude-x", "b"]
+    assert [model.id for model in found.models] == ["claude-x", "b"]
     assert found.next == after
 
 

@@ -89,18 +89,18 @@ def test_while_it_thinks_a_model_takes_neither_temp_nor_top_k(model: str) -> Non
 
 def test_some_think_unasked_and_some_cannot_stop() -> None:
     assert [
-        find_profile("anthropic", "claude-opus-4-8").is_reasoning(each) for each in ({}, ADAPTIVE, OFF)
+        find_profile("anthropic", "claude-opus-4-8").is_reasoning(item) for item in ({}, ADAPTIVE, OFF)
     ] == [
         False,
         True,
         False,
     ]
-    assert [find_profile("anthropic", "claude-opus-5").is_reasoning(each) for each in ({}, OFF)] == [
+    assert [find_profile("anthropic", "claude-opus-5").is_reasoning(item) for item in ({}, OFF)] == [
         True,
         False,
     ]
     assert [
-        find_profile("anthropic", "claude-sonnet-5-5").is_reasoning(each) for each in ({}, OFF, BETWEEN)
+        find_profile("anthropic", "claude-sonnet-5-5").is_reasoning(item) for item in ({}, OFF, BETWEEN)
     ] == [
         True,
         True,

@@ -215,7 +215,7 @@ def test_models_are_listed_and_looked_up() -> None:
     page = bedrock_converse.decode_models(
         200, JSON, json.dumps({"modelSummaries": [MODEL, {"modelName": "x"}, 5]}).encode(), AT
     )
-    assert [each.id for each in page.models] == ["amazon.nova-pro-v1:0"]
+    assert [model.id for model in page.models] == ["amazon.nova-pro-v1:0"]
     assert page.next is None
     info = bedrock_converse.decode_model(200, JSON, json.dumps({"modelDetails": MODEL}).encode(), AT)
     assert info == page.models[0]
@@ -241,8 +241,8 @@ anything = answers.any_json(MEMBERS)
 def test_any_json_is_an_answer_or_one_of_our_errors(data: Any) -> None:
     encoded = json.dumps(data).encode()
     shapes = [encoded, json.dumps({"output": {"message": {"content": [data, {"text": "x"}]}}}).encode()]
-    for each in shapes:
-        answers.check_read_or_refused(bedrock_converse, each)
+    for shape in shapes:
+        answers.check_read_or_refused(bedrock_converse, shape)
 
 
 @given(st.binary(max_size=60))

@@ -223,7 +223,7 @@ def test_tools_of_the_servers_own_are_not_the_callers() -> None:
         ]
     )
     assert error is None
-    assert [each for each in events if isinstance(each, ToolCallDelta)] == [
+    assert [event for event in events if isinstance(event, ToolCallDelta)] == [
         ToolCallDelta(index=0, id="call_0", name="mine")
     ]
     finish = streams.finish_of(events)

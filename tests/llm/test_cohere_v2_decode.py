@@ -209,7 +209,7 @@ def models(data: Any) -> Any:
 
 def test_models_are_listed_page_by_page() -> None:
     page = models({"models": [RECORD, "noise", {"name": ""}, {"name": "b"}], "next_page_token": "a+b/="})
-    assert [(each.id, each.context_window) for each in page.models] == [("command-a", 288000), ("b", None)]
+    assert [(model.id, model.context_window) for model in page.models] == [("command-a", 288000), ("b", None)]
     assert page.models[0].raw == RECORD
     assert page.next == "page_size=1000&page_token=a%2Bb%2F%3D"
 

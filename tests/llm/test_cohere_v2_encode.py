@@ -193,7 +193,7 @@ def test_tools_have_a_schema_even_where_there_is_none() -> None:
     ("strict", "sent"), [((True, None), True), ((True, True), True), ((False, None), None)]
 )
 def test_one_switch_holds_all_tools_to_their_schemas(strict: Any, sent: bool | None) -> None:
-    tools = tuple(Tool(name=f"t{index}", strict=each) for index, each in enumerate(strict))
+    tools = tuple(Tool(name=f"t{index}", strict=item) for index, item in enumerate(strict))
     assert encode(tools=tools).get("strict_tools") is sent
 
 

@@ -87,8 +87,8 @@ TOOLS = [
 def sse(*events: Any, line: str = "\n") -> bytes:
     """As the server writes them, each with its name."""
     return b"".join(
-        f"event: {each.get('type')}{line}data: {json.dumps(each, ensure_ascii=False)}{line}{line}".encode()
-        for each in events
+        f"event: {event.get('type')}{line}data: {json.dumps(event, ensure_ascii=False)}{line}{line}".encode()
+        for event in events
     )
 
 
@@ -133,10 +133,10 @@ def test_a_stream_that_is_cut_off_anywhere_loses_and_doubles_nothing(events: lis
 
 def test_line_ends_and_names_of_events_make_no_difference() -> None:
     assert decode([STREAMS["with CRLF"]]) == (HELLO_EVENTS, None)
-    bare = b"".join(f"data: {json.dumps(each)}\n\n".encode() for each in HELLO)
+    bare = b"".join(f"data: {json.dumps(item)}\n\n".encode() for item in HELLO)
     assert decode([bare]) == (HELLO_EVENTS, None)
-    named = [{**each} for each in HELLO]
-    lines = [f"event: {each.pop('type')}\ndata: {json.dumps(each)}\n\n".encode() for each in named]
+    named = [{**item} for item in HELLO]
+    lines = [f"event: {name.pop('type')}\ndata: {json.dumps(name)}\n\n".encode() for name in named]
     assert decode(lines) == (HELLO_EVENTS, None)
 
 
@@ -288,4 +288,4 @@ values = any_json(NAMES, KINDS)
 )
 def test_any_events_end_in_events_or_one_of_our_errors(events: list[Any]) -> None:
     found, error = decode([sse(*events)])
-    assert (error is None) == any(isinstance(each, Finish) for each in found)
+    assert (error is None) == any(isinstance(item, Finish) for item in found)

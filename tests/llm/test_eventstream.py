@@ -165,7 +165,7 @@ def test_what_botocore_reads_is_read_the_same_at_any_cut(
     )
     theirs = botocore_eventstream.EventStreamBuffer()
     theirs.add_data(data)
-    expected = [(each.headers, each.payload) for each in theirs]
+    expected = [(event.headers, event.payload) for event in theirs]
     pieces = []
     while data:
         at = random.randint(1, len(data))

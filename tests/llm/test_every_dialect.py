@@ -392,7 +392,7 @@ def test_vectors_and_models_of_any_shape_are_read_or_a_typed_error(name: str, da
             assert len(found.vectors) == 1
             assert all(type(number) is float for number in found.vectors[0])
         elif isinstance(found, ModelPage):
-            assert all(type(each.id) is str and each.id for each in found.models)
+            assert all(type(model.id) is str and model.id for model in found.models)
             assert found.next is None or found.next.isascii()
         elif isinstance(found, ModelInfo):
             assert found.id

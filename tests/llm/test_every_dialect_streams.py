@@ -55,7 +55,7 @@ def check_prefix(name: str, found: Outcome) -> None:
     """Nothing wrong, nothing twice: what came is how the good answer begins."""
     whole = good(name)
     check_events(found.events)
-    said = [each for each in found.events if type(each) is not Finish]
+    said = [event for event in found.events if type(event) is not Finish]
     assert said == whole.events[: len(said)]
     if found.error is None:
         finish, last = found.events[-1], whole.events[-1]
@@ -85,7 +85,7 @@ def test_a_stream_cut_anywhere_gives_the_same_events(name: str) -> None:
     case, dialect = of(name)
     stream, whole = case.stream, good(name)
     check_events(whole.events)
-    assert decode(dialect, case.media, [bytes([each]) for each in stream]).same() == whole.same()
+    assert decode(dialect, case.media, [bytes([item]) for item in stream]).same() == whole.same()
     for at in range(1, len(stream)):
         assert decode(dialect, case.media, [stream[:at], stream[at:]]).same() == whole.same(), at
 
@@ -96,11 +96,11 @@ def test_streamed_and_whole_say_the_same(served: Served) -> None:
     whole, streamed = served.chat(case.body).whole, served.stream(case.stream).whole
     assert whole is not None
     assert streamed is not None
-    for each in (whole, streamed):
-        check_sound(each)
-        assert (each.text, each.reasoning, each.tool_calls) == (TEXT, case.reasoning, CALLS)
-        assert (each.finish_reason, each.usage, each.model) == ("tool_calls", case.usage, "m-1")
-        assert each.request_id == REQUEST_ID
+    for item in (whole, streamed):
+        check_sound(item)
+        assert (item.text, item.reasoning, item.tool_calls) == (TEXT, case.reasoning, CALLS)
+        assert (item.finish_reason, item.usage, item.model) == ("tool_calls", case.usage, "m-1")
+        assert item.request_id == REQUEST_ID
     assert whole.carried == streamed.carried
 
 
@@ -109,7 +109,7 @@ def test_a_stream_that_comes_byte_by_byte_gives_the_same_events(served: Served) 
     stream = served.case.stream
     at_once = served.stream(stream)
     assert at_once.error is None
-    assert served.stream(*(bytes([each]) for each in stream), chunked=True).same() == at_once.same()
+    assert served.stream(*(bytes([item]) for item in stream), chunked=True).same() == at_once.same()
 
 
 @pytest.mark.requirement("onym-stream-b")
@@ -160,11 +160,11 @@ def test_a_body_that_ends_early_ends_as_the_decoder_says_or_as_a_lost_connection
     for at in sorted({*edges, *range(0, len(case.stream), 61)}):
         found = served.stream(case.stream[:at], whole=not lost)
         alone = decode(served.dialect, case.media, [case.stream[:at]])
-        said = [each for each in alone.events if type(each) is not Finish]
+        said = [event for event in alone.events if type(event) is not Finish]
         if lost and found.error is not None:
             assert isinstance(found.error, ConnectionFailed)
             assert found.error.partial.text == "".join(  # type: ignore[attr-defined]
-                each.text for each in said if isinstance(each, TextDelta)
+                text.text for text in said if isinstance(text, TextDelta)
             )
             assert found.events == said
         else:
@@ -191,7 +191,7 @@ def test_an_error_on_the_way_is_typed_and_keeps_what_came(served: Served) -> Non
     assert error.partial.text == ONE  # type: ignore[attr-defined]
     assert error.partial.reasoning == case.reasoning  # type: ignore[attr-defined]
     assert error.partial.usage == case.so_far  # type: ignore[attr-defined]
-    assert [each for each in found.events if isinstance(each, TextDelta)] == [TextDelta(ONE)]
+    assert [event for event in found.events if isinstance(event, TextDelta)] == [TextDelta(ONE)]
     assert len(served.fake.requests) == before + 2  # one of each client: nothing was tried again
 
 
@@ -346,7 +346,7 @@ def test_octets_that_are_no_text_end_a_stream_with_an_error(name: str, octets: b
     assert type(found.failure) in (MalformedResponseError, ProtocolError)
     assert found.failure.endpoint == AT.endpoint
     assert found.failure.partial.text == ONE  # type: ignore[attr-defined]
-    assert decode(dialect, case.media, [bytes([each]) for each in stream]).same() == found.same()
+    assert decode(dialect, case.media, [bytes([item]) for item in stream]).same() == found.same()
 
 
 ODD: tuple[Any, ...] = (

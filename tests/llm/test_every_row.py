@@ -65,10 +65,10 @@ def host_of(row: Provider) -> str:
 
 
 SPOKEN = [
-    each
+    item
     for row in ROWS.values()
-    for each in (Spoken(row, None), *(Spoken(row, api) for api in row.apis))
-    if each.dialect in DIALECTS and row.capabilities["chat"] != "no"
+    for item in (Spoken(row, None), *(Spoken(row, api) for api in row.apis))
+    if item.dialect in DIALECTS and row.capabilities["chat"] != "no"
 ]
 
 
@@ -266,9 +266,9 @@ def test_a_value_out_of_the_providers_range_is_refused_warned_of_or_dropped(
     for how in ("warn", "drop"):
         plan = explained(uri, {parameter: value}, on_unsupported=how)
         assert plan.body == explained(uri).body
-        note = next(each for each in plan.notes if each.parameter == parameter)
+        note = next(item for item in plan.notes if item.parameter == parameter)
         assert (note.action, note.reason) == ("dropped", f"it takes {limit}")
-        assert any(parameter in each and title in each for each in plan.warnings) is (how == "warn")
+        assert any(parameter in warning and title in warning for warning in plan.warnings) is (how == "warn")
 
 
 @pytest.mark.requirement("onym-call-a", "onym-map-a")
@@ -346,11 +346,11 @@ def leaves(data: Any) -> Iterator[Any]:
 
 def check_kept(name: str, value: Any, plan: Plan, bare: Plan) -> None:
     """The value is in the request where its note says, or a note says why it is not."""
-    notes = [each for each in plan.notes if each.parameter == name]
+    notes = [item for item in plan.notes if item.parameter == name]
     assert notes, f"{name} was lost without a word"
-    actions = {each.action for each in notes}
+    actions = {item.action for item in notes}
     if "dropped" in actions:
-        assert all(each.reason for each in notes if each.action == "dropped")
+        assert all(item.reason for item in notes if item.action == "dropped")
         assert actions == {"dropped"}
         wire = plan.endpoint.dialect.parameters.get(name)
         if wire is not None and name not in ("system", "stream", "format", "stop"):
@@ -411,11 +411,11 @@ def test_a_parameter_is_in_the_body_or_a_note_says_why_not(name: str, data: st.D
     else:
         refused = None
         check_kept(name, value, kept, bare)
-        assert "dropped" not in {each.action for each in kept.notes if each.parameter == name}
+        assert "dropped" not in {note.action for note in kept.notes if note.parameter == name}
     for how in ("warn", "drop"):
         plan = explained(spoken.uri, {name: value, **schema}, on_unsupported=how)
         check_kept(name, value, plan, bare)
-        dropped = any(each.action == "dropped" for each in plan.notes if each.parameter == name)
+        dropped = any(note.action == "dropped" for note in plan.notes if note.parameter == name)
         assert dropped is (refused is not None)
         assert bool(plan.warnings) is (dropped and how == "warn")
     if refused is not None:

@@ -286,7 +286,7 @@ def test_vectors_that_do_not_fit_the_texts_are_malformed(records: Any) -> None:
     with pytest.raises(MalformedResponseError):
         gemini.decode_embed(200, JSON, json.dumps({"embeddings": records}).encode(), AT, count=2)
     if isinstance(records, list):
-        records = [{"embeddings": each} for each in records]
+        records = [{"embeddings": record} for record in records]
     with pytest.raises(MalformedResponseError):
         gemini_vertex.decode_embed(200, JSON, json.dumps({"predictions": records}).encode(), AT, count=2)
 
@@ -304,7 +304,7 @@ def test_models_are_listed_page_by_page() -> None:
     ]
     data = json.dumps({"models": [MODEL, *others], "nextPageToken": "a/b+c=&d"}).encode()
     page = gemini.decode_models(200, JSON, data, AT)
-    assert [(each.id, each.context_window, each.max_output_tokens) for each in page.models] == [
+    assert [(model.id, model.context_window, model.max_output_tokens) for model in page.models] == [
         ("gemini-2.5-pro", 1048576, 65536),
         ("tunedModels/mine", None, None),
         ("x", None, None),

@@ -209,7 +209,7 @@ def test_an_id_that_comes_again_means_the_latest_call() -> None:
         )
         turns.append(Message(role="tool", content="x", tool_call_id="call_0"))
     found = contents(*turns)
-    assert [each["parts"][0]["functionResponse"]["name"] for each in found[1::2]] == ["a", "b"]
+    assert [item["parts"][0]["functionResponse"]["name"] for item in found[1::2]] == ["a", "b"]
 
 
 def test_a_result_of_several_parts_keeps_its_images() -> None:

@@ -11,7 +11,7 @@ from support import as_subtests
 
 
 def find(model: str, provider: str = "gemini") -> Profile:
-    return next((each for each in GEMINI_PROFILES if each.applies_to(provider, model)), DEFAULT)
+    return next((item for item in GEMINI_PROFILES if item.applies_to(provider, model)), DEFAULT)
 
 
 @as_subtests(

@@ -59,7 +59,7 @@ HELLO_EVENTS = [ReasoningDelta("hm"), TextDelta("Hé"), TextDelta("llo\n"), FINI
 
 
 def sse(*frames: Any, end: bytes = b"", line: str = "\r\n") -> bytes:
-    head = [f"data: {json.dumps(each, ensure_ascii=False)}{line}{line}".encode() for each in frames]
+    head = [f"data: {json.dumps(frame, ensure_ascii=False)}{line}{line}".encode() for frame in frames]
     return b"".join(head) + end
 
 
@@ -115,7 +115,7 @@ def test_line_ends_make_no_difference() -> None:
 @pytest.mark.parametrize("data", [sse(*HELLO), sse(*TOOLS)], ids=["text", "tools"])
 def test_a_stream_that_is_cut_off_gives_no_event_wrongly_or_twice(data: bytes) -> None:
     whole, _ = decode([data])
-    said = [each for each in whole if not isinstance(each, Finish)]
+    said = [item for item in whole if not isinstance(item, Finish)]
     for at in range(len(data)):
         events, error = decode([data[:at]])
         if error is None:

@@ -81,10 +81,10 @@ def test_its_host_is_one_of_the_rows_hosts_or_the_page_says_why_not(word: str) -
     row = ProviderTable.builtin().find_alias(word)
     assert row is not None
     host = THEIRS["hosts"][word]
-    assert host in row.hosts or any(each.kind == "host" and each.subject == word for each in FOUND)
+    assert host in row.hosts or any(item.kind == "host" and item.subject == word for item in FOUND)
 
 
-@as_subtests("each", FOUND, ids=lambda each: f"{each.kind}-{each.subject}")
+@as_subtests("each", FOUND, ids=lambda item: f"{item.kind}-{item.subject}")
 def test_every_difference_is_one_and_has_a_reason(each: Difference) -> None:
     assert each.theirs != each.ours
     assert why(each.kind, each.subject) is not None
@@ -92,16 +92,16 @@ def test_every_difference_is_one_and_has_a_reason(each: Difference) -> None:
 
 def test_no_reason_is_left_over_and_no_subject_of_one() -> None:
     for reason in REASONS:
-        mine = [each.subject for each in FOUND if why(each.kind, each.subject) is reason]
+        mine = [item.subject for item in FOUND if why(item.kind, item.subject) is reason]
         assert all(any(fnmatchcase(subject, glob) for subject in mine) for glob in reason.subjects), reason
     assert why("outcome", "never-heard-of") is None
 
 
 def test_every_difference_is_on_the_page_with_its_reason() -> None:
     page = strings_page()
-    examples = {each["name"]: each["uri"] for each in THEIRS["examples"]}
-    for each in FOUND:
-        assert f"`{examples.get(each.subject, each.subject)}`" in page
+    examples = {item["name"]: item["uri"] for item in THEIRS["examples"]}
+    for item in FOUND:
+        assert f"`{examples.get(item.subject, item.subject)}`" in page
     assert "| - |" not in page.partition("## Other outcomes")[2]
 
 

@@ -137,7 +137,7 @@ def test_models_are_those_on_the_servers_disk() -> None:
     record = {"name": "a:latest", "model": "a:1", "size": 5, "details": {"family": "llama"}}
     data = {"models": [record, "noise", {"name": "b"}, {"model": ""}, {}]}
     page = ollama.decode_models(200, JSON, json.dumps(data).encode(), AT)
-    assert [each.id for each in page.models] == ["a:1", "b"]
+    assert [model.id for model in page.models] == ["a:1", "b"]
     assert (page.models[0].raw, page.next) == (record, None)
 
 

@@ -91,7 +91,7 @@ def test_a_format_is_a_word_or_the_schema_itself() -> None:
 
 def test_system_messages_stay_where_they_are() -> None:
     system = Message(role="system", content="Be brief.")
-    assert [each["role"] for each in encode(system, USER, system)["messages"]] == ["system", "user", "system"]
+    assert [item["role"] for item in encode(system, USER, system)["messages"]] == ["system", "user", "system"]
 
 
 def test_images_are_bare_base64_beside_the_text() -> None:
@@ -133,12 +133,12 @@ def test_a_call_goes_back_as_an_object_and_its_result_by_the_name_of_the_tool() 
 
 def test_the_name_that_a_result_gives_itself_goes_first_and_unknown_ones_stay_away() -> None:
     sent = encode(asking("c", "a"), result("c", name="b"), result("unknown"), Message(role="tool"))
-    assert [each.get("tool_name") for each in sent["messages"]] == [None, "b", None, None]
+    assert [item.get("tool_name") for item in sent["messages"]] == [None, "b", None, None]
 
 
 def test_ids_that_come_again_in_later_turns_mean_the_last_call() -> None:
     turns = (asking("call_0", "a"), result("call_0"), asking("call_0", "b"), result("call_0"))
-    assert [each.get("tool_name") for each in encode(*turns)["messages"]] == [None, "a", None, "b"]
+    assert [item.get("tool_name") for item in encode(*turns)["messages"]] == [None, "a", None, "b"]
 
 
 @pytest.mark.parametrize("arguments", ["", "  ", "{}"])

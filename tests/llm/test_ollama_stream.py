@@ -53,7 +53,7 @@ TOOLS = [
 
 
 def lines(*records: Any, line: str = "\n") -> bytes:
-    return b"".join(f"{json.dumps(each, ensure_ascii=False)}{line}".encode() for each in records)
+    return b"".join(f"{json.dumps(record, ensure_ascii=False)}{line}".encode() for record in records)
 
 
 def decode(pieces: Iterable[bytes]) -> streams.Ended:
@@ -227,4 +227,4 @@ records = st.fixed_dictionaries({"message": values, "done": values}, optional={"
 @given(st.lists(records, max_size=4))
 def test_any_lines_end_in_events_or_one_of_our_errors(given: list[Any]) -> None:
     found, error = decode([lines(*given)])
-    assert (error is None) == any(isinstance(each, Finish) for each in found)
+    assert (error is None) == any(isinstance(item, Finish) for item in found)

@@ -240,10 +240,10 @@ def test_models_are_listed_with_what_is_said_of_them(bare: bool) -> None:
     found = openai_chat.decode_models(
         200, JSON, json.dumps(data if bare else {"data": data}).encode(), AT
     ).models
-    assert [(each.context_window, each.owner, each.created) for each in found] == [
+    assert [(item.context_window, item.owner, item.created) for item in found] == [
         facts for _, facts in MODELS
     ]
-    assert [each.id for each in found] == list("abcdefg")
+    assert [item.id for item in found] == list("abcdefg")
     assert found[0].raw == records[0]
 
 

@@ -132,7 +132,7 @@ def test_tool_calls_without_index_are_told_apart_by_their_ids() -> None:
         {"id": "c1", "function": {"arguments": "4"}},
     ]
     events, _ = decode([sse(*[delta(tool_calls=[piece]) for piece in pieces])])
-    found = [(each.index, each.arguments) for each in events if isinstance(each, ToolCallDelta)]
+    found = [(event.index, event.arguments) for event in events if isinstance(event, ToolCallDelta)]
     assert found == [(0, "1"), (1, ""), (1, "2"), (2, '{"y":3}'), (1, "4")]
 
 

@@ -79,8 +79,8 @@ def done(item: dict[str, Any], at: int) -> dict[str, Any]:
 
 def sse(*events: Any, line: str = "\n") -> bytes:
     return b"".join(
-        f"event: {each['type']}{line}data: {json.dumps(each, ensure_ascii=False)}{line}{line}".encode()
-        for each in events
+        f"event: {event['type']}{line}data: {json.dumps(event, ensure_ascii=False)}{line}{line}".encode()
+        for event in events
     )
 
 
@@ -239,36 +239,36 @@ def without(record: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def test_a_server_that_counts_no_places_names_items_by_id() -> None:
     """llama.cpp does so."""
-    events = [without(each, "output_index", "content_index") for each in (*SAID, *CALLS)]
+    events = [without(item, "output_index", "content_index") for item in (*SAID, *CALLS)]
     assert decode([sse(CREATED, *events, CALLS_END)])[0][:-1] == [*HELLO_EVENTS[3:5], *CALL_EVENTS]
 
 
 def test_a_server_that_gives_all_items_one_place_names_them_by_id() -> None:
-    events = [{**each, "output_index": 0} for each in (*SAID, *CALLS)]
+    events = [{**item, "output_index": 0} for item in (*SAID, *CALLS)]
     assert decode([sse(CREATED, *events, CALLS_END)])[0][:-1] == [*HELLO_EVENTS[3:5], *CALL_EVENTS]
 
 
 def test_a_server_whose_ids_change_from_event_to_event_counts_places() -> None:
     events = json.loads(json.dumps([*SAID, *CALLS]))
-    for number, each in enumerate(events):
-        holder, name = (each["item"], "id") if "item" in each else (each, "item_id")
+    for number, event in enumerate(events):
+        holder, name = (event["item"], "id") if "item" in event else (event, "item_id")
         holder[name] = f"opaque-{number}"
     assert decode([sse(CREATED, *events, CALLS_END)])[0][:-1] == [*HELLO_EVENTS[3:5], *CALL_EVENTS]
 
 
 def test_ids_that_are_empty_are_none() -> None:
     events = json.loads(json.dumps([*SAID, *CALLS]))
-    for each in events:
-        holder, name = (each["item"], "id") if "item" in each else (each, "item_id")
+    for event in events:
+        holder, name = (event["item"], "id") if "item" in event else (event, "item_id")
         holder[name] = ""
     assert decode([sse(CREATED, *events, CALLS_END)])[0][:-1] == [*HELLO_EVENTS[3:5], *CALL_EVENTS]
 
 
 def test_a_server_that_names_no_items_tells_them_one_after_another() -> None:
-    events = [without(each, "output_index", "item_id") for each in (*SAID, *CALLS[:2])]
-    for each in events:
-        if "item" in each:
-            each["item"] = {**each["item"], "id": ""}
+    events = [without(item, "output_index", "item_id") for item in (*SAID, *CALLS[:2])]
+    for event in events:
+        if "item" in event:
+            event["item"] = {**event["item"], "id": ""}
     found, error = decode([sse(CREATED, *events, CALLS_END)])
     assert error is None
     assert found[:-1] == [*HELLO_EVENTS[3:5], *CALL_EVENTS[:2]]
@@ -464,7 +464,14 @@ MEMBERS = [
     "id", "name", "arguments", "content", "summary", "error",
 ]  # fmt: skip
 KINDS = st.sampled_from(
-    [*(each["type"] for each in (*HELLO, *CALLS)), "error", "function_call", "message", "reasoning", "failed"]
+    [
+        *(entry["type"] for entry in (*HELLO, *CALLS)),
+        "error",
+        "function_call",
+        "message",
+        "reasoning",
+        "failed",
+    ]
 )
 records = st.builds(
     lambda kind, rest: {**rest, "type": kind},
@@ -477,7 +484,7 @@ records = st.builds(
 @pytest.mark.requirement("onym-read-f")
 def test_any_events_end_in_events_or_one_of_our_errors(events: list[Any]) -> None:
     found, error = decode([sse(*events)])
-    assert [isinstance(each, Finish) for each in found].count(True) == (error is None)
+    assert [isinstance(item, Finish) for item in found].count(True) == (error is None)
     assert error is not None or isinstance(found[-1], Finish)
 
 

@@ -61,7 +61,7 @@ def test_the_command_to_go_on_names_the_batch_api_and_the_pace(server, tmp_path)
     server.refuse["look"] = [401]
     ran = onym(*args(server, tmp_path))
     assert ran.exit_code == 7
-    (line,) = [each for each in ran.stderr.splitlines() if "to go on:" in each and "onym batch" in each]
+    (line,) = [line for line in ran.stderr.splitlines() if "to go on:" in line and "onym batch" in line]
     assert "--provider-batch --poll 0.0" in line
     assert "--engine" not in line
     assert KEY not in ran.stderr

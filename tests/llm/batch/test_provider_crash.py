@@ -141,7 +141,7 @@ def test_the_second_of_two_batches_is_found_again_and_the_first_is_not_touched(t
         kill_at(server, tmp_path, "results", "half")
         report = end(server, tmp_path)
         assert report["answered"] == rows
-        assert sorted(len(each["rows"]) for each in server.batches.values()) == [3, 50_000]
+        assert sorted(len(batch["rows"]) for batch in server.batches.values()) == [3, 50_000]
     assert len(server.asked) == rows
     assert set(server.asked.values()) == {1}
     assert [row["index"] for row in read_results(tmp_path / "out.jsonl")] == list(range(rows))
@@ -190,5 +190,5 @@ def test_cancel_ends_the_batch_takes_what_it_has_and_leaves_the_rest_to_be_asked
         server.states = []
         report = end(server, tmp_path, "--retry-errors")
         assert report["answered"] == ROWS
-        assert [len(each["rows"]) for each in server.batches.values()] == [5, 2]
+        assert [len(batch["rows"]) for batch in server.batches.values()] == [5, 2]
     assert set(server.asked.values()) == {1}

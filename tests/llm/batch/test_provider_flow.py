@@ -349,6 +349,6 @@ def test_any_line_of_results_is_an_answer_or_none(line, name):
         return (status, body)
 
     wrapped = b'{"custom_id": "a", "response": %s, "result": %s}' % (line, line)
-    for each in (line, wrapped):
-        found = APIS[name].decode_line(each, decode, Exchange(endpoint="e"))
+    for item in (line, wrapped):
+        found = APIS[name].decode_line(item, decode, Exchange(endpoint="e"))
         assert found is None or isinstance(found.name, str)

@@ -64,8 +64,8 @@ def test_a_ledger_knows_after_a_restart_what_it_knew(tmp_path):
     assert two.maybe == ("x", "y")
     again.record_created(again.chunks["b"], "y")
     assert again.chunks["b"].maybe == ()
-    for each in list(again.chunks.values()):
-        again.record_end(each, "done")
+    for chunk in list(again.chunks.values()):
+        again.record_end(chunk, "done")
     again.close()
     assert not path.exists()
 
@@ -144,13 +144,13 @@ def test_a_load_takes_one_line_however_large():
 @given(st.lists(st.binary(max_size=6)), st.lists(st.integers(0, 60)))
 def test_lines_are_the_same_however_they_are_cut(pieces, cuts):
     data = b"\n".join(pieces)
-    places = sorted({min(each, len(data)) for each in cuts} | {0, len(data)})
+    places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
     lines = LineFramer()
     found = []
     for start, end in pairwise(places):
         found += lines.feed(data[start:end])
     found += lines.close()
-    assert found == [each.strip() for each in data.split(b"\n") if each.strip()]
+    assert found == [item.strip() for item in data.split(b"\n") if item.strip()]
 
 
 def test_a_line_without_end_is_refused():

@@ -306,7 +306,7 @@ def swapped(data):
     return (
         200,
         "application/json",
-        b"".join(json.dumps(each).encode() + b"\n" for each in noise + lines + lines),
+        b"".join(json.dumps(item).encode() + b"\n" for item in noise + lines + lines),
     )
 
 

@@ -220,8 +220,8 @@ def test_a_signing_pair_that_was_given_signs_on_every_node(given):
 @pytest.mark.parametrize("query", ["", "?auth=env:ANTHROPIC_AUTH_TOKEN"])
 @pytest.mark.parametrize("name", ["ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"])
 def test_a_key_of_a_variable_travels_as_the_key_of_that_variable(monkeypatch, query, name):
-    for each in ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"):
-        monkeypatch.delenv(each, raising=False)
+    for item in ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(item, raising=False)
     if query:
         name = "ANTHROPIC_AUTH_TOKEN"
     endpoint = arrived(f"llm://anthropic/m{query}", environ={name: KEY})

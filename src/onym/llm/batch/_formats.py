@@ -1,8 +1,8 @@
 """Input and output files: JSON Lines, standard input and Parquet.
 
-Input is read lazily, in order and as often as needed. The output is written in the order of the input and replaces
-the file only when it is complete. Parquet needs pyarrow (the extra `parquet`); nested columns may be structs and
-lists, or strings that contain JSON.
+Input is read lazily, in order and as often as needed. The output is written in the order of the input and
+replaces the file only when it is complete. Parquet needs pyarrow (the extra `parquet`); nested columns may be
+structs and lists, or strings that contain JSON.
 """
 
 from __future__ import annotations

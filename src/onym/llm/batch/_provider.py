@@ -1,7 +1,8 @@
 """The engine of providers' batch APIs: cheaper answers within a day, requested by the file.
 
-Onym records a batch before it creates it (see `SubmissionLog`), so the next run continues after any interruption.
-When a run stops, its batches continue at the provider. Results are fetched line by line until they are complete.
+Onym records a batch before it creates it (see `SubmissionLog`), so the next run continues after any
+interruption. When a run stops, its batches continue at the provider. Results are fetched line by line until
+they are complete.
 """
 
 from __future__ import annotations
@@ -351,7 +352,7 @@ class ProviderEngine:
                 await self._resolve_submission(chunk)
 
     def _search_batch(self, chunk: Submission) -> Flow[BatchSearch | None]:
-        known = [each.batch for each in self._ledger.chunks.values() if each.batch is not None]
+        known = [other.batch for other in self._ledger.chunks.values() if other.batch is not None]
         return search_batches(self._desk, chunk.token, chunk.count, chunk.at, known)
 
     def _record_search(self, chunk: Submission, found: BatchSearch) -> None:
@@ -364,13 +365,13 @@ class ProviderEngine:
 
     async def _resolve_submission(self, chunk: Submission) -> None:
         """Find out which of the batches that may be this one is it, as far as they have ended."""
-        for each in chunk.maybe:
+        for identifier in chunk.maybe:
             try:
                 batch = await self._run_flow(
-                    call_api(self._desk, self._api.retrieve(each), self._desk.decode_batch)
+                    call_api(self._desk, self._api.retrieve(identifier), self._desk.decode_batch)
                 )
             except NotFoundError:
-                batch = Batch(id=each, ending="gone")
+                batch = Batch(id=identifier, ending="gone")
             if batch is None:
                 return
             if batch.ending is None:
@@ -379,9 +380,9 @@ class ProviderEngine:
             if ours is None:
                 return
             if ours:
-                self._ledger.record_created(chunk, each)
+                self._ledger.record_created(chunk, identifier)
                 return
-            left = tuple(other for other in chunk.maybe if other != each)
+            left = tuple(other for other in chunk.maybe if other != identifier)
             self._record_search(chunk, BatchSearch(None, left))
 
     async def _submit_rows(self) -> None:
@@ -495,8 +496,8 @@ class ProviderEngine:
         """The batches to watch, and whose they are, or may be."""
         owners: dict[str, Submission] = {}
         for chunk in self._ledger.chunks.values():
-            for each in (chunk.batch,) if chunk.batch is not None else chunk.maybe:
-                owners.setdefault(each, chunk)
+            for identifier in (chunk.batch,) if chunk.batch is not None else chunk.maybe:
+                owners.setdefault(identifier, chunk)
         return owners
 
     def _record_figures(self, batch: Batch) -> None:

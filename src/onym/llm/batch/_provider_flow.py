@@ -1,7 +1,7 @@
 """Calls of a provider's batch API as flows of `Send` and `Wait`, without I/O and without a clock.
 
-Reads are retried like any other call. Creating a batch is not: if it is unknown whether a failed attempt created a
-batch, the flow searches the provider's list before it creates another.
+Reads are retried like any other call. Creating a batch is not: if it is unknown whether a failed attempt
+created a batch, the flow searches the provider's list before it creates another.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def search_batches(
             elif batch.id not in others and batch.total == count and not _is_older(batch, since):
                 maybe.append(batch.id)
         after = page.next
-        if after is None or (not desk.api.marks and any(_is_older(each, since) for each in page.batches)):
+        if after is None or (not desk.api.marks and any(_is_older(item, since) for item in page.batches)):
             return BatchSearch(None, tuple(maybe))
     raise MalformedResponseError(
         "the provider's list of batches does not end", endpoint=desk.exchange.endpoint
@@ -235,10 +235,10 @@ def watch_batches(
     while True:
         asked = 0.0
         news = False
-        for each in batches:
+        for batch in batches:
             if desk.stopped():
                 return None
-            found, wanted = yield from _poll_batch(desk, each)
+            found, wanted = yield from _poll_batch(desk, batch)
             asked = max(asked, wanted)
             if isinstance(found, Batch):
                 news = True

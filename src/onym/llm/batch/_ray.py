@@ -1,11 +1,11 @@
 """The engine of a Ray cluster (the extra `ray`): actors on every node send requests, this process writes.
 
-Each actor runs the local engine over the rows that are leased to it and returns results as they arrive. If an actor
-dies, its rows go to another. Onym uses the running cluster (RAY_ADDRESS, or the one that `ray start` started), or
-starts one on this computer for the run.
+Each actor runs the local engine over the rows that are leased to it and returns results as they arrive. If an
+actor dies, its rows go to another. Onym uses the running cluster (RAY_ADDRESS, or the one that `ray start`
+started), or starts one on this computer for the run.
 
-Actors receive the key in a call, and Ray does not store it. On the network the key is as safe as the cluster's
-traffic, which Ray encrypts with RAY_USE_TLS=1. Each node finds renewable credentials itself.
+Actors receive the key in a call, and Ray does not store it. On the network the key is as safe as the
+cluster's traffic, which Ray encrypts with RAY_USE_TLS=1. Each node finds renewable credentials itself.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ class RayWorker:
     async def begin(
         self, given: Mapping[str, Any], uri: str, key: str | None, variable: str | None = None
     ) -> None:
-        """Make the client; the rest follows for each lease. See `_reveal_credentials` for what comes beside `given`."""
+        """Make the client; the rest follows for each lease. See `_reveal_credentials` for what comes beside
+        `given`.
+        """
         import time
 
         profiles = given["profiles"]

@@ -1,7 +1,7 @@
 """`run` and `arun`: a file of requests in, a file of results out.
 
-A run opens its files, recovers what a former run left, passes rows to an engine, stores the results durably and
-writes the output at the end.
+A run opens its files, recovers what a former run left, passes rows to an engine, stores the results durably
+and writes the output at the end.
 """
 
 from __future__ import annotations

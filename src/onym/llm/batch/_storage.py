@@ -1,8 +1,8 @@
 """The state of a batch on disk: binding, journal, submission log, labels, and sorting in bounded memory.
 
 `OUTPUT.batch` is locked during a run and records the input, endpoint and parameters of the results.
-`OUTPUT.journal` holds the results until they are sorted. `OUTPUT.provider` records the rows that are in batches at
-the provider. Each step is durable before Onym acts on it, so a run can continue after a crash.
+`OUTPUT.journal` holds the results until they are sorted. `OUTPUT.provider` records the rows that are in
+batches at the provider. Each step is durable before Onym acts on it, so a run can continue after a crash.
 
 A journal line that is cut, is not a result, or repeats a row is dropped, and the row is sent again.
 """
@@ -564,7 +564,7 @@ class SubmissionLog:
 
     def get_rows(self) -> RowRanges:
         """The rows of all of them."""
-        return RowRanges(sorted(each for chunk in self.chunks.values() for each in chunk.rows))
+        return RowRanges(sorted(span for chunk in self.chunks.values() for span in chunk.rows))
 
     def record_plan(self, token: str, rows: Iterable[int], at: float) -> Submission:
         """A batch is about to be created."""

@@ -50,7 +50,7 @@ class Conversion:
     @property
     def uris(self) -> tuple[LLMURI, ...]:
         """The URIs alone."""
-        return tuple(each.uri for each in self.found)
+        return tuple(named.uri for named in self.found)
 
     @property
     def uri(self) -> LLMURI:

@@ -161,8 +161,8 @@ def to_ai_sdk(uri: str | LLMURI, *, providers: ProviderTable | None = None) -> W
     out.note_label()
     out.rename_path_parameters({})
     value.update(export_params(out.params, AI_SDK_PARAMS, out.notes))
-    for each in out.extra:
-        out.notes.add(each, "parameters of the provider go to providerOptions")
+    for name in out.extra:
+        out.notes.add(name, "parameters of the provider go to providerOptions")
     return Written(value=value, notes=out.notes.all())
 
 

@@ -1,12 +1,11 @@
 """Anthropic's Messages API format: POST /v1/messages and GET /v1/models.
 
 Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
-`stream_decoder` returns a push decoder for a streamed response.
-The API has no embeddings.
+`stream_decoder` returns a push decoder for a streamed response. The API has no embeddings.
 
-Error bodies: Anthropic (`{"type": "error", "error": {"type", "message", "details"}, "request_id"}`), llama.cpp
-and LiteLLM's proxy on their Messages routes (`error` with `code`), Vertex AI (`error` with a status in `code`),
-Bedrock (only `message`), FastAPI (`detail`).
+Error bodies: Anthropic (`{"type": "error", "error": {"type", "message", "details"}, "request_id"}`),
+llama.cpp and LiteLLM's proxy on their Messages routes (`error` with `code`), Vertex AI (`error` with a status
+in `code`), Bedrock (only `message`), FastAPI (`detail`).
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ from onym.llm.types import (
 from onym.net.sse import SSEEvent
 from onym.uri.components import QUERY_VALUE
 
-#: decisive wherever they stand: in `details.error_code`, which names the cause, in `type` or in `code`
+#: decisive wherever they are: in `details.error_code`, which names the cause, in `type` or in `code`
 _ERROR_CODES: Mapping[str, type[ProviderError]] = {
     "authentication_error": AuthenticationError,
     "billing_error": QuotaError,
@@ -89,7 +88,7 @@ _ERROR_CODES: Mapping[str, type[ProviderError]] = {
     "not_found_error": NotFoundError,
     "rate_limit_error": RateLimitError,
     "overloaded_error": OverloadedError,
-    # llama.cpp, which says so on each of its routes
+    # llama.cpp, on all of its routes
     "exceed_context_size_error": ContextLengthError,
     "contract_spend_limit_reached": QuotaError,
     "enforced_spend_limit_reached": QuotaError,
@@ -98,7 +97,7 @@ _ERROR_CODES: Mapping[str, type[ProviderError]] = {
     "organization_on_hold": PermissionDeniedError,
 }
 
-#: said of many failures: they count only where no status says more (inside a stream, in a 200)
+#: codes of many failures: they decide only if no status says more (inside a stream, in a 200 response)
 _WIDE_CODES: Mapping[str, type[ProviderError]] = {
     "invalid_request_error": BadRequestError,
     "request_too_large": BadRequestError,
@@ -165,15 +164,15 @@ _FINISHES: Mapping[str, FinishReason] = {
     "refusal": "content_filter",
 }
 
-#: kinds of block that a `Message` holds as they are
+#: kinds of block that a `Message` represents completely
 _PLAIN_BLOCKS = frozenset({"text", "tool_use"})
 
 
 def _decode_usage(record: Any) -> Usage:
-    """Token counts, None for what is absent or no count.
+    """Return token counts, None for a count that is absent or invalid.
 
-    The API counts apart what it read from the prompt cache and what it wrote there: `input_tokens` is
-    the sum, as it is elsewhere.
+    The API counts tokens read from and written to the prompt cache separately; `input_tokens` is the sum, as
+    in other formats.
     """
     if not isinstance(record, dict):
         return NO_USAGE
@@ -192,7 +191,7 @@ def _decode_usage(record: Any) -> Usage:
 
 
 def _decode_carried(blocks: Iterable[Mapping[str, Any]]) -> Carried | None:
-    """The turn's content where some of it must come back as it was: signed thinking, server tools."""
+    """Return the turn's content if some of it must be sent back unchanged: signed thinking, server tools."""
     parts = tuple(blocks)
     return Carried(dialect=DIALECT, parts=parts) if any(map(_is_carried, parts)) else None
 
@@ -200,7 +199,7 @@ def _decode_carried(blocks: Iterable[Mapping[str, Any]]) -> Carried | None:
 def _is_carried(block: Mapping[str, Any]) -> bool:
     kind = block.get("type")
     if kind == "thinking":
-        # some servers think without signing, and nobody wants that back
+        # some servers do not sign their thinking, and no API requires that back
         return get_text(block, "signature") is not None
     return isinstance(kind, str) and kind not in _PLAIN_BLOCKS
 
@@ -212,11 +211,11 @@ _TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": 
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
-    """The body of POST /v1/messages.
+    """Return the body of POST /v1/messages.
 
-    System messages go to the top; results of tools that were called together go back in one turn. The
-    `name` of a message and the `detail` of an image have no place in this API and are left out.
-    Pass-through parameters come last and never replace what is already there.
+    System messages go to the top, and results of parallel tool calls go back in one turn. The API has no
+    field for the `name` of a message or the `detail` of an image. Pass-through parameters come last and never
+    replace existing values.
     """
     body: dict[str, Any] = {"model": request.model, "messages": list(_encode_messages(request.messages))}
     system = [message.content for message in request.messages if message.role == "system"]
@@ -234,7 +233,7 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
 
 
 def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> NoReturn:
-    """Raises UnsupportedError: the API has no embeddings."""
+    """Raise UnsupportedError: the API has no embeddings."""
     raise _make_no_embeddings_error()
 
 
@@ -247,7 +246,7 @@ def _encode_messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
             results.append(_encode_tool_result(message))
             continue
         if message.role != "system":
-            # a system message goes elsewhere, and parts nothing here
+            # a system message goes to the top and does not separate results
             results = []
             yield {"role": message.role, "content": _encode_content(message)}
 
@@ -267,26 +266,26 @@ def _encode_content(message: Message) -> str | list[dict[str, Any]]:
 
 
 def _encode_system(contents: Sequence[Content]) -> str | list[dict[str, Any]]:
-    """One text of all system messages, blocks where one of them is in parts."""
+    """Return the system messages as one text, or as blocks if one of them has parts."""
     if all(isinstance(content, str) for content in contents):
         return "\n\n".join(str(content) for content in contents)
     return [block for content in contents for block in _to_blocks(_encode_text_parts(content, "system"))]
 
 
 def _to_blocks(said: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same as blocks; the API takes no empty ones."""
+    """Return blocks for a text; empty, because the API rejects empty blocks, for an empty text."""
     if isinstance(said, str):
         return [_encode_text(said)] if said else []
     return said
 
 
 def _encode_parts(content: Content) -> str | list[dict[str, Any]]:
-    """What a user or a tool says: anything that the API takes."""
+    """Return the content of a user's or a tool's message."""
     return content if isinstance(content, str) else [_encode_part(part) for part in content]
 
 
 def _encode_text_parts(content: Content, role: str) -> str | list[dict[str, Any]]:
-    """What the model or the application says: text alone."""
+    """Return the content of an assistant's or a system message, which may contain only text."""
     if not isinstance(content, str) and not all(isinstance(part, TextPart) for part in content):
         raise make_part_error(f"image or document in a message of role {role}", _API_NAME)
     return _encode_parts(content)
@@ -374,10 +373,10 @@ _PAGE_SIZE = 1000
 
 @ERRORS.locate_errors
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
-    """The completion in a 2xx answer to POST /v1/messages.
+    """Return the completion in a 2xx response to POST /v1/messages.
 
-    Blocks of a kind that is not known are left to `raw` and `carried`. Raises MalformedResponseError, or
-    the typed error that the body holds.
+    Unknown kinds of block are only in `raw` and `carried`. Raises MalformedResponseError, or the error that
+    the body describes.
     """
     data = ERRORS.decode_object(status, headers, body, exchange)
     blocks = _require_blocks(data.get("content"))
@@ -402,7 +401,7 @@ def decode_embed(
     *,
     count: int,
 ) -> NoReturn:
-    """Raises UnsupportedError: the API has no embeddings."""
+    """Raise UnsupportedError: the API has no embeddings."""
     raise _make_no_embeddings_error()
 
 
@@ -410,10 +409,10 @@ def decode_embed(
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
 ) -> ModelPage:
-    """The records in a 2xx answer to GET /v1/models, and what asks for the page after it."""
+    """Return the models in a 2xx response to GET /v1/models, and the query of the next page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     records = require_model_records(data.get("data"))
-    found = (_decode_model_info(each) for each in records if get_text(each, "id"))
+    found = (_decode_model_info(record) for record in records if get_text(record, "id"))
     last = get_text(data, "last_id") if data.get("has_more") is True else None
     if last is None:
         return ModelPage(tuple(found))
@@ -422,7 +421,7 @@ def decode_models(
 
 @ERRORS.locate_errors
 def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
-    """The record in a 2xx answer to GET /v1/models/{model}."""
+    """Return the model in a 2xx response to GET /v1/models/{model}."""
     record = ERRORS.decode_object(status, headers, body, exchange)
     if get_text(record, "id") is None:
         raise make_malformed_error("it holds no model")
@@ -430,7 +429,7 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
 
 
 def _make_no_embeddings_error() -> UnsupportedError:
-    """The refusal of what this API does not have."""
+    """Return the error for embeddings, which the API does not have."""
     return UnsupportedError(
         "the Anthropic Messages API has no embeddings",
         code="llm.no-embeddings",
@@ -448,9 +447,9 @@ def _require_blocks(content: Any) -> list[dict[str, Any]]:
 
 
 def _list_texts(blocks: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
-    """What the blocks of this kind say: they name the member that holds it."""
+    """Return the texts of the blocks of this kind. The kind is also the name of the member."""
     found = [block.get(kind) for block in blocks if block.get("type") == kind]
-    said = [each for each in found if isinstance(each, str)]
+    said = [item for item in found if isinstance(item, str)]
     if len(said) != len(found):
         raise make_malformed_error(f"a block of {kind} holds no text")
     return said
@@ -479,7 +478,7 @@ def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
     )
 
 
-#: by kind of delta: the member of it that holds the piece, and the member of the block that it goes to
+#: by kind of delta: its member with the piece, and the member of the block that the piece extends
 _DELTA_MEMBERS: Mapping[str, tuple[str, str]] = {
     "text_delta": ("text", "text"),
     "thinking_delta": ("thinking", "thinking"),
@@ -487,12 +486,12 @@ _DELTA_MEMBERS: Mapping[str, tuple[str, str]] = {
     "input_json_delta": ("partial_json", "input"),
 }
 
-#: by kind of block, which is also the member that holds it: what a reader is told
+#: by kind of block, which is also the name of its member: the event for a piece
 _TEXT_EVENTS: Mapping[str, Callable[[str], Event]] = {"text": TextDelta, "thinking": ReasoningDelta}
 
 
 class _BlockBuilder:
-    """A block of content that is still growing. `call` is its index among the tool calls, if it is one."""
+    """A block of content while it arrives. `call` is its index among the tool calls, if it is one."""
 
     __slots__ = ("_pieces", "_record", "call", "kind")
 
@@ -504,15 +503,15 @@ class _BlockBuilder:
         self._pieces: dict[str, list[str]] = {}
 
     def append(self, member: str, piece: str) -> None:
-        """One more piece of a member that is text, or of `input`, which is JSON text on the way."""
+        """Add a piece of a text member, or of `input`, which arrives as JSON text."""
         self._pieces.setdefault(member, []).append(piece)
 
     def add_citation(self, citation: Any) -> None:
-        """One more source of the text."""
+        """Add a source of the text."""
         self._record["citations"] = [*(self._record.get("citations") or ()), citation]
 
     def fill_input(self) -> str:
-        """What no piece said of a tool call's arguments: they came at its start, or there are none."""
+        """Return arguments that did not arrive in pieces: those at the start of the tool call, or `{}`."""
         if self.call is None or "input" in self._pieces:
             return ""
         rest = encode_arguments(self._record.get("input")) or "{}"
@@ -520,7 +519,7 @@ class _BlockBuilder:
         return rest
 
     def to_record(self) -> dict[str, Any] | None:
-        """The block as the API would have written it whole, None where its input is no JSON."""
+        """Return the complete block as the API would write it, None if its input is not valid JSON."""
         record = dict(self._record)
         for member, pieces in self._pieces.items():
             joined = "".join(pieces)
@@ -536,10 +535,10 @@ class _BlockBuilder:
 
 
 class StreamDecoder(EventDecoder[SSEEvent]):
-    """Named events to Onym's.
+    """Converts named events to Onym's.
 
-    `Finish` comes at `message_stop`, or at the end of the bytes where a stop reason came and `message_stop`
-    did not. Kinds of event, block and delta that are not known are skipped.
+    `Finish` comes at `message_stop`, or at the end of the bytes if a stop reason came but no `message_stop`.
+    Unknown kinds of event, block and delta are skipped.
     """
 
     __slots__ = ("_begun", "_blocks", "_calls", "_counts")
@@ -551,7 +550,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         self._begun = False
         self._blocks: dict[int, _BlockBuilder] = {}
         self._calls = 0
-        #: usage as the server wrote it: a later count stands for the whole, and replaces an earlier one
+        #: usage in the server's format: a later count is a total and replaces an earlier one
         self._counts: dict[str, Any] = {}
 
     def _decode_frame(self, frame: SSEEvent, events: list[Event]) -> bool:
@@ -586,7 +585,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             raise make_malformed_error("a block of the content does not begin as one")
         if block.get("type") != "tool_use":
             self._blocks[index] = _BlockBuilder(block, None)
-            # usually empty: what is said comes in pieces
+            # usually empty: the text arrives in pieces
             kind = self._blocks[index].kind
             if kind in _TEXT_EVENTS and (first := get_text(block, kind)) is not None:
                 events.append(_TEXT_EVENTS[kind](first))
@@ -610,7 +609,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         if not piece:
             return
         if member in _TEXT_EVENTS:
-            # LiteLLM's proxy thinks inside a block of text: the piece says what it is
+            # LiteLLM's proxy sends thinking inside a text block: the kind of the piece decides
             if block.kind in _TEXT_EVENTS:
                 events.append(_TEXT_EVENTS[member](piece))
         elif member == "input" and block.call is not None:
@@ -641,7 +640,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         for block in blocks:
             _close_block(block, events)
         whole = [record for block in blocks if (record := block.to_record()) is not None]
-        # a call that was cut off cannot be said again, and a turn with a gap would be another one
+        # a call that was cut off cannot be sent back, and a turn with a gap would not be the same turn
         self._carried = _decode_carried(whole) if len(whole) == len(blocks) else None
         super()._append_finish(events)
 
@@ -656,7 +655,7 @@ _EVENT_DECODERS: Mapping[str, Callable[[StreamDecoder, Mapping[str, Any], list[E
 
 
 def _decode_delta(delta: Mapping[str, Any]) -> tuple[str, str]:
-    """The member of the block that grows, and by what; two empty texts for a kind that is not known."""
+    """Return the member of the block that grows, and the piece; two empty strings for an unknown kind."""
     kind = delta.get("type")
     if not isinstance(kind, str) or kind not in _DELTA_MEMBERS:
         return "", ""
@@ -668,7 +667,7 @@ def _decode_delta(delta: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _close_block(block: _BlockBuilder, events: list[Event]) -> None:
-    """What a block still had to say at its end."""
+    """Add the events that complete a block."""
     rest = block.fill_input()
     if rest and block.call is not None:
         events.append(ToolCallDelta(index=block.call, arguments=rest))
@@ -676,10 +675,10 @@ def _close_block(block: _BlockBuilder, events: list[Event]) -> None:
 
 name = "anthropic_messages"
 routes = Routes(chat="/v1/messages", models="/v1/models?limit=1000", model="/v1/models/{model}")
-#: the next version, 2026-10-21, takes no sampling parameter from any model
+#: the next version, 2026-10-21, accepts no sampling parameter for any model
 headers = (("anthropic-version", "2023-06-01"),)
 parameters = PARAMETERS
-#: the API demands a limit; every Claude can write as much
+#: the API requires a limit; every Claude model supports this one
 defaults: dict[str, object] = {"max_tokens": 4096}
 formats = frozenset({"json_schema"})
 stream_decoder = make_stream_decoder(decode_chat, StreamDecoder)

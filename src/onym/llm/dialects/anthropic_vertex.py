@@ -31,7 +31,7 @@ stream_decoder = anthropic.stream_decoder
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
-    """The body of POST …:rawPredict."""
+    """Return the body of POST …:rawPredict."""
     body = anthropic.encode_chat(request, spec)
     del body["model"]
     return {"anthropic_version": "vertex-2023-10-16", **body}

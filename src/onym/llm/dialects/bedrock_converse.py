@@ -116,7 +116,7 @@ _ERROR_CODES: Mapping[str, type[ProviderError]] = {
 
 
 def _parse_exception_name(value: str) -> str:
-    """`ThrottlingException` out of `com.amazon.coral.service#ThrottlingException:http://…`."""
+    """Return `ThrottlingException` for `com.amazon.coral.service#ThrottlingException:http://…`."""
     return value.partition(":")[0].rpartition("#")[2].strip()
 
 
@@ -130,7 +130,7 @@ def _decode_error_details(data: Any) -> ErrorDetails | None:
         return None
     output = data.get("Output")
     if isinstance(output, dict):
-        # how the front of the service says that it knows no such operation
+        # how the service's front end reports an unknown operation
         data = output
     kind = data.get("__type")
     text = data.get("message") or data.get("Message")
@@ -149,7 +149,7 @@ ERRORS = ErrorDecoder(
 def decode_error(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
 ) -> ProviderError:
-    """The error that an answer outside 2xx means: its name stands in a header, not in the body."""
+    """Return the error in a response outside 2xx: its name is in a header, not in the body."""
     kind = headers.get("x-amzn-errortype")
     if kind:
         try:
@@ -165,7 +165,7 @@ DIALECT: Final = "bedrock_converse"
 PARAMETERS = list_wire_names("bedrock_converse")
 
 _CACHE_POINT: Final = {"cachePoint": {"type": "default"}}
-#: a block that the API may write, and refuses to read
+#: a block that the API may write and rejects in requests
 _EMPTY_BLOCK: Final = {"text": ""}
 _TOOL_CHOICES: Final[Mapping[str, str]] = {"auto": "auto", "required": "any"}
 _IMAGE_FORMATS: Final[Mapping[str, str]] = {
@@ -186,17 +186,17 @@ _DOCUMENT_FORMATS: Final[Mapping[str, str]] = {
     "text/plain": "txt",
     "text/markdown": "md",
 }
-#: what a document's name may hold, beside single blanks
+#: characters that a document's name may not contain; single spaces are allowed
 _INVALID_NAME_TEXT: Final = re.compile(r"[^A-Za-z0-9()\[\]-]+")
 _MAX_DOCUMENT_NAME: Final = 190
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
-    """The body of POST /model/{model}/converse, streamed or not.
+    """Return the body of POST /model/{model}/converse, streamed or not.
 
-    Pass-through parameters come last and never replace what is already there. Raises UnsupportedError for
-    what the API has no place for, UsageError for tool arguments that are no JSON object, or a result of no
-    call. The `name` of a message and the `detail` of an image have no place and are left out.
+    Pass-through parameters come last and never replace existing values. Raises UnsupportedError for anything
+    that the API does not support, and UsageError for tool arguments that are not a JSON object or a result
+    without a call. The API has no field for the `name` of a message or the `detail` of an image.
     """
     turns = _encode_messages(request.messages)
     body: dict[str, Any] = {"messages": turns}
@@ -219,9 +219,9 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
 
 
 def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of POST /model/{model}/invoke for an embedding model: each vendor has one of its own.
+    """Return the body of POST /model/{model}/invoke for an embedding model: every vendor has its own format.
 
-    Raises UnsupportedError for a model of another vendor, UsageError for several texts where one is taken.
+    Raises UnsupportedError for other vendors, and UsageError for several texts if the model accepts one.
     """
     single, fixed, dimensions = _find_embed_model(model)
     if single and len(texts) != 1:
@@ -238,14 +238,14 @@ def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> 
 
 
 class _EmbedModel(NamedTuple):
-    """Whether it takes one text alone, what it demands where nobody says, its name for `dimensions`."""
+    """Whether the model accepts only one text, its required members, and its name for `dimensions`."""
 
     single: bool
     fixed: Mapping[str, Any]
     dimensions: str
 
 
-#: by the start of the model's id; the first that fits
+#: by the start of the model's ID; the first match is used
 _EMBED_MODELS: Final[Mapping[str, _EmbedModel]] = {
     "amazon.titan-embed-image": _EmbedModel(True, {}, "embeddingConfig.outputEmbeddingLength"),
     "amazon.titan-embed": _EmbedModel(True, {}, "dimensions"),
@@ -256,7 +256,7 @@ _EMBED_MODELS: Final[Mapping[str, _EmbedModel]] = {
 
 
 def _find_embed_model(model: str) -> _EmbedModel:
-    # an ARN ends with the id, and a geography may stand before it
+    # an ARN ends with the ID, and a geography may precede the ID
     own = model.rpartition("/")[2]
     for prefix, found in _EMBED_MODELS.items():
         if own.startswith(prefix) or own.partition(".")[2].startswith(prefix):
@@ -300,7 +300,7 @@ def _encode_value(name: str, value: Any, schema: Mapping[str, Any] | None) -> An
 
 
 def _add_cache_point(system: list[dict[str, Any]], turns: list[dict[str, Any]]) -> None:
-    """The end of what is worth caching: the system prompt, or all that the user said where there is none."""
+    """Add a cache point after the system prompt, or after the last user message if there is no system prompt."""
     if system:
         system.append(dict(_CACHE_POINT))
         return
@@ -314,12 +314,12 @@ def _encode_system(message: Message) -> list[dict[str, Any]]:
     parts = (TextPart(content),) if isinstance(content, str) else content
     if not all(isinstance(part, TextPart) for part in parts):
         raise make_part_error("image or document in a system message", "Bedrock Converse")
-    # an empty block is refused, and says nothing
+    # the API rejects empty blocks
     return [{"text": part.text} for part in parts if isinstance(part, TextPart) and part.text]
 
 
 def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Turns of user and assistant, which must alternate: neighbours of one role are one turn."""
+    """Return the turns of user and assistant, which must alternate: adjacent messages of one role are joined."""
     turns: list[dict[str, Any]] = []
     names: set[str] = set()
     for message in messages:
@@ -371,7 +371,7 @@ def _encode_part(part: ContentPart, names: set[str]) -> dict[str, Any]:
 
 
 def _make_document_name(given: str | None, names: set[str]) -> str:
-    """A name that the API takes: of few kinds of characters, and no other document's."""
+    """Return a unique name with only the characters that the API accepts."""
     base = _INVALID_NAME_TEXT.sub(" ", given or "").strip()[:_MAX_DOCUMENT_NAME].strip() or "document"
     name, number = base, 1
     while name in names:
@@ -393,7 +393,7 @@ def _encode_tool_result(message: Message, names: set[str]) -> dict[str, Any]:
             code="usage.bad-message",
         )
     content = message.content
-    # some models take an object alone, and all take one
+    # some models accept only an object, and all accept one
     found = parse_json_object(content) if isinstance(content, str) else None
     blocks = _encode_blocks(content, names) if found is None else [{"json": found}]
     return {"toolResult": {"toolUseId": message.tool_call_id, "content": blocks}}
@@ -411,7 +411,7 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
     spec: dict[str, Any] = {"name": tool.name}
     if tool.description:
         spec["description"] = tool.description
-    # the API demands a schema of an object, also of a tool that takes nothing
+    # the API requires an object schema, also for a tool without parameters
     spec["inputSchema"] = {"json": tool.parameters or {"type": "object", "properties": {}}}
     if tool.strict is not None:
         spec["strict"] = tool.strict
@@ -419,9 +419,9 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
 
 
 def _require_no_tool_blocks(turns: Sequence[Mapping[str, Any]]) -> None:
-    """`none` has no word in this API: tools that are left out cannot be called.
+    """Check that no turn contains tool calls. The API has no `none`, so Onym leaves the tools out.
 
-    But with calls in the turns it demands to see the tools.
+    The API rejects turns with tool calls if the request has no tools.
     """
     if any("toolUse" in block or "toolResult" in block for turn in turns for block in turn["content"]):
         raise UnsupportedError(
@@ -432,7 +432,7 @@ def _require_no_tool_blocks(turns: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-#: the type of a tool that runs on the server's side: its call is not the caller's to answer
+#: the type of a tool that runs on the server: the caller does not answer its call
 _SERVER_TOOL: Final = "server_tool_use"
 
 _FINISHES: Final[Mapping[str, FinishReason]] = {
@@ -449,9 +449,9 @@ _INPUT_COUNT_HEADER: Final = "x-amzn-bedrock-input-token-count"
 
 @ERRORS.locate_errors
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
-    """The completion in a 2xx answer to POST /model/{model}/converse.
+    """Return the completion in a 2xx response to POST /model/{model}/converse.
 
-    Raises MalformedResponseError, or the typed error that the body holds.
+    Raises MalformedResponseError, or the error that the body describes.
     """
     data = ERRORS.decode_object(status, headers, body, exchange)
     blocks = _require_content(data)
@@ -473,7 +473,9 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
 ) -> Embeddings:
-    """The vectors in a 2xx answer to POST /model/{model}/invoke: one of Titan's, or a list of Cohere's."""
+    """Return the vectors in a 2xx response to POST /model/{model}/invoke: one of Titan's, or a list of
+    Cohere's.
+    """
     data = ERRORS.decode_object(status, headers, body, exchange)
     return Embeddings(
         vectors=tuple(map(decode_vector, require_vector_list(_decode_vectors(data), count))),
@@ -487,16 +489,16 @@ def decode_embed(
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
 ) -> ModelPage:
-    """The records in a 2xx answer to GET /foundation-models. There is one page."""
+    """Return the models in a 2xx response to GET /foundation-models. There is only one page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     records = require_model_records(data.get("modelSummaries"))
-    found = (_decode_model_info(each) for each in records if get_text(each, "modelId"))
+    found = (_decode_model_info(record) for record in records if get_text(record, "modelId"))
     return ModelPage(tuple(found))
 
 
 @ERRORS.locate_errors
 def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
-    """The record in a 2xx answer to GET /foundation-models/{model}."""
+    """Return the model in a 2xx response to GET /foundation-models/{model}."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     record = data.get("modelDetails")
     if not isinstance(record, dict) or get_text(record, "modelId") is None:
@@ -505,7 +507,7 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
 
 
 def _decode_usage(record: Any) -> Usage:
-    """Token counts, None for what is absent or no count. The API counts cached input apart: it is added."""
+    """Return token counts, None if absent or invalid. The API counts cached input separately: it is added."""
     if not isinstance(record, dict):
         return NO_USAGE
     fresh, read = parse_count(record.get("inputTokens")), parse_count(record.get("cacheReadInputTokens"))
@@ -518,7 +520,7 @@ def _decode_usage(record: Any) -> Usage:
 
 
 def _decode_carried(blocks: Sequence[Mapping[str, Any]]) -> Carried | None:
-    """The whole turn where it holds reasoning that is signed or sealed: the API wants that back unchanged."""
+    """Return the turn if it contains signed or encrypted reasoning: the API requires that back unchanged."""
     for block in blocks:
         reasoning = block.get("reasoningContent")
         if isinstance(reasoning, dict):
@@ -540,7 +542,7 @@ def _require_content(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _decode_text(block: Mapping[str, Any]) -> str:
-    """The text of a block, also of one with citations."""
+    """Return the text of a block, also of a block with citations."""
     said = block.get("text", "")
     if not isinstance(said, str):
         raise make_malformed_error("a block's text is not text")
@@ -571,7 +573,7 @@ def _decode_tool_call(call: Any, index: int) -> ToolCall:
 
 
 def _decode_vectors(data: Mapping[str, Any]) -> list[Any]:
-    """Titan: `embedding`. Cohere: a list of vectors, or lists by type."""
+    """Return the vectors. Titan: `embedding`. Cohere: a list of vectors, or lists by type."""
     if "embedding" in data:
         return [data["embedding"]]
     found = data.get("embeddings")
@@ -591,15 +593,15 @@ def _decode_embed_usage(data: Mapping[str, Any], headers: HeaderMap) -> Usage:
 
 
 def _decode_model_info(record: dict[str, Any]) -> ModelInfo:
-    """The service tells neither windows nor parameters."""
+    """Return the model. The service reports neither context windows nor parameters."""
     return ModelInfo(id=record["modelId"], owner=get_text(record, "providerName"), raw=record)
 
 
 class StreamDecoder(EventDecoder[EventFrame]):
-    """Messages of the event stream to events.
+    """Converts messages of the event stream to events.
 
-    `Finish` comes at `metadata`, which holds the usage and is the last message, or at the end of the bytes
-    where the answer had stopped and `metadata` never came.
+    `Finish` comes at `metadata`, the last message, which contains the usage; or at the end of the bytes if
+    the response had stopped and `metadata` is missing.
     """
 
     __slots__ = ("_blocks", "_called")
@@ -609,7 +611,7 @@ class StreamDecoder(EventDecoder[EventFrame]):
     ) -> None:
         super().__init__(EventStreamFramer(), ERRORS, request_id, exchange, status=status)
         self._blocks: dict[int, _BlockBuilder] = {}
-        #: how many tool calls began
+        #: the number of tool calls that have begun
         self._called = 0
 
     def _decode_frame(self, frame: EventFrame, events: list[Event]) -> bool:
@@ -641,7 +643,7 @@ class StreamDecoder(EventDecoder[EventFrame]):
         return False
 
     def _decode_block(self, data: Mapping[str, Any], member: str, events: list[Event]) -> None:
-        """The start of a block, or a piece of one."""
+        """Decode the start of a block, or a piece of it."""
         index, said = data.get("contentBlockIndex", 0), data.get(member)
         if type(index) is not int or not isinstance(said, dict):
             raise make_malformed_error(f"a block's {member} is not an object, or its index not a number")
@@ -669,13 +671,13 @@ class StreamDecoder(EventDecoder[EventFrame]):
         events.append(ToolCallDelta(index=block.number, id=identity, name=name))
 
 
-#: the events that are read; others (`messageStart`, `contentBlockStop`, those still to be invented) are not
+#: the event types that are decoded; others (`messageStart`, `contentBlockStop`, new ones) are skipped
 _EVENT_TYPES = frozenset({"contentBlockStart", "contentBlockDelta", "messageStop", "metadata"})
 
 
 @dataclass(slots=True)
 class _BlockBuilder:
-    """One block of the answer, in pieces: it may have to be carried. `number` counts tool calls."""
+    """A block of the response while it arrives; it may have to be sent back. `number` counts tool calls."""
 
     pieces: dict[str, list[str]] = field(default_factory=dict)
     call: dict[str, str] | None = None
@@ -683,7 +685,7 @@ class _BlockBuilder:
     server: bool = False
 
     def append(self, name: str, record: Mapping[str, Any], member: str) -> str | None:
-        """The text of a member, kept under that name, None where there is none."""
+        """Add the text of a member under `name`, and return it; None if it is absent."""
         said = get_text(record, member)
         if said is not None:
             self.pieces.setdefault(name, []).append(said)
@@ -693,7 +695,7 @@ class _BlockBuilder:
         return "".join(self.pieces.get(name, ()))
 
     def to_record(self) -> dict[str, Any] | None:
-        """The block as an answer that comes whole has it; raises ValueError where it cannot be one."""
+        """Return the complete block as the API would write it; raises ValueError if it is incomplete."""
         if self.call is not None:
             return {"toolUse": {**self.call, "input": msgspec.json.decode(self.join_text("input") or "{}")}}
         if "sealed" in self.pieces:
@@ -729,7 +731,7 @@ def _append_call(block: _BlockBuilder, call: Mapping[str, Any], events: list[Eve
 
 
 def _join_carried(blocks: Mapping[int, _BlockBuilder]) -> Carried | None:
-    """The turn to give back; None too where the model wrote what cannot be, such as half an object."""
+    """Return the turn to send back, None also if a block is incomplete, such as half an object."""
     try:
         whole = [block.to_record() for _, block in sorted(blocks.items())]
     except (ValueError, RecursionError):

@@ -100,7 +100,7 @@ def require_model_records(records: Any) -> list[dict[str, Any]]:
     """Return the records of a list of models; items that are not objects are skipped."""
     if not isinstance(records, list):
         raise make_malformed_error("it holds no list of models")
-    return [each for each in records if isinstance(each, dict)]
+    return [record for record in records if isinstance(record, dict)]
 
 
 def require_vector_list(found: Any, count: int) -> list[Any]:
@@ -112,7 +112,7 @@ def require_vector_list(found: Any, count: int) -> list[Any]:
 
 def decode_vector(value: Any) -> Sequence[float]:
     """Return a list of numbers as floats; MalformedResponseError for anything else."""
-    if not isinstance(value, list) or not value or not all(type(each) in (float, int) for each in value):
+    if not isinstance(value, list) or not value or not all(type(item) in (float, int) for item in value):
         raise make_malformed_error("a vector is not a list of numbers")
     try:
         return tuple(map(float, value))

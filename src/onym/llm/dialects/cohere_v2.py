@@ -72,27 +72,27 @@ from onym.llm.types import (
 from onym.net.sse import SSEEvent
 from onym.uri.components import QUERY_VALUE
 
-#: where the API's statuses differ from the usual ones
+#: statuses that differ from the usual ones
 _ERROR_STATUSES: Mapping[int, type[ProviderError]] = {
     498: ContentFilterError,  # "a request or response contains a deny-listed token"
-    499: ServerError,  # the request was cancelled on its way
-    501: BadRequestError,  # no such feature
+    499: ServerError,  # the request was cancelled on the way
+    501: BadRequestError,  # the feature does not exist
 }
 
 
 def _is_failure(data: Mapping[str, Any]) -> bool:
-    # the message of an answer is an object, that of a failure is text
+    # the message of a completion is an object, the message of an error is a string
     return has_error(data) or isinstance(data.get("message"), str) or data.get("finish_reason") == "ERROR"
 
 
 def _decode_error_details(data: Any) -> ErrorDetails | None:
-    """A failure as such, an event that ends a stream with `error`, or what a gateway says instead."""
+    """Decode an error body, an event that ends a stream with `error`, or a gateway's error."""
     if not isinstance(data, dict):
         return None
     error = data.get("error")
     record = error if isinstance(error, dict) else data
     said = (record.get("message"), error, data.get("detail"))
-    text = next((each for each in said if isinstance(each, str)), "")
+    text = next((item for item in said if isinstance(item, str)), "")
     return ErrorDetails(text, status=parse_error_status(record.get("status_code") or record.get("code")))
 
 
@@ -108,10 +108,10 @@ _FINISHES: Mapping[str, FinishReason] = {
 
 
 def _decode_usage(value: Any) -> Usage:
-    """Token counts, None for what is absent or no count.
+    """Return token counts, None for a count that is absent or invalid.
 
-    `tokens` are what the model read and wrote; `billed_units` leave out what Cohere adds to a prompt, and
-    count only where nothing else does.
+    `tokens` are the tokens that the model read and wrote. `billed_units`, without what Cohere adds to a
+    prompt, are used only if there is no other count.
     """
     if not isinstance(value, dict):
         return NO_USAGE
@@ -132,14 +132,16 @@ def _decode_usage(value: Any) -> Usage:
 
 
 def _parse_number(value: Any) -> int | None:
-    """A count, also one that is written as a float: the API calls every number one."""
+    """Return a count, which the API may write as a float."""
     if type(value) is float and value.is_integer():
         value = int(value)
     return parse_count(value)
 
 
 def _get_object(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A member that is an object, empty where it is absent; raises `wrong` for another kind."""
+    """Return a member that is an object, empty if it is absent; raises MalformedResponseError for another
+    type.
+    """
     value = holder.get(name)
     if value is None:
         return {}
@@ -151,15 +153,16 @@ def _get_object(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
 PARAMETERS = list_wire_names("cohere_v2")
 
 _API_NAME = "Cohere"
-#: what stands for `auto` is to say nothing
+#: `auto` is the API's default and is not sent
 _TOOL_CHOICES: Mapping[str, str | None] = {"auto": None, "none": "NONE", "required": "REQUIRED"}
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
-    """The body of POST /v2/chat.
+    """Return the body of POST /v2/chat.
 
-    System messages become one, at the head: the API takes no other. Pass-through parameters come last
-    and never replace what is already there. Raises UnsupportedError for what the API has no place for.
+    All system messages become one at the start, because the API accepts only one. Pass-through parameters
+    come last and never replace existing values. Raises UnsupportedError for anything that the API does not
+    support.
     """
     body: dict[str, Any] = {
         "model": request.model,
@@ -182,10 +185,10 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
 
 
 def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of POST /v2/embed.
+    """Return the body of POST /v2/embed.
 
-    The API demands to know what the vectors are for: `input_type` is search_document where the
-    caller says nothing, and `embedding_types` is float.
+    The API requires the purpose of the vectors: `input_type` defaults to search_document and
+    `embedding_types` to float.
     """
     extra = dict(extra)
     body: dict[str, Any] = {"model": model, "texts": list(texts)}
@@ -198,9 +201,9 @@ def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> 
 
 
 def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    system = [_encode_system(each.content) for each in messages if each.role == "system"]
+    system = [_encode_system(message.content) for message in messages if message.role == "system"]
     head = [{"role": "system", "content": "\n\n".join(system)}] if system else []
-    return [*head, *(_encode_message(each) for each in messages if each.role != "system")]
+    return [*head, *(_encode_message(message) for message in messages if message.role != "system")]
 
 
 def _encode_system(content: Content) -> str:
@@ -243,7 +246,7 @@ def _encode_part(part: ContentPart) -> dict[str, Any]:
 
 
 def _encode_result_part(part: ContentPart) -> dict[str, Any]:
-    """A part of a tool's result: text, or a document of text that the model may cite."""
+    """Return a part of a tool's result: text, or a text document that the model may cite."""
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if isinstance(part, ImagePart):
@@ -274,7 +277,7 @@ def _encode_document(part: DocumentPart) -> dict[str, Any]:
     raise UsageError("a text document of a tool's result is UTF-8", code="usage.bad-message")
 
 
-#: how a part is written, by the role of its message
+#: the encoder of a part, by the role of its message
 _PART_ENCODERS: Mapping[str, Callable[[ContentPart], dict[str, Any]]] = {
     "user": _encode_part,
     "assistant": _encode_text_part,
@@ -283,7 +286,7 @@ _PART_ENCODERS: Mapping[str, Callable[[ContentPart], dict[str, Any]]] = {
 
 
 def _is_strict(tools: Iterable[Tool]) -> bool:
-    """Whether all tools are held to their schemas: the API has one switch for all of them."""
+    """Whether all tools must follow their schemas: the API has one switch for all of them."""
     said = {tool.strict for tool in tools} - {None}
     if len(said) > 1:
         raise UnsupportedError(
@@ -311,19 +314,19 @@ def _encode_format(value: str, schema: Mapping[str, Any] | None) -> dict[str, An
     return {"type": "json_object", "json_schema": schema or {}}
 
 
-#: the largest page that the API gives
+#: the largest page of the API
 _PAGE_QUERY = "page_size=1000"
 
-#: the kinds of vectors, the one that is asked for unasked first
+#: the kinds of vectors, the default first
 _VECTOR_TYPES = ("float", "base64", "int8", "uint8", "binary", "ubinary")
 
 
 @ERRORS.locate_errors
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
-    """The completion in a 2xx answer to POST /v2/chat.
+    """Return the completion in a 2xx response to POST /v2/chat.
 
-    `reasoning` is what the model thought, then its plan for the tools. The API names no model, so the one
-    that was asked for stands in. Raises MalformedResponseError, or the typed error that the body holds.
+    `reasoning` is the model's thinking, then its plan for the tools. The API returns no model name, so the
+    requested one is used. Raises MalformedResponseError, or the error that the body describes.
     """
     data = ERRORS.decode_json(status, headers, body, exchange)
     if isinstance(data, dict) and ERRORS.is_failure(data):
@@ -348,9 +351,9 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
 ) -> Embeddings:
-    """The vectors in a 2xx answer to POST /v2/embed.
+    """Return the vectors in a 2xx response to POST /v2/embed.
 
-    Where the caller asked for several kinds, floats come first; another kind is read as numbers too.
+    If several kinds were requested, floats are preferred; other kinds are decoded as numbers too.
     """
     data = ERRORS.decode_object(status, headers, body, exchange)
     return Embeddings(
@@ -365,10 +368,10 @@ def decode_embed(
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
 ) -> ModelPage:
-    """The records in a 2xx answer to GET /v1/models, and the query of the page after them."""
+    """Return the models in a 2xx response to GET /v1/models, and the query of the next page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     records = require_model_records(data.get("models"))
-    found = (_decode_model_info(each) for each in records if get_text(each, "name"))
+    found = (_decode_model_info(record) for record in records if get_text(record, "name"))
     token = get_text(data, "next_page_token")
     following = None if token is None else f"{_PAGE_QUERY}&page_token={QUERY_VALUE.quote(token)}"
     return ModelPage(tuple(found), following)
@@ -376,7 +379,7 @@ def decode_models(
 
 @ERRORS.locate_errors
 def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
-    """The record in a 2xx answer to GET /v1/models/{model}."""
+    """Return the model in a 2xx response to GET /v1/models/{model}."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     if get_text(data, "name") is None:
         raise make_malformed_error("it holds no model")
@@ -392,7 +395,7 @@ def _require_message(data: Any) -> dict[str, Any]:
 
 
 def _decode_content(content: Any) -> tuple[str, str]:
-    """What the model said, and what it thought."""
+    """Return the text and the thinking."""
     if content is None or isinstance(content, str):
         return content or "", ""
     if not isinstance(content, list):
@@ -407,7 +410,7 @@ def _list_texts(content: list[Any], kind: str) -> list[str]:
 
 
 def _decode_vectors(given: Any, count: int) -> tuple[Sequence[float], ...]:
-    """The vectors of the first kind that is there; the API's first version gave a bare list."""
+    """Return the vectors of the first kind present; the API's first version returned a plain list."""
     if isinstance(given, dict):
         given = next((given[kind] for kind in _VECTOR_TYPES if given.get(kind)), None)
     return tuple(map(decode_vector_or_base64, require_vector_list(given, count)))
@@ -420,7 +423,7 @@ def _decode_model_info(found: Mapping[str, Any]) -> ModelInfo:
 
 
 class StreamDecoder(EventDecoder[SSEEvent]):
-    """Server-sent events to Onym's. `Finish` comes at `message-end`; citations are not read."""
+    """Converts server-sent events to Onym's. `Finish` comes at `message-end`; citations are not decoded."""
 
     __slots__ = ("_calls",)
 
@@ -428,7 +431,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
     ) -> None:
         super().__init__(SSEFramer(), ERRORS, request_id, exchange, status=status)
-        #: the server's numbers of the tool calls so far, in their order: they need not begin at 0
+        #: the server's indexes of the tool calls, in order of arrival: they need not begin at 0
         self._calls: list[tuple[int, int]] = []
 
     def _decode_frame(self, frame: SSEEvent, events: list[Event]) -> bool:
@@ -467,7 +470,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
 
     def _decode_call(self, data: Mapping[str, Any], message: Mapping[str, Any], events: list[Event]) -> None:
         calls = message.get("tool_calls")
-        # one call is an object; gateways that speak the dialect make a list of it
+        # one call is an object; some gateways send a list
         for position, call in enumerate(calls if isinstance(calls, list) else [calls]):
             if not isinstance(call, dict):
                 raise make_malformed_error("a tool call is not an object")
@@ -485,7 +488,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             events.append(ToolCallDelta(index=index, id=identity, name=name, arguments=arguments))
 
     def _find_index(self, number: Any, position: int) -> tuple[int, bool]:
-        """The place of a call among the calls, and whether it is the first time that it is seen."""
+        """Return the index of a call, and whether the call is new."""
         key = (number if type(number) is int else 0, position)
         fresh = key not in self._calls
         if fresh:

@@ -1,11 +1,11 @@
 """Google's Gemini API format: POST /models/{model}:generateContent, as AI Studio serves it.
 
 Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
-`stream_decoder` returns a push decoder for a streamed response.
-It also has the body and the response of Vertex AI's POST :predict.
+`stream_decoder` returns a push decoder for a streamed response. It also has the body and the response of
+Vertex AI's POST :predict.
 
-Error bodies: google.rpc.Status (also in a list), OAuth (`error` is a code) and gateways that use OpenAI's format.
-A blocked prompt is an error in a response with status 200.
+Error bodies: google.rpc.Status (also in a list), OAuth (`error` is a code) and gateways that use OpenAI's
+format. A blocked prompt is an error in a response with status 200.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ from onym.llm.types import (
 )
 from onym.uri.components import QUERY_VALUE
 
-#: what a blocked prompt is called here, beside the API's own reason
+#: Onym's code for a blocked prompt, in addition to the API's reason
 _PROMPT_BLOCKED = "prompt_blocked"
 
-#: google.rpc.Code, and google.api.ErrorReason, which says more than the status beside it
+#: google.rpc.Code, and google.api.ErrorReason, which is more precise than the status beside it
 _ERROR_CODES: Mapping[str, type[ProviderError]] = {
     **GATEWAY_CODES,
     _PROMPT_BLOCKED: ContentFilterError,
@@ -105,7 +105,7 @@ _ERROR_CODES: Mapping[str, type[ProviderError]] = {
     "unauthenticated": AuthenticationError,
     "permission_denied": PermissionDeniedError,
     "not_found": NotFoundError,
-    # a quota by the minute or the day: waiting helps
+    # a quota per minute or day: waiting helps
     "resource_exhausted": RateLimitError,
     "unavailable": OverloadedError,
     "unimplemented": BadRequestError,
@@ -129,7 +129,7 @@ def _is_failure(data: Mapping[str, Any]) -> bool:
 
 
 def _find_block(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What is said of a prompt that was blocked."""
+    """Return the feedback about a blocked prompt."""
     feedback = data.get("promptFeedback")
     return feedback if isinstance(feedback, dict) and feedback.get("blockReason") else None
 
@@ -155,12 +155,12 @@ def _decode_error_details(data: Any) -> ErrorDetails | None:
 
 def _decode_status(error: Mapping[str, Any]) -> ErrorDetails:
     details = error.get("details")
-    details = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    details = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
     code = error.get("code")
     named = (error.get("status"), code if parse_error_status(code) is None else None, error.get("type"))
     return ErrorDetails(
         _to_text(error.get("message")),
-        (*_iter_reasons(details), *(each for each in named if isinstance(each, str) and each)),
+        (*_iter_reasons(details), *(name for name in named if isinstance(name, str) and name)),
         _find_field(details),
         parse_error_status(code),
         _find_retry_delay(details),
@@ -168,21 +168,21 @@ def _decode_status(error: Mapping[str, Any]) -> ErrorDetails:
 
 
 def _iter_details(details: list[dict[str, Any]], kind: str) -> Iterator[dict[str, Any]]:
-    for each in details:
-        if _to_text(each.get("@type")).endswith(f"google.rpc.{kind}"):
-            yield each
+    for detail in details:
+        if _to_text(detail.get("@type")).endswith(f"google.rpc.{kind}"):
+            yield detail
 
 
 def _iter_reasons(details: list[dict[str, Any]]) -> Iterator[str]:
-    for each in _iter_details(details, "ErrorInfo"):
-        if reason := _to_text(each.get("reason")):
+    for detail in _iter_details(details, "ErrorInfo"):
+        if reason := _to_text(detail.get("reason")):
             yield reason
 
 
 def _find_field(details: list[dict[str, Any]]) -> str | None:
-    """The first member that the server calls wrong."""
-    for each in _iter_details(details, "BadRequest"):
-        violations = each.get("fieldViolations")
+    """Return the first field that the server rejects."""
+    for detail in _iter_details(details, "BadRequest"):
+        violations = detail.get("fieldViolations")
         for violation in violations if isinstance(violations, list) else ():
             field = _to_text(violation.get("field")) if isinstance(violation, dict) else ""
             if field:
@@ -191,9 +191,9 @@ def _find_field(details: list[dict[str, Any]]) -> str | None:
 
 
 def _find_retry_delay(details: list[dict[str, Any]]) -> float | None:
-    """Seconds to wait, from a duration such as "7s" or "0.5s"."""
-    for each in _iter_details(details, "RetryInfo"):
-        found = _DURATION.fullmatch(_to_text(each.get("retryDelay")))
+    """Return the seconds to wait, from a duration such as "7s" or "0.5s"."""
+    for detail in _iter_details(details, "RetryInfo"):
+        found = _DURATION.fullmatch(_to_text(detail.get("retryDelay")))
         if found is not None:
             return float(found[1])
     return None
@@ -212,13 +212,13 @@ ERRORS = ErrorDecoder(
 )
 
 
-#: the dialect's name, also for what it carries from turn to turn
+#: the name of the format, also in the content that is carried from turn to turn
 DIALECT = "gemini"
 
 _FINISHES: Mapping[str, FinishReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
-    # the limit of one request; the answer goes on where its continuationToken is sent
+    # the limit of one request; a request with its continuationToken continues the response
     "CONTINUATION": "length",
     "SAFETY": "content_filter",
     "RECITATION": "content_filter",
@@ -232,12 +232,12 @@ _FINISHES: Mapping[str, FinishReason] = {
     "ESCALATION": "content_filter",
     "MODEL_ARMOR": "content_filter",
 }
-#: members of a part that is nothing but a piece of text
+#: members of a part that is only a piece of text
 _PLAIN_MEMBERS = frozenset({"text", "thought"})
 
 
 class _FunctionCall(NamedTuple):
-    """A function call: `id` is None where the API gives none, `arguments` is JSON text."""
+    """A function call: `id` is None if the API sent none, `arguments` is JSON text."""
 
     id: str | None
     name: str
@@ -245,7 +245,7 @@ class _FunctionCall(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """What one part says: a piece of the text, or of the reasoning, or a call."""
+    """The content of one part: a piece of text, a piece of reasoning, or a call."""
 
     text: str = ""
     reasoning: str = ""
@@ -256,7 +256,7 @@ _Parts: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 def _find_candidate(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The first candidate of an answer or a frame, None where it holds none."""
+    """Return the first candidate of a response or frame, None if there is none."""
     candidates = data.get("candidates")
     if candidates is None:
         return None
@@ -271,7 +271,7 @@ def _find_candidate(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _require_parts(candidate: Mapping[str, Any]) -> _Parts:
-    """The parts of a candidate as they were written; none where it was stopped before it said a word."""
+    """Return the parts of a candidate unchanged; none if it was stopped before its first word."""
     content = candidate.get("content")
     if content is None:
         return ()
@@ -286,7 +286,7 @@ def _require_parts(candidate: Mapping[str, Any]) -> _Parts:
 
 
 def _iter_pieces(parts: _Parts) -> Iterator[_Piece]:
-    """What each part says; parts of other kinds (code, images…) are passed over."""
+    """Yield the content of every part; parts of other kinds (code, images …) are skipped."""
     for part in parts:
         said, call = part.get("text"), part.get("functionCall")
         if call is not None:
@@ -311,13 +311,13 @@ def _decode_call(call: Any) -> _FunctionCall:
 
 
 def _decode_finish_reason(value: Any, *, called: bool) -> FinishReason:
-    """The server's word in Onym's vocabulary; `called` says that the model asks for function calls."""
+    """Return the finish reason; `called` tells whether the model requests function calls."""
     reason = find_finish_reason(_FINISHES, value)
     return "tool_calls" if called and reason == "stop" else reason
 
 
 def _decode_usage(record: Any) -> Usage:
-    """Token counts, None for what is absent or no count: thoughts are output, tool prompts input."""
+    """Return token counts, None if absent or invalid. Thoughts are output, tool prompts are input."""
     if not isinstance(record, dict):
         return NO_USAGE
     thoughts = parse_count(record.get("thoughtsTokenCount"))
@@ -336,14 +336,14 @@ def _add_counts(one: int | None, two: int | None) -> int | None:
 
 
 def _find_response_id(data: Mapping[str, Any], exchange: Exchange) -> str | None:
-    """The server's own name for the answer: Google sends it in the body, not in a header."""
+    """Return the server's identifier of the response: Google sends it in the body, not in a header."""
     return clean_identifier(get_text(data, "responseId"), exchange)
 
 
 def _decode_carried(parts: _Parts) -> Carried | None:
-    """The turn as it has to come back, where something in it is signed.
+    """Return the turn that must be sent back, if some of it is signed.
 
-    Pieces of one text that a stream cut are put together; what bears a signature stays by itself.
+    Pieces of one text that the stream split are joined; parts with a signature stay separate.
     """
     if not any(part.get("thoughtSignature") for part in parts):
         return None
@@ -364,7 +364,7 @@ def _classify_part(part: Mapping[str, Any]) -> tuple[bool, bool]:
 
 
 def _merge_frames(frames: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The frames of a stream as the one answer that they are; a single one as it is."""
+    """Merge the frames of a stream into one response."""
     if len(frames) == 1:
         return frames[0]
     answer: dict[str, Any] = {}
@@ -385,11 +385,11 @@ PARAMETERS = list_wire_names("gemini")
 
 _SCHEMA_NAME = "generationConfig.responseJsonSchema"
 _CALLING_MODES: Mapping[str, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
-#: an id that stands in where the API gave none: it is not sent, for the API does not know it
+#: an ID that Onym made because the API sent none; it is not sent back
 _OWN_ID = re.compile(r"call_\d+", re.ASCII)
-#: parameters of embeddings that are called otherwise here
+#: parameters of embeddings with another name in this API
 _EMBED_NAMES: Mapping[str, str] = {"dimensions": "outputDimensionality"}
-#: members of one text in a :predict request, under both of their names; the others go beside them
+#: members of one text in a :predict request, in both spellings; all others go beside them
 _INSTANCE_NAMES: Mapping[str, str] = {"task_type": "task_type", "taskType": "task_type", "title": "title"}
 _DEFAULT_IMAGE_TYPE = "image/png"
 _MEDIA_TYPES: Mapping[str, str] = {
@@ -404,13 +404,15 @@ _EXTENSION = re.compile(r"\.([A-Za-z]+)(?:[?#].*)?\Z", re.DOTALL)
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
-    """The body of POST :generateContent, streamed or not.
+    """Return the body of POST :generateContent, streamed or not.
 
-    Pass-through parameters come last and never replace what is already there. Raises UsageError for
-    tool calls or results that cannot be told in this API, UnsupportedError for parts it has no place for.
+    Pass-through parameters come last and never replace existing values. Raises UsageError for tool calls or
+    results that this API cannot express, and UnsupportedError for parts that it does not support.
     """
     body: dict[str, Any] = {"contents": _encode_messages(request.messages)}
-    system = [part for each in request.messages if each.role == "system" for part in _encode_system(each)]
+    system = [
+        part for message in request.messages if message.role == "system" for part in _encode_system(message)
+    ]
     if system:
         body["systemInstruction"] = {"parts": system}
     for name, value in request.params.items():
@@ -432,20 +434,20 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
 
 
 def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of POST :batchEmbedContents; parameters belong to each of its requests."""
+    """Return the body of POST :batchEmbedContents; parameters are repeated in each of its requests."""
     requests = []
     name = f"models/{model.removeprefix('models/')}"
-    for each in texts:
-        one: dict[str, Any] = {"model": name, "content": {"parts": [{"text": each}]}}
+    for text in texts:
+        one: dict[str, Any] = {"model": name, "content": {"parts": [{"text": text}]}}
         merge_extra(one, {_EMBED_NAMES.get(key, key): value for key, value in extra.items()})
         requests.append(one)
     return {"requests": requests}
 
 
 def encode_predict(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of Vertex AI's POST :predict for embeddings; the model is in the path alone."""
+    """Return the body of Vertex AI's POST :predict for embeddings; the model is only in the path."""
     beside = {_INSTANCE_NAMES[name]: value for name, value in extra.items() if name in _INSTANCE_NAMES}
-    body: dict[str, Any] = {"instances": [{"content": each, **beside} for each in texts]}
+    body: dict[str, Any] = {"instances": [{"content": text, **beside} for text in texts]}
     if "dimensions" in extra:
         body["parameters"] = {"outputDimensionality": extra["dimensions"]}
     merge_extra(
@@ -455,7 +457,7 @@ def encode_predict(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -
 
 
 def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The turns. The results of one turn's calls are one turn, and each names its function."""
+    """Return the turns. Results of one turn's calls form one turn, and every result names its function."""
     contents: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     answering = False
@@ -492,7 +494,7 @@ def _encode_parts(message: Message) -> list[dict[str, Any]]:
 
 def _encode_system(message: Message) -> list[dict[str, Any]]:
     if not isinstance(message.content, str) and not all(
-        isinstance(each, TextPart) for each in message.content
+        isinstance(part, TextPart) for part in message.content
     ):
         raise make_part_error("image or document in a system message", "Gemini")
     return _encode_parts(message)
@@ -507,7 +509,7 @@ def _encode_part(part: ContentPart) -> dict[str, Any]:
 
 
 def _find_media_type(part: ImagePart | DocumentPart) -> str:
-    """The type of what a URL leads to: the API wants to know it, and people seldom say it of an image."""
+    """Return the media type of a URL: the API requires one, and callers rarely set it for an image."""
     if part.media_type == _DEFAULT_IMAGE_TYPE and (ending := _EXTENSION.search(part.url or "")):
         return _MEDIA_TYPES.get(ending[1].lower(), part.media_type)
     return part.media_type
@@ -540,7 +542,7 @@ def _encode_tool_result(message: Message, names: Mapping[str, str]) -> dict[str,
 
 
 def _encode_response(said: str) -> dict[str, Any]:
-    """A JSON object as it is, anything else as a result: the API takes objects alone."""
+    """Return a JSON object unchanged, and any other text as `result`: the API accepts only objects."""
     value = parse_json_object(said)
     return {"result": said} if value is None else value
 
@@ -559,7 +561,7 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
 
 
 def _encode_calling_config(choice: str | None, tools: Sequence[Tool]) -> dict[str, Any]:
-    """Which calls the model may make. Strictness is a mode of the whole request in this API."""
+    """Return which calls the model may make. In this API strictness is a mode of the whole request."""
     if choice in (None, "auto") and all(tool.strict for tool in tools):
         return {"mode": "VALIDATED"}
     if choice is None:
@@ -574,10 +576,10 @@ _RESOURCE_PREFIX = re.compile(r"(?:publishers/[^/]+/)?models/")
 
 @ERRORS.locate_errors
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
-    """The completion in a 2xx answer to POST :generateContent, or in the array that a stream can be.
+    """Return the completion in a 2xx response to POST :generateContent, or in an array of stream frames.
 
-    Raises MalformedResponseError, or the typed error that the body holds: ContentFilterError for a
-    prompt that was blocked.
+    Raises MalformedResponseError, or the error that the body describes: ContentFilterError for a blocked
+    prompt.
     """
     data = ERRORS.decode_json(status, headers, body, exchange)
     frames = data if isinstance(data, list) else [data]
@@ -618,11 +620,11 @@ def _decode_answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchan
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
 ) -> Embeddings:
-    """The vectors in a 2xx answer to POST :batchEmbedContents, in the order of the texts."""
+    """Return the vectors in a 2xx response to POST :batchEmbedContents, in the order of the texts."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     return Embeddings(
         vectors=tuple(
-            decode_vector(each.get("values")) for each in _require_records(data, "embeddings", count)
+            decode_vector(record.get("values")) for record in _require_records(data, "embeddings", count)
         ),
         model=exchange.model,
         usage=_decode_usage(data.get("usageMetadata")),
@@ -634,9 +636,9 @@ def decode_embed(
 def decode_predict(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
 ) -> Embeddings:
-    """The vectors in a 2xx answer to Vertex AI's POST :predict, in the order of the texts."""
+    """Return the vectors in a 2xx response to Vertex AI's POST :predict, in the order of the texts."""
     data = ERRORS.decode_object(status, headers, body, exchange)
-    found = [_decode_prediction(each) for each in _require_records(data, "predictions", count)]
+    found = [_decode_prediction(record) for record in _require_records(data, "predictions", count)]
     tokens = [tokens for _, tokens in found if tokens is not None]
     return Embeddings(
         vectors=tuple(values for values, _ in found),
@@ -647,7 +649,7 @@ def decode_predict(
 
 
 def _decode_prediction(record: Mapping[str, Any]) -> tuple[Sequence[float], int | None]:
-    """The vector, and the tokens of its text. Protobuf's Struct writes whole numbers as floats."""
+    """Return the vector and the tokens of its text. Protobuf's Struct writes whole numbers as floats."""
     embeddings = record.get("embeddings")
     if not isinstance(embeddings, dict):
         raise make_malformed_error("a prediction holds no embeddings")
@@ -660,7 +662,7 @@ def _decode_prediction(record: Mapping[str, Any]) -> tuple[Sequence[float], int 
 
 def _require_records(data: Mapping[str, Any], name: str, number: int) -> list[dict[str, Any]]:
     records = require_vector_list(data.get(name), number)
-    if not all(isinstance(each, dict) for each in records):
+    if not all(isinstance(record, dict) for record in records):
         raise make_malformed_error("a vector's record is not an object")
     return records
 
@@ -669,19 +671,19 @@ def _require_records(data: Mapping[str, Any], name: str, number: int) -> list[di
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
 ) -> ModelPage:
-    """The records in a 2xx answer to GET /models (at Vertex AI, of a publisher's models), page by page."""
+    """Return the models in a 2xx response to GET /models (at Vertex AI, a publisher's models), page by page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     records = require_model_records(data.get("models", data.get("publisherModels", [])))
     token = get_text(data, "nextPageToken")
     return ModelPage(
-        tuple(_decode_model_info(each) for each in records if get_text(each, "name")),
+        tuple(_decode_model_info(record) for record in records if get_text(record, "name")),
         None if token is None else f"pageToken={QUERY_VALUE.quote(token)}&pageSize=1000",
     )
 
 
 @ERRORS.locate_errors
 def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
-    """The record in a 2xx answer to GET /models/{model}."""
+    """Return the model in a 2xx response to GET /models/{model}."""
     record = ERRORS.decode_object(status, headers, body, exchange)
     if get_text(record, "name") is None:
         raise make_malformed_error("it holds no model")
@@ -701,7 +703,7 @@ _MAX_BARE = 1024 * 1024
 
 
 class _GeminiFramer:
-    """Data of server-sent events, and JSON that stands bare among them: so Google writes a late error."""
+    """Data of server-sent events, and plain JSON between them, in which Google writes a late error."""
 
     __slots__ = ("_bare", "_events", "_lines", "_size")
 
@@ -731,10 +733,10 @@ class _GeminiFramer:
 
 
 class StreamDecoder(EventDecoder[str | bytes]):
-    """Server-sent answers to events, each frame a piece of one.
+    """Converts server-sent frames to events; every frame is a piece of one response.
 
-    Nothing says that a stream is over: `Finish` comes at the end of the bytes, once a frame gave a
-    finish reason. Candidates other than the first are not read.
+    The API does not mark the end of a stream: `Finish` comes at the end of the bytes, if a frame had a finish
+    reason. Only the first candidate is decoded.
     """
 
     __slots__ = ("_calls", "_parts", "_said")
@@ -745,23 +747,23 @@ class StreamDecoder(EventDecoder[str | bytes]):
         super().__init__(_GeminiFramer(), ERRORS, request_id, exchange, status=status)
         self._calls = 0
         self._parts: list[Mapping[str, Any]] = []
-        #: the finish reason in the server's words
+        #: the server's finish reason
         self._said: Any = None
 
     def _decode_frame(self, frame: str | bytes, events: list[Event]) -> bool:
         if frame == "[DONE]":
-            # not Google's, but some gateways' end
+            # not from Google: the end marker of some gateways
             return self._reason is not None
         try:
             data = msgspec.json.decode(frame)
         except (ValueError, RecursionError):
             data = None
         if isinstance(frame, bytes) and not isinstance(data, dict | list):
-            return False  # no JSON after all: a line of server-sent events that means nothing
-        for each in data if isinstance(data, list) else (data,):
-            if not isinstance(each, dict):
+            return False  # not JSON: a line of server-sent events without meaning
+        for answer in data if isinstance(data, list) else (data,):
+            if not isinstance(answer, dict):
                 raise make_malformed_error("an event of the stream is not a JSON object")
-            self._decode_answer(each, events)
+            self._decode_answer(answer, events)
         return False
 
     def _decode_answer(self, data: Mapping[str, Any], events: list[Event]) -> None:

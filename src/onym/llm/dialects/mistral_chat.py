@@ -1,8 +1,8 @@
 """Mistral's chat API format: OpenAI's, except for documents and rejected members.
 
-The API rejects unknown members: `stream_options` (it always reports usage) and the `name` of a message that is
-not a tool result. Every tool needs parameters. Documents are URLs and may be data: URLs. Responses and errors
-are decoded as OpenAI's.
+The API rejects unknown members: `stream_options` (it always reports usage) and the `name` of a message that
+is not a tool result. Every tool needs parameters. Documents are URLs and may be data: URLs. Responses and
+errors are decoded as OpenAI's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARAMETERS = list_wire_names("mistral_chat")
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
-    """The body of POST /chat/completions."""
+    """Return the body of POST /chat/completions."""
     taken = replace(
         request,
         messages=tuple(map(_strip_name, request.messages)),
@@ -35,7 +35,7 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
 
 
 def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of POST /embeddings."""
+    """Return the body of POST /embeddings."""
     renamed = {"output_dimension" if name == "dimensions" else name: value for name, value in extra.items()}
     return openai.encode_embed(model, texts, renamed)
 

@@ -53,7 +53,7 @@ from onym.llm.types import (
 
 
 def _decode_error_details(data: Any) -> ErrorDetails | None:
-    """The server's own shape, or the record that a gateway before it writes under the same name."""
+    """Decode the server's own error, or the error of a gateway in front of it."""
     error = data.get("error") if isinstance(data, dict) else None
     if isinstance(error, str):
         return ErrorDetails(error)
@@ -70,7 +70,9 @@ _FINISHES: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"}
 
 
 def _decode_finish_reason(data: Mapping[str, Any], *, calls: bool) -> FinishReason:
-    """Why the answer ended. The server has no word for tool calls, and early ones had none for a stop."""
+    """Return why the response ended. The server does not mark tool calls, and early versions did not mark a
+    stop.
+    """
     if calls:
         return "tool_calls"
     value = data.get("done_reason")
@@ -80,7 +82,7 @@ def _decode_finish_reason(data: Mapping[str, Any], *, calls: bool) -> FinishReas
 
 
 def _require_message(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message, which may be a piece of one."""
+    """Return the message, or the piece of a message."""
     message = data.get("message")
     if not isinstance(message, dict):
         raise make_malformed_error("it holds no message")
@@ -90,12 +92,12 @@ def _require_message(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _iter_tool_calls(message: Mapping[str, Any], first: int = 0) -> Iterator[ToolCall]:
-    """The tool calls of a message, whose places begin at `first`: most servers give them no id."""
+    """Yield the tool calls of a message, counted from `first`: most servers send no IDs."""
     return decode_tool_calls(message.get("tool_calls"), first)
 
 
 def _decode_usage(data: Mapping[str, Any]) -> Usage:
-    """Token counts, None for what is absent or no count. Thinking is part of the output."""
+    """Return token counts, None for a count that is absent or invalid. Thinking is part of the output."""
     return Usage(
         input_tokens=parse_count(data.get("prompt_eval_count")),
         output_tokens=parse_count(data.get("eval_count")),
@@ -108,11 +110,11 @@ _API_NAME = "Ollama"
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
-    """The body of POST /api/chat.
+    """Return the body of POST /api/chat.
 
-    Whether to stream is always said: the server streams unasked. Pass-through parameters come last and
-    never replace what is already there, those in `options` included. Raises UnsupportedError for what the
-    API has no place for, UsageError for tool arguments that are no JSON object.
+    `stream` is always sent, because the server streams by default. Pass-through parameters, those in
+    `options` included, come last and never replace existing values. Raises UnsupportedError for anything that
+    the API does not support, and UsageError for tool arguments that are not a JSON object.
     """
     body: dict[str, Any] = {
         "model": request.model,
@@ -128,14 +130,14 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
 
 
 def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of POST /api/embed."""
+    """Return the body of POST /api/embed."""
     body: dict[str, Any] = {"model": model, "input": list(texts)}
     merge_extra(body, extra)
     return body
 
 
 def _encode_messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
-    """The messages. A result is told by its tool's name, so the names of the calls go along."""
+    """Yield the messages. A tool's result carries the tool's name, which is taken from the call."""
     names: dict[str, str] = {}
     for message in messages:
         out = _encode_message(message)
@@ -143,7 +145,7 @@ def _encode_messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
             name = message.name or names.get(message.tool_call_id or "")
             if name:
                 out["tool_name"] = name
-        # ids come again in later turns: the last call of an id is the one that is answered
+        # IDs may repeat in later turns: a result belongs to the last call with its ID
         names.update((call.id, call.name) for call in message.tool_calls)
         yield out
 
@@ -176,7 +178,7 @@ def _encode_tool_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _encode_tools(request: Request) -> list[dict[str, Any]]:
-    """The tools to offer: none where none may be called, since the API has no tool_choice."""
+    """Return the tools; none for tool_choice=none, because the API has no tool_choice."""
     choice = request.tool_choice
     if request.tools and choice not in (None, "auto", "none"):
         raise UnsupportedError(
@@ -208,9 +210,9 @@ _WINDOW_SUFFIX = ".context_length"
 
 @ERRORS.locate_errors
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
-    """The completion in a 2xx answer to POST /api/chat.
+    """Return the completion in a 2xx response to POST /api/chat.
 
-    Raises MalformedResponseError, or the typed error that the body holds.
+    Raises MalformedResponseError, or the error that the body describes.
     """
     data = ERRORS.decode_object(status, headers, body, exchange)
     message = _require_message(data)
@@ -231,7 +233,7 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
 ) -> Embeddings:
-    """The vectors in a 2xx answer to POST /api/embed."""
+    """Return the vectors in a 2xx response to POST /api/embed."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     return Embeddings(
         vectors=_decode_vectors(data.get("embeddings"), count),
@@ -245,18 +247,18 @@ def decode_embed(
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
 ) -> ModelPage:
-    """The models on the server's disk, in a 2xx answer to GET /api/tags. There is one page."""
+    """Return the models on the server's disk from a 2xx response to GET /api/tags. There is only one page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     records = require_model_records(data.get("models"))
-    named = ((get_text(each, "model") or get_text(each, "name"), each) for each in records)
-    return ModelPage(tuple(ModelInfo(id=name, raw=each) for name, each in named if name))
+    named = ((get_text(record, "model") or get_text(record, "name"), record) for record in records)
+    return ModelPage(tuple(ModelInfo(id=name, raw=item) for name, item in named if name))
 
 
 @ERRORS.locate_errors
 def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
-    """The record in a 2xx answer to POST /api/show, which does not say the model's name again.
+    """Return the model in a 2xx response to POST /api/show, which does not repeat the model's name.
 
-    `context_window` is what the model was made for; the server may give it less (`options.num_ctx`).
+    `context_window` is the model's own limit; the server may use less (`options.num_ctx`).
     """
     data = ERRORS.decode_object(status, headers, body, exchange)
     facts = data.get("model_info")
@@ -274,14 +276,14 @@ def _decode_vectors(given: Any, count: int) -> tuple[Sequence[float], ...]:
 
 
 def _find_context_window(facts: Mapping[str, Any]) -> int | None:
-    """The context length of the model's architecture; the facts may hold those of other parts too."""
+    """Return the context length of the model's architecture; other components may have one too."""
     named = f"{facts.get('general.architecture')}{_WINDOW_SUFFIX}"
     names = [named, *(name for name in facts if name.endswith(_WINDOW_SUFFIX))]
     return next((size for name in names if (size := parse_count(facts.get(name)))), None)
 
 
 class StreamDecoder(EventDecoder[bytes]):
-    """Lines of JSON to events. `Finish` comes at the line that is `done`; tool calls come whole."""
+    """Converts lines of JSON to events. `Finish` comes at the line with `done`; tool calls arrive complete."""
 
     __slots__ = ("_calls",)
 
@@ -289,7 +291,7 @@ class StreamDecoder(EventDecoder[bytes]):
         self, request_id: str | None = None, exchange: Exchange = NO_EXCHANGE, *, status: int = 200
     ) -> None:
         super().__init__(LineFramer(), ERRORS, request_id, exchange, status=status)
-        #: tool calls so far
+        #: the number of tool calls so far
         self._calls = 0
 
     def _decode_frame(self, frame: bytes, events: list[Event]) -> bool:

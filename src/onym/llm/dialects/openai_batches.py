@@ -124,9 +124,9 @@ class OpenAIBatches(LineBatches):
         """Return GET /files/{id}/content for the results and for the errors."""
         return tuple(
             BatchRequest(
-                method="GET", path=f"/files/{SEGMENT.quote(each)}/content", accept="application/binary"
+                method="GET", path=f"/files/{SEGMENT.quote(file)}/content", accept="application/binary"
             )
-            for each in batch.files
+            for file in batch.files
         )
 
     def _decode_outcome(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> Completion | OnymError:
@@ -176,11 +176,11 @@ def _decode_unanswered(error: Mapping[str, Any], exchange: Exchange) -> Provider
 def _decode_faults(errors: Any, exchange: Exchange) -> list[BatchFault]:
     records = errors.get("data") if isinstance(errors, dict) else None
     found = []
-    for each in records if isinstance(records, list) else ():
-        if isinstance(each, dict):
-            text, code = decode_error_message(each, exchange)
+    for record in records if isinstance(records, list) else ():
+        if isinstance(record, dict):
+            text, code = decode_error_message(record, exchange)
             kind = ERROR_CODES.get((code or "").lower(), BadRequestError)
-            line = each.get("line")
+            line = record.get("line")
             error = kind(
                 f"the provider refused the batch{text}", endpoint=exchange.endpoint, provider_code=code
             )

@@ -3,9 +3,9 @@
 Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
 `stream_decoder` returns a push decoder for a streamed response.
 
-Error bodies: OpenAI, Azure (`innererror`), llama.cpp (`type`), vLLM (`type`, `param`), LiteLLM's proxy (numbers as
-text in `code`), OpenRouter (a status in `code`, also inside a stream), FastAPI (`detail`), Google (a list), TGI
-and Ollama (`error` is text).
+Error bodies: OpenAI, Azure (`innererror`), llama.cpp (`type`), vLLM (`type`, `param`), LiteLLM's proxy
+(numbers as text in `code`), OpenRouter (a status in `code`, also inside a stream), FastAPI (`detail`), Google
+(a list), TGI and Ollama (`error` is text).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ from onym.llm.types import (
 )
 from onym.net.sse import SSEEvent
 
-#: decisive wherever they stand: in `code`, in `innererror.code` or in `type`
+#: decisive wherever they are: in `code`, in `innererror.code` or in `type`
 ERROR_CODES: Mapping[str, type[ProviderError]] = {
     "invalid_api_key": AuthenticationError,
     "authentication_error": AuthenticationError,
@@ -109,7 +109,7 @@ ERROR_CODES: Mapping[str, type[ProviderError]] = {
     "unavailable_error": OverloadedError,
 }
 
-#: said of many failures: they count only where no status says more (inside a stream, in a 200)
+#: codes of many failures: they decide only if no status says more (inside a stream, in a 200 response)
 WIDE_CODES: Mapping[str, type[ProviderError]] = {
     "invalid_request_error": BadRequestError,
     "badrequesterror": BadRequestError,
@@ -119,7 +119,7 @@ WIDE_CODES: Mapping[str, type[ProviderError]] = {
     "api_error": ServerError,
 }
 
-#: a `param` that by itself says what is wrong: vLLM's name for a prompt beyond the context
+#: a `param` that identifies the error by itself: vLLM's name for a prompt beyond the context
 _ERROR_PARAMETERS: Mapping[str, type[ProviderError]] = {"input_tokens": ContextLengthError}
 
 
@@ -167,7 +167,7 @@ def _iter_error_codes(error: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _decode_detail(detail: Any) -> ErrorDetails:
-    """FastAPI's: a text, a record, or a list of {loc, msg, type}."""
+    """Decode FastAPI's `detail`: a text, a record, or a list of {loc, msg, type}."""
     if isinstance(detail, list):
         detail = detail[0] if detail else None
     if isinstance(detail, str):
@@ -207,7 +207,7 @@ _FINISHES: Mapping[str, FinishReason] = {
 
 
 def _decode_text(message: Mapping[str, Any]) -> str:
-    """The text of a message or delta; a refusal's text where there is no other."""
+    """Return the text of a message or delta, or the text of a refusal if there is no other."""
     content = message.get("content")
     if isinstance(content, str) and content:
         return content
@@ -220,7 +220,7 @@ def _decode_text(message: Mapping[str, Any]) -> str:
 
 
 def _decode_reasoning(message: Mapping[str, Any]) -> str:
-    """The reasoning text of a message or delta, under any of the names that servers give it."""
+    """Return the reasoning text of a message or delta. Servers use different names for it."""
     value = message.get("reasoning_content") or message.get("reasoning")
     if type(value) is str:
         return value
@@ -231,18 +231,18 @@ def _decode_reasoning(message: Mapping[str, Any]) -> str:
 
 
 def _get_part_text(part: Any, kind: str) -> str:
-    """What a content part says, if it is of this kind: text, or a list of parts (Mistral's thinking)."""
+    """Return the text of a content part of this kind: a string, or a list of parts (Mistral's thinking)."""
     if not isinstance(part, dict):
         raise make_malformed_error("a part of the content is not an object")
     value = part.get(kind) if part.get("type") == kind else None
     if isinstance(value, list) and kind != "text":
-        # one step down and no further: what nests without end would end the stack
-        return "".join(_get_part_text(each, "text") for each in value)
+        # only one level: unlimited nesting would exhaust the stack
+        return "".join(_get_part_text(item, "text") for item in value)
     return value if isinstance(value, str) else ""
 
 
 def _decode_usage(record: Any) -> Usage:
-    """Token counts, None for what is absent or no count."""
+    """Return token counts, None for a count that is absent or invalid."""
     if not isinstance(record, dict):
         return NO_USAGE
     prompt, completion = record.get("prompt_tokens_details"), record.get("completion_tokens_details")
@@ -267,14 +267,14 @@ _TOOL_CHOICES = frozenset({"auto", "none", "required"})
 def encode_chat(
     request: Request, spec: WireSpec, *, part: Callable[[ContentPart], dict[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """The body of POST /chat/completions.
+    """Return the body of POST /chat/completions.
 
-    `part` writes the parts of messages, where a dialect like this one has others. Pass-through parameters
-    come last and never replace what is already there.
+    `part` encodes the parts of messages for formats that differ there. Pass-through parameters come last and
+    never replace existing values.
     """
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": [_encode_message(each, part or encode_part) for each in request.messages],
+        "messages": [_encode_message(message, part or encode_part) for message in request.messages],
     }
     encode_params(body, request, spec, PARAMETERS, _encode_format)
     if request.tools:
@@ -290,7 +290,7 @@ def encode_chat(
 
 
 def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of POST /embeddings."""
+    """Return the body of POST /embeddings."""
     body: dict[str, Any] = {"model": model, "input": list(texts)}
     merge_extra(body, extra)
     return body
@@ -313,7 +313,7 @@ def _encode_message(message: Message, write: Callable[[ContentPart], dict[str, A
 
 
 def encode_part(part: ContentPart) -> dict[str, Any]:
-    """One part of a message."""
+    """Return one part of a message."""
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if isinstance(part, DocumentPart):
@@ -348,14 +348,14 @@ def _encode_format(value: str, schema: Mapping[str, Any] | None) -> dict[str, An
     if value != "json_schema":
         return {"type": "json_object" if value == "json" else value}
     schema = schema or {}
-    # strict: without it the schema is a hint to some servers, and json_schema would promise too much
+    # strict: without it some servers treat the schema as a hint, and json_schema would promise too much
     return {
         "type": "json_schema",
         "json_schema": {"name": make_schema_name(schema), "schema": schema, "strict": True},
     }
 
 
-#: the last is what LiteLLM's proxy says
+#: the last is the name in LiteLLM's proxy
 _WINDOW_NAMES = (
     "context_window",
     "context_length",
@@ -367,10 +367,10 @@ _WINDOW_NAMES = (
 
 @ERRORS.locate_errors
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
-    """The completion in a 2xx answer to POST /chat/completions.
+    """Return the completion in a 2xx response to POST /chat/completions.
 
-    Where the model refused in a text of its own kind, that is the text. Raises
-    MalformedResponseError, or the typed error that the body holds.
+    If the model refused in a separate field, that text is the completion's text. Raises
+    MalformedResponseError, or the error that the body describes.
     """
     data = ERRORS.decode_object(status, headers, body, exchange)
     choice, message = _require_choice(data)
@@ -391,7 +391,7 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
 ) -> Embeddings:
-    """The vectors in a 2xx answer to POST /embeddings, in the order of the texts."""
+    """Return the vectors in a 2xx response to POST /embeddings, in the order of the texts."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     return Embeddings(
         vectors=_decode_vectors(data.get("data"), count),
@@ -405,18 +405,18 @@ def decode_embed(
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
 ) -> ModelPage:
-    """The records in a 2xx answer to GET /models: `data`, or a bare array. There is one page."""
+    """Return the models in a 2xx response to GET /models: `data`, or an array. There is only one page."""
     data = ERRORS.decode_json(status, headers, body, exchange)
     if isinstance(data, dict) and ERRORS.is_failure(data):
         raise ERRORS.decode_body_error(data, status, headers, exchange)
     records = require_model_records(data.get("data") if isinstance(data, dict) else data)
-    found = (_decode_model_info(each) for each in records if get_text(each, "id"))
+    found = (_decode_model_info(record) for record in records if get_text(record, "id"))
     return ModelPage(tuple(found))
 
 
 @ERRORS.locate_errors
 def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> ModelInfo:
-    """The record in a 2xx answer to GET /models/{model}."""
+    """Return the model in a 2xx response to GET /models/{model}."""
     record = ERRORS.decode_object(status, headers, body, exchange)
     if get_text(record, "id") is None:
         raise make_malformed_error("it holds no model")
@@ -424,7 +424,7 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
 
 
 def _require_choice(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The first choice and its message."""
+    """Return the first choice and its message."""
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices:
         raise make_malformed_error("it holds no choice")
@@ -451,7 +451,7 @@ def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
     meta = record.get("meta")
     window = next((record[name] for name in _WINDOW_NAMES if _is_positive(record.get(name))), None)
     if window is None and isinstance(meta, dict):
-        # llama.cpp: what a slot was given, else what the model was trained for
+        # llama.cpp: the context of a slot, else the context that the model was trained with
         window = next((meta[name] for name in ("n_ctx", "n_ctx_train") if _is_positive(meta.get(name))), None)
     created = record.get("created")
     return ModelInfo(
@@ -466,7 +466,9 @@ def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
 
 
 def _find_max_output(record: Mapping[str, Any]) -> int | None:
-    """OpenRouter says it of its best upstream, Groq and others of the model."""
+    """Return the largest output: OpenRouter reports that of its best upstream, Groq and others that of the
+    model.
+    """
     top = record.get("top_provider")
     for holder in (record, top if isinstance(top, dict) else {}):
         for name in ("max_completion_tokens", "max_output_tokens"):
@@ -476,7 +478,7 @@ def _find_max_output(record: Mapping[str, Any]) -> int | None:
 
 
 def _list_names(value: Any) -> tuple[str, ...] | None:
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else None
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else None
 
 
 def _is_positive(value: Any) -> bool:
@@ -484,10 +486,10 @@ def _is_positive(value: Any) -> bool:
 
 
 class StreamDecoder(EventDecoder[SSEEvent]):
-    """Server-sent chunks to events.
+    """Converts server-sent chunks to events.
 
-    `Finish` comes at `[DONE]`, or at the end of the bytes where the server gave a finish reason and left
-    `[DONE]` out. Choices other than the first are not read.
+    `Finish` comes at `[DONE]`, or at the end of the bytes if the server sent a finish reason but no `[DONE]`.
+    Only the first choice is decoded.
     """
 
     __slots__ = ("_answered", "_calls")
@@ -497,7 +499,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     ) -> None:
         super().__init__(SSEFramer(), ERRORS, request_id, exchange, status=status)
         self._answered = False
-        #: per index of a tool call: the id and the name that were handed out
+        #: by index of a tool call: the ID and the name that were returned
         self._calls: dict[int, list[str]] = {}
 
     def _decode_frame(self, frame: SSEEvent, events: list[Event]) -> bool:
@@ -561,7 +563,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             identity, name = call.get("id"), function.get("name")
             index = self._find_index(call.get("index"), identity)
             seen = self._calls.setdefault(index, ["", ""])
-            # id and name are handed out once: some servers repeat them in each piece
+            # the ID and the name are returned once: some servers repeat them in every piece
             fresh_id = identity if isinstance(identity, str) and identity and not seen[0] else None
             fresh_name = name if isinstance(name, str) and name and not seen[1] else None
             seen[0], seen[1] = fresh_id or seen[0], fresh_name or seen[1]
@@ -575,7 +577,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     def _find_index(self, index: Any, identity: Any) -> int:
         if type(index) is int and index >= 0:
             return index
-        # no index: a new id begins a call, and what has none goes on with the last one
+        # without an index, a new ID starts a call, and a piece without an ID continues the last call
         known = [index for index, seen in self._calls.items() if seen[0] == identity]
         last = max(self._calls, default=-1)
         return known[0] if known and identity else last + 1 if identity or last < 0 else last

@@ -1,12 +1,12 @@
 """OpenAI's Responses API format: POST /responses. Embeddings and models are those of the chat format.
 
 Pure functions without network, clock or provider names: `encode_*` build bodies, `decode_*` read responses,
-`stream_decoder` returns a push decoder for a streamed response.
-The server stores nothing unless the caller asks for it: every request contains the whole conversation and
-`store: false`.
+`stream_decoder` returns a push decoder for a streamed response. The server stores nothing unless the caller
+asks for it: every request contains the whole conversation and `store: false`.
 
-A response fails with `status: "failed"` and an `error` with a code and a message. A stream fails with the event
-`response.failed`, which contains such a response, or with the event `error`, which has its code beside its type.
+A response fails with `status: "failed"` and an `error` with a code and a message. A stream fails with the
+event `response.failed`, which contains such a response, or with the event `error`, which has its code beside
+its type.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _ERROR_CODES: Mapping[str, type[ProviderError]] = {
     "vector_store_timeout": OverloadedError,
 }
 
-#: the caller's fault, said in a response that came with 200
+#: errors caused by the request, in a response with status 200
 _BAD_REQUEST_CODES = (
     "data_residency_mismatch",
     "empty_image_file",
@@ -104,9 +104,9 @@ ERRORS = replace(
 
 
 DIALECT = "openai_responses"
-#: what asks for the reasoning in a form that can be sent back
+#: requests the reasoning in a form that can be sent back
 _ENCRYPTED = "reasoning.encrypted_content"
-#: between the parts of a reasoning: each is a paragraph, or several, of its own
+#: separates the parts of a reasoning: each part is one or more paragraphs
 _PARAGRAPH = "\n\n"
 
 _FINISHES: Mapping[str, FinishReason] = {
@@ -117,7 +117,7 @@ _FINISHES: Mapping[str, FinishReason] = {
 
 
 class _ItemText(NamedTuple):
-    """One part of what an item says; `kind` and `place` tell the parts of one item apart."""
+    """One text of an item. `kind` and `place` identify the part within the item."""
 
     kind: str
     place: int
@@ -125,7 +125,7 @@ class _ItemText(NamedTuple):
 
 
 def _decode_finish_reason(response: Mapping[str, Any], *, calls: bool) -> FinishReason:
-    """Why the answer ended, in Onym's vocabulary; `calls` says whether it holds tool calls."""
+    """Return why the response ended; `calls` tells whether it contains tool calls."""
     if response.get("status") == "completed":
         return "tool_calls" if calls else "stop"
     details = response.get("incomplete_details")
@@ -133,7 +133,7 @@ def _decode_finish_reason(response: Mapping[str, Any], *, calls: bool) -> Finish
 
 
 def _iter_texts(item: Mapping[str, Any]) -> Iterator[_ItemText]:
-    """The texts of a message (what it refuses with included) or of a reasoning item, in order."""
+    """Yield the texts of a message (refusals included) or of a reasoning item, in order."""
     if item.get("type") == "message":
         yield from _iter_parts(item.get("content"), {"output_text": "text", "refusal": "refusal"})
     elif item.get("type") == "reasoning":
@@ -155,15 +155,15 @@ def _iter_parts(parts: Any, kinds: Mapping[str, str]) -> Iterator[_ItemText]:
 
 
 def _decode_tool_call(item: Mapping[str, Any], index: int) -> ToolCall:
-    """The tool call in a `function_call` item."""
+    """Return the tool call in a `function_call` item."""
     identity = get_text(item, "call_id") or get_text(item, "id") or f"call_{index}"
     return make_tool_call(identity, item.get("name"), item.get("arguments"))
 
 
 def _decode_carried(items: Iterable[Mapping[str, Any]]) -> Carried | None:
-    """The turn as the API wrote it, where it holds something encrypted.
+    """Return the turn as the API wrote it, if some of it is encrypted.
 
-    Reasoning without it is left out: it is known by its id alone, to a server that keeps nothing.
+    Unencrypted reasoning is left out: it has only an ID, which a server that stores nothing cannot resolve.
     """
     items = tuple(items)
     if not any(get_text(item, "encrypted_content") for item in items):
@@ -175,7 +175,7 @@ def _decode_carried(items: Iterable[Mapping[str, Any]]) -> Carried | None:
 
 
 def _decode_usage(record: Any) -> Usage:
-    """Token counts, None for what is absent or no count."""
+    """Return token counts, None for a count that is absent or invalid."""
     if not isinstance(record, dict):
         return NO_USAGE
     taken, given = record.get("input_tokens_details"), record.get("output_tokens_details")
@@ -190,17 +190,18 @@ def _decode_usage(record: Any) -> Usage:
 PARAMETERS = list_wire_names("openai_responses")
 
 _TOOL_CHOICES = frozenset({"auto", "none", "required"})
-#: what says how a response is stored: one that runs on without its caller, or joins a kept conversation, is
+#: parameters that decide how a response is stored: background responses and those of a stored conversation
+#: are
 _STORAGE_NAMES = frozenset({"store", "background", "conversation"})
 
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
-    """The body of POST /responses.
+    """Return the body of POST /responses.
 
-    System messages that come first are `instructions`, later ones keep their place. A message's `name` has
-    no place in this API and is left out. `store` is false unless pass-through parameters say how the response
-    is stored: the API's own default keeps it for 30 days. Pass-through parameters come last and never
-    replace what is already there.
+    Leading system messages become `instructions`, later ones keep their position. The API has no field for a
+    message's `name`. `store` is false unless a pass-through parameter decides how the response is stored: the
+    API's own default keeps it for 30 days. Pass-through parameters come last and never replace existing
+    values.
     """
     system, rest = _split_system(request.messages)
     body: dict[str, Any] = {"model": request.model}
@@ -226,14 +227,16 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
 
 
 def _is_reasoning(request: Request) -> bool:
-    """Whether the model surely is one that reasons: the API refuses to encrypt the reasoning of any other."""
+    """Whether the model certainly reasons: for other models the API rejects a request for encrypted
+    reasoning.
+    """
     return "reasoning" in request.extra or any(
         message.carried is not None and message.carried.dialect == DIALECT for message in request.messages
     )
 
 
 def _split_system(messages: Sequence[Message]) -> tuple[list[str], Sequence[Message]]:
-    """The texts of the system messages at the beginning, and the messages after them."""
+    """Return the texts of the leading system messages, and the other messages."""
     texts: list[str] = []
     for message in messages:
         content = message.content
@@ -246,19 +249,19 @@ def _split_system(messages: Sequence[Message]) -> tuple[list[str], Sequence[Mess
         else:
             break
     if len(texts) == len(messages):
-        # without input there is nothing to answer
+        # a request needs input
         return [], messages
     return texts, messages[len(texts) :]
 
 
 def _encode_items(message: Message) -> Iterator[Mapping[str, Any]]:
-    """What one turn is on the wire: an assistant's turn and its tool calls are items of their own."""
+    """Yield the items of one turn: an assistant's message and its tool calls are separate items."""
     if message.role == "tool":
         yield _encode_tool_result(message)
     elif message.role != "assistant":
         yield {"type": "message", "role": message.role, "content": _encode_content(message)}
     elif message.carried is not None and message.carried.dialect == DIALECT:
-        # another server may have written them: what claims to be the developer's or the user's is not said
+        # another server may have written them: parts with the role of the developer or the user are not sent
         yield from (part for part in message.carried.parts if part.get("role", "assistant") == "assistant")
     else:
         if message.content:
@@ -273,7 +276,7 @@ def _encode_items(message: Message) -> Iterator[Mapping[str, Any]]:
 
 
 def _encode_assistant_content(message: Message) -> list[dict[str, Any]]:
-    """What the assistant said before. Only this form is taken by all servers, a plain text is not."""
+    """Return an assistant's earlier message. Some servers accept only this form, not plain text."""
     content = message.content
     texts = [content] if isinstance(content, str) else [_require_text(part) for part in content]
     return [{"type": "output_text", "text": text} for text in texts]
@@ -308,7 +311,7 @@ def _encode_part(part: ContentPart) -> dict[str, Any]:
     return {
         "type": "input_image",
         "image_url": part.url if part.data is None else encode_data_url(part),
-        # the API's own default; its types, and servers that check by them, ask for one
+        # the API's default; its types, and servers that validate by them, require a value
         "detail": part.detail or "auto",
     }
 
@@ -324,7 +327,7 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
         "type": "function",
         "name": tool.name,
         "parameters": tool.parameters or NO_TOOL_PARAMETERS,
-        # this API reads a missing strict as true, and then demands more of the schema than it says
+        # the API treats a missing strict as true, which restricts the schema further
         "strict": bool(tool.strict),
     }
     if tool.description is not None:
@@ -349,17 +352,16 @@ def _encode_value(name: str, value: Any, schema: Mapping[str, Any] | None) -> An
 
 @ERRORS.locate_errors
 def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE) -> Completion:
-    """The completion in a 2xx answer to POST /responses.
+    """Return the completion in a 2xx response to POST /responses.
 
-    What the model refuses with is text as well. Raises MalformedResponseError, or the typed error that
-    the body holds.
+    The text of a refusal is included. Raises MalformedResponseError, or the error that the body describes.
     """
     data = ERRORS.decode_object(status, headers, body, exchange)
     return _decode_completion(data, headers, exchange)
 
 
 def _require_items(response: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The items of a response's output."""
+    """Return the items of a response's output."""
     items = response.get("output")
     if not isinstance(items, list):
         raise make_malformed_error("it holds no output")
@@ -372,7 +374,7 @@ def _decode_completion(data: Mapping[str, Any], headers: HeaderMap, exchange: Ex
     items = _require_items(data)
     said: dict[bool, list[str]] = {False: [], True: []}
     for item in items:
-        said[item.get("type") == "reasoning"].extend(each.text for each in _iter_texts(item))
+        said[item.get("type") == "reasoning"].extend(text.text for text in _iter_texts(item))
     calls = [item for item in items if item.get("type") == "function_call"]
     return Completion(
         text="".join(said[False]),
@@ -388,7 +390,7 @@ def _decode_completion(data: Mapping[str, Any], headers: HeaderMap, exchange: Ex
 
 
 _END_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.done"})
-#: what brings text: the kind of part that it belongs to, and the members with its place and with the text
+#: events with text: the kind of its part, and the members with its position and its text
 _TEXT_EVENTS: Mapping[str, tuple[str, str, str]] = {
     "response.output_text.delta": ("output_text", "content_index", "delta"),
     "response.output_text.done": ("output_text", "content_index", "text"),
@@ -405,23 +407,23 @@ _REASONING_PARTS = frozenset({"summary_text", "reasoning_text"})
 
 
 class _OutputItem:
-    """One item of the output as far as it has come."""
+    """An item of the output while it arrives."""
 
     __slots__ = ("call", "said", "whole")
 
     def __init__(self) -> None:
-        #: the parts whose text has been handed out: what repeats them whole is not handed out again
+        #: the parts whose text was returned: an event that repeats the whole text is skipped
         self.said: set[tuple[str, int]] = set()
-        #: its place among the tool calls, where it is one
+        #: its index among the tool calls, if it is one
         self.call: int | None = None
         self.whole: Mapping[str, Any] | None = None
 
 
 class StreamDecoder(EventDecoder[SSEEvent]):
-    """Server-sent events of a response to events.
+    """Converts server-sent events of a response to Onym's.
 
-    Text is told once, by the pieces that it comes in, or by the event that repeats it whole where no piece
-    came. `Finish` comes at the response's end; `[DONE]` is taken for one where a server sends no other.
+    Text is returned once: in the pieces in which it arrives, or from the event that repeats it whole if no
+    piece came. `Finish` comes at the end of the response; some servers send `[DONE]` instead.
     """
 
     __slots__ = ("_calls", "_items", "_known", "_thought")
@@ -431,10 +433,10 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     ) -> None:
         super().__init__(SSEFramer(), ERRORS, request_id, exchange, status=status)
         self._items: list[_OutputItem] = []
-        #: the items by id (a text) and by place in the output (a number)
+        #: the items by ID (a string) and by position in the output (a number)
         self._known: dict[object, _OutputItem] = {}
         self._calls = 0
-        #: the part that the last piece of reasoning belonged to
+        #: the part of the last piece of reasoning
         self._thought: object = None
 
     def _decode_frame(self, frame: SSEEvent, events: list[Event]) -> bool:
@@ -475,7 +477,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             self._decode_item(item, whole, events, done=done)
 
     def _update_response(self, response: Mapping[str, Any]) -> None:
-        """What every event that holds the response says of it."""
+        """Update the model and the usage from an event that contains the response."""
         self._model = get_text(response, "model") or self._model
         if response.get("usage") is not None:
             self.usage = _decode_usage(response["usage"])
@@ -486,16 +488,17 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         if ERRORS.is_failure(response):
             raise self._make_stream_error(response)
         if not self._items and "output" in response:
-            # a server that streams nothing but the end
+            # some servers stream nothing before the end
             for place, whole in enumerate(_require_items(response)):
                 self._decode_item(self._find_item(None, place), whole, events, done=True)
         self._reason = _decode_finish_reason(response, calls=self._calls > 0)
         self._carried = _decode_carried(item.whole for item in self._items if item.whole is not None)
 
     def _find_item(self, identity: Any, place: Any, *, fresh: bool = False) -> _OutputItem:
-        """The item that an event is about; `fresh` says that it is announced, and places do not count.
+        """Return the item of an event. `fresh` marks the announcement of an item; its position is then
+        ignored.
 
-        Some servers name items by id alone, some count no places, some change an id from event to event.
+        Some servers name items only by ID, some send no positions, and some change an ID between events.
         """
         names = [name for name, kind in ((identity, str), (place, int)) if type(name) is kind and name != ""]
         found = self._known.get(identity) if identity in names else None
@@ -510,7 +513,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     def _decode_item(
         self, item: _OutputItem, whole: Mapping[str, Any], events: list[Event], *, done: bool
     ) -> None:
-        """An item as it begins, or as it is when done."""
+        """Decode an item at its start, or a complete one (`done`)."""
         if whole.get("type") == "function_call":
             call = _decode_tool_call(whole, self._calls if item.call is None else item.call)
             if item.call is None:

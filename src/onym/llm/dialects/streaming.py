@@ -1,7 +1,7 @@
 """Push decoders for streamed responses, and the framing of their bytes.
 
-Frames are server-sent events, lines of JSON or messages of `application/vnd.amazon.eventstream`. The same bytes
-give the same events, however the network splits them.
+Frames are server-sent events, lines of JSON or messages of `application/vnd.amazon.eventstream`. The same
+bytes give the same events, however the network splits them.
 """
 
 from __future__ import annotations
