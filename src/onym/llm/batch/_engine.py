@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from onym.uri.llm import LLMURI
     from onym.uri.secret import Secret
 
-#: attempts after the first where neither the URI nor the call says how many
+#: attempts after the first if neither the URI nor the call sets `retries`
 DEFAULT_RETRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One endpoint and how it is asked. `uri` says `retries=0`: the engine owns them while a batch runs."""
+    """One endpoint and its settings. `uri` has `retries=0`, because the engine retries while a batch runs."""
 
     uri: LLMURI
     key: Secret | None
@@ -63,7 +63,7 @@ class Job:
 
     @property
     def model(self) -> str:
-        """The model's name, as the endpoint takes it."""
+        """The model's name in the endpoint's spelling."""
         return self.settled.planner.endpoint.model
 
     @property
@@ -73,18 +73,18 @@ class Job:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What no result may hold."""
+        """Credentials that no result may contain."""
         return self.settled.planner.endpoint.secrets
 
     def build_settings(self) -> dict[str, Any]:
-        """What changes the answers beside endpoint and input; no secret in it."""
+        """Return what changes the answers apart from endpoint and input; it contains no secret."""
         uri = self.uri.without_key()
         found: dict[str, Any] = {
             "uri": uri.render(),
             "on_unsupported": self.on_unsupported,
             "overrides": dict(self.overrides),
         }
-        # what is not there is left out: outputs of former versions are gone on with
+        # an absent profile adds no member, so that the digest stays the same
         profile = dict(self.config.profiles.get(uri.fragment or "", {}))
         profile.pop("retries", None)
         if profile:
@@ -98,7 +98,7 @@ class Job:
         return found
 
     def make_client(self) -> AsyncClient:
-        """A client of this job's, for the running event loop."""
+        """Return a client of this job for the running event loop."""
         if (
             self.settled.planner.endpoint.is_embedded
             or self.concurrency <= self.settled.network.limits.idle_connections
@@ -130,7 +130,9 @@ def make_job(
     overrides: Mapping[str, Any],
     concurrency: int,
 ) -> Job:
-    """The job behind these arguments. Raises what `connect` raises, CredentialError for a missing key too."""
+    """Return the job for these arguments. Raises what `connect` raises, and CredentialError for a missing
+    key.
+    """
     config = Config.load(environ=environ) if config is None else config
     found = resolve_uri(wrap_secret(uri), config)
     profile = config.profiles.get(found.fragment or "", {})
@@ -158,17 +160,17 @@ def make_job(
 
 
 _INITIAL_LIMIT: Final = 8
-#: seconds; a server that asks for more is asked again after this
+#: the longest wait in seconds that a server can ask for
 _MAX_PAUSE: Final = 86_400.0
 
 
 class AdaptiveLimiter:
-    """The slots of one event loop. `most` is the highest limit; `clock` gives seconds that only grow."""
+    """Adapts the number of concurrent requests of one event loop, up to `most`. `clock` is monotonic."""
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
         self.most = most
         self.flying = 0
-        #: a moment of the clock before which nobody sends, as the server asked
+        #: no request is sent before this time of the clock, as the server asked
         self.resume_at = 0.0
         self._limit = float(min(_INITIAL_LIMIT, most))
         self._slow_from = float(most)
@@ -178,23 +180,23 @@ class AdaptiveLimiter:
 
     @property
     def limit(self) -> int:
-        """How many may be under way now; never below 1."""
+        """The number of requests that may be in progress now, at least 1."""
         return int(self._limit)
 
     @property
     def pause(self) -> float:
-        """Seconds for which the server wants to be left alone."""
+        """Seconds that the server asked to wait."""
         return max(0.0, self.resume_at - self._clock())
 
     def try_acquire(self) -> int | None:
-        """What `enter` gives where nobody has to wait, else None."""
+        """Return what `acquire` returns if no waiting is needed, else None."""
         if self.flying >= int(self._limit) or self.resume_at > self._clock():
             return None
         self.flying += 1
         return self._round
 
     async def acquire(self) -> int:
-        """Wait for a slot, and get the number of the round that it belongs to."""
+        """Wait for a slot, and return the number of its round."""
         while self.flying >= int(self._limit):
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
@@ -202,26 +204,28 @@ class AdaptiveLimiter:
                 await waiter
             except BaseException:
                 if waiter.done() and not waiter.cancelled():
-                    # it had been woken: the next one is, in its place
+                    # this waiter was woken and is gone, so wake the next one
                     self._wake_waiters()
                 raise
         self.flying += 1
         return self._round
 
     def release(self) -> None:
-        """Give the slot back."""
+        """Return the slot."""
         self.flying -= 1
         self._wake_waiters()
 
     def record_success(self) -> None:
-        """An answer came: room for more, if there is any."""
+        """Raise the limit after an answer, if it is below `most`."""
         if self._limit < self.most:
             step = 1.0 if self._limit < self._slow_from else 1.0 / self._limit
             self._limit = min(float(self.most), self._limit + step)
             self._wake_waiters()
 
     def record_rejection(self, sent_in: int, retry_after: float | None) -> None:
-        """The server had too much of a request of round `sent_in`, and may say when to come back."""
+        """Lower the limit after a rejection of a request of round `sent_in`; `retry_after` pauses all
+        requests.
+        """
         if retry_after:
             self.resume_at = max(self.resume_at, self._clock() + min(retry_after, _MAX_PAUSE))
         if sent_in == self._round:
@@ -237,73 +241,73 @@ class AdaptiveLimiter:
                 free -= 1
 
 
-#: what no other row can do better: the run stops, and the row keeps its turn
+#: errors that affect every row: the run stops, and the row is sent again by the next run
 FATAL_ERRORS: Final = (AuthenticationError, CredentialError, PolicyError, QuotaError)
 _THROTTLED_ERRORS: Final = (RateLimitError, OverloadedError)
-#: attempts that the server may refuse for being busy, beside those that fail
+#: the largest number of attempts that a busy server may reject, apart from failed attempts
 _MAX_REJECTIONS: Final = 20
-#: rows that may wait for their next attempt while others take their place, per slot
+#: rows per slot that may wait for their next attempt while others take their place
 _MAX_PARKED: Final = 4
-#: rows in a row that reach no server, after their retries, before the run stops
+#: the run stops after so many consecutive rows that reached no server
 _MAX_UNREACHED: Final = 10
 _RETRY_POLICY: Final = RetryPolicy(base=0.5, cap=30.0)
 
 
 class WorkQueue(Protocol):
-    """Rows to be answered and the place for their results. All of it in one event loop."""
+    """The rows to answer and the place for their results, all in one event loop."""
 
     stop: asyncio.Event
-    #: whether too many results wait to be durable
+    #: whether too many results are not durable yet
     full: bool
 
     def next_row(self) -> tuple[int, bytes] | None:
-        """The next row, its place and its JSON; None where there is no more to do."""
+        """Return the next row, its index and its JSON; None if there is none."""
         ...
 
     def put_result(self, result: Result) -> None:
-        """Take the result of a row that was taken."""
+        """Accept the result of a row."""
         ...
 
     async def wait_for_room(self) -> None:
-        """Return once not too many results wait to be durable."""
+        """Wait until enough results are durable."""
         ...
 
     async def wait_until_durable(self) -> bool:
-        """Return once every result that was given is durable; False where the disk failed."""
+        """Wait until every result is durable; False if the disk failed."""
         ...
 
 
 class Engine(Protocol):
-    """Answers rows until none is left, `work.stop` is set, or one fails in a way that all would.
+    """Answers rows until none is left, `work.stop` is set, or an error affects every row.
 
-    `flying`, `limit` and `pause` are for people to watch (see `Progress`).
+    `flying`, `limit` and `pause` are for progress displays (see `Progress`).
     """
 
     @property
     def flying(self) -> int:
-        """Requests under way."""
+        """The number of requests in progress."""
         ...
 
     @property
     def limit(self) -> int:
-        """How many may be."""
+        """The number of requests that may be in progress."""
         ...
 
     @property
     def pause(self) -> float:
-        """Seconds for which the server wants to be left alone."""
+        """Seconds that the server asked to wait."""
         ...
 
     async def run(self, work: WorkQueue) -> None:
-        """Take rows and give results; raises the OnymError that stops the whole run."""
+        """Take rows and return results; raises the OnymError that stops the run."""
         ...
 
 
 class LocalEngine:
-    """The engine of this process: one event loop, as many requests at once as the server bears.
+    """The engine of this process: one event loop, with as many concurrent requests as the server accepts.
 
-    `rest(seconds)` waits, or returns early when the run is stopped; `chance` is in [0, 1). Engines that share
-    a `control` share its slots, those that get a `client` leave it open.
+    `rest(seconds)` waits, or returns early when the run is stopped; `chance` returns a number in [0, 1).
+    Engines with the same `control` share its slots; a `client` that is passed in stays open.
     """
 
     def __init__(
@@ -330,21 +334,21 @@ class LocalEngine:
 
     @property
     def flying(self) -> int:
-        """Requests under way."""
+        """The number of requests in progress."""
         return self._control.flying
 
     @property
     def limit(self) -> int:
-        """How many may be."""
+        """The number of requests that may be in progress."""
         return self._control.limit
 
     @property
     def pause(self) -> float:
-        """Seconds for which the server wants to be left alone."""
+        """Seconds that the server asked to wait."""
         return self._control.pause
 
     async def run(self, work: WorkQueue) -> None:
-        """See `Engine`. Requests under way when the run is stopped are waited for; cancelling drops them."""
+        """See `Engine`. After a stop it waits for the requests in progress; cancelling drops them."""
         self._work = work
         self._client = self._given or self._job.make_client()
         try:
@@ -353,7 +357,7 @@ class LocalEngine:
             while self._working:
                 done, _ = await asyncio.wait(self._working, return_when=asyncio.FIRST_COMPLETED)
                 self._working -= done
-                # a bug, not an answer: let it be seen
+                # a bug, which must not be hidden
                 for bug in [task.exception() for task in done]:
                     if bug is not None:
                         raise bug
@@ -370,12 +374,12 @@ class LocalEngine:
         self._working.add(asyncio.get_running_loop().create_task(self._run_worker()))
 
     async def _run_worker(self) -> None:
-        """Answer row after row."""
+        """Answer rows until none is left."""
         work, control = self._work, self._control
         while not work.stop.is_set():
             if work.full:
                 await work.wait_for_room()
-            # mostly there is a slot, and no need to wait for one
+            # usually a slot is free, and there is no need to wait
             sent_in = control.try_acquire()
             if sent_in is None:
                 sent_in = await self._acquire_slot()
@@ -387,11 +391,11 @@ class LocalEngine:
             if result is not None:
                 work.put_result(result)
             if len(self._working) - self._parked > self._job.concurrency:
-                # somebody came in while this row waited
+                # another worker took the slot while this row waited
                 return
 
     async def _acquire_slot(self) -> int:
-        """A slot, once the server lets anybody ask."""
+        """Return a slot as soon as the server accepts requests."""
         sent_in = await self._control.acquire()
         while (pause := self._control.pause) > 0 and not self._work.stop.is_set():
             self._control.release()
@@ -400,7 +404,7 @@ class LocalEngine:
         return sent_in
 
     async def _answer_row(self, row: Row, sent_in: int) -> Result | None:
-        """The result of a row, asked as often as it takes; None where it keeps its turn. Ends the slot."""
+        """Send a row until it has a result; None if the next run must send it again. Releases the slot."""
         if row.error is not None:
             self._control.release()
             return make_failed_result(row.place, row.id, row.error, 0)
@@ -437,7 +441,7 @@ class LocalEngine:
                 return None
 
     def _fail_row(self, row: Row, failure: OnymError, attempts: int) -> Result | None:
-        """The row's error as its result, unless it is everybody's."""
+        """Return the error as the row's result, or stop the run if it affects every row."""
         if isinstance(failure, NetError) and _is_retryable(failure):
             self._unreached += 1
         else:
@@ -449,7 +453,7 @@ class LocalEngine:
         return make_failed_result(row.place, row.id, failure, attempts, self._job.secrets)
 
     async def _wait_parked(self, seconds: float) -> bool:
-        """Wait without a slot, while somebody else takes the place; False where the run was stopped."""
+        """Wait without a slot while another row uses it; False if the run was stopped."""
         if self._parked < _MAX_PARKED * self._job.concurrency:
             self._parked += 1
             self._start_worker()
@@ -474,5 +478,5 @@ def _is_retryable(failure: OnymError) -> bool:
 
 
 def _compute_delay(failure: OnymError, attempt: int, chance: Callable[[], float]) -> float:
-    # what the server asked for is everybody's pause: this keeps all from coming back at the same moment
+    # `Retry-After` pauses all rows: the random delay keeps them from continuing at the same moment
     return _RETRY_POLICY.delay(attempt, None, chance)

@@ -23,32 +23,34 @@ from onym.errors import UsageError
 from onym.llm.batch._rows import parse_index
 from onym.llm.batch._storage import read_lines, sort_lines
 
-#: octets of one row
+#: bytes of one row
 _MAX_ROW_SIZE: Final = 64 * 1024 * 1024
-#: octets that are copied at a time
+#: bytes that are copied at a time
 _COPY_SIZE: Final = 1024 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
 
 
 class Source(Protocol):
-    """An input: `rows()` gives each row's place (0 is the first) and its JSON, anew at each call."""
+    """An input: `iter_rows()` starts again from the first row (index 0) at each call."""
 
     fingerprint: str
 
     def iter_rows(self) -> Iterator[tuple[int, bytes]]:
-        """Every row in order. Raises UsageError or OSError for what cannot be read."""
+        """Yield every row in order: its index and its JSON. Raises UsageError or OSError if it cannot be
+        read.
+        """
         ...
 
 
 class JSONLinesSource:
-    """JSON Lines in a file that can be read again. Blank lines are no rows."""
+    """JSON Lines in a file that can be read again. Blank lines are skipped."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self.fingerprint = compute_fingerprint(stream)
 
     def iter_rows(self) -> Iterator[tuple[int, bytes]]:
-        """Every line that is not blank."""
+        """Yield every line that is not blank."""
         stream, index = self._stream, 0
         stream.seek(0)
         if stream.read(len(_BOM)) != _BOM:
@@ -65,17 +67,19 @@ class JSONLinesSource:
 
 
 def compute_fingerprint(stream: IO[bytes]) -> str:
-    """A digest of every octet: about a second for a gigabyte, little beside what it takes to answer it."""
+    """Return a digest of the content. It takes about a second per gigabyte, little compared with the
+    requests.
+    """
     stream.seek(0)
     return file_digest(stream, lambda: blake2b(digest_size=16)).hexdigest()  # type: ignore[arg-type,unused-ignore]
 
 
 @contextmanager
 def open_source(given: Path | IO[bytes], folder: Path) -> Iterator[Source]:
-    """The source behind a path (Parquet by its name, else JSON Lines) or a stream.
+    """Open a path (Parquet if its name says so, else JSON Lines) or a stream.
 
-    A stream is first copied to a temporary file in `folder`, so that it can be counted, checked and bound as
-    a file is. Raises UsageError where the file cannot be read.
+    A stream is first copied to a temporary file in `folder`, so that it can be read more than once. Raises
+    UsageError if the file cannot be read.
     """
     if not isinstance(given, Path):
         with TemporaryFile(dir=folder) as copy:
@@ -96,13 +100,13 @@ def open_source(given: Path | IO[bytes], folder: Path) -> Iterator[Source]:
 
 _TEXT_COLUMNS: Final = ("id", "custom_id", "prompt", "method", "url")
 _NESTED_COLUMNS: Final = ("messages", "params", "tools", "tool_choice", "schema", "body")
-#: rows that are in memory at a time
+#: rows in memory at a time
 _ROWS_PER_BATCH: Final = 512
 _USAGE_COLUMNS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 _JSON_COLUMNS: Final = ("tool_calls", "error")
-#: what a column of whole numbers holds
+#: the largest value of an integer column
 _INT64_LIMIT: Final = 2**63
-#: columns of an output, and their types
+#: columns of an output and their types
 _OUTPUT_COLUMNS: Final = {
     "index": "int64",
     "id": "string",
@@ -120,7 +124,7 @@ _OUTPUT_COLUMNS: Final = {
 
 
 def require_pyarrow() -> Any:
-    """The module pyarrow.parquet. Raises UsageError where it is not installed."""
+    """Return the module pyarrow.parquet. Raises UsageError if it is not installed."""
     try:
         from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
@@ -141,7 +145,7 @@ class ParquetSource:
         self._parquet = require_pyarrow()
 
     def iter_rows(self) -> Iterator[tuple[int, bytes]]:
-        """Every row, as JSON. Raises UsageError for what is no Parquet file of requests."""
+        """Yield every row as JSON. Raises UsageError for an invalid Parquet file."""
         for index, record in enumerate(
             _iter_records(self._parquet, self._stream, (*_TEXT_COLUMNS, *_NESTED_COLUMNS))
         ):
@@ -168,7 +172,7 @@ def _decode_column(name: str, value: Any) -> Any:
 
 
 def _drop_nulls(value: Any) -> Any:
-    """Arrow's structs have every member in every row, null where a row has none."""
+    """Remove nulls: Arrow's structs have every member in every row, null if a row lacks it."""
     if isinstance(value, dict):
         return {name: _drop_nulls(item) for name, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -177,7 +181,7 @@ def _drop_nulls(value: Any) -> Any:
 
 
 def write_parquet(lines: Iterable[bytes], out: IO[bytes]) -> None:
-    """The lines of a journal as a Parquet file."""
+    """Write the lines of a journal as a Parquet file."""
     import pyarrow as pa
 
     schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _OUTPUT_COLUMNS.items()])
@@ -203,7 +207,7 @@ def _flatten_result(line: bytes) -> dict[str, Any]:
 
 
 def restore_journal(output: Path, journal: Path) -> None:
-    """The journal that this output was made of, there whole or not at all."""
+    """Recreate the journal from which this output was made, completely or not at all."""
     with output.open("rb") as stream, replace_file(journal) as out:
         for record in _iter_records(require_pyarrow(), stream, _OUTPUT_COLUMNS):
             out.write(msgspec.json.encode(_unflatten_result(record)) + b"\n")
@@ -222,12 +226,14 @@ def _unflatten_result(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file of this name is Parquet."""
+    """Whether the file's name is that of a Parquet file."""
     return path.suffix.lower() == ".parquet"
 
 
 def write_output(journal: Path, output: Path, *, ordered: bool) -> None:
-    """Make the output of a sound journal, and drop the journal once the output is durable. Raises OSError."""
+    """Write the output from a repaired journal, and delete the journal when the output is durable. Raises
+    OSError.
+    """
     lines: Iterable[bytes] = read_lines(journal)
     if ordered:
         lines = sort_lines(lines, output.parent, key=parse_index)

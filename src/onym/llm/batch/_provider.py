@@ -59,16 +59,16 @@ if TYPE_CHECKING:
     from onym.llm.batch._engine import Job, WorkQueue
     from onym.net.messages import AsyncStreamBody
 
-#: octets of one line of the results
+#: bytes of one line of the results
 _MAX_LINE_SIZE: Final = 64 * 1024 * 1024
 #: more rows than any input has
 _UNBOUNDED: Final = 1 << 62
 
 
 class ResultCollector:
-    """Takes lines of results, and gives a result for each row that waits for one.
+    """Decodes lines of results and passes on a result for each row that waits for one.
 
-    A row that has its result, one of another batch, and a name that nobody gave are passed over.
+    Rows with a result, rows of another batch and unknown names are skipped.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ResultCollector:
         self._given = RowBitmap(_UNBOUNDED)
 
     def collect_line(self, chunk: Submission, line: bytes) -> bool:
-        """Take one line of this batch's results; False for one that is not whole."""
+        """Decode one line of this batch's results; False if it is malformed."""
         answer = self._api.decode_line(line, self._decode, self._exchange)
         if answer is None:
             return False
@@ -98,20 +98,22 @@ class ResultCollector:
         return True
 
     def is_ours(self, chunk: Submission, line: bytes) -> bool | None:
-        """Whether a line is of this batch; None where it cannot be read."""
+        """Whether a line belongs to this batch; None if it is malformed."""
         answer = self._api.decode_line(line, self._decode, self._exchange)
         return None if answer is None else chunk.parse_request_name(answer.name) is not None
 
     def iter_missing(self, chunk: Submission) -> Iterator[int]:
-        """The rows of a batch that wait for their result."""
+        """Return the rows of a batch that have no result."""
         return (index for index in chunk.iter_indexes() if self._is_missing(index))
 
     def has_missing(self, chunk: Submission) -> bool:
-        """Whether a row waits."""
+        """Whether a row has no result."""
         return next(self.iter_missing(chunk), None) is not None
 
     def fail_missing(self, chunk: Submission, batch: Batch) -> Iterator[int]:
-        """Give the rows that wait an error; what the provider says of a row goes first. Yields each."""
+        """Pass on an error for each row without a result, preferably the provider's own, and yield
+        its index.
+        """
         ending = batch.ending or "completed"
         unasked = make_unanswered_error(ending, self._exchange)
         of_lines = {fault.line: fault.error for fault in batch.faults if fault.line is not None}
@@ -134,16 +136,16 @@ class ResultCollector:
         self._give(make_failed_result(index, label, outcome, int(asked), self._exchange.secrets))
 
 
-#: times that results are fetched before what is wrong with them counts
+#: times that results are fetched before their errors are reported
 _MAX_FETCHES: Final = 3
-#: how to go on without them
+#: how to continue without the missing results
 CANCEL_HINT: Final = "--cancel gives up the rows that have no answer"
 
 
 class ResultFetcher:
-    """Fetches results by `transport`, which takes large answers, and puts them into the intake.
+    """Fetches results with `transport`, which accepts large responses, and passes them to `intake`.
 
-    With `give_up` what stays unreadable is passed over.
+    With `give_up`, results that stay unreadable are skipped.
     """
 
     def __init__(
@@ -164,7 +166,7 @@ class ResultFetcher:
         self._give_up = give_up
 
     async def is_ours(self, chunk: Submission, batch: Batch) -> bool | None:
-        """Whether the first line of the results says so; None where the run was stopped."""
+        """Whether the first line of the results belongs to this batch; None if the run was stopped."""
         for call in self._desk.api.download(batch):
             async with aclosing(self._iter_lines(call)) as lines:
                 async for line in lines:
@@ -179,10 +181,7 @@ class ResultFetcher:
         raise self._make_damaged_error(f"the results of the batch {batch.id} do not say whose they are")
 
     async def fetch(self, chunk: Submission, batch: Batch) -> bool:
-        """Take all results that there are; False where the run was stopped.
-
-        Raises what is wrong with them.
-        """
+        """Fetch all results; False if the run was stopped. Raises the error if they stay incomplete."""
         for attempt in range(_MAX_FETCHES):
             failure: OnymError | None = None
             try:
@@ -201,7 +200,7 @@ class ResultFetcher:
         return True
 
     async def _collect_lines(self, chunk: Submission, batch: Batch) -> bool:
-        """Take the results; False where a line of them is not whole."""
+        """Collect the results; False if one of their lines is malformed."""
         sound = True
         for call in self._desk.api.download(batch):
             async with aclosing(self._iter_lines(call)) as lines:
@@ -214,7 +213,7 @@ class ResultFetcher:
         return sound
 
     async def _iter_lines(self, call: BatchRequest) -> AsyncGenerator[bytes, None]:
-        """The lines of an answer, as they come; they end early where the run is stopped."""
+        """Yield the lines of a response as they arrive; ends early if the run is stopped."""
         flow = call_api(self._desk, call, _return_reply, timeout=TRANSFER_TIMEOUT, stream=True)
         reply = await arun_flow(flow, self._transport, sleep=self._rest)
         if reply is None:
@@ -239,22 +238,22 @@ def _return_reply(reply: Reply) -> Reply:
 
 T = TypeVar("T")
 
-#: seconds before the second look at a batch
+#: seconds before the second poll of a batch
 DEFAULT_POLL: Final = 5.0
-#: octets of the results of one batch, uncompressed
+#: bytes of the results of one batch, uncompressed
 _MAX_RESULTS_SIZE: Final = 1 << 40
-#: how servers answer who cancels what has ended or is gone: looking at it tells more
+#: statuses for cancelling a batch that has ended or is gone: polling it tells more
 _ENDED_STATUSES: Final = (400, 404, 409)
-#: rows between two moments in which others get their turn
+#: rows after which other tasks get their turn
 _ROWS_PER_TURN: Final = 256
 
 
 class ProviderEngine:
-    """An `Engine`: rows go into batches of the provider, results are fetched when these have ended.
+    """An `Engine` that puts rows into batches of the provider and fetches the results when a batch has ended.
 
-    `poll` is the seconds before the second look at a batch. With `cancel` nothing new is sent, and the
-    batches that are at the provider are ended. `rest(seconds)` waits, or returns early when the run is
-    stopped; `room` is how many octets of requests go into one batch.
+    `poll` is the number of seconds before the second poll of a batch. With `cancel` nothing new is sent, and
+    the batches at the provider are cancelled. `rest(seconds)` waits, or returns early when the run is
+    stopped; `room` is the size of one batch's requests in bytes.
     """
 
     def __init__(
@@ -286,7 +285,7 @@ class ProviderEngine:
             retries=job.retries,
             stopped=self._is_stopped,
         )
-        #: requests in a batch and those of them that are done, by the batch's identifier
+        #: requests in a batch and the finished ones, by the batch's identifier
         self._figures: dict[str, tuple[int, int]] = {}
         self._work: WorkQueue
         self._ledger: SubmissionLog
@@ -300,21 +299,21 @@ class ProviderEngine:
 
     @property
     def flying(self) -> int:
-        """Requests that the provider has yet to answer, as far as it says."""
+        """The number of requests without an answer, as far as the provider reports it."""
         return sum(total - done for total, done in self._figures.values())
 
     @property
     def limit(self) -> int:
-        """Requests in the batches that go on."""
+        """The number of requests in unfinished batches."""
         return sum(total for total, _ in self._figures.values())
 
     @property
     def pause(self) -> float:
-        """Nobody is kept waiting."""
+        """Always 0: providers do not ask to wait."""
         return 0.0
 
     async def run(self, work: WorkQueue) -> None:
-        """See `Engine`. When the run is stopped, the batches go on at the provider."""
+        """See `Engine`. When the run is stopped, its batches continue at the provider."""
         async with AsyncExitStack() as stack:
             self._open_resources(work, stack)
             await self._recover_submissions()
@@ -322,7 +321,7 @@ class ProviderEngine:
             await self._collect_results()
 
     def _open_resources(self, work: WorkQueue, stack: AsyncExitStack) -> None:
-        """What a run needs, and what closes it."""
+        """Open what a run needs; `stack` closes it."""
         self._work = work
         self._ledger = SubmissionLog(get_submission_log_path(self._output))
         stack.callback(self._ledger.close)
@@ -341,7 +340,7 @@ class ProviderEngine:
         self._fetcher = ResultFetcher(self._desk, work, self._intake, wide, self._rest, give_up=self._cancel)
 
     async def _recover_submissions(self) -> None:
-        """Look for batches of which a former run did not learn whether they were created."""
+        """Search for batches of an earlier run if it is unknown whether they were created."""
         for chunk in list(self._ledger.chunks.values()):
             if chunk.batch is None and not chunk.maybe:
                 found = await self._run_flow(self._search_batch(chunk))
@@ -364,7 +363,7 @@ class ProviderEngine:
             self._ledger.record_end(chunk, "dropped")
 
     async def _resolve_submission(self, chunk: Submission) -> None:
-        """Find out which of the batches that may be this one is it, as far as they have ended."""
+        """Find out which of the candidates is this batch, as far as they have ended."""
         for identifier in chunk.maybe:
             try:
                 batch = await self._run_flow(
@@ -386,7 +385,7 @@ class ProviderEngine:
             self._record_search(chunk, BatchSearch(None, left))
 
     async def _submit_rows(self) -> None:
-        """Put the rows that are at no provider yet into batches, and have these created."""
+        """Put the rows that are not at the provider into batches, and create these."""
         there = self._ledger.get_rows()
         load = self._new_builder()
         turns = 0
@@ -414,7 +413,7 @@ class ProviderEngine:
         return BatchBuilder(secrets.token_hex(8), self._api.most, self._room)
 
     def _encode_row(self, index: int, line: bytes) -> bytes | None:
-        """The request of a row as JSON; None for a row that cannot be asked, which is its result."""
+        """Return the request of a row as JSON; None for an invalid row, which becomes a failed result."""
         job, row = self._job, decode_row(index, line, self._job.model)
         error = row.error
         if error is None:
@@ -429,7 +428,7 @@ class ProviderEngine:
         return None
 
     async def _send_batch(self, load: BatchBuilder) -> None:
-        """Have one batch created. Its rows are written down before, its identifier after."""
+        """Create one batch. Its rows are recorded before, its identifier after."""
         if not load.rows or self._work.stop.is_set():
             return
         desk, api = self._desk, self._api
@@ -458,7 +457,8 @@ class ProviderEngine:
         try:
             found = await self._run_flow(create_batch(desk, call, look))
         except OnymError as error:
-            # whoever looked did so after an attempt in the dark: there may be one, whatever failed since
+            # a search follows an attempt with unknown outcome: the batch may exist, whatever failed
+            # afterwards
             if is_rejected(error) and not looked:
                 self._ledger.record_end(chunk, "dropped")
             if isinstance(error, ProviderError):
@@ -468,19 +468,19 @@ class ProviderEngine:
             self._record_search(chunk, found)
 
     def _explain_missing_api(self, error: ProviderError) -> OnymError:
-        """What it means that nothing is where batches are created."""
+        """Return a clearer error if the batch API does not exist at this endpoint."""
         if error.status in (404, 405, 501) and error.provider_code != "model_not_found":
             return make_no_api_error(self._desk.endpoint)
         return error
 
     async def _collect_results(self) -> None:
-        """Fetch the results of one batch after the other, as they end."""
+        """Fetch the results of every batch when it has ended."""
         if self._cancel:
             await self._cancel_all()
         while not self._work.stop.is_set():
             for chunk in list(self._ledger.chunks.values()):
                 if not self._intake.has_missing(chunk):
-                    # what it brought is there from a former run
+                    # an earlier run has collected its results
                     await self._close_submission(chunk)
             owners = self._list_pending()
             if not owners:
@@ -493,7 +493,7 @@ class ProviderEngine:
             await self._finish_batch(owners[batch.id], batch)
 
     def _list_pending(self) -> dict[str, Submission]:
-        """The batches to watch, and whose they are, or may be."""
+        """Return the batches to poll, or candidates for them, with their submissions."""
         owners: dict[str, Submission] = {}
         for chunk in self._ledger.chunks.values():
             for identifier in (chunk.batch,) if chunk.batch is not None else chunk.maybe:
@@ -516,7 +516,7 @@ class ProviderEngine:
                         raise
 
     async def _finish_batch(self, chunk: Submission, batch: Batch) -> None:
-        """A batch has ended: give each of its rows a result."""
+        """Give each row of a finished batch a result."""
         self._figures.pop(batch.id, None)
         if chunk.batch is None:
             await self._resolve_submission(chunk)

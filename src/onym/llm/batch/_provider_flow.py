@@ -29,10 +29,10 @@ from onym.net.messages import Flow, HTTPRequest, Reply, Send, Wait
 
 
 def require_batch_api(endpoint: Endpoint) -> BatchApi:
-    """The batch API of this endpoint. Raises UnsupportedError where it is known to have none."""
+    """Return the batch API of this endpoint. Raises UnsupportedError if it is known to have none."""
     known = endpoint.provider.capabilities.get("batch", "unknown")
     api = find_batch_api(endpoint.dialect.name)
-    # what is below one model's path, signed or on this machine has no files and no batches beside it
+    # paths of one model, signed requests and local servers have no files and no batches
     apart = endpoint.is_embedded or endpoint.is_signed or "{model}" in endpoint.place.base
     if api is None or known == "no" or apart:
         raise make_no_api_error(endpoint)
@@ -53,26 +53,26 @@ def make_no_api_error(endpoint: Endpoint) -> UnsupportedError:
 T = TypeVar("T")
 CallFailure: TypeAlias = NetError | ProviderError
 
-#: seconds for a question, and for what may be hundreds of megabytes
+#: seconds for a small request, and for a transfer of several hundred megabytes
 CALL_TIMEOUT: Final = 60.0
 TRANSFER_TIMEOUT: Final = 3600.0
-#: seconds between two looks at a batch, at most; each wait is so much longer than the one before
+#: the longest time between two polls in seconds, and the factor between them
 _MAX_POLL: Final = 60.0
 _POLL_GROWTH: Final = 1.5
-#: a server that asks for a longer wait is asked again after this
+#: the longest wait in seconds that a server can ask for
 _MAX_WAIT: Final = 3600.0
-#: rounds in a row without news of any batch before they are given up
+#: the run gives up after so many rounds without news of any batch
 _MAX_SILENT_ROUNDS: Final = 10
 _MAX_PAGES: Final = 1000
-#: seconds by which this machine's clock and the provider's may differ
+#: the largest difference in seconds between this computer's clock and the provider's
 _CLOCK_SKEW: Final = 172_800.0
 _RETRY_POLICY: Final = RetryPolicy(base=0.5, cap=30.0)
-#: failures that come before there is a connection
+#: failures before a connection exists
 _UNSENT_ERRORS: Final = (PolicyError, ResolveError)
 
 
 class BatchSearch(NamedTuple):
-    """Where a batch was looked for: it is `batch`, or may be one of `maybe`, or is not there."""
+    """The result of a search: the batch, or candidates for it, or neither."""
 
     batch: str | None = None
     maybe: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class BatchSearch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchClient:
-    """Whom the flows ask, and how. `stopped` says that nobody waits for the answer any more."""
+    """The provider's batch API and how to call it. `stopped` tells whether the run was stopped."""
 
     api: BatchApi
     endpoint: Endpoint
@@ -90,7 +90,7 @@ class BatchClient:
     stopped: Callable[[], bool] = field(default=lambda: False)
 
     def build_request(self, call: BatchRequest) -> HTTPRequest:
-        """A call as a request to the endpoint."""
+        """Return a call as a request to the endpoint."""
         endpoint = self.endpoint
         assert endpoint.origin is not None  # noqa: S101 - the embedded model has no batches
         headers = [(name, value) for name, value in endpoint.build_headers() if name.lower() != "accept"]
@@ -109,7 +109,7 @@ class BatchClient:
         )
 
     def decode_error(self, reply: Reply) -> ProviderError:
-        """The error of an answer outside 2xx."""
+        """Return the error in a response outside 2xx."""
         known = self.exchange
         dated = Exchange(
             endpoint=known.endpoint, secrets=known.secrets, model=known.model, now=self.clock.time()
@@ -117,19 +117,19 @@ class BatchClient:
         return self.api.decode_error(reply.status, reply.headers, reply.body, dated)
 
     def decode_batch(self, reply: Reply) -> Batch:
-        """The batch in an answer."""
+        """Return the batch in a response."""
         return self.api.decode_batch(reply.status, reply.headers, reply.body, self.exchange)
 
     def decode_upload(self, reply: Reply) -> str:
-        """The identifier in the answer to an upload."""
+        """Return the identifier in the response to an upload."""
         return self.api.decode_upload(reply.status, reply.headers, reply.body, self.exchange)
 
     def decode_list(self, reply: Reply) -> BatchPage:
-        """The page of batches in an answer."""
+        """Return the page of batches in a response."""
         return self.api.decode_list(reply.status, reply.headers, reply.body, self.exchange)
 
     def compute_wait(self, attempt: int, failure: Exception) -> Wait:
-        """How long to wait before another attempt."""
+        """Return the wait before another attempt."""
         asked = failure.retry_after if isinstance(failure, ProviderError) else None
         return Wait(min(_MAX_WAIT, _RETRY_POLICY.delay(attempt, asked, self.clock.random)))
 
@@ -142,7 +142,7 @@ def call_api(
     timeout: float = CALL_TIMEOUT,
     stream: bool = False,
 ) -> Flow[T | None]:
-    """The answer to a call that may be sent as often as it takes; None where nobody waits any more."""
+    """Send a call that may be repeated, and decode its response; None if the run was stopped."""
     request = desk.build_request(call)
     attempt = 0
     while True:
@@ -160,7 +160,7 @@ def call_api(
 def create_batch(
     desk: BatchClient, call: BatchRequest, look: Callable[[], Flow[BatchSearch | None]]
 ) -> Flow[BatchSearch | None]:
-    """Create a batch, once. `look` searches for it where an attempt ended in the dark."""
+    """Create a batch once. `look` searches for it after an attempt with unknown outcome."""
     request = desk.build_request(call)
     attempt = 0
     while True:
@@ -189,7 +189,7 @@ def _decode_created(desk: BatchClient, reply: Reply) -> BatchSearch | CallFailur
 
 
 def is_rejected(failure: Exception) -> bool:
-    """Whether a batch was surely not created: the server said no, or nothing was sent."""
+    """Whether the batch was certainly not created: the server rejected it, or nothing was sent."""
     if isinstance(failure, ProviderError):
         return 400 <= (failure.status or 0) < 500 and failure.status not in (408, 409)
     return isinstance(failure, _UNSENT_ERRORS) or (isinstance(failure, NetError) and not failure.sent)
@@ -198,10 +198,10 @@ def is_rejected(failure: Exception) -> bool:
 def search_batches(
     desk: BatchClient, marker: str, count: int, since: float, known: Iterable[str]
 ) -> Flow[BatchSearch | None]:
-    """Look for a batch in the provider's list; None where nobody waits any more.
+    """Search the provider's list for a batch; None if the run was stopped.
 
-    By its marker, where the list shows it. Else every batch of so many requests that was not created long
-    before, and is not `known` to be another one, may be it.
+    If the list shows markers, the marker decides. Otherwise every batch with this number of requests is a
+    candidate, except older and `known` ones.
     """
     after: str | None = None
     others = frozenset(known)
@@ -227,9 +227,10 @@ def search_batches(
 def watch_batches(
     desk: BatchClient, batches: Sequence[str], seen: Callable[[Batch], object], first: float
 ) -> Flow[Batch | None]:
-    """Wait until one of the batches has ended; None where nobody waits any more.
+    """Wait until one of the batches has ended; None if the run was stopped.
 
-    The waits grow from `first` seconds to a minute, and are longer where the server asks for it.
+    The time between two polls grows from `first` seconds to a minute, and is longer if the server asks for
+    it.
     """
     pause, silent = first, 0
     while True:
@@ -253,7 +254,9 @@ def watch_batches(
 
 
 def _poll_batch(desk: BatchClient, batch: str) -> Flow[tuple[Batch | CallFailure, float]]:
-    """The batch at this moment, or why there is no news of it; seconds that the server asks for."""
+    """Return the batch, or the reason why its state is unknown, and the seconds that the server asked to
+    wait.
+    """
     got = yield from _send_request(desk, desk.build_request(desk.api.retrieve(batch)), CALL_TIMEOUT)
     if isinstance(got, Reply):
         return _decode_state(desk, batch, got), parse_retry_after(got.headers, desk.clock.time()) or 0.0
@@ -291,6 +294,6 @@ def _send_request(
 
 def _is_retryable(failure: CallFailure) -> bool:
     if isinstance(failure, ProviderError) and failure.status == 409:
-        # the batch is in no state for it, and will not be
+        # 409: the state of the batch does not allow it, and will not
         return False
     return failure.retryable or isinstance(failure, DeadlineExceeded)

@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from onym.llm.client import AsyncClient
 
 _Figures: TypeAlias = tuple[int, int, float]
-#: requests under way, limit and pause of an actor; results; what stops the run
+#: requests in progress, limit and pause of an actor; results; the error that stops the run
 _Group: TypeAlias = tuple[_Figures, list[tuple[Any, ...]], OnymError | None]
 
 
-#: requests at once that one process bears well; more actors beyond, while there are processors
+#: concurrent requests that one process can handle; above that, more actors start if there are processors
 _REQUESTS_PER_ACTOR: Final = 128
-#: chunks that are leased to an actor at a time: one ends while the other goes on
+#: leases of one actor at a time: the next one starts while the other ends
 _LEASES_PER_ACTOR: Final = 2
-#: sources of what the program itself was given, in the URI or beside it
+#: sources of credentials that were passed to the program
 _GIVEN_SOURCES: Final = ("userinfo", "argument")
-#: actors that may die in a run before it is given up
+#: the run is given up after so many actors died
 _MAX_DEATHS: Final = 20
 
 
 def require_ray() -> Any:
-    """The module ray. Raises UsageError where it is not installed."""
+    """Return the module ray. Raises UsageError if it is not installed."""
     try:
         import ray  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
@@ -55,7 +55,7 @@ def require_ray() -> Any:
 
 
 class _Lease:
-    """The `Work` of one lease, inside an actor: some rows, and a queue of their results."""
+    """The `WorkQueue` of one lease inside an actor: some rows, and a queue of their results."""
 
     full = False
 
@@ -65,23 +65,23 @@ class _Lease:
         self._rows = deque(rows)
 
     def next_row(self) -> tuple[int, bytes] | None:
-        """The next row of the lease."""
+        """Return the next row of the lease."""
         return self._rows.popleft() if self._rows and not self.stop.is_set() else None
 
     def put_result(self, result: Result) -> None:
-        """Its result, to be sent back."""
+        """Queue the result, to be sent back."""
         self.results.put_nowait(result)
 
     async def wait_for_room(self) -> None:
-        """There is always room: a lease is bounded."""
+        """Do nothing: a lease is bounded."""
 
     async def wait_until_durable(self) -> bool:
-        """Nothing is durable here: that is the driver's to say."""
+        """Return False: results become durable in the driver."""
         return False
 
 
 class RayWorker:
-    """What an actor is: the engine of one process over leased rows."""
+    """The code of an actor: the engine of one process over leased rows."""
 
     def __init__(self) -> None:
         self._job: Job
@@ -92,22 +92,20 @@ class RayWorker:
     async def begin(
         self, given: Mapping[str, Any], uri: str, key: str | None, variable: str | None = None
     ) -> None:
-        """Make the client; the rest follows for each lease. See `_reveal_credentials` for what comes beside
-        `given`.
-        """
+        """Create the client. See `_reveal_credentials` for the arguments beside `given`."""
         import time
 
         profiles = given["profiles"]
         rest = {name: value for name, value in given.items() if name != "profiles"}
         if variable is not None and key is not None:
-            # no frame of a traceback shows what it holds
+            # no frame of a traceback shows its values
             rest["environ"], key = hide_environment({**os.environ, variable: key}), None
         self._job = make_job(**{**rest, "uri": uri, "key": key, "config": Config(profiles=profiles)})
         self._control = AdaptiveLimiter(self._job.concurrency, time.monotonic)
         self._client = self._job.make_client()
 
     async def answer(self, rows: list[tuple[int, bytes]]) -> AsyncIterator[_Group]:
-        """Results in groups, as they come; the last group may hold the error that stops the run."""
+        """Yield results in groups as they arrive; the last group may contain the error that stops the run."""
         chunk = _Lease(rows)
         engine = LocalEngine(self._job, control=self._control, client=self._client)
         self._chunks.add(chunk)
@@ -123,7 +121,7 @@ class RayWorker:
                 results = [tuple(result) for result in group if result is not None]
                 error = await _await_error(task) if ended else None
                 if error is not None:
-                    # it holds for the other leases as well
+                    # the error affects the other leases too
                     await self.stop()
                 yield self._get_figures(), results, error
         finally:
@@ -131,7 +129,7 @@ class RayWorker:
             task.cancel()
 
     async def stop(self) -> None:
-        """Take no more rows; what is under way is answered."""
+        """Take no more rows; requests in progress are finished."""
         for chunk in self._chunks:
             chunk.stop.set()
 
@@ -165,17 +163,17 @@ class RayEngine:
 
     @property
     def flying(self) -> int:
-        """Requests under way on all nodes."""
+        """The number of requests in progress on all nodes."""
         return sum(flying for flying, _, _ in self._seen.values())
 
     @property
     def limit(self) -> int:
-        """How many may be."""
+        """The number of requests that may be in progress."""
         return sum(limit for _, limit, _ in self._seen.values())
 
     @property
     def pause(self) -> float:
-        """Seconds for which the server wants all of them to leave it alone."""
+        """Seconds that the server asked all actors to wait."""
         return min((pause for _, _, pause in self._seen.values()), default=0.0)
 
     async def run(self, work: WorkQueue) -> None:
@@ -217,12 +215,13 @@ class RayEngine:
         return remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True)).remote()
 
     async def _run_actor(self, at: int, node: str) -> None:
-        """Keep one actor busy, and put another in its place where it dies."""
+        """Keep one actor busy, and start another if it dies."""
         while not self._work.stop.is_set():
             try:
-                # by itself: large arguments go to the object store, and from there to a disk
+                # as an argument of its own: Ray writes large arguments to the object store, and from there to
+                # a disk
                 await self._actors[at].begin.remote(self._given, *_reveal_credentials(self._job))
-                # all of them: what one gives back is taken by those that come after
+                # wait for all: rows that one lease returns are taken by the next
                 ended = await asyncio.gather(
                     *(self._lease_rows(at) for _ in range(_LEASES_PER_ACTOR)), return_exceptions=True
                 )
@@ -240,7 +239,7 @@ class RayEngine:
                 return
 
     async def _lease_rows(self, at: int) -> None:
-        """Lease chunk after chunk to the actor at this place."""
+        """Lease rows to the actor at this position until none is left."""
         while rows := await self._next_lease():
             left = dict(rows)
             try:
@@ -255,11 +254,11 @@ class RayEngine:
                         self._fatal = self._fatal or error
                         self._work.stop.set()
             finally:
-                # rows whose actor is gone, or that kept their turn
+                # rows of a dead actor, and rows without a result
                 self._back.extend(left.items())
 
     async def _next_lease(self) -> list[tuple[int, bytes]]:
-        """The rows of a lease: those that came back first."""
+        """Return the rows of a lease; returned rows come first."""
         if self._work.full:
             await self._work.wait_for_room()
         rows: list[tuple[int, bytes]] = []
@@ -278,7 +277,7 @@ class RayEngine:
 
 
 def _place_actors(ray: Any, concurrency: int) -> list[str]:
-    """The nodes of the actors: one each, and more where one actor could not do it all."""
+    """Return the nodes of the actors: one per node, and more if one actor cannot handle the concurrency."""
     nodes = [node for node in ray.nodes() if node["Alive"]]
     processors = int(sum(node["Resources"].get("CPU", 0) for node in nodes))
     count = min(concurrency, max(len(nodes), min(processors, -(-concurrency // _REQUESTS_PER_ACTOR))))
@@ -286,7 +285,7 @@ def _place_actors(ray: Any, concurrency: int) -> list[str]:
 
 
 def _pack_job(job: Job, concurrency: int) -> dict[str, Any]:
-    """The job as plain arguments of `make_job`, but for its URI and key."""
+    """Return the job as arguments of `make_job`, without its URI and key."""
     profile = job.uri.fragment
     profiles = {} if profile is None or profile not in job.config.profiles else job.config.profiles
     return {
@@ -302,10 +301,10 @@ def _pack_job(job: Job, concurrency: int) -> dict[str, Any]:
 
 
 def _reveal_credentials(job: Job) -> tuple[str, str | None, str | None]:
-    """URI and key revealed, for a `Secret` would refuse to travel, and the variable that the key is from.
+    """Return the URI and the key in clear text, because a `Secret` cannot be pickled, and the key's variable.
 
-    The key is None where each node finds its own: what a chain brought. The other half of a signing pair
-    stands in the URI. Which variable it was may decide which header carries the key.
+    The key is None if each node finds its own (from a credential chain). The other half of a signing pair is
+    in the URI. The variable may decide which header carries the key.
     """
     uri = job.uri.without_key()
     credential = job.settled.planner.endpoint.credential

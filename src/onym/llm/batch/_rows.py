@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _NO_OVERRIDES: Final[Mapping[str, Any]] = MappingProxyType({})
 _CHAT_URLS = frozenset({None, "/v1/chat/completions"})
-#: characters of a remark on the shape of a row
+#: characters of a message about an invalid row
 _MAX_REMARK = 160
-#: a member of OpenAI's body, and the argument of a call that says the same
+#: members of OpenAI's body, and the corresponding arguments of a call
 _BODY_NAMES = {
     **{named: name for name, named in list_sdk_names("openai").items()},
     "max_completion_tokens": "max_tokens",
@@ -40,9 +40,9 @@ _BODY_NAMES = {
 
 
 class Row(NamedTuple):
-    """One request: its place in the input (0 is the first), its label, what is asked and how.
+    """One request: its index in the input (from 0), its label, messages and arguments.
 
-    `retries` is the row's own, None for the run's. `error` says why the row cannot be asked at all.
+    `retries` is the row's own number, None for the run's. `error` tells why the row cannot be sent.
     """
 
     place: int
@@ -77,7 +77,7 @@ _ROW_DECODER = msgspec.json.Decoder(_RowInput)
 
 
 def get_label(index: int, line: bytes) -> str:
-    """The label of a row: its `id` or `custom_id`, else its place as decimal text."""
+    """Return the label of a row: its `id` or `custom_id`, or its index as decimal text."""
     try:
         found = _IDS_DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -89,9 +89,9 @@ def get_label(index: int, line: bytes) -> str:
 
 
 def decode_row(index: int, line: bytes, model: str) -> Row:
-    """The row that this line holds; what is wrong with it stands in `error`, nothing is raised.
+    """Decode a row. It never raises: `error` tells what is wrong with the row.
 
-    `model` is the model of the endpoint, which a body may name and must not contradict.
+    `model` is the model of the endpoint; a body may name it, but no other model.
     """
     try:
         given = _ROW_DECODER.decode(line)
@@ -114,7 +114,7 @@ def _make_row_error(text: str, *, hint: str | None = None) -> UsageError:
 
 
 def _describe_validation(error: Exception) -> str:
-    # it holds names of members and of types, no value of theirs
+    # the message contains names of members and types, but no values
     return f"the row has another shape: {redact(str(error))[:_MAX_REMARK]}"
 
 
@@ -136,7 +136,7 @@ def _decode_own_row(given: _RowInput) -> tuple[Any, dict[str, Any]]:
 
 
 def _decode_openai_row(given: _RowInput, model: str) -> tuple[Any, dict[str, Any]]:
-    """OpenAI's batch line, in the arguments of a call; what has no name here is passed through."""
+    """Return OpenAI's batch line as arguments of a call; unknown members are passed through."""
     ours = (given.prompt, given.messages, given.params, given.tools, given.tool_choice, given.schema)
     if any(member is not None for member in ours):
         raise _make_row_error("a row with a body has nothing beside it but custom_id, method and url")
@@ -181,7 +181,7 @@ _FORMAT_DECODERS: dict[type, Callable[[dict[str, Any], dict[str, Any]], None]] =
 
 
 def _pop_retries(overrides: dict[str, Any]) -> int | None:
-    """`retries` of the row: the run's, not the client's, to act on."""
+    """Remove and return `retries` of the row, which the run uses instead of the client."""
     given = overrides.pop("retries", None)
     if given is not None and (type(given) is not int or not 0 <= given <= 100):
         raise _make_row_error("retries is a whole number from 0 to 100")
@@ -192,7 +192,7 @@ _LINE_START = b'{"index":'
 
 
 class Result(NamedTuple):
-    """A line of the output, line end included, the place of its row in the input, and its figures."""
+    """A line of the output with its line end, the index of its row, and its counts."""
 
     row: int
     line: bytes
@@ -203,7 +203,7 @@ class Result(NamedTuple):
 
 
 class LineHead(msgspec.Struct):
-    """What a run reads of a line that stands in a journal."""
+    """The members of a journal line that a run decodes."""
 
     index: int
     status: Literal["ok", "error"]
@@ -236,7 +236,7 @@ _HEAD_DECODER = msgspec.json.Decoder(LineHead)
 
 
 def make_answer_result(index: int, name: str, completion: Completion, attempts: int) -> Result:
-    """The line of an answer."""
+    """Return the result of an answered row."""
     usage = completion.usage
     row = _AnswerLine(
         index,
@@ -258,7 +258,7 @@ def make_answer_result(index: int, name: str, completion: Completion, attempts: 
 def make_failed_result(
     index: int, name: str, error: OnymError, attempts: int, secrets: Iterable[Secret] = ()
 ) -> Result:
-    """The line of a row that failed for good; `attempts` is 0 where nothing was sent."""
+    """Return the result of a failed row; `attempts` is 0 if nothing was sent."""
     known = tuple(secrets)
     said = {
         key: redact(value, secrets=known) if isinstance(value, str) else value
@@ -273,11 +273,11 @@ def make_failed_result(
 
 
 def decode_head(line: bytes) -> LineHead | None:
-    """Index and status of a whole, sound line; None for anything else. The line end may be missing."""
+    """Return the index and status of a complete, valid line, else None. The line end may be missing."""
     if not line.startswith(_LINE_START):
         return None
     try:
-        # the decoder looks at the octets of what it keeps alone
+        # the decoder checks UTF-8 only in the fields that it keeps
         line.decode()
         return _HEAD_DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -285,7 +285,7 @@ def decode_head(line: bytes) -> LineHead | None:
 
 
 def parse_index(line: bytes) -> int:
-    """The index of a sound line."""
+    """Return the index of a valid line."""
     return int(line[len(_LINE_START) : line.index(b",")])
 
 
@@ -293,7 +293,7 @@ def _encode_line(row: msgspec.Struct) -> bytes:
     try:
         return _LINE_ENCODER.encode(row) + b"\n"
     except UnicodeEncodeError:
-        # a lone surrogate, which no UTF-8 can carry: a question mark stands in its place
+        # UTF-8 cannot encode a lone surrogate, so a question mark replaces it
         return _LINE_ENCODER.encode(_replace_surrogates(msgspec.to_builtins(row))) + b"\n"
 
 

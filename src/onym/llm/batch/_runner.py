@@ -57,11 +57,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A run at a moment. Rows count once their results are durable; tokens and seconds are of this run alone.
+    """The state of a run. Rows count when their results are durable; tokens and seconds are those of this
+    run.
 
-    `done` counts the rows that have a result, those of former runs (`before`) included; `failed` those of
-    them that failed for good. `flying` requests are under way of the `limit` that are allowed at this moment;
-    `pause` is for how many seconds the server wants to be left alone.
+    `done` counts the rows with a result, including those of earlier runs (`before`); `failed` counts those
+    that failed permanently. `flying` requests are in progress and `limit` are allowed; `pause` is the number
+    of seconds that the server asked to wait.
     """
 
     total: int
@@ -78,21 +79,22 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Results per second of this run."""
+        """Results per second in this run."""
         return (self.done - self.before) / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it will take yet at this rate; None where nothing is known."""
+        """The estimated seconds until the end at this rate; None if it is unknown."""
         return (self.total - self.done) / self.rate if self.rate > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """How a run ended. Rows are those of the whole output, `before` of them from former runs.
+    """The result of a run. Rows are those of the whole output, `before` of them from earlier runs.
 
-    `answered` and `failed` together are the rows with a result; `repaired` lines of a former run were cut or
-    damaged and their rows asked again. `stopped` says why rows are left: "max-errors", "cancelled", or None.
+    `answered` and `failed` are the rows with a result. `repaired` lines of an earlier run were cut or
+    damaged, and their rows were sent again. `stopped` tells why rows are left: "max-errors", "cancelled", or
+    None.
     """
 
     rows: int
@@ -113,28 +115,30 @@ class BatchReport:
         return self.rows - self.answered - self.failed
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as plain data; seconds are rounded to milliseconds."""
+        """Return the report as plain data; seconds are rounded to milliseconds."""
         out = {name: getattr(self, name) for name in self.__dataclass_fields__}
         out["seconds"] = round(self.seconds, 3)
         out["left"] = self.left
         return out
 
 
-#: seconds between two looks at a run
+#: seconds between two calls of `watch`
 _WATCH_INTERVAL: Final = 0.2
-#: results that may wait to be durable: what a power failure would have asked again
+#: results that may wait to be durable: after a power failure, their rows are sent again
 _MAX_UNDURABLE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
-    """When a run ends early: after `max_errors` rows that failed in this run (None for never)."""
+    """When a run ends early: after `max_errors` failed rows in this run (None for never)."""
 
     max_errors: int | None = None
 
 
 class BatchRun:
-    """The `Work` of a run: lazily read rows, a journal, figures. `watch` gets a `Progress` now and then."""
+    """The `WorkQueue` of a run: rows that are read lazily, a journal and counts. `watch` receives
+    `Progress`.
+    """
 
     def __init__(
         self,
@@ -165,7 +169,7 @@ class BatchRun:
         self._ok = self._failed = self._retries = self._input = self._output = 0
 
     def next_row(self) -> tuple[int, bytes] | None:
-        """The next row that has no result yet."""
+        """Return the next row without a result."""
         if self.stop.is_set():
             return None
         for row in self._rows:
@@ -174,7 +178,7 @@ class BatchRun:
         return None
 
     def put_result(self, result: Result) -> None:
-        """To the journal with it; it counts once it is durable."""
+        """Append the result to the journal. It counts when it is durable."""
         self._open.append(result)
         self._writer.append(result.line)
         if len(self._open) >= _MAX_UNDURABLE:
@@ -189,18 +193,20 @@ class BatchRun:
             await self._room.wait()
 
     async def wait_until_durable(self) -> bool:
-        """Wait until nothing waits to be durable; False where the disk failed."""
+        """Wait until every result is durable; False if the disk failed."""
         while self._open and self._broken is None:
             self._calm.clear()
             await self._calm.wait()
         return self._broken is None
 
     async def run(self, engine: Engine, journal: Path) -> None:
-        """Have the engine answer all rows. Raises what stops a run: OnymError, OSError of the journal."""
+        """Let the engine answer all rows. Raises the OnymError that stops the run, or the journal's
+        OSError.
+        """
         loop = asyncio.get_running_loop()
 
         def told(count: int, error: OSError | None) -> None:
-            with suppress(RuntimeError):  # the loop has ended, and nobody counts any more
+            with suppress(RuntimeError):  # the event loop has ended
                 loop.call_soon_threadsafe(self._record_durable, count, error)
 
         self._engine = engine
@@ -211,9 +217,9 @@ class BatchRun:
         finally:
             if looking is not None:
                 looking.cancel()
-            # no await: a run that is cancelled twice writes what it has all the same
+            # no await: a run that is cancelled twice still writes its results
             self._writer.close()
-        # what the writer said last comes with the next turn of the loop
+        # the writer's last callback runs in the next turn of the loop
         await asyncio.sleep(0)
         if self._watch is not None:
             self._watch(self.build_progress())
@@ -221,7 +227,7 @@ class BatchRun:
             raise self._broken
 
     def build_progress(self) -> Progress:
-        """The run at this moment."""
+        """Return the state of the run."""
         before = self._found.ok + self._found.failed
         return Progress(
             total=self._done.total,
@@ -238,7 +244,7 @@ class BatchRun:
         )
 
     def build_report(self, output: Path) -> BatchReport:
-        """The run at its end."""
+        """Return the result of the run."""
         return BatchReport(
             rows=self._done.total,
             answered=self._found.ok + self._ok,
@@ -296,7 +302,7 @@ class BatchRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """Where a run stands at its beginning. `finished` says that the output is there, whole."""
+    """The state at the start of a run. `finished`: the output is complete."""
 
     source: Source
     output: Path
@@ -322,9 +328,10 @@ def open_run(
     retry_errors: bool,
     batches: bool = False,
 ) -> Iterator[RunState]:
-    """Lock the output, check that former results fit, mend their journal. Raises UsageError or OSError.
+    """Lock the output, check that earlier results match, and repair their journal. Raises UsageError or
+    OSError.
 
-    `batches` says that this run goes on with batches which a former one left at the provider.
+    `batches`: this run continues batches that an earlier run left at the provider.
     """
     output = output.resolve()
     if output.exists() and not output.is_file():
@@ -370,7 +377,7 @@ def _start_run(bound: BindingFile, wanted: Binding, source: Source, output: Path
             )
     rows = count_rows(source.iter_rows(), output.parent)
     bound.save(msgspec.structs.replace(wanted, rows=rows))
-    # an output that is its own journal is there from the start
+    # an output that is its own journal exists from the start
     touch_file(journal)
     return RunState(
         source=source, output=output, journal=journal, done=RowBitmap(rows), found=JournalCounts()
@@ -378,10 +385,10 @@ def _start_run(bound: BindingFile, wanted: Binding, source: Source, output: Path
 
 
 def _resume_run(source: Source, output: Path, journal: Path, rows: int, *, retry_errors: bool) -> RunState:
-    """What is left of a former run, whatever ended it."""
+    """Return the state after an earlier run, however it ended."""
     done = RowBitmap(rows)
     if not journal.exists() and output.exists():
-        # that run came to its end: its output is the journal
+        # the earlier run was complete: its output is the journal
         if not is_parquet(output):
             found = repair_journal(output, done)
             if len(done) == rows and not (retry_errors and found.failed):
@@ -407,24 +414,24 @@ def run(
     uri: str | Secret | LLMURI, source: str | os.PathLike[str] | IO[bytes], output: str | os.PathLike[str],
     **options: Any,
 ) -> BatchReport:  # fmt: skip
-    """`arun` for callers without an event loop; the options are the same.
+    """Run `arun` without an event loop, with the same options.
 
-    Ctrl-C stops it: what is under way is waited for, so that nothing is paid twice, and then
-    KeyboardInterrupt is raised; a second Ctrl-C does not wait.
+    Ctrl-C stops the run: it waits for the requests in progress, so that none is paid for twice, and raises
+    KeyboardInterrupt; a second Ctrl-C does not wait.
     """
     with asyncio.Runner(loop_factory=_find_loop_factory()) as runner:
         report = runner.run(_run_until_signal(uri, source, output, options))
     if report is not None:
         return report
-    # connections are closed now, and the program's own handler says what comes of it
+    # connections are closed, so the program's own handler may decide what happens
     signal.raise_signal(signal.SIGTERM)
     raise KeyboardInterrupt
 
 
 def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The faster event loop, where there is one: it takes a third off the time of a row."""
+    """Return the faster event loop if it is installed: it saves a third of the time per row."""
     try:
-        import uvloop  # 20 ms, and Windows has none
+        import uvloop  # late: 20 ms, and it does not exist on Windows
     except ImportError:
         return None
     return uvloop.new_event_loop
@@ -433,7 +440,7 @@ def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _run_until_signal(
     uri: Any, source: Any, output: Any, options: dict[str, Any]
 ) -> BatchReport | None:
-    """The report; None where SIGTERM came and the run has been put away."""
+    """Return the report; None if SIGTERM arrived and the run has ended."""
     stop = asyncio.Event()
     task = asyncio.ensure_future(arun(uri, source, output, **options, stop=stop))
     with _cancel_on_sigterm(task) as came:
@@ -449,7 +456,7 @@ async def _run_until_signal(
 
 @contextmanager
 def _cancel_on_sigterm(task: asyncio.Future[Any]) -> Iterator[asyncio.Event]:
-    """Where the program handles SIGTERM itself, have it cancel the run first: it may come anywhere."""
+    """If the program handles SIGTERM, cancel the run first: the signal may arrive at any point."""
     came = asyncio.Event()
     before = signal.getsignal(signal.SIGTERM)
     loop = asyncio.get_running_loop()
@@ -463,7 +470,7 @@ def _cancel_on_sigterm(task: asyncio.Future[Any]) -> Iterator[asyncio.Event]:
 
     try:
         loop.add_signal_handler(signal.SIGTERM, end)
-    except NotImplementedError:  # Windows has no such signal to wait for
+    except NotImplementedError:  # Windows cannot wait for this signal
         yield came
         return
     try:
@@ -567,7 +574,7 @@ async def arun(
         if not begun.rows_left and not begun.finished and begun.journal != begun.output:
             write_output(begun.journal, begun.output, ordered=order == "input")
         if provider and not begun.rows_left:
-            # a run may have ended between its last result and the word that its batch is done
+            # an earlier run may have ended between its last result and recording that its batch is done
             get_submission_log_path(begun.output).unlink(missing_ok=True)
         if cancel and begun.rows_left:
             driver.stopped = "cancelled"
@@ -586,7 +593,7 @@ async def _run_engine(driver: BatchRun, engine: Engine, begun: RunState) -> None
 def _make_provider_engine(
     job: Job, output: Path, *, cancel: bool, poll: float | None
 ) -> Callable[[Job], Engine]:
-    from onym.llm.batch._provider import DEFAULT_POLL, ProviderEngine  # late: the other engines do without
+    from onym.llm.batch._provider import DEFAULT_POLL, ProviderEngine  # late: only this engine needs it
     from onym.llm.batch._provider_flow import require_batch_api
 
     require_batch_api(job.settled.planner.endpoint)
@@ -599,7 +606,7 @@ def _find_engine(given: EngineName | Callable[[Job], Engine]) -> Callable[[Job],
     if given == "local":
         return LocalEngine
     if given == "ray":
-        from onym.llm.batch._ray import RayEngine  # ray is an extra, and takes seconds to import
+        from onym.llm.batch._ray import RayEngine  # late: ray is an extra, and takes seconds to import
 
         return RayEngine
     raise UsageError("engine is local, ray or provider")

@@ -32,7 +32,7 @@ from onym.llm.batch._rows import decode_head, get_label
 #: flags for the files beside an output. Their names can be guessed, so a link that another user put there is
 #: not followed
 OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | NO_FOLLOW | CLOSE_ON_EXEC | BINARY
-#: the same for a journal: every write goes to its end
+#: the same for a journal: every write appends
 APPEND_FLAGS: Final = OPEN_FLAGS | os.O_APPEND
 
 
@@ -42,17 +42,17 @@ def touch_file(path: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every octet; raises OSError."""
+    """Write all bytes; raises OSError."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
-#: octets of lines that are held before they are written out
+#: bytes of lines in memory before they are written to the temporary file
 _SORT_MEMORY: Final = 16 * 1024 * 1024
-#: what Python adds to the octets of a line
+#: Python's overhead per line in bytes
 _LINE_OVERHEAD: Final = 64
-#: octets that are read ahead of each run
+#: bytes that are read ahead of each sorted run
 _READ_AHEAD: Final = 32 * 1024
 
 
@@ -63,10 +63,10 @@ def sort_lines(
     key: Callable[[bytes], Any] | None = None,
     room: int = _SORT_MEMORY,
 ) -> Iterator[bytes]:
-    """The lines (each with its line end) in the order of `key`, the line itself by default.
+    """Yield the lines (with their line ends) in the order of `key`, by default of the line itself.
 
-    At most about `room` octets are held at a time. The temporary file lies in `folder`, has no name where the
-    system allows that, and goes with the iterator.
+    At most about `room` bytes are in memory. The temporary file is in `folder`, has no name if the system
+    allows that, and is removed with the iterator.
     """
     runs: list[tuple[int, int]] = []
     held: list[bytes] = []
@@ -90,7 +90,7 @@ def sort_lines(
 
 
 def _read_run(spill: IO[bytes], at: int, end: int) -> Iterator[bytes]:
-    """The lines between two places of the file."""
+    """Yield the lines between two offsets of the file."""
     rest = b""
     while at < end:
         spill.seek(at)
@@ -102,7 +102,7 @@ def _read_run(spill: IO[bytes], at: int, end: int) -> Iterator[bytes]:
 
 
 def count_rows(rows: Iterable[tuple[int, bytes]], folder: Path) -> int:
-    """How many rows there are. Raises UsageError where two have the same label, and says which two."""
+    """Return the number of rows. Raises UsageError if two rows have the same label, and names both."""
     counted = _LabelDigests(rows)
     before = b""
     for entry in sort_lines(counted, folder):
@@ -118,7 +118,7 @@ def count_rows(rows: Iterable[tuple[int, bytes]], folder: Path) -> int:
 
 
 class _LabelDigests:
-    """An entry for each row: a digest of its label, then its place, both in hexadecimal digits."""
+    """One entry per row: a digest of its label and its index, both in hexadecimal digits."""
 
     def __init__(self, rows: Iterable[tuple[int, bytes]]) -> None:
         self._rows = rows
@@ -127,7 +127,7 @@ class _LabelDigests:
     def __iter__(self) -> Iterator[bytes]:
         for index, line in self._rows:
             self.count += 1
-            # equal digests of 128 bits are equal labels for all that is known
+            # labels with equal 128-bit digests are equal for all practical purposes
             digest = blake2b(
                 get_label(index, line).encode("utf-8", "surrogatepass"), digest_size=16
             ).hexdigest()
@@ -135,7 +135,7 @@ class _LabelDigests:
 
 
 class RowBitmap:
-    """A set of places below `total`; takes one bit for each place up to the highest."""
+    """A set of indexes below `total`, with one bit for each index up to the highest."""
 
     __slots__ = ("_bits", "count", "total")
 
@@ -152,7 +152,7 @@ class RowBitmap:
         return self.count
 
     def add(self, index: int) -> bool:
-        """Put it in; False where it is in already, or is no place of this input."""
+        """Add an index; False if the set contains it, or if it is not an index of this input."""
         if not 0 <= index < self.total:
             return False
         at, bit = index >> 3, 1 << (index & 7)
@@ -168,7 +168,7 @@ class RowBitmap:
 
 
 _BINDING_VERSION: Final = 1
-#: a member of the binding, and how a run that differs in it is told
+#: members of the binding, and the message if they differ
 _MISMATCH_MESSAGES: Final = {
     "version": "the results were begun by another version of onym",
     "endpoint": "the results are of another endpoint or model",
@@ -179,10 +179,10 @@ _MISMATCH_MESSAGES: Final = {
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """What results belong to: all of it the same, or they are other results.
+    """What the results belong to. Results with a different binding belong to another run.
 
-    `input` and `settings` are digests, `endpoint` is the endpoint without its key, `rows` how many rows the
-    input has (-1 before they were counted).
+    `input` and `settings` are digests, `endpoint` is the endpoint without its key, `rows` is the number of
+    rows in the input (-1 before they were counted).
     """
 
     endpoint: str
@@ -194,7 +194,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BindingFile:
-    """The file beside an output, open and locked. Raises UsageError where another run holds it."""
+    """The file `OUTPUT.batch`, open and locked. Raises UsageError if another run has the lock."""
 
     def __init__(self, output: Path) -> None:
         self.path = output.with_name(output.name + ".batch")
@@ -211,16 +211,16 @@ class BindingFile:
             )
 
     def load(self) -> Binding | None:
-        """What stands in it; None where that is nothing whole."""
+        """Return the binding; None if the file is empty or incomplete."""
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         try:
             return msgspec.json.decode(os.read(self._descriptor, 1 << 20), type=Binding)
         except msgspec.MsgspecError:
-            # it was cut while it was written, so nothing had been sent
+            # the write was interrupted, so nothing had been sent
             return None
 
     def save(self, binding: Binding) -> None:
-        """Put this in its place, durably."""
+        """Replace the binding durably."""
         os.ftruncate(self._descriptor, 0)
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         write_all(self._descriptor, msgspec.json.encode(binding) + b"\n")
@@ -228,12 +228,12 @@ class BindingFile:
         sync_folder(self.path.parent)
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         os.close(self._descriptor)
 
 
 def require_same_run(found: Binding, wanted: Binding) -> None:
-    """Raise UsageError where these are not results of the same run, and say in what they differ."""
+    """Raise UsageError if the results belong to another run, and name the difference."""
     for member, text in _MISMATCH_MESSAGES.items():
         if getattr(found, member) != getattr(wanted, member):
             if member == "endpoint":
@@ -246,17 +246,17 @@ def require_same_run(found: Binding, wanted: Binding) -> None:
 
 
 def compute_digest(value: Any) -> str:
-    """A short name for any plain data."""
+    """Return a short digest of plain data."""
     return blake2b(msgspec.json.encode(value, order="sorted", enc_hook=str), digest_size=16).hexdigest()
 
 
-#: seconds for which results are gathered before they are synced, unless so many octets come together
+#: seconds during which results are gathered before they are synced, unless so many bytes arrive
 _GROUP_DELAY: Final = 0.01
 _GROUP_SIZE: Final = 1024 * 1024
 
 
 class JournalCounts(NamedTuple):
-    """What stood in a journal: rows with an answer, rows that failed for good, lines that were dropped."""
+    """The content of a journal: answered rows, rows that failed permanently, and dropped lines."""
 
     ok: int = 0
     failed: int = 0
@@ -264,7 +264,7 @@ class JournalCounts(NamedTuple):
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a journal with their ends; nothing where there is no such file."""
+    """Yield the lines of a journal with their line ends; nothing if the file does not exist."""
     try:
         with path.open("rb") as journal:
             yield from journal
@@ -275,10 +275,10 @@ def read_lines(path: Path) -> Iterator[bytes]:
 def repair_journal(
     path: Path, done: RowBitmap, *, into: Path | None = None, drop_failed: bool = False
 ) -> JournalCounts:
-    """Put the rows that have a sound line into `done`, and make the journal hold just these lines.
+    """Add the rows with a valid line to `done`, and remove all other lines from the journal.
 
-    With `into` they go there and `path` stays as it is. With `drop_failed` the lines of failed rows are
-    dropped too, so that these are asked again. What is counted is durable. Raises OSError.
+    With `into` the valid lines go to that file, and `path` stays unchanged. With `drop_failed` the lines of
+    failed rows are removed too, so that these rows are sent again. Counted rows are durable. Raises OSError.
     """
     sound, counts = _JournalReader(path, done, drop_failed=drop_failed), [0, 0]
     for status in sound:
@@ -299,18 +299,18 @@ def repair_journal(
 
 
 class _JournalReader:
-    """Reads a journal: a status (1 for ok, 0 for failed) for each line that is kept."""
+    """Reads a journal: yields a status (1 for ok, 0 for failed) for each valid line."""
 
     def __init__(self, path: Path, done: RowBitmap, *, drop_failed: bool) -> None:
         self._path = path
         self._done = done
         self._drop_failed = drop_failed
-        #: where the last line that is kept ends
+        #: the end of the last valid line
         self.end = 0
         #: whether that line lacks its line end
         self.unended = False
         self.dropped = 0
-        #: whether all that was dropped stands after all that is kept
+        #: whether all dropped lines follow all valid ones
         self.only_tail = True
 
     def __iter__(self) -> Iterator[int]:
@@ -321,7 +321,7 @@ class _JournalReader:
             yield int(ok)
 
     def iter_lines(self) -> Iterator[tuple[bytes, bool]]:
-        """The lines that are kept, and whether each is an answer."""
+        """Yield the valid lines, and whether each is an answer."""
         for line in read_lines(self._path):
             head = decode_head(line)
             if (
@@ -335,18 +335,18 @@ class _JournalReader:
 
 
 def _rewrite_journal(path: Path, target: Path, done: RowBitmap, *, drop_failed: bool) -> None:
-    """A file of the sound lines in the place of `target`, whole or not at all."""
+    """Replace `target` by a file of the valid lines."""
     with replace_file(target) as out:
         for line, _ in _JournalReader(path, done, drop_failed=drop_failed).iter_lines():
             out.write(line if line.endswith(b"\n") else line + b"\n")
 
 
 class JournalWriter:
-    """Appends lines to a journal and tells when they are durable.
+    """Appends lines to a journal and reports when they are durable.
 
     `told(count, error)` is called from the writing thread: `count` more lines are on the disk, in the order
-    in which they were put; or there was an OSError, and nothing is written any more. What was not synced is
-    cut off again then, as far as the disk lets it.
+    of `append`; or an OSError occurred, and nothing more is written. Lines that were not synced are then
+    removed again, as far as the disk allows it.
     """
 
     def __init__(
@@ -371,7 +371,7 @@ class JournalWriter:
         self._thread.start()
 
     def append(self, line: bytes) -> None:
-        """Take a line to be written soon. Never waits."""
+        """Queue a line. Never waits."""
         with self._wake:
             self._lines.append(line)
             self._size += len(line)
@@ -379,7 +379,7 @@ class JournalWriter:
                 self._wake.notify()
 
     def close(self) -> None:
-        """Write and sync what was put, then close the file. May be called again."""
+        """Write and sync the queued lines, then close the file. May be called again."""
         with self._wake:
             self._ending = True
             self._wake.notify()
@@ -401,7 +401,7 @@ class JournalWriter:
             self._told(0, error)
 
     def _next_group(self) -> list[bytes]:
-        """The lines of the next group; none at the end."""
+        """Return the lines of the next group; none at the end."""
         with self._wake:
             while not self._lines and not self._ending:
                 self._wake.wait()
@@ -410,7 +410,7 @@ class JournalWriter:
             return lines
 
     def _truncate_undurable(self) -> None:
-        # after a failed sync the system may show octets that are not on the disk: they must not count later
+        # after a failed sync the file may show bytes that are not on the disk, and they must not count later
         try:
             os.ftruncate(self._descriptor, self._durable)
             os.fsync(self._descriptor)
@@ -418,14 +418,14 @@ class JournalWriter:
             return
 
 
-#: octets of requests in one batch. The APIs take 200 MB and more, but they are in memory several times over
+#: bytes of requests in one batch. The APIs accept 200 MB and more, but memory holds several copies of them
 MAX_BATCH_SIZE: Final = 32 * 1024 * 1024
-#: between the token of a batch and the place of a row
+#: separates the token of a batch from the index of a row
 NAME_SEPARATOR: Final = "-"
 
 
 class LabelStore:
-    """The labels of rows, in a temporary file: a million of them take 8 MB of memory."""
+    """The labels of rows in a temporary file: a million labels take 8 MB of memory."""
 
     def __init__(self, folder: Path) -> None:
         self._file = TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `close`
@@ -436,7 +436,7 @@ class LabelStore:
         return index < len(self._places) and self._places[index] >= 0
 
     def put(self, index: int, label: str) -> None:
-        """Take the label of a row. Rows come in rising order."""
+        """Store the label of a row. Rows come in ascending order."""
         self._places.extend([-1] * (index - len(self._places)))
         self._places.append(self._end)
         data = label.encode("utf-8", "surrogatepass")
@@ -444,7 +444,7 @@ class LabelStore:
         self._end += 4 + len(data)
 
     def get(self, index: int) -> str:
-        """The label of a row that was put."""
+        """Return the label of a row."""
         self._file.seek(self._places[index])
         size = int.from_bytes(self._file.read(4), "big")
         label = self._file.read(size).decode("utf-8", "surrogatepass")
@@ -452,12 +452,12 @@ class LabelStore:
         return label
 
     def close(self) -> None:
-        """Drop them."""
+        """Delete the labels."""
         self._file.close()
 
 
 class BatchBuilder:
-    """The rows of the next batch: at most `most` requests and `room` octets. `token` will name it."""
+    """The rows of the next batch: at most `most` requests and `room` bytes. `token` becomes its name."""
 
     def __init__(self, token: str, most: int, room: int) -> None:
         self.token = token
@@ -468,22 +468,22 @@ class BatchBuilder:
         self._size = 0
 
     def make_request_name(self, index: int) -> str:
-        """What a row is called at the provider."""
+        """Return the name of a row at the provider."""
         return f"{self.token}{NAME_SEPARATOR}{index}"
 
     def has_room(self, line: bytes) -> bool:
-        """Whether there is room for one more. There always is for the first."""
+        """Whether another request fits. The first one always does."""
         return not self.rows or (len(self.rows) < self._most and self._size + len(line) <= self._room)
 
     def add(self, index: int, line: bytes) -> None:
-        """Take it."""
+        """Add the request of a row."""
         self.rows.append(index)
         self.lines.append(line)
         self._size += len(line)
 
 
 class RowRanges:
-    """Rows as rising ranges, both ends included."""
+    """Rows as ascending ranges, both ends included."""
 
     __slots__ = ("_ranges",)
 
@@ -498,10 +498,10 @@ class RowRanges:
 
 @dataclass(slots=True)
 class Submission:
-    """The rows of one batch. `token` names them at the provider, `rows` are ranges, both ends included.
+    """The rows of one batch. `token` identifies them at the provider, `rows` are ranges, both ends included.
 
-    `batch` is the batch's identifier, None before it is known; `maybe` are batches of which one may be it.
-    `at` is when it was about to be created, in seconds since the epoch.
+    `batch` is the batch's identifier, None while it is unknown; `maybe` are candidates for it. `at` is the
+    time of its creation in seconds since the epoch.
     """
 
     token: str
@@ -518,16 +518,16 @@ class Submission:
         return index in RowRanges(self.rows)
 
     def iter_indexes(self) -> Iterator[int]:
-        """The rows in order."""
+        """Yield the rows in order."""
         for first, last in self.rows:
             yield from range(first, last + 1)
 
     def make_request_name(self, index: int) -> str:
-        """What the row is called at the provider."""
+        """Return the name of a row at the provider."""
         return f"{self.token}{NAME_SEPARATOR}{index}"
 
     def parse_request_name(self, name: str) -> int | None:
-        """The row that is called so, None for a name that was not given."""
+        """Return the row with this name, None for an unknown name."""
         token, _, digits = name.partition(NAME_SEPARATOR)
         if token != self.token or not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
             return None
@@ -548,7 +548,7 @@ _ENTRY_DECODER: Final = msgspec.json.Decoder(_SubmissionEntry)
 
 
 class SubmissionLog:
-    """The file, open for a run. `chunks` are those whose results are not all there."""
+    """The file `OUTPUT.provider`, open for a run. `chunks` are the batches whose results are incomplete."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -558,34 +558,34 @@ class SubmissionLog:
             whole += len(line)
             _apply_entry(self.chunks, entry)
         self._descriptor = os.open(path, APPEND_FLAGS, 0o666)
-        # the end of a line that was cut: it had not been acted on
+        # the end of an incomplete line: Onym had not acted on it
         os.ftruncate(self._descriptor, whole)
         sync_folder(path.parent)
 
     def get_rows(self) -> RowRanges:
-        """The rows of all of them."""
+        """Return the rows of all batches."""
         return RowRanges(sorted(span for chunk in self.chunks.values() for span in chunk.rows))
 
     def record_plan(self, token: str, rows: Iterable[int], at: float) -> Submission:
-        """A batch is about to be created."""
+        """Record that a batch is about to be created."""
         entry = _SubmissionEntry(chunk=token, rows=tuple(to_ranges(rows)), at=at)
         self._append_entry(entry)
         return self.chunks[token]
 
     def record_created(self, chunk: Submission, batch: str) -> None:
-        """It was."""
+        """Record the identifier of a created batch."""
         self._append_entry(_SubmissionEntry(chunk=chunk.token, batch=batch))
 
     def record_candidates(self, chunk: Submission, batches: tuple[str, ...]) -> None:
-        """It may have been: it is one of these, or none."""
+        """Record candidates for a batch that may have been created."""
         self._append_entry(_SubmissionEntry(chunk=chunk.token, maybe=batches))
 
     def record_end(self, chunk: Submission, how: Literal["done", "dropped"]) -> None:
-        """All results are durable, or there is no such batch."""
+        """Record that all results are durable ("done"), or that the batch does not exist ("dropped")."""
         self._append_entry(_SubmissionEntry(chunk=chunk.token, end=how))
 
     def close(self) -> None:
-        """Close the file, and drop it where nothing is open any more."""
+        """Close the file, and delete it if no batch is open."""
         os.close(self._descriptor)
         if not self.chunks:
             self.path.unlink(missing_ok=True)
@@ -597,12 +597,12 @@ class SubmissionLog:
 
 
 def get_submission_log_path(output: Path) -> Path:
-    """Where the ledger of an output is."""
+    """Return the path of the log of an output."""
     return output.with_name(output.name + ".provider")
 
 
 def require_no_open_batches(output: Path) -> None:
-    """Raise UsageError where batches of this output are at the provider: their rows would be paid twice."""
+    """Raise UsageError if batches of this output are at the provider: their rows would be paid for twice."""
     chunks: dict[str, Submission] = {}
     for _, entry in _iter_entries(get_submission_log_path(output)):
         _apply_entry(chunks, entry)
@@ -616,7 +616,7 @@ def require_no_open_batches(output: Path) -> None:
 
 
 def to_ranges(indexes: Iterable[int]) -> list[tuple[int, int]]:
-    """Rising numbers as ranges, both ends included."""
+    """Return ascending numbers as ranges, both ends included."""
     found: list[tuple[int, int]] = []
     for index in indexes:
         if found and found[-1][1] == index - 1:
@@ -627,7 +627,7 @@ def to_ranges(indexes: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def _iter_entries(path: Path) -> Iterator[tuple[bytes, _SubmissionEntry]]:
-    """The whole lines. Raises UsageError where one before the last cannot be read."""
+    """Yield the complete lines. Raises UsageError if one before the last is invalid."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class Note(NamedTuple):
-    """What was not carried, or means something else now. `where` is its name in the source, or ""."""
+    """A setting that was not carried over, or whose meaning differs. `where` is its name in the source, or
+    "".
+    """
 
     where: str
     text: str
@@ -34,7 +36,7 @@ class Note(NamedTuple):
 
 
 class Named(NamedTuple):
-    """One URI, and the name that the source has for it, None where it has none."""
+    """One URI, and its name in the source, None if the source has none."""
 
     name: str | None
     uri: LLMURI
@@ -42,19 +44,19 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """URIs out of another form, in the order of the source. Printed, it shows no key."""
+    """URIs from another tool's settings, in the order of the source. Its `repr` shows no key."""
 
     found: tuple[Named, ...]
     notes: tuple[Note, ...] = ()
 
     @property
     def uris(self) -> tuple[LLMURI, ...]:
-        """The URIs alone."""
+        """The URIs without their names."""
         return tuple(named.uri for named in self.found)
 
     @property
     def uri(self) -> LLMURI:
-        """The one URI that there is. Raises UsageError where there is none, or more than one."""
+        """The only URI. Raises UsageError if there is none, or more than one."""
         if len(self.found) != 1:
             raise UsageError(f"the source gives {len(self.found) or 'no'} URIs, not one")
         return self.found[0].uri
@@ -62,14 +64,16 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A URI in another form: plain data, ready for JSON. `repr` leaves `value` out: it may hold a key."""
+    """A URI as another tool's settings: plain data, ready for JSON. `repr` omits `value`, which may contain a
+    key.
+    """
 
     value: Mapping[str, Any] = field(repr=False)
     notes: tuple[Note, ...] = ()
 
 
 class NoteCollector:
-    """Notes while they are collected; `below` writes under a longer name into the same list."""
+    """Collects notes; `child` adds to the same list under a longer name."""
 
     __slots__ = ("_list", "_prefix")
 
@@ -78,17 +82,17 @@ class NoteCollector:
         self._list: list[Note] = [] if listed is None else listed
 
     def child(self, name: str) -> NoteCollector:
-        """The same collection, for what stands below `name`."""
+        """Return a collector for the members of `name`."""
         return NoteCollector(self._join_path(name), self._list)
 
     def add(self, name: str, text: str) -> None:
-        """Remember one, without any credential; the same is not said twice."""
+        """Add a note without any credential; a duplicate is ignored."""
         note = Note(redact(self._join_path(name)), redact(text))
         if note not in self._list:
             self._list.append(note)
 
     def all(self) -> tuple[Note, ...]:
-        """What was collected."""
+        """Return the notes."""
         return tuple(self._list)
 
     def _join_path(self, name: str) -> str:
@@ -101,7 +105,7 @@ _REGION_NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 class KeySource(NamedTuple):
-    """Where the key is: a variable's name, or the key itself, from the source's member `where`."""
+    """Where the key is: the name of a variable, or the key itself, from the source's member `where`."""
 
     where: str
     variable: str | None = None
@@ -109,7 +113,7 @@ class KeySource(NamedTuple):
 
 
 class BaseURL(NamedTuple):
-    """A base URL in its parts; `port` is always a number, `path` has no slash at its end."""
+    """The parts of a base URL. `port` is always a number, `path` does not end with a slash."""
 
     scheme: str
     host: str
@@ -120,7 +124,7 @@ class BaseURL(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceModel:
-    """What a source says of one model. `rooted`: its base URLs stop before the path of the API."""
+    """What a source tells about one model. `rooted`: its base URLs end before the path of the API."""
 
     model: str
     row: Provider | None = None
@@ -131,37 +135,40 @@ class SourceModel:
     label: str | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     fragment: str | None = None
-    #: (name in the source, parameter, value) of what becomes part of a path or a query, where a row says so
+    #: (name in the source, parameter, value) of settings that become part of a path or query, if the provider
+    #: allows it
     spent: tuple[tuple[str, str, object], ...] = ()
 
 
 def require_region(text: str) -> str:
-    """The name of a region, which becomes part of a host; raises UsageError for what would be another."""
+    """Return the name of a region, which becomes part of a host; raises UsageError for invalid text."""
     if _REGION_NAME.fullmatch(text) is None:
         raise UsageError("it names no region", code="convert.bad-region")
     return text
 
 
 def split_words(text: str) -> frozenset[str]:
-    """The words of a text, as a set."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
 def find_provider(word: str, renamed: Mapping[str, str], table: ProviderTable) -> Provider | None:
-    """The row that a source's word for a provider means; `renamed` are those that differ from ours."""
+    """Return the provider entry for a tool's provider name; `renamed` maps names that differ from Onym's."""
     word = word.lower()
     name = renamed.get(word, word.replace("_", "-"))
     return table.find_own(name) or table.find_alias(name)
 
 
 def find_uri_provider(uri: LLMURI, table: ProviderTable) -> Provider:
-    """The row behind a URI, its host being an alias or not."""
+    """Return the provider entry of a URI, whether its host is an alias or not."""
     aliased = table.find_alias(uri.host) if uri.port is None else None
     return aliased or table.find(uri.host, uri.port)
 
 
 def build_uri(found: SourceModel, table: ProviderTable, notes: NoteCollector, *, with_key: bool) -> LLMURI:
-    """The URI. Raises UsageError for a host or model that is missing, URIError for parts that make no URI."""
+    """Return the URI. Raises UsageError if the host or model is missing, URIError if the parts are
+    invalid.
+    """
     host, port = _find_host(found, table, notes)
     return build_uri_at(found, host, port, table, notes, with_key=with_key)
 
@@ -175,7 +182,7 @@ def build_uri_at(
     *,
     with_key: bool,
 ) -> LLMURI:
-    """The URI at this host and port, whatever base URL was found."""
+    """Return the URI with this host and port; the source's base URL is ignored."""
     if not found.model:
         raise UsageError("it names no model", code="convert.no-model")
     params = {**_convert_path_parameters(found, host, port, table, notes), **found.params}
@@ -198,7 +205,7 @@ def build_uri_at(
 
 
 def list_path_parameters(row: Provider) -> frozenset[str]:
-    """The parameters that this provider's URIs may bring for a path or a query."""
+    """Return the parameters that this provider's URIs may set in a path or query."""
     names = {value.parameter for value in row.path_values.values()} | set(row.query)
     return frozenset(names.union(*(api.query for api in row.apis.values())))
 
@@ -220,7 +227,7 @@ def _find_host(found: SourceModel, table: ProviderTable, notes: NoteCollector) -
     if found.base is None:
         if found.row is None or found.row.host is None:
             raise UsageError("it does not say which host is meant", code="convert.no-host")
-        # a word of another tool's means the host that it means there, whatever a configuration makes of it
+        # another tool's provider name means the provider's usual host, whatever the configuration says
         known = ProviderTable.builtin().find_own(found.row.name)
         return (known and known.host) or found.row.host, None
     base = parse_base_url(found.base)
@@ -255,7 +262,7 @@ def _note_base_url(
 
 
 def parse_base_url(text: str) -> BaseURL | None:
-    """A base URL in its parts, None for what is none. A text without `://` is a host."""
+    """Return the parts of a base URL, None if it is invalid. A text without `://` is a host."""
     text = text.strip()
     try:
         url = URI.parse(text if "://" in text else f"http://{text}", rule="URI").normalize()
@@ -268,18 +275,18 @@ def parse_base_url(text: str) -> BaseURL | None:
     return BaseURL(url.scheme, url.host.strip("[]"), port, url.path.rstrip("/"), extra)
 
 
-#: how LiteLLM's configuration points at a variable
+#: how LiteLLM's configuration refers to a variable
 ENVIRON_PREFIX: Final = "os.environ/"
 
-#: names that say their unit: everywhere else a timeout is in seconds
+#: names with a unit: in all other names a timeout is in seconds
 _MILLISECOND_NAMES: Final = frozenset({"timeout_ms", "timeoutMs"})
 
 
 def import_params(given: Mapping[str, Any], notes: NoteCollector) -> dict[str, Any]:
-    """The parameters of a URI for keyword arguments of an SDK; what they cannot be gets a note.
+    """Return URI parameters for the keyword arguments of an SDK, with a note for each that cannot be carried
+    over.
 
-    A name that this project does not know passes through; one that would redirect a request, or holds a
-    credential, does not.
+    Unknown names pass through, except names that would redirect a request or contain a credential.
     """
     found: dict[str, Any] = {}
     for name, value in given.items():
@@ -343,7 +350,7 @@ _VALUE_IMPORTERS: Final[Mapping[str, Callable[[str, Any, Any], Any]]] = {
 
 
 def _is_json_value(value: Any) -> bool:
-    """Whether JSON has such a value, and it points at no variable."""
+    """Whether the value exists in JSON and does not refer to a variable."""
     if isinstance(value, str):
         return not value.startswith(ENVIRON_PREFIX)
     if isinstance(value, Mapping):
@@ -362,7 +369,7 @@ def _export_format(value: Any) -> Any:
     return {"type": "json_object"} if value == "json" else None
 
 
-#: well-known name -> (name there, how the value is written there)
+#: standard parameter -> (the tool's name, function that converts the value)
 _ParamNames = Mapping[str, tuple[str, Callable[[Any], Any]]]
 
 
@@ -371,13 +378,13 @@ def _export_unchanged(value: Any) -> Any:
 
 
 def _list_param_names(tool: str, writers: Mapping[str, Callable[[Any], Any]]) -> _ParamNames:
-    """The names that a tool has for well-known parameters, and how it writes their values."""
+    """Return a tool's names for standard parameters, with the functions that convert their values."""
     return {
         name: (named, writers.get(name, _export_unchanged)) for name, named in list_sdk_names(tool).items()
     }
 
 
-#: Python's libraries have a timeout in seconds
+#: timeouts of Python libraries are in seconds
 _IN_PYTHON: Final[Mapping[str, Callable[[Any], Any]]] = {"stop": list, "timeout": _export_seconds}
 LITELLM_PARAMS: Final = _list_param_names("litellm", {**_IN_PYTHON, "format": _export_format})
 LANGCHAIN_PARAMS: Final = _list_param_names("langchain", _IN_PYTHON)
@@ -385,7 +392,9 @@ AI_SDK_PARAMS: Final = _list_param_names("ai_sdk", {"stop": list})
 
 
 def export_params(given: Mapping[str, Any], target: _ParamNames, notes: NoteCollector) -> dict[str, Any]:
-    """The well-known parameters among `given` as `target` has them; what it lacks gets a note."""
+    """Return the standard parameters among `given` in the form of `target`, with a note for each that it
+    lacks.
+    """
     found: dict[str, Any] = {}
     for name in WELL_KNOWN:
         if name not in given:

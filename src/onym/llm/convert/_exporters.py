@@ -28,7 +28,7 @@ from onym.uri.secret import Secret
 if TYPE_CHECKING:
     from onym.llm.providers import Provider
 
-#: rows that a tool knows under the row's own name (with _ for -)
+#: providers for which a tool uses Onym's name (with _ for -)
 _LITELLM_OWN: Final = split_words(
     "openai anthropic gemini bedrock huggingface groq deepseek xai perplexity mistral cohere openrouter "
     "deepinfra sambanova nebius moonshot zai dashscope minimax baseten novita volcengine wandb "
@@ -41,7 +41,7 @@ _AI_SDK_OWN: Final = split_words(
     "openai anthropic groq xai mistral cohere deepseek perplexity fireworks cerebras deepinfra baseten "
     "huggingface"
 )
-#: where several of a tool's words mean one row, the one to write
+#: the preferred name if a tool has several names for one provider
 _LITELLM_WORD: Final = {
     "azure-openai": "azure",
     "ollama": "ollama_chat",
@@ -59,7 +59,7 @@ _AI_SDK_WORD: Final = {
     "moonshot": "moonshotai",
     "dashscope": "alibaba",
 }
-#: what each target calls a part of a path or a query
+#: each target's names of settings in a path or query
 _SPENT_LITELLM: Final = {
     "api-version": "api_version",
     "project": "vertex_project",
@@ -74,17 +74,17 @@ _SPENT_ENV: Final = {
 #: these take a base URL without the path of the API
 _ROOTED_PROVIDERS: Final = split_words("anthropic azure-openai cohere gemini ollama vertex bedrock")
 
-#: how the labels begin that the first variables of a source are for
+#: prefixes of the labels that belong to the first variables of a source
 _LABEL_PREFIXES: Final = ("proj_", "org-")
 
 
 def to_litellm(
     uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTable | None = None
 ) -> Written:
-    """The `litellm_params` of a model list for this URI: `model`, `api_base`, `api_key`, parameters.
+    """Return LiteLLM's `litellm_params` for this URI: `model`, `api_base`, `api_key` and parameters.
 
-    A key that the URI points at becomes `os.environ/NAME`; one that it holds is written only with `with_key`.
-    Raises UnsupportedError where LiteLLM has no word for the provider.
+    A key in a variable becomes `os.environ/NAME`; a key in the URI is written only with `with_key`. Raises
+    UnsupportedError if LiteLLM does not support the provider.
     """
     out = _ExportContext(uri, providers)
     word = _find_provider_name(out.row, LITELLM_WORDS, _LITELLM_OWN, _LITELLM_WORD, "_")
@@ -116,9 +116,9 @@ def to_litellm(
 def to_langchain(
     uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTable | None = None
 ) -> Written:
-    """The keyword arguments of LangChain's `init_chat_model` for this URI.
+    """Return the keyword arguments of LangChain's `init_chat_model` for this URI.
 
-    Parameters of the provider go to `model_kwargs`. Raises UnsupportedError where LangChain has no word for
+    The provider's own parameters go to `model_kwargs`. Raises UnsupportedError if LangChain does not support
     the provider.
     """
     out = _ExportContext(uri, providers)
@@ -141,10 +141,10 @@ def to_langchain(
 
 
 def to_ai_sdk(uri: str | LLMURI, *, providers: ProviderTable | None = None) -> Written:
-    """The id and call settings of the Vercel AI SDK for this URI: `model`, `maxOutputTokens`, ….
+    """Return the model ID and call settings of the Vercel AI SDK for this URI: `model`, `maxOutputTokens`, ….
 
-    An endpoint at the Vercel AI Gateway gives `creator/model`, any other `provider:model`. Raises
-    UnsupportedError where the AI SDK has no word for the provider.
+    The ID is `creator/model` for the Vercel AI Gateway and `provider:model` for other endpoints. Raises
+    UnsupportedError if the AI SDK does not support the provider.
     """
     out = _ExportContext(uri, providers)
     if out.row.name == AI_GATEWAY:
@@ -167,14 +167,14 @@ def to_ai_sdk(uri: str | LLMURI, *, providers: ProviderTable | None = None) -> W
 
 
 def to_env(uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTable | None = None) -> Written:
-    """The variables that vendor SDKs read for this URI: key, base URL, model.
+    """Return the variables that vendor SDKs read for this URI: key, base URL, model.
 
-    Without `with_key`, a key that the URI holds is left out with a note.
+    Without `with_key`, a key in the URI is left out with a note.
     """
     out = _ExportContext(uri, providers)
     row = out.row
     if row.dialect == "openai_chat" and (is_loopback(out.uri.host) or not row.key_variables):
-        # what speaks OpenAI's format is reached by the variables of OpenAI's SDK
+        # OpenAI's variables also reach other servers with OpenAI's format
         row = out.table.get("openai")
     source = find_env_source(row)
     value = {source.models[0]: out.uri.model, **out.rename_path_parameters(_SPENT_ENV)}
@@ -202,7 +202,7 @@ def to_env(uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTabl
 
 
 def _drop_unprintable(value: Mapping[str, Any], notes: NoteCollector) -> dict[str, str]:
-    """The values that are one line: many readers of such files take each line for a variable."""
+    """Return the values with only one line: many readers of such files treat every line as a variable."""
     found: dict[str, str] = {}
     for name, given in value.items():
         text = str(given)
@@ -214,20 +214,20 @@ def _drop_unprintable(value: Mapping[str, Any], notes: NoteCollector) -> dict[st
 
 
 class _ExportContext:
-    """What every target asks of a URI."""
+    """The parts of a URI that every target needs."""
 
     def __init__(self, uri: str | LLMURI, providers: ProviderTable | None) -> None:
         self.table = ProviderTable.builtin() if providers is None else providers
         self.uri = LLMURI.parse(uri).normalize(aliases=self.table.aliases())
         self.row = find_uri_provider(self.uri, self.table)
-        #: the row as the tools know it, whatever a configuration has put in its place
+        #: the provider entry that the tools know, without changes by a configuration
         self._known = ProviderTable.builtin().find_own(self.row.name)
         self.notes = NoteCollector()
         self.params: dict[str, Any] = dict(self.uri.params)
         self.extra: dict[str, Any] = self.uri.extra
         self.extra.pop("api", None)
         names = list_path_parameters(self.row)
-        #: what stands in a path or a query, by the URI's names
+        #: settings in a path or query, by the URI's names
         self.spent: dict[str, Any] = {name: self.params[name] for name in names if name in self.params}
         for name in self.spent:
             self.extra.pop(name, None)
@@ -240,14 +240,14 @@ class _ExportContext:
 
     @property
     def is_default_host(self) -> bool:
-        """Whether the place is the provider's own first one, which every tool knows."""
+        """Whether the host and path are the provider's own, which every tool knows."""
         row, known = self.row, self._known
         if known is None or self.uri.port is not None or self.uri.host != known.host:
             return False
         return (row.base_path, row.default_port) == (known.base_path, known.default_port)
 
     def build_base_url(self) -> str:
-        """The base URL, with the path of the API where such tools want it."""
+        """Return the base URL, with the path of the API if such tools expect it."""
         uri = self.uri
         host = is_loopback(uri.host)
         port = uri.port or self.row.default_port
@@ -258,7 +258,7 @@ class _ExportContext:
         return f"{'http' if host else 'https'}://{place}{path}"
 
     def find_key(self, name: str, *, with_key: bool) -> Secret | str | None:
-        """The key, or the name of the variable that `auth=` points at; a note where neither can be said."""
+        """Return the key, or the name of the variable in `auth=`; a note if neither can be written."""
         if self.uri.key is not None:
             if with_key:
                 return self.uri.key
@@ -274,18 +274,18 @@ class _ExportContext:
         return None
 
     def note_ambient_key(self, name: str) -> None:
-        """No key is written, at a host that is not the one of the tool's own variables."""
+        """Add a note if no key is written for a host that the tool's own variables are not meant for."""
         if is_loopback(self.uri.host) or not (self.row.hosts or self.row.host_suffixes):
             self.notes.add(name, "none is written: the other side may send a key of its own variables there")
 
     def rename_path_parameters(self, names: Mapping[str, str]) -> dict[str, Any]:
-        """What stands in a path or a query, by a target's names; a note for what it lacks."""
+        """Return the settings in a path or query by a target's names, with a note for each that it lacks."""
         for name in self.spent.keys() - names.keys():
             self.notes.add(name, "it has no place there")
         return {names[name]: value for name, value in self.spent.items() if name in names}
 
     def note_label(self) -> None:
-        """A label has no place in most tools."""
+        """Add a note about the label, which most tools do not support."""
         if self.uri.label:
             self.notes.add("label", "it has no place there")
 
@@ -293,7 +293,7 @@ class _ExportContext:
 def _find_provider_name(
     row: Provider, words: Mapping[str, str], own: frozenset[str], first: Mapping[str, str], joint: str
 ) -> str | None:
-    """A tool's word for a row, None where it has none."""
+    """Return a tool's name for a provider, None if it has none."""
     if row.name in first:
         return first[row.name]
     if row.name in own:

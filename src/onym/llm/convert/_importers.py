@@ -33,7 +33,7 @@ from onym.uri.secret import Secret
 if TYPE_CHECKING:
     from onym.llm.providers import Provider
 
-#: LangChain's word for a provider, where it is not the row's name
+#: LangChain's provider names that differ from Onym's
 LANGCHAIN_PROVIDERS: Final[Mapping[str, str]] = {
     "anthropic_bedrock": "bedrock",
     "azure_ai": "azure-inference",
@@ -45,7 +45,7 @@ LANGCHAIN_PROVIDERS: Final[Mapping[str, str]] = {
     "mistralai": "mistral",
     "nvidia": "nvidia-nim",
 }
-#: what LangChain infers from a model's name alone
+#: the provider that LangChain infers from a model's name
 _LANGCHAIN_INFERRED: Final = (
     (("gpt-", "o1", "o3", "o4", "chatgpt"), "openai"),
     (("claude",), "anthropic"),
@@ -58,7 +58,7 @@ _LANGCHAIN_INFERRED: Final = (
     (("grok",), "xai"),
     (("sonar",), "perplexity"),
 )
-#: the AI SDK's word for a provider, where it is not the row's name or alias
+#: the AI SDK's provider names that are neither Onym's name nor an alias
 AI_SDK_PROVIDERS: Final[Mapping[str, str]] = {
     "amazon-bedrock": "bedrock",
     "amazonbedrock": "bedrock",
@@ -67,10 +67,10 @@ AI_SDK_PROVIDERS: Final[Mapping[str, str]] = {
     "googlevertex": "vertex",
 }
 AI_GATEWAY: Final = "vercel-ai-gateway"
-#: constructor arguments that hold a base URL, or a key
+#: constructor arguments for the base URL and the key
 _LANGCHAIN_BASE_URLS: Final = ("base_url", "azure_endpoint", "openai_api_base", "endpoint_url")
 _LANGCHAIN_KEYS: Final = ("api_key", "openai_api_key", "anthropic_api_key", "google_api_key")
-#: what becomes part of a path or a query
+#: arguments that become part of a path or query
 _LANGCHAIN_PATH_NAMES: Final[Mapping[str, str]] = {
     "api_version": "api-version",
     "openai_api_version": "api-version",
@@ -96,10 +96,11 @@ def from_langchain(
     providers: ProviderTable | None = None,
     **settings: Any,
 ) -> Conversion:
-    """The URI for the arguments of `init_chat_model`: "openai:gpt-5", or a model that tells its provider.
+    """Return the URI for the arguments of `init_chat_model`: "openai:gpt-5", or a model that implies its
+    provider.
 
-    `settings` are its further keyword arguments (`temperature`, `timeout` in seconds, `base_url`, …). Raises
-    UsageError for a provider that no row names, and for a model that does not tell its own.
+    `settings` are its other keyword arguments (`temperature`, `timeout` in seconds, `base_url`, …). Raises
+    UsageError for an unknown provider, and for a model that does not imply one.
     """
     table = ProviderTable.builtin() if providers is None else providers
     notes = NoteCollector()
@@ -127,10 +128,10 @@ def from_langchain(
 
 
 def from_ai_sdk(text: str, *, separator: str = ":", providers: ProviderTable | None = None) -> Conversion:
-    """The URI for a model's id in the AI SDK.
+    """Return the URI for a model ID of the AI SDK.
 
-    `creator/model` is an id of the Vercel AI Gateway, and goes there; `provider:model` is one of a provider
-    registry, whose `separator` may differ, and goes to the provider. Raises UsageError for neither.
+    `creator/model` is an ID of the Vercel AI Gateway. `provider:model` is an ID of a provider registry, whose
+    `separator` may differ, and leads to the provider. Raises UsageError for other text.
     """
     table = ProviderTable.builtin() if providers is None else providers
     word, mark, model = text.partition(separator)
@@ -182,7 +183,7 @@ def _find_langchain_key(settings: Mapping[str, Any]) -> KeySource | None:
 
 
 def _make_unknown_provider_error(word: str) -> UsageError:
-    from onym.llm.providers import format_suggestion  # an error alone needs it
+    from onym.llm.providers import format_suggestion  # late: only an error needs it
 
     return UsageError(
         "no provider row has that name",
@@ -192,7 +193,7 @@ def _make_unknown_provider_error(word: str) -> UsageError:
     )
 
 
-#: LiteLLM's word for a provider, where it is not the row's name
+#: LiteLLM's provider names that differ from Onym's
 LITELLM_PROVIDERS: Final[Mapping[str, str]] = {
     "azure": "azure-openai",
     "azure_ai": "azure-inference",
@@ -211,21 +212,21 @@ LITELLM_PROVIDERS: Final[Mapping[str, str]] = {
     "vercel_ai_gateway": "vercel-ai-gateway",
     "vertex_ai": "vertex",
 }
-#: words for any server of the OpenAI shape: `api_base` says which
+#: names for any server with OpenAI's format: `api_base` tells which
 _LITELLM_GENERIC: Final = split_words(
     "custom custom_openai hosted_vllm vllm lm_studio llamafile litellm_proxy openai_like xinference "
     "docker_model_runner aiohttp_openai"
 )
-#: base URLs of these stop before the path of the API
+#: base URLs of these providers end before the path of the API
 _LITELLM_ROOTED: Final = split_words("anthropic azure-openai bedrock cohere gemini ollama vertex")
-#: a model without a provider's word
+#: models without a provider name
 _LITELLM_INFERRED: Final = (
     (re.compile(r"(gpt-|chatgpt-|o[1-9](-|$)|text-embedding-3|ft:gpt)"), "openai"),
     (re.compile(r"claude-"), "anthropic"),
     (re.compile(r"gemini-"), "gemini"),
     (re.compile(r"command-"), "cohere"),
 )
-#: ways into one provider that stand between its word and the model
+#: routes of one provider, between its name and the model
 _LITELLM_ROUTES: Final = {
     "bedrock": ("converse", "invoke", "converse_like"),
     "azure-openai": ("o_series", "gpt5_series"),
@@ -240,7 +241,7 @@ _LITELLM_PLACED: Final = split_words(
     "model api_base base_url api_key organization custom_llm_provider aws_region_name region_name "
     "vertex_location vertex_ai_location extra_body"
 )
-#: what becomes part of a path or a query
+#: settings that become part of a path or query
 _LITELLM_PATH_NAMES: Final[Mapping[str, str]] = {
     "api_version": "api-version",
     "vertex_project": "project",
@@ -251,11 +252,11 @@ _LITELLM_PATH_NAMES: Final[Mapping[str, str]] = {
 def from_litellm(
     source: Any, *, with_key: bool = False, providers: ProviderTable | None = None
 ) -> Conversion:
-    """URIs for a LiteLLM configuration, its `model_list`, or the keyword arguments of one call.
+    """Return URIs for a LiteLLM configuration, its `model_list`, or the keyword arguments of one call.
 
     `source` is plain data: a dict with `model_list`, a list of entries, or a dict with `model`. An entry that
-    makes no URI is left out with a note. `api_key: os.environ/NAME` becomes `?auth=env:NAME`; a key that
-    stands there is copied only with `with_key`. Raises UsageError for data of another shape.
+    is not valid in a URI is left out with a note. `api_key: os.environ/NAME` becomes `?auth=env:NAME`; a
+    literal key is copied only with `with_key`. Raises UsageError for data in another form.
     """
     table = ProviderTable.builtin() if providers is None else providers
     notes, found = NoteCollector(), []
@@ -346,7 +347,7 @@ def _parse_litellm_model(given: Mapping[str, Any], table: ProviderTable) -> Sour
 
 
 def _split_litellm_name(given: Mapping[str, Any], table: ProviderTable) -> tuple[str | None, str]:
-    """LiteLLM's word for the provider, None where it has none, and the rest of the model's name."""
+    """Return LiteLLM's provider name, None if there is none, and the rest of the model's name."""
     model = given.get("model")
     if not isinstance(model, str) or not model:
         raise UsageError("it names no model", code="convert.no-model")
@@ -364,14 +365,14 @@ def _split_litellm_name(given: Mapping[str, Any], table: ProviderTable) -> tuple
 
 
 def _strip_litellm_route(row: str, model: str) -> tuple[str, dict[str, Any]]:
-    """The model's own name, and what a way into the provider means as a parameter."""
+    """Return the model's own name, and the parameters that a route stands for."""
     first, slash, rest = model.partition("/")
     if slash and first in _LITELLM_ROUTES.get(row, ()):
         return rest, {}
     if slash and first == "responses":
         return rest, {"api": "responses"}
     if row == "huggingface" and model.count("/") == 2:
-        # LiteLLM writes the inference provider first, the router behind the model
+        # LiteLLM writes the inference provider first, the router writes it last
         return f"{rest}:{first}", {}
     return model, {}
 
@@ -407,23 +408,23 @@ def _read_litellm_label(given: Mapping[str, Any], notes: NoteCollector) -> str |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvSource:
-    """The variables of one provider, each tuple in the order in which they are looked for."""
+    """The variables of one provider, each tuple in order of precedence."""
 
     row: str
     keys: tuple[str, ...] = ()
     bases: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
-    #: base URLs of these variables stop before the path of the API
+    #: base URLs of these variables end before the path of the API
     rooted: bool = False
-    #: variables that fill a host's place: ("AWS_REGION", ...), with the host's form
+    #: variables with a region ("AWS_REGION", ...), and the host with a place for it
     regions: tuple[str, ...] = ()
     region_host: str = ""
-    #: (variable, parameter of the URI) of what becomes part of a path or a query
+    #: (variable, parameter of the URI) of settings in a path or query
     spent: tuple[tuple[str, str], ...] = ()
 
 
-#: the providers whose variables do not simply follow from their key's name
+#: providers whose variables do not follow from the name of their key
 ENV_SOURCES: Final = (
     EnvSource(
         row="openai",
@@ -494,7 +495,7 @@ ENV_SOURCES: Final = (
     ),
 )
 
-#: hosts that a server listens at, and nobody can be reached by
+#: addresses to listen on, which clients cannot connect to
 _WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 - recognised, never bound
 
 
@@ -505,10 +506,10 @@ def from_env(
     with_key: bool = False,
     providers: ProviderTable | None = None,
 ) -> Conversion:
-    """A URI for each provider that variables such as OPENAI_API_KEY, _BASE_URL and _MODEL describe.
+    """Return a URI for each provider that variables such as OPENAI_API_KEY, _BASE_URL and _MODEL describe.
 
-    A URI names a model: where no variable does, `model` is taken, and without that the provider is left out
-    with a note. A key becomes `?auth=env:NAME`; `with_key` copies it into the URI instead.
+    A URI names a model: if no variable does, `model` is used, and without it the provider is left out with a
+    note. A key becomes `?auth=env:NAME`; with `with_key` it is copied into the URI.
     """
     table = ProviderTable.builtin() if providers is None else providers
     notes, found = NoteCollector(), []
@@ -526,7 +527,7 @@ def from_env(
 
 
 def find_env_source(row: Provider) -> EnvSource:
-    """The variables of a provider: those of the table, else those that its key's name suggests."""
+    """Return the variables of a provider: those of the table, or those that the name of its key suggests."""
     for source in ENV_SOURCES:
         if source.row == row.name:
             return source
@@ -542,7 +543,7 @@ def find_env_source(row: Provider) -> EnvSource:
 
 
 def _iter_env_sources(table: ProviderTable) -> Iterator[EnvSource]:
-    """The sources of every row; a key's variable describes the first row that has it."""
+    """Yield the sources of all providers; a key's variable belongs to the first provider that has it."""
     taken: set[str] = set()
     for source in (*ENV_SOURCES, *(find_env_source(row) for row in table if row.key_variables)):
         if not taken.intersection((source.row, *source.keys)):
@@ -615,7 +616,7 @@ def _find_env_base_url(
 
 
 def _normalize_ollama_host(text: str, name: str, notes: NoteCollector) -> str:
-    """OLLAMA_HOST, which may lack scheme, port or host, or hold the address that a server listens at."""
+    """Return OLLAMA_HOST as a URL. It may lack scheme, port or host, or be an address to listen on."""
     scheme, mark, rest = text.rpartition("://")
     host, slash, path = rest.partition("/")
     server, colon, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
@@ -629,17 +630,17 @@ def _normalize_ollama_host(text: str, name: str, notes: NoteCollector) -> str:
 
 
 _MAX_TEXT = 4 * 1024 * 1024
-#: values of a YAML text, aliases expanded
+#: the largest number of values in a YAML text, with aliases expanded
 _MAX_VALUES = 200_000
-#: characters of a number: to read a longer one takes more than its length in time
+#: the largest number of characters of a number: parsing a longer one takes more than linear time
 _MAX_NUMBER = 1000
 
 
 def load_models(text: str) -> Any:
-    """The data that JSON or YAML text holds.
+    """Return the data in a JSON or YAML text.
 
-    Raises UsageError for text that is neither, MissingExtraError for YAML where PyYAML is missing. No message
-    quotes the text, which may hold keys.
+    Raises UsageError for other text, and MissingExtraError for YAML if PyYAML is not installed. No message
+    quotes the text, which may contain keys.
     """
     if len(text) > _MAX_TEXT:
         raise UsageError("a list of models is at most 4 MiB long", code="convert.too-long")
@@ -651,7 +652,7 @@ def load_models(text: str) -> Any:
 
 def _parse_yaml(text: str) -> Any:
     try:
-        yaml = import_module("yaml")  # late: JSON needs none
+        yaml = import_module("yaml")  # late: JSON does not need it
     except ModuleNotFoundError:
         raise MissingExtraError(
             "reading YAML needs PyYAML, which is not installed; JSON is read without it",
@@ -660,7 +661,7 @@ def _parse_yaml(text: str) -> Any:
             hint="run: pip install pyyaml",
         ) from None
     try:
-        # aliases make a small text a huge value: counted before anything is built
+        # aliases can make a small text a huge value, so values are counted before they are built
         if _count_values(yaml.parse(text, Loader=yaml.SafeLoader)) > _MAX_VALUES:
             raise UsageError("this YAML holds too much", code="convert.too-long")
         return yaml.safe_load(text)
@@ -671,7 +672,7 @@ def _parse_yaml(text: str) -> Any:
 
 
 def _count_values(events: Iterable[Any]) -> int:
-    """How many values these events stand for, aliases counted as what they repeat."""
+    """Return how many values these events produce, with aliases expanded."""
     sizes: dict[str, int] = {}
     open_: list[tuple[str | None, int]] = [(None, 0)]
     for event in events:
@@ -682,7 +683,7 @@ def _count_values(events: Iterable[Any]) -> int:
         if kind in ("SequenceEndEvent", "MappingEndEvent"):
             anchor, size = open_.pop()
         elif kind == "AliasEvent":
-            # one that stands inside what it repeats has no end
+            # an alias inside its own anchor expands without end
             anchor, size = None, sizes.get(str(anchor), _MAX_VALUES + 1)
         else:
             size = _MAX_VALUES + 1 if _is_long_number(event) else 1
@@ -696,5 +697,5 @@ def _is_long_number(event: Any) -> bool:
     text = getattr(event, "value", "")
     if len(text) <= _MAX_NUMBER or text[0] not in "+-.0123456789":
         return False
-    # a text in quotes is a number where a tag says so
+    # a quoted text is a number if it has such a tag
     return event.style is None or event.tag is not None

@@ -33,20 +33,20 @@ from onym.uri.secret import Secret
 if TYPE_CHECKING:
     from onym.llm.providers import Provider
 
-#: hosts of its table that are not where the provider's chat is served, and the row that is meant
+#: hosts in the table of llm-strings that do not serve the provider's chat, and the provider that is meant
 _MOVED_HOSTS: Final[Mapping[str, tuple[str, str]]] = {
     "gateway.ai.vercel.app": ("vercel-ai-gateway", "that host is not the gateway's"),
     "gateway.ai.vercel.sh": ("vercel-ai-gateway", "that host is not the gateway's"),
     "api-inference.huggingface.co": ("huggingface", "that host has the older API of tasks"),
     "api.baseten.co": ("baseten", "that host manages deployments, chat is served elsewhere"),
 }
-#: its words whose host in its table is one of those
+#: its aliases for these hosts
 _MOVED_ALIASES: Final[Mapping[str, str]] = {
     "vercel": "gateway.ai.vercel.app",
     "huggingface": "api-inference.huggingface.co",
     "baseten": "api.baseten.co",
 }
-#: its names of parameters -> the name here (well-known, or the provider's usual one)
+#: its parameter names -> Onym's (standard, or the provider's usual name)
 _PARAMETER_NAMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("temp", "temperature"), "temp"),
     **dict.fromkeys(
@@ -79,7 +79,7 @@ _PARAMETER_NAMES: Final[Mapping[str, str]] = {
     "includeReasoning": "include_reasoning",
     "stream": "stream",
 }  # fmt: skip
-#: what `effort` is called on the wire, by dialect
+#: the wire name of `effort`, by API format
 _EFFORT_NAMES: Final[Mapping[str, str]] = {
     "anthropic_messages": "output_config.effort",
     "gemini": "generationConfig.thinkingConfig.thinkingLevel",
@@ -97,11 +97,11 @@ def from_llm_strings(
     with_key: bool = False,
     providers: ProviderTable | None = None,
 ) -> Conversion:
-    """The canonical URI for one that was written for npm's `llm-strings`, with a note for each difference.
+    """Return the canonical URI for one written for npm's `llm-strings`, with a note for each difference.
 
-    `environ` is where its overrides of hosts (`LLM_STRINGS_OPENAI_HOST`) are looked for; none by default. The
-    key of the userinfo is copied only with `with_key`. Raises URISyntaxError for text that is no URI,
-    UsageError for one of another scheme.
+    `environ` may contain its overrides of hosts (`LLM_STRINGS_OPENAI_HOST`); it is empty by default. The key
+    in the userinfo is copied only with `with_key`. Raises URISyntaxError for text that is not a URI, and
+    UsageError for another scheme.
     """
     table = ProviderTable.builtin() if providers is None else providers
     notes = NoteCollector()
@@ -130,7 +130,7 @@ def from_llm_strings(
 def _find_host(
     host: str, port: str | None, environ: Mapping[str, str], table: ProviderTable, notes: NoteCollector
 ) -> tuple[str, int | None]:
-    """The host that is meant here. A word with a port is no alias, there as here."""
+    """Return the host that is meant. As in llm-strings, a name with a port is not an alias."""
     word = host.lower()
     if port is not None:
         return word.strip("[]"), int(port)
@@ -186,7 +186,7 @@ def _convert_params(query: str, row: Provider, notes: NoteCollector) -> dict[str
 
 
 def _parse_form_pairs(query: str) -> Iterator[tuple[str, str]]:
-    """Names and values as a form has them: a plus sign is a space."""
+    """Yield names and values of a form-encoded query: a plus sign is a space."""
     for pair in query.split("&"):
         if pair:
             name, _, value = pair.partition("=")

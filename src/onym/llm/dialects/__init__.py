@@ -49,7 +49,9 @@ class Routes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSpec:
-    """What the body of a request depends on at one endpoint: `names` are wire names of standard parameters."""
+    """What the body of a request depends on at one endpoint: `names` are wire names of standard
+    parameters.
+    """
 
     names: Mapping[str, str] = field(default_factory=dict)
 

@@ -55,7 +55,9 @@ class BatchRequest:
 
 
 class BatchFault(NamedTuple):
-    """Why a batch failed. `line` (from 1) is the request that caused it, None if all requests are affected."""
+    """Why a batch failed. `line` (from 1) is the request that caused it, None if all requests are
+    affected.
+    """
 
     line: int | None
     error: ProviderError
@@ -152,7 +154,9 @@ def find_batch_api(dialect: str) -> BatchApi | None:
 
 
 def require_identifier(value: Any) -> str:
-    """Return a server's identifier that is safe in a path; raises MalformedResponseError for any other value."""
+    """Return a server's identifier that is safe in a path; raises MalformedResponseError for any
+    other value.
+    """
     if not isinstance(value, str) or _IDENTIFIER.fullmatch(value) is None:
         raise make_malformed_error("an identifier is none")
     return value

@@ -300,7 +300,9 @@ def _encode_value(name: str, value: Any, schema: Mapping[str, Any] | None) -> An
 
 
 def _add_cache_point(system: list[dict[str, Any]], turns: list[dict[str, Any]]) -> None:
-    """Add a cache point after the system prompt, or after the last user message if there is no system prompt."""
+    """Add a cache point after the system prompt, or after the last user message if there is no system
+    prompt.
+    """
     if system:
         system.append(dict(_CACHE_POINT))
         return
@@ -319,7 +321,9 @@ def _encode_system(message: Message) -> list[dict[str, Any]]:
 
 
 def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the turns of user and assistant, which must alternate: adjacent messages of one role are joined."""
+    """Return the turns of user and assistant, which must alternate: adjacent messages of one role are
+    joined.
+    """
     turns: list[dict[str, Any]] = []
     names: set[str] = set()
     for message in messages:

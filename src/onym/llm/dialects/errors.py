@@ -259,7 +259,9 @@ class ErrorDecoder:
 
 
 def find_request_id(headers: HeaderMap, exchange: Exchange) -> str | None:
-    """Return the server's identifier of the exchange from a header, None if it is missing or unsafe to print."""
+    """Return the server's identifier of the exchange from a header, None if it is missing or unsafe
+    to print.
+    """
     found = None
     for name, value in headers:
         lower = name.lower()

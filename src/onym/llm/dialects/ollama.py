@@ -283,7 +283,9 @@ def _find_context_window(facts: Mapping[str, Any]) -> int | None:
 
 
 class StreamDecoder(EventDecoder[bytes]):
-    """Converts lines of JSON to events. `Finish` comes at the line with `done`; tool calls arrive complete."""
+    """Converts lines of JSON to events. `Finish` comes at the line with `done`; tool calls arrive
+    complete.
+    """
 
     __slots__ = ("_calls",)
 
