@@ -129,9 +129,9 @@ def require_pyarrow() -> Any:
         from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
         raise UsageError(
-            "Parquet needs the extra `parquet`",
+            "Parquet files need the extra `parquet`",
             code="usage.missing-extra",
-            hint="pip install 'onym[parquet]'",
+            hint="Run: pip install 'onym[parquet]'",
         ) from None
     return parquet
 
@@ -162,7 +162,7 @@ def _iter_records(parquet: Any, stream: Any, names: Iterable[str]) -> Iterator[d
         for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=columns):
             yield from batch.to_pylist()
     except (ArrowException, OSError) as error:
-        raise UsageError("the Parquet file cannot be read", code="usage.bad-input") from error
+        raise UsageError("the Parquet file is invalid", code="usage.bad-input") from error
 
 
 def _decode_column(name: str, value: Any) -> Any:

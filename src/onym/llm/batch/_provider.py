@@ -139,7 +139,7 @@ class ResultCollector:
 #: times that results are fetched before their errors are reported
 _MAX_FETCHES: Final = 3
 #: how to continue without the missing results
-CANCEL_HINT: Final = "--cancel gives up the rows that have no answer"
+CANCEL_HINT: Final = "Run again with --cancel to give up the rows that have no answer."
 
 
 class ResultFetcher:
@@ -178,7 +178,7 @@ class ResultFetcher:
             return None
         if self._give_up:
             return False
-        raise self._make_damaged_error(f"the results of the batch {batch.id} do not say whose they are")
+        raise self._make_damaged_error(f"the results of the batch {batch.id} do not name their requests")
 
     async def fetch(self, chunk: Submission, batch: Batch) -> bool:
         """Fetch all results; False if the run was stopped. Raises the error if they stay incomplete."""
@@ -525,7 +525,7 @@ class ProviderEngine:
         if batch.ending == "gone":
             if not self._cancel:
                 error = batch.faults[0].error
-                error.hint = f"was the batch {batch.id} begun with another key? {CANCEL_HINT}"
+                error.hint = f"Was the batch {batch.id} created with another API key? {CANCEL_HINT}"
                 raise error
         elif not await self._fetcher.fetch(chunk, batch):
             return

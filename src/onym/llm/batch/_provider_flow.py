@@ -41,12 +41,12 @@ def require_batch_api(endpoint: Endpoint) -> BatchApi:
 
 def make_no_api_error(endpoint: Endpoint) -> UnsupportedError:
     return UnsupportedError(
-        f"{endpoint.provider.title} has no batch API that is known here",
+        f"Onym does not know a batch API of {endpoint.provider.title}",
         code="llm.no-batch",
         parameter="batch",
         model=endpoint.model,
         source=endpoint.provider.source,
-        hint="leave out --provider-batch",
+        hint="Remove --provider-batch.",
     )
 
 
@@ -274,7 +274,7 @@ def _decode_state(desk: BatchClient, batch: str, reply: Reply) -> Batch | CallFa
         return error
     if found.id == batch:
         return found
-    text = "the provider tells of another batch than it was asked for"
+    text = "the provider returned another batch than the requested one"
     return MalformedResponseError(text, endpoint=desk.exchange.endpoint, status=reply.status)
 
 

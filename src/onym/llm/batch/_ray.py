@@ -49,7 +49,7 @@ def require_ray() -> Any:
         raise UsageError(
             "the engine ray needs the extra `ray`",
             code="usage.missing-extra",
-            hint="pip install 'onym[ray]'",
+            hint="Run: pip install 'onym[ray]'",
         ) from None
     return ray
 
@@ -232,7 +232,7 @@ class RayEngine:
                 self._deaths += 1
                 if self._deaths > _MAX_DEATHS:
                     raise UsageError(
-                        "the workers of the Ray cluster die again and again", code="usage.ray-workers"
+                        "the workers of the Ray cluster keep dying", code="usage.ray-workers"
                     ) from None
                 self._actors[at] = self._start_actor(node)
             else:

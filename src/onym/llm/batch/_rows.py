@@ -115,12 +115,12 @@ def _make_row_error(text: str, *, hint: str | None = None) -> UsageError:
 
 def _describe_validation(error: Exception) -> str:
     # the message contains names of members and types, but no values
-    return f"the row has another shape: {redact(str(error))[:_MAX_REMARK]}"
+    return f"the row is invalid: {redact(str(error))[:_MAX_REMARK]}"
 
 
 def _decode_own_row(given: _RowInput) -> tuple[Any, dict[str, Any]]:
     if (given.prompt is None) == (given.messages is None):
-        raise _make_row_error("a row has either a prompt or messages")
+        raise _make_row_error("a row needs either prompt or messages")
     overrides: dict[str, Any] = {}
     if given.params:
         extra: dict[str, Any] = {}
@@ -139,17 +139,19 @@ def _decode_openai_row(given: _RowInput, model: str) -> tuple[Any, dict[str, Any
     """Return OpenAI's batch line as arguments of a call; unknown members are passed through."""
     ours = (given.prompt, given.messages, given.params, given.tools, given.tool_choice, given.schema)
     if any(member is not None for member in ours):
-        raise _make_row_error("a row with a body has nothing beside it but custom_id, method and url")
+        raise _make_row_error("a row with body may only have custom_id, method and url beside it")
     if given.url not in _CHAT_URLS:
-        raise _make_row_error("the row asks for another operation than /v1/chat/completions")
+        raise _make_row_error("the url of a row must be /v1/chat/completions")
     body = dict(given.body or {})
     if body.pop("model", model) != model:
-        raise _make_row_error("the body names another model than the URI", hint="leave model out of the body")
+        raise _make_row_error(
+            "the model in the body is not the model in the URI", hint="Remove model from the body."
+        )
     messages = body.pop("messages", None)
     if not isinstance(messages, list):
-        raise _make_row_error("the body holds no messages")
+        raise _make_row_error("the body has no messages")
     if body.pop("stream", False):
-        raise _make_row_error("a row of a batch is not streamed")
+        raise _make_row_error("stream is not supported in a batch")
     overrides = {_BODY_NAMES[name]: body.pop(name) for name in _BODY_NAMES if name in body}
     _FORMAT_DECODERS.get(type(body.get("response_format")), _require_no_format)(body, overrides)
     if body:
@@ -159,7 +161,7 @@ def _decode_openai_row(given: _RowInput, model: str) -> tuple[Any, dict[str, Any
 
 def _require_no_format(body: dict[str, Any], overrides: dict[str, Any]) -> None:
     if "response_format" in body:
-        raise _make_row_error("response_format is an object")
+        raise _make_row_error("response_format must be an object")
 
 
 def _decode_response_format(body: dict[str, Any], overrides: dict[str, Any]) -> None:
@@ -170,9 +172,7 @@ def _decode_response_format(body: dict[str, Any], overrides: dict[str, Any]) -> 
     elif kind in ("text", "json_object"):
         overrides["format"] = "json" if kind == "json_object" else "text"
     else:
-        raise _make_row_error(
-            "response_format is not one of text, json_object and json_schema with its schema"
-        )
+        raise _make_row_error("response_format must be text, json_object, or json_schema with a schema")
 
 
 _FORMAT_DECODERS: dict[type, Callable[[dict[str, Any], dict[str, Any]], None]] = {
@@ -184,7 +184,7 @@ def _pop_retries(overrides: dict[str, Any]) -> int | None:
     """Remove and return `retries` of the row, which the run uses instead of the client."""
     given = overrides.pop("retries", None)
     if given is not None and (type(given) is not int or not 0 <= given <= 100):
-        raise _make_row_error("retries is a whole number from 0 to 100")
+        raise _make_row_error("retries must be a whole number from 0 to 100")
     return given
 
 

@@ -335,7 +335,7 @@ def open_run(
     """
     output = output.resolve()
     if output.exists() and not output.is_file():
-        raise UsageError(f"{output} is no file", code="usage.output-file")
+        raise UsageError(f"{output} is not a file", code="usage.output-file")
     if isinstance(given, Path) and given.resolve() == output:
         raise UsageError("input and output are the same file", code="usage.output-file")
     if is_parquet(output):
@@ -371,9 +371,9 @@ def _start_run(bound: BindingFile, wanted: Binding, source: Source, output: Path
     for path in (journal, output):
         if path.exists() and path.stat().st_size:
             raise UsageError(
-                f"{path} is there already, and nothing says what it belongs to",
+                f"{path} exists, and does not belong to a batch",
                 code="usage.output-file",
-                hint="choose another output, or --restart (restart=True) to throw it away",
+                hint="Choose another output, or delete the file with --restart (restart=True).",
             )
     rows = count_rows(source.iter_rows(), output.parent)
     bound.save(msgspec.structs.replace(wanted, rows=rows))
@@ -531,9 +531,9 @@ async def arun(
     another reached no server: the results so far are kept; OSError where the disk fails.
     """
     if not 1 <= concurrency <= _MAX_CONCURRENCY:
-        raise UsageError(f"concurrency is 1 to {_MAX_CONCURRENCY}")
+        raise UsageError(f"concurrency must be from 1 to {_MAX_CONCURRENCY}")
     if order not in get_args(Order):
-        raise UsageError("order is input or completion")
+        raise UsageError("order must be input or completion")
     job = make_job(
         uri,
         key=key,
@@ -548,7 +548,7 @@ async def arun(
     )
     provider = engine == "provider"
     if not provider and (cancel or poll is not None):
-        raise UsageError("cancel and poll are for the engine provider")
+        raise UsageError("cancel and poll need engine=provider")
     make = (
         _make_provider_engine(job, Path(output), cancel=cancel, poll=poll)
         if provider
@@ -585,8 +585,8 @@ async def _run_engine(driver: BatchRun, engine: Engine, begun: RunState) -> None
     try:
         await driver.run(engine, begun.journal)
     except OnymError as error:
-        kept = "the results so far are kept, the same call goes on from there"
-        error.hint = f"{error.hint}; {kept}" if error.hint else kept
+        kept = "The results so far are saved; run the same command again to continue."
+        error.hint = f"{error.hint.rstrip('.')}. {kept}" if error.hint else kept
         raise
 
 
@@ -609,4 +609,4 @@ def _find_engine(given: EngineName | Callable[[Job], Engine]) -> Callable[[Job],
         from onym.llm.batch._ray import RayEngine  # late: ray is an extra, and takes seconds to import
 
         return RayEngine
-    raise UsageError("engine is local, ray or provider")
+    raise UsageError("engine must be local, ray or provider")

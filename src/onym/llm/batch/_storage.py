@@ -109,9 +109,9 @@ def count_rows(rows: Iterable[tuple[int, bytes]], folder: Path) -> int:
         if entry[:32] == before[:32]:
             first, second = sorted((int(before[32:], 16), int(entry[32:], 16)))
             raise UsageError(
-                f"the rows {first} and {second} have the same id (rows are counted from 0)",
+                f"rows {first} and {second} have the same id (the first row is 0)",
                 code="usage.same-id",
-                hint="make the ids differ, or leave them out",
+                hint="Give every row its own id, or remove the ids.",
             )
         before = entry
     return counted.count
@@ -170,11 +170,11 @@ class RowBitmap:
 _BINDING_VERSION: Final = 1
 #: members of the binding, and the message if they differ
 _MISMATCH_MESSAGES: Final = {
-    "version": "the results were begun by another version of onym",
-    "endpoint": "the results are of another endpoint or model",
-    "settings": "the results were asked for with other parameters",
-    "input": "the results are of another input",
-    "order": "the results were begun in another order",
+    "version": "an incompatible version of Onym began these results",
+    "endpoint": "the results belong to another endpoint or model",
+    "settings": "the results were requested with other parameters",
+    "input": "the results belong to another input",
+    "order": "the results have another order",
 }
 
 
@@ -207,7 +207,9 @@ class BindingFile:
         if not try_lock(self._descriptor):
             os.close(self._descriptor)
             raise UsageError(
-                f"another run is writing {output}", code="usage.batch-locked", hint="wait for it, or stop it"
+                f"another run is writing {output}",
+                code="usage.batch-locked",
+                hint="Wait for that run, or stop it.",
             )
 
     def load(self) -> Binding | None:
@@ -241,7 +243,7 @@ def require_same_run(found: Binding, wanted: Binding) -> None:
             raise UsageError(
                 text,
                 code=f"usage.batch-{member}",
-                hint="choose another output, or --restart (restart=True) to throw these results away",
+                hint="Choose another output, or delete these results with --restart (restart=True).",
             )
 
 
@@ -609,9 +611,9 @@ def require_no_open_batches(output: Path) -> None:
     if chunks:
         raise UsageError(
             f"{sum(chunk.count for chunk in chunks.values())} rows of this output are in batches at the "
-            "provider, which answers them and has to be paid",
+            "provider and will be billed",
             code="usage.batch-at-provider",
-            hint="go on with --provider-batch, or end them with --provider-batch --cancel first",
+            hint="Continue with --provider-batch, or cancel them first with --provider-batch --cancel.",
         )
 
 
@@ -639,9 +641,9 @@ def _iter_entries(path: Path) -> Iterator[tuple[bytes, _SubmissionEntry]]:
             yield line, _ENTRY_DECODER.decode(line)
         except msgspec.MsgspecError:
             raise UsageError(
-                f"{path} is damaged: it says which rows the provider has to be paid for",
+                f"{path} is damaged, so Onym cannot tell which rows are at the provider",
                 code="usage.batch-ledger",
-                hint="mend it, or remove it once no batch of this output is left at the provider",
+                hint="Repair the file, or delete it when no batch of this output is left at the provider.",
             ) from None
 
 

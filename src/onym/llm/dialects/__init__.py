@@ -195,12 +195,12 @@ def get_dialect(name: str) -> Dialect:
             return cast("Dialect", point.load())
         except Exception as error:
             raise ConfigError(
-                f"the dialect {name}, of the entry points {GROUP}, fails to load ({type(error).__name__})",
+                f"the API format {name} (entry point group {GROUP}) cannot be loaded: {type(error).__name__}",
                 code="dialect.bad-plugin",
-                hint="uninstall or upgrade the distribution that brings it",
+                hint="Uninstall or upgrade the package that provides it.",
             ) from error
     raise UnsupportedError(
-        f"this version of Onym does not speak the dialect {name}",
+        f"this version of Onym does not support the API format {name}",
         code="llm.no-dialect",
-        hint=f"it speaks {', '.join(sorted(DIALECTS))}",
+        hint=f"Supported formats: {', '.join(sorted(DIALECTS))}.",
     )

@@ -149,7 +149,7 @@ ERRORS = ErrorDecoder(
     codes=_ERROR_CODES,
     wide=_WIDE_CODES,
     is_failure=_is_failure,
-    hint="does this host speak Anthropic's Messages API?",
+    hint="Check that this host supports Anthropic's Messages API.",
 )
 
 
@@ -287,13 +287,15 @@ def _encode_parts(content: Content) -> str | list[dict[str, Any]]:
 def _encode_text_parts(content: Content, role: str) -> str | list[dict[str, Any]]:
     """Return the content of an assistant's or a system message, which may contain only text."""
     if not isinstance(content, str) and not all(isinstance(part, TextPart) for part in content):
-        raise make_part_error(f"image or document in a message of role {role}", _API_NAME)
+        raise make_part_error(f"images or documents in a message of role {role}", _API_NAME)
     return _encode_parts(content)
 
 
 def _encode_tool_result(message: Message) -> dict[str, Any]:
     if not message.tool_call_id:
-        _raise_message_error("a message of role tool needs tool_call_id here: it says which call is answered")
+        _raise_message_error(
+            "a message of role tool has no tool_call_id, which names the call that it answers"
+        )
     return {
         "type": "tool_result",
         "tool_use_id": message.tool_call_id,
@@ -327,14 +329,16 @@ def _encode_document(part: DocumentPart) -> dict[str, Any]:
         return _encode_source(part)
     if not part.media_type.startswith("text/"):
         raise make_part_error(
-            "document that is neither PDF nor text", _API_NAME, hint="convert it, or pass its text"
+            "documents that are neither PDF nor text",
+            _API_NAME,
+            hint="Convert the document, or pass its text.",
         )
     try:
         text = part.data.decode("utf-8")
     except UnicodeDecodeError:
         text = None
     if text is None:
-        _raise_message_error("a text document is not UTF-8")
+        _raise_message_error("the text document is not UTF-8")
     return {"type": "text", "media_type": "text/plain", "data": text}
 
 
@@ -359,7 +363,7 @@ def _encode_format(value: str, schema: Mapping[str, Any] | None) -> dict[str, An
             f"the {_API_NAME} API has no JSON mode without a schema",
             code="llm.no-format",
             parameter="format",
-            hint="use format=json_schema with a schema",
+            hint="Use format=json_schema with a schema.",
         )
     return {"type": "json_schema", "schema": dict(schema or {})}
 
@@ -424,7 +428,7 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
     """Return the model in a 2xx response to GET /v1/models/{model}."""
     record = ERRORS.decode_object(status, headers, body, exchange)
     if get_text(record, "id") is None:
-        raise make_malformed_error("it holds no model")
+        raise make_malformed_error("it has no model")
     return _decode_model_info(record)
 
 
@@ -434,13 +438,13 @@ def _make_no_embeddings_error() -> UnsupportedError:
         "the Anthropic Messages API has no embeddings",
         code="llm.no-embeddings",
         parameter="embeddings",
-        hint="use an endpoint of another provider for vectors",
+        hint="Use an endpoint of another provider for embeddings.",
     )
 
 
 def _require_blocks(content: Any) -> list[dict[str, Any]]:
     if not isinstance(content, list):
-        raise make_malformed_error("it holds no content")
+        raise make_malformed_error("it has no content")
     if not all(isinstance(block, dict) for block in content):
         raise make_malformed_error("a block of the content is not an object")
     return content
@@ -451,7 +455,7 @@ def _list_texts(blocks: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
     found = [block.get(kind) for block in blocks if block.get("type") == kind]
     said = [item for item in found if isinstance(item, str)]
     if len(said) != len(found):
-        raise make_malformed_error(f"a block of {kind} holds no text")
+        raise make_malformed_error(f"a block of {kind} has no text")
     return said
 
 
@@ -560,7 +564,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         kind = record.get("type")
         if kind == "message_stop":
             if not self._begun:
-                raise make_malformed_error("the stream holds no answer")
+                raise make_malformed_error("the stream has no answer")
             return True
         if kind == "error" or frame.event == "error":
             raise self._make_stream_error(record)
@@ -574,7 +578,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     def _start_message(self, record: Mapping[str, Any], _: list[Event]) -> None:
         message = record.get("message")
         if not isinstance(message, dict):
-            raise make_malformed_error("the stream's first event holds no message")
+            raise make_malformed_error("the stream's first event has no message")
         self._begun = True
         self._model = get_text(message, "model")
         self._update_usage(message.get("usage"))
@@ -582,7 +586,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     def _start_block(self, record: Mapping[str, Any], events: list[Event]) -> None:
         block, index = record.get("content_block"), record.get("index")
         if not isinstance(block, dict) or type(index) is not int or index in self._blocks:
-            raise make_malformed_error("a block of the content does not begin as one")
+            raise make_malformed_error("a block of the content has an invalid start")
         if block.get("type") != "tool_use":
             self._blocks[index] = _BlockBuilder(block, None)
             # usually empty: the text arrives in pieces
@@ -592,7 +596,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             return
         name = get_text(block, "name")
         if name is None:
-            raise make_malformed_error("a tool call names no tool")
+            raise make_malformed_error("a tool call has no name")
         self._blocks[index] = _BlockBuilder(block, self._calls)
         events.append(ToolCallDelta(index=self._calls, id=get_text(block, "id"), name=name))
         self._calls += 1
@@ -601,7 +605,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         index, delta = record.get("index"), record.get("delta")
         block = self._blocks.get(index) if type(index) is int else None
         if block is None or not isinstance(delta, dict):
-            raise make_malformed_error("a piece of the content belongs to no block")
+            raise make_malformed_error("a piece of the content does not belong to a block")
         if delta.get("type") == "citations_delta":
             block.add_citation(delta.get("citation"))
             return
@@ -662,7 +666,7 @@ def _decode_delta(delta: Mapping[str, Any]) -> tuple[str, str]:
     source, member = _DELTA_MEMBERS[kind]
     piece = delta.get(source)
     if not isinstance(piece, str):
-        raise make_malformed_error("a piece of the content is not text")
+        raise make_malformed_error("a piece of the content is not a string")
     return member, piece
 
 

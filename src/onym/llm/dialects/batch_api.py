@@ -158,7 +158,7 @@ def require_identifier(value: Any) -> str:
     other value.
     """
     if not isinstance(value, str) or _IDENTIFIER.fullmatch(value) is None:
-        raise make_malformed_error("an identifier is none")
+        raise make_malformed_error("an identifier is missing or invalid")
     return value
 
 
@@ -254,14 +254,14 @@ def make_unanswered_error(ending: str, exchange: Exchange) -> ProviderError:
         _ENDING_MESSAGES.get(ending, _ENDING_MESSAGES["completed"]),
         code=f"provider.batch-{ending}" if ending != "completed" else "provider.malformed",
         endpoint=exchange.endpoint,
-        hint="--retry-errors (retry_errors=True) asks it again",
+        hint="Send the row again with --retry-errors (retry_errors=True).",
     )
 
 
 _ENDING_MESSAGES: Final[Mapping[str, str]] = {
-    "completed": "the results of the batch hold no answer to this row",
-    "failed": "the provider refused the batch",
-    "expired": "the batch expired before this row was asked",
-    "cancelled": "the batch was cancelled before this row was asked",
-    "gone": "the provider knows this batch no more",
+    "completed": "the results of the batch have no answer to this row",
+    "failed": "the provider rejected the batch",
+    "expired": "the batch expired before this row was processed",
+    "cancelled": "the batch was cancelled before this row was processed",
+    "gone": "the provider no longer knows this batch",
 }

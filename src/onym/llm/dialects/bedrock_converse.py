@@ -142,7 +142,7 @@ ERRORS = ErrorDecoder(
     read=_decode_error_details,
     codes=_ERROR_CODES,
     is_failure=_is_failure,
-    hint="is this host an Amazon Bedrock runtime endpoint?",
+    hint="Check that this host is an Amazon Bedrock runtime endpoint.",
 )
 
 
@@ -226,7 +226,8 @@ def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> 
     single, fixed, dimensions = _find_embed_model(model)
     if single and len(texts) != 1:
         raise UsageError(
-            f"{model} takes one text a call, and {len(texts)} are given", hint="call once for each text"
+            f"{model} accepts one text per call, but {len(texts)} texts are given",
+            hint="Call it once for each text.",
         )
     body: dict[str, Any] = {"inputText": texts[0]} if single else {"texts": list(texts)}
     extra = dict(extra)
@@ -262,11 +263,11 @@ def _find_embed_model(model: str) -> _EmbedModel:
         if own.startswith(prefix) or own.partition(".")[2].startswith(prefix):
             return found
     raise UnsupportedError(
-        f"no shape of embeddings request is known for {model} at Bedrock",
+        f"Onym does not know the embeddings request of {model} at Bedrock",
         code="llm.no-embeddings",
         parameter="embeddings",
         model=model,
-        hint=f"known are {', '.join(f'{prefix}*' for prefix in _EMBED_MODELS)}",
+        hint=f"Supported models: {', '.join(f'{prefix}*' for prefix in _EMBED_MODELS)}",
     )
 
 
@@ -274,7 +275,9 @@ def _find_wire_name(name: str, spec: WireSpec) -> str:
     wire = spec.names.get(name) or PARAMETERS.get(name)
     if wire is None:
         raise UnsupportedError(
-            f"the Bedrock Converse API has no parameter for {name}", code="llm.no-parameter", parameter=name
+            f"the Bedrock Converse API does not support the parameter {name}",
+            code="llm.no-parameter",
+            parameter=name,
         )
     return wire
 
@@ -289,7 +292,7 @@ def _encode_value(name: str, value: Any, schema: Mapping[str, Any] | None) -> An
             "the Bedrock Converse API has no JSON mode without a schema",
             code="llm.no-json",
             parameter="format",
-            hint="use format=json_schema",
+            hint="Use format=json_schema with a schema.",
         )
     schema = schema or {}
     text = msgspec.json.encode(schema).decode()
@@ -315,7 +318,7 @@ def _encode_system(message: Message) -> list[dict[str, Any]]:
     content = message.content
     parts = (TextPart(content),) if isinstance(content, str) else content
     if not all(isinstance(part, TextPart) for part in parts):
-        raise make_part_error("image or document in a system message", "Bedrock Converse")
+        raise make_part_error("images or documents in a system message", "Bedrock Converse")
     # the API rejects empty blocks
     return [{"text": part.text} for part in parts if isinstance(part, TextPart) and part.text]
 
@@ -362,11 +365,11 @@ def _encode_part(part: ContentPart, names: set[str]) -> dict[str, Any]:
         (_IMAGE_FORMATS, "image") if isinstance(part, ImagePart) else (_DOCUMENT_FORMATS, "document")
     )
     if part.data is None:
-        raise make_part_error(f"{what} by URL", "Bedrock Converse", hint=f"pass the {what}'s octets as data")
+        raise make_part_error(f"{what}s by URL", "Bedrock Converse", hint=f"Pass the {what}'s bytes as data.")
     form = known.get(part.media_type.partition(";")[0].strip().lower())
     if form is None:
         raise make_part_error(
-            f"{what} of this media type", "Bedrock Converse", hint=f"it takes {', '.join(known)}"
+            f"{what}s of this media type", "Bedrock Converse", hint=f"Supported types: {', '.join(known)}."
         )
     block: dict[str, Any] = {"format": form}
     if isinstance(part, DocumentPart):
@@ -393,7 +396,7 @@ def _encode_tool_call(call: ToolCall) -> dict[str, Any]:
 def _encode_tool_result(message: Message, names: set[str]) -> dict[str, Any]:
     if not message.tool_call_id:
         raise UsageError(
-            "a message of role tool needs tool_call_id here: it says which call is answered",
+            "a message of role tool has no tool_call_id, which names the call that it answers",
             code="usage.bad-message",
         )
     content = message.content
@@ -429,10 +432,10 @@ def _require_no_tool_blocks(turns: Sequence[Mapping[str, Any]]) -> None:
     """
     if any("toolUse" in block or "toolResult" in block for turn in turns for block in turn["content"]):
         raise UnsupportedError(
-            "the Bedrock Converse API has no tool_choice none once a tool was called",
+            "the Bedrock Converse API does not support tool_choice none after a tool call",
             code="llm.no-tool-choice",
             parameter="tool_choice",
-            hint="use auto",
+            hint="Use tool_choice auto.",
         )
 
 
@@ -506,7 +509,7 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
     data = ERRORS.decode_object(status, headers, body, exchange)
     record = data.get("modelDetails")
     if not isinstance(record, dict) or get_text(record, "modelId") is None:
-        raise make_malformed_error("it holds no model")
+        raise make_malformed_error("it has no model")
     return _decode_model_info(record)
 
 
@@ -539,7 +542,7 @@ def _require_content(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     message = output.get("message") if isinstance(output, dict) else None
     blocks = message.get("content") if isinstance(message, dict) else None
     if not isinstance(blocks, list):
-        raise make_malformed_error("it holds no message")
+        raise make_malformed_error("it has no message")
     if not all(isinstance(block, dict) for block in blocks):
         raise make_malformed_error("a block of the content is not an object")
     return blocks
@@ -549,7 +552,7 @@ def _decode_text(block: Mapping[str, Any]) -> str:
     """Return the text of a block, also of a block with citations."""
     said = block.get("text", "")
     if not isinstance(said, str):
-        raise make_malformed_error("a block's text is not text")
+        raise make_malformed_error("a block's text is not a string")
     cited = block.get("citationsContent")
     pieces = cited.get("content") if isinstance(cited, dict) else None
     return said + "".join(_iter_texts(pieces if isinstance(pieces, list) else ()))
@@ -584,7 +587,7 @@ def _decode_vectors(data: Mapping[str, Any]) -> list[Any]:
     if isinstance(found, dict):
         found = found.get("float")
     if not isinstance(found, list):
-        raise make_malformed_error("it holds no vectors of floats")
+        raise make_malformed_error("it has no vectors of floats")
     return found
 
 
@@ -637,7 +640,7 @@ class StreamDecoder(EventDecoder[EventFrame]):
         if name == "metadata":
             self.usage = _decode_usage(data.get("usage"))
             if self._reason is None:
-                raise make_malformed_error("the stream holds no answer")
+                raise make_malformed_error("the stream has no answer")
             return True
         if name == "messageStop":
             self._reason = find_finish_reason(_FINISHES, data.get("stopReason"))
@@ -668,7 +671,7 @@ class StreamDecoder(EventDecoder[EventFrame]):
             return
         name = get_text(call, "name")
         if name is None or block.call is not None:
-            raise make_malformed_error("a tool call names no tool, or begins twice")
+            raise make_malformed_error("a tool call has no name, or begins twice")
         identity = get_text(call, "toolUseId") or f"call_{self._called}"
         block.call, block.number = {"toolUseId": identity, "name": name}, self._called
         self._called += 1
@@ -728,7 +731,7 @@ def _append_call(block: _BlockBuilder, call: Mapping[str, Any], events: list[Eve
     if block.server:
         return
     if block.call is None:
-        raise make_malformed_error("a tool call goes on that never began")
+        raise make_malformed_error("a piece of a tool call came before its start")
     piece = block.append("input", call, "input")
     if piece is not None:
         events.append(ToolCallDelta(index=block.number, arguments=piece))

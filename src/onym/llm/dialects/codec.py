@@ -69,7 +69,7 @@ def decode_tool_calls(calls: Any, first: int = 0) -> Iterator[ToolCall]:
     for index, call in enumerate(calls, first):
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict):
-            raise make_malformed_error("a tool call holds no function")
+            raise make_malformed_error("a tool call has no function")
         yield make_tool_call(
             get_text(call, "id") or f"call_{index}", function.get("name"), function.get("arguments")
         )
@@ -99,14 +99,14 @@ def parse_timestamp(value: Any) -> float | None:
 def require_model_records(records: Any) -> list[dict[str, Any]]:
     """Return the records of a list of models; items that are not objects are skipped."""
     if not isinstance(records, list):
-        raise make_malformed_error("it holds no list of models")
+        raise make_malformed_error("it has no list of models")
     return [record for record in records if isinstance(record, dict)]
 
 
 def require_vector_list(found: Any, count: int) -> list[Any]:
     """Return a list with one vector, or record of one, for each text."""
     if not isinstance(found, list) or len(found) != count:
-        raise make_malformed_error("it does not hold one vector for each text")
+        raise make_malformed_error("it does not have one vector for each text")
     return found
 
 
@@ -117,7 +117,7 @@ def decode_vector(value: Any) -> Sequence[float]:
     try:
         return tuple(map(float, value))
     except OverflowError:
-        raise make_malformed_error("a vector holds a number that is too large") from None
+        raise make_malformed_error("a vector has a number that is too large") from None
 
 
 def decode_vector_or_base64(value: Any) -> Sequence[float]:
@@ -194,7 +194,7 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     found = parse_json_object(call.arguments) if call.arguments.strip() else {}
     if found is None:
         raise UsageError(
-            f"the arguments of the tool call {call.name} are no JSON object, and this API takes nothing else",
+            f"the arguments of the tool call {call.name} are not a JSON object, which this API requires",
             code="usage.bad-message",
         )
     return found
@@ -246,5 +246,5 @@ def make_schema_name(schema: Mapping[str, Any]) -> str:
 def make_part_error(what: str, dialect: str, *, hint: str | None = None) -> UnsupportedError:
     """Return the error for a part that an API does not support."""
     return UnsupportedError(
-        f"the {dialect} API takes no {what}", code="llm.no-part", parameter="messages", hint=hint
+        f"the {dialect} API does not support {what}", code="llm.no-part", parameter="messages", hint=hint
     )

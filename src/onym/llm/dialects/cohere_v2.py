@@ -232,7 +232,7 @@ def _encode_message(message: Message) -> dict[str, Any]:
 def _encode_text_part(part: ContentPart, where: str = "an assistant's message") -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    raise make_part_error(f"{'image' if isinstance(part, ImagePart) else 'document'} in {where}", _API_NAME)
+    raise make_part_error(f"{'images' if isinstance(part, ImagePart) else 'documents'} in {where}", _API_NAME)
 
 
 def _encode_part(part: ContentPart) -> dict[str, Any]:
@@ -240,7 +240,7 @@ def _encode_part(part: ContentPart) -> dict[str, Any]:
         return {"type": "text", "text": part.text}
     if isinstance(part, DocumentPart):
         raise make_part_error(
-            "document in a user's message", _API_NAME, hint="pass texts to cite as the parameter documents"
+            "documents in a user's message", _API_NAME, hint="Pass texts to cite as the parameter documents."
         )
     return encode_image_url(part)
 
@@ -250,7 +250,7 @@ def _encode_result_part(part: ContentPart) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if isinstance(part, ImagePart):
-        raise make_part_error("image in a tool's result", _API_NAME)
+        raise make_part_error("images in a tool's result", _API_NAME)
     document: dict[str, Any] = {"data": _encode_document(part)}
     if part.name is not None:
         document["id"] = part.name
@@ -259,22 +259,22 @@ def _encode_result_part(part: ContentPart) -> dict[str, Any]:
 
 def _encode_document(part: DocumentPart) -> dict[str, Any]:
     if part.data is None:
-        raise make_part_error("document by URL", _API_NAME, hint="pass the document's octets as data")
+        raise make_part_error("documents by URL", _API_NAME, hint="Pass the document's bytes as data.")
     if part.media_type == "application/json":
         try:
             found = msgspec.json.decode(part.data)
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise UsageError("a JSON document of a tool's result is an object", code="usage.bad-message")
+            raise UsageError("a JSON document in a tool's result is not an object", code="usage.bad-message")
         return found
     if not part.media_type.startswith("text/"):
-        raise make_part_error("document that is not text", _API_NAME)
+        raise make_part_error("documents that are not text", _API_NAME)
     try:
         return {"text": part.data.decode("utf-8")}
     except UnicodeDecodeError:
         pass
-    raise UsageError("a text document of a tool's result is UTF-8", code="usage.bad-message")
+    raise UsageError("a text document in a tool's result is not UTF-8", code="usage.bad-message")
 
 
 #: the encoder of a part, by the role of its message
@@ -290,7 +290,7 @@ def _is_strict(tools: Iterable[Tool]) -> bool:
     said = {tool.strict for tool in tools} - {None}
     if len(said) > 1:
         raise UnsupportedError(
-            f"the {_API_NAME} API holds all tools to their schemas or none",
+            f"the {_API_NAME} API cannot enforce the schemas of only some tools",
             code="llm.no-strict-tools",
             parameter="tools",
         )
@@ -301,10 +301,10 @@ def _encode_tool_choice(choice: str | None) -> str | None:
     if choice is None or choice in _TOOL_CHOICES:
         return _TOOL_CHOICES[choice or "auto"]
     raise UnsupportedError(
-        f"the {_API_NAME} API cannot be told which tool to call",
+        f"the {_API_NAME} API cannot force the call of one tool",
         code="llm.no-tool-choice",
         parameter="tool_choice",
-        hint="pass that tool alone, with tool_choice required",
+        hint="Pass only that tool, with tool_choice required.",
     )
 
 
@@ -382,7 +382,7 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
     """Return the model in a 2xx response to GET /v1/models/{model}."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     if get_text(data, "name") is None:
-        raise make_malformed_error("it holds no model")
+        raise make_malformed_error("it has no model")
     return _decode_model_info(data)
 
 
@@ -390,7 +390,7 @@ def _require_message(data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise make_malformed_error("it is not a JSON object")
     if "message" not in data:
-        raise make_malformed_error("it holds no message")
+        raise make_malformed_error("it has no message")
     return _get_object(data, "message")
 
 
@@ -483,7 +483,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
                 continue
             name = get_text(function, "name")
             if name is None:
-                raise make_malformed_error("a tool call names no function")
+                raise make_malformed_error("a tool call has no name")
             identity = get_text(call, "id") or f"call_{index}"
             events.append(ToolCallDelta(index=index, id=identity, name=name, arguments=arguments))
 

@@ -52,17 +52,17 @@ _STATUSES: Mapping[int, type[ProviderError]] = {
 }
 
 _DEFAULT_MESSAGES: Mapping[type[ProviderError], str] = {
-    AuthenticationError: "the server refused the key, or misses one",
-    PermissionDeniedError: "the key may not do this",
-    NotFoundError: "the server knows no such model or route",
+    AuthenticationError: "the server rejected the API key, or the key is missing",
+    PermissionDeniedError: "the API key does not have this permission",
+    NotFoundError: "the server does not have this model or path",
     RateLimitError: "too many requests or tokens",
-    QuotaError: "no credit or quota is left",
-    ContextLengthError: "prompt and completion do not fit the model's context",
-    BadRequestError: "the server refused the request",
+    QuotaError: "the credit or quota is used up",
+    ContextLengthError: "the prompt and the completion exceed the model's context window",
+    BadRequestError: "the server rejected the request",
     ContentFilterError: "the server filtered the content",
-    OverloadedError: "the server is busy or down",
+    OverloadedError: "the server is overloaded or unavailable",
     ServerError: "the server failed",
-    MalformedResponseError: "the server's answer is not one of this dialect",
+    MalformedResponseError: "the response does not match the API format",
 }
 
 #: the usual name of the header, and other names
@@ -110,7 +110,7 @@ class ErrorDecoder:
         except (ValueError, RecursionError):
             pass
         raise self.make_malformed_error(
-            f"{_describe_media_type(headers)} came instead of JSON", status, headers, exchange
+            f"the body is {_describe_media_type(headers)} instead of JSON", status, headers, exchange
         )
 
     def decode_object(
@@ -179,7 +179,9 @@ class ErrorDecoder:
         try:
             said = self.read(msgspec.json.decode(body)) or ErrorDetails()
         except (ValueError, RecursionError):
-            said = ErrorDetails(f"{_describe_media_type(headers)} came instead of JSON" if body else "")
+            said = ErrorDetails(
+                f"the body is {_describe_media_type(headers)} instead of JSON" if body else ""
+            )
         return self._build_error(
             said,
             status,
@@ -286,7 +288,7 @@ def _find_retry_after(headers: HeaderMap, exchange: Exchange) -> float | None:
 
 def _describe_media_type(headers: HeaderMap) -> str:
     media = (headers.get("content-type") or "").partition(";")[0].strip().lower()
-    return "an HTML page" if media in ("text/html", "application/xhtml+xml") else "something"
+    return "an HTML page" if media in ("text/html", "application/xhtml+xml") else "other data"
 
 
 def clean_identifier(text: str | None, exchange: Exchange) -> str | None:

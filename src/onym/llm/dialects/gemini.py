@@ -208,7 +208,7 @@ ERRORS = ErrorDecoder(
     codes=_ERROR_CODES,
     wide=_WIDE_CODES,
     is_failure=_is_failure,
-    hint="does this host speak Google's generateContent?",
+    hint="Check that this host supports Google's generateContent.",
 )
 
 
@@ -294,17 +294,19 @@ def _iter_pieces(parts: _Parts) -> Iterator[_Piece]:
         elif isinstance(said, str):
             yield _Piece(reasoning=said) if part.get("thought") is True else _Piece(said)
         elif said is not None:
-            raise make_malformed_error("the text of a part is not text")
+            raise make_malformed_error("the text of a part is not a string")
 
 
 def _decode_call(call: Any) -> _FunctionCall:
     if not isinstance(call, dict):
         raise make_malformed_error("a function call is not an object")
     if call.get("partialArgs") or call.get("willContinue"):
-        raise make_malformed_error("the arguments of a function call come in pieces, as nobody asked for")
+        raise make_malformed_error(
+            "the arguments of a function call come in pieces, which Onym did not request"
+        )
     name, arguments = get_text(call, "name"), call.get("args")
     if name is None:
-        raise make_malformed_error("a function call names no function")
+        raise make_malformed_error("a function call has no name")
     if arguments is not None and not isinstance(arguments, dict):
         raise make_malformed_error("the arguments of a function call are not an object")
     return _FunctionCall(get_text(call, "id"), name, msgspec.json.encode(arguments or {}).decode())
@@ -496,7 +498,7 @@ def _encode_system(message: Message) -> list[dict[str, Any]]:
     if not isinstance(message.content, str) and not all(
         isinstance(part, TextPart) for part in message.content
     ):
-        raise make_part_error("image or document in a system message", "Gemini")
+        raise make_part_error("images or documents in a system message", "Gemini")
     return _encode_parts(message)
 
 
@@ -524,9 +526,9 @@ def _encode_tool_result(message: Message, names: Mapping[str, str]) -> dict[str,
     name = names.get(message.tool_call_id or "") or message.name
     if name is None:
         raise UsageError(
-            "a tool's result names no function, which the Gemini API wants",
+            "a tool's result has no function name, which the Gemini API requires",
             code="usage.bad-message",
-            hint="pass the assistant's turn with its tool calls too, or name= in the result",
+            hint="Pass the assistant's message with its tool calls too, or name= in the result.",
         )
     content = (TextPart(message.content),) if isinstance(message.content, str) else message.content
     said = "\n".join(part.text for part in content if isinstance(part, TextPart))
@@ -596,7 +598,7 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
 def _decode_answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchange) -> Completion:
     candidate = _find_candidate(data)
     if candidate is None:
-        raise make_malformed_error("it holds no candidate")
+        raise make_malformed_error("it has no candidate")
     parts = _require_parts(candidate)
     said = list(_iter_pieces(parts))
     calls = tuple(
@@ -652,7 +654,7 @@ def _decode_prediction(record: Mapping[str, Any]) -> tuple[Sequence[float], int 
     """Return the vector and the tokens of its text. Protobuf's Struct writes whole numbers as floats."""
     embeddings = record.get("embeddings")
     if not isinstance(embeddings, dict):
-        raise make_malformed_error("a prediction holds no embeddings")
+        raise make_malformed_error("a prediction has no embeddings")
     statistics = embeddings.get("statistics")
     tokens = statistics.get("token_count") if isinstance(statistics, dict) else None
     if type(tokens) is float and tokens.is_integer():
@@ -688,7 +690,7 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
     """Return the model in a 2xx response to GET /models/{model}."""
     record = ERRORS.decode_object(status, headers, body, exchange)
     if get_text(record, "name") is None:
-        raise make_malformed_error("it holds no model")
+        raise make_malformed_error("it has no model")
     return _decode_model_info(record)
 
 

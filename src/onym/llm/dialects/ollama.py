@@ -63,7 +63,7 @@ def _decode_error_details(data: Any) -> ErrorDetails | None:
     return ErrorDetails(text if isinstance(text, str) else "", status=parse_error_status(error.get("code")))
 
 
-ERRORS = ErrorDecoder(read=_decode_error_details, codes={}, hint="is this host an Ollama server?")
+ERRORS = ErrorDecoder(read=_decode_error_details, codes={}, hint="Check that this host is an Ollama server.")
 
 
 _FINISHES: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"}
@@ -85,9 +85,9 @@ def _require_message(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the message, or the piece of a message."""
     message = data.get("message")
     if not isinstance(message, dict):
-        raise make_malformed_error("it holds no message")
+        raise make_malformed_error("it has no message")
     if not isinstance(message.get("content"), str | None):
-        raise make_malformed_error("the content is not text")
+        raise make_malformed_error("the content is not a string")
     return message
 
 
@@ -167,9 +167,9 @@ def _encode_message(message: Message) -> dict[str, Any]:
 
 def _encode_image(part: ImagePart | DocumentPart) -> str:
     if isinstance(part, DocumentPart):
-        raise make_part_error("document", _API_NAME, hint="pass its text")
+        raise make_part_error("documents", _API_NAME, hint="Pass the document's text.")
     if part.data is None:
-        raise make_part_error("image by URL", _API_NAME, hint="pass the image's octets as data")
+        raise make_part_error("images by URL", _API_NAME, hint="Pass the image's bytes as data.")
     return encode_base64(part)
 
 
@@ -182,10 +182,10 @@ def _encode_tools(request: Request) -> list[dict[str, Any]]:
     choice = request.tool_choice
     if request.tools and choice not in (None, "auto", "none"):
         raise UnsupportedError(
-            f"the {_API_NAME} API cannot be told to call a tool",
+            f"the {_API_NAME} API cannot force a tool call",
             code="llm.no-tool-choice",
             parameter="tool_choice",
-            hint="use auto",
+            hint="Use tool_choice auto.",
         )
     return [] if choice == "none" else [_encode_tool(tool) for tool in request.tools]
 
@@ -193,10 +193,10 @@ def _encode_tools(request: Request) -> list[dict[str, Any]]:
 def _encode_tool(tool: Tool) -> dict[str, Any]:
     if tool.strict:
         raise UnsupportedError(
-            f"the {_API_NAME} API does not hold tools to their schemas",
+            f"the {_API_NAME} API cannot enforce the schemas of tools",
             code="llm.no-strict-tools",
             parameter="tools",
-            hint="leave the tools' strict out",
+            hint="Remove strict from the tools.",
         )
     return encode_tool(tool)
 
@@ -263,7 +263,7 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
     data = ERRORS.decode_object(status, headers, body, exchange)
     facts = data.get("model_info")
     if not isinstance(facts, dict) and not isinstance(data.get("details"), dict):
-        raise make_malformed_error("it holds no model")
+        raise make_malformed_error("it has no model")
     return ModelInfo(
         id=exchange.model,
         context_window=_find_context_window(facts) if isinstance(facts, dict) else None,

@@ -182,7 +182,7 @@ def _decode_faults(errors: Any, exchange: Exchange) -> list[BatchFault]:
             kind = ERROR_CODES.get((code or "").lower(), BadRequestError)
             line = record.get("line")
             error = kind(
-                f"the provider refused the batch{text}", endpoint=exchange.endpoint, provider_code=code
+                f"the provider rejected the batch{text}", endpoint=exchange.endpoint, provider_code=code
             )
             found.append(BatchFault(line if type(line) is int and line > 0 else None, error))
     return found

@@ -186,7 +186,7 @@ ERRORS = ErrorDecoder(
     wide=WIDE_CODES,
     parameters=_ERROR_PARAMETERS,
     is_failure=_is_failure,
-    hint="is this host an OpenAI-compatible server?",
+    hint="Check that this host is an OpenAI-compatible server.",
 )
 
 
@@ -324,9 +324,9 @@ def encode_part(part: ContentPart) -> dict[str, Any]:
 def _encode_file(part: DocumentPart) -> dict[str, Any]:
     if part.data is None:
         raise make_part_error(
-            "document by URL",
+            "documents by URL",
             "OpenAI chat",
-            hint="pass the document's octets as data",
+            hint="Pass the document's bytes as data.",
         )
     return {
         "type": "file",
@@ -419,7 +419,7 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
     """Return the model in a 2xx response to GET /models/{model}."""
     record = ERRORS.decode_object(status, headers, body, exchange)
     if get_text(record, "id") is None:
-        raise make_malformed_error("it holds no model")
+        raise make_malformed_error("it has no model")
     return _decode_model_info(record)
 
 
@@ -427,11 +427,11 @@ def _require_choice(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
     """Return the first choice and its message."""
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices:
-        raise make_malformed_error("it holds no choice")
+        raise make_malformed_error("it has no choice")
     choice = choices[0]
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
-        raise make_malformed_error("the choice holds no message")
+        raise make_malformed_error("the choice has no message")
     return choice, message
 
 
@@ -506,7 +506,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         data = frame.data
         if data.startswith("[DONE]"):
             if not self._answered:
-                raise make_malformed_error("the stream holds no answer")
+                raise make_malformed_error("the stream has no answer")
             return True
         chunk = parse_json_object(data)
         if chunk is None:
@@ -559,7 +559,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         for call in calls:
             function = call.get("function") if isinstance(call, dict) else None
             if not isinstance(function, dict):
-                raise make_malformed_error("a tool call holds no function")
+                raise make_malformed_error("a tool call has no function")
             identity, name = call.get("id"), function.get("name")
             index = self._find_index(call.get("index"), identity)
             seen = self._calls.setdefault(index, ["", ""])

@@ -99,7 +99,7 @@ ERRORS = replace(
     codes={**chat.ERROR_CODES, **_ERROR_CODES},
     wide={**chat.WIDE_CODES, **dict.fromkeys(_BAD_REQUEST_CODES, BadRequestError)},
     is_failure=_is_failure,
-    hint="does this host speak OpenAI's Responses API?",
+    hint="Check that this host supports OpenAI's Responses API.",
 )
 
 
@@ -284,13 +284,13 @@ def _encode_assistant_content(message: Message) -> list[dict[str, Any]]:
 
 def _require_text(part: ContentPart) -> str:
     if not isinstance(part, TextPart):
-        raise make_part_error("image or document in an assistant's turn", "OpenAI Responses")
+        raise make_part_error("images or documents in an assistant's message", "OpenAI Responses")
     return part.text
 
 
 def _encode_tool_result(message: Message) -> dict[str, Any]:
     if message.tool_call_id is None:
-        raise UsageError("a tool's message has a tool_call_id", code="usage.bad-message")
+        raise UsageError("a message of role tool has no tool_call_id", code="usage.bad-message")
     return {
         "type": "function_call_output",
         "call_id": message.tool_call_id,
@@ -364,7 +364,7 @@ def _require_items(response: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the items of a response's output."""
     items = response.get("output")
     if not isinstance(items, list):
-        raise make_malformed_error("it holds no output")
+        raise make_malformed_error("it has no output")
     if not all(isinstance(item, dict) for item in items):
         raise make_malformed_error("an item of the output is not an object")
     return items
@@ -442,7 +442,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     def _decode_frame(self, frame: SSEEvent, events: list[Event]) -> bool:
         if frame.data.startswith("[DONE]"):
             if not self._items:
-                raise make_malformed_error("the stream holds no answer")
+                raise make_malformed_error("the stream has no answer")
             return True
         record = parse_json_object(frame.data)
         if record is None:
@@ -484,7 +484,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
 
     def _decode_end(self, response: Any, events: list[Event]) -> None:
         if not isinstance(response, dict):
-            raise make_malformed_error("the end of the stream holds no response")
+            raise make_malformed_error("the end of the stream has no response")
         if ERRORS.is_failure(response):
             raise self._make_stream_error(response)
         if not self._items and "output" in response:
@@ -529,7 +529,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
 
     def _append_text(self, item: _OutputItem, part: tuple[str, int], said: Any, events: list[Event]) -> None:
         if not isinstance(said, str):
-            raise make_malformed_error("a piece of text is not a text")
+            raise make_malformed_error("a piece of text is not a string")
         if not said:
             return
         item.said.add(part)

@@ -174,7 +174,7 @@ class EventDecoder(Generic[F]):
             self._decode_frames(self._frames.close(), events)
         if self.error is None and not self.done:
             if self._reason is None:
-                self.error = self._make_malformed_error("the stream ended before the answer did")
+                self.error = self._make_malformed_error("the stream ended before the answer was complete")
             else:
                 self._append_finish(events)
         if self.error is not None:
@@ -253,7 +253,8 @@ class WholeBodyDecoder:
             if len(self._body) > _MAX_BODY:
                 self._body.clear()
                 self.error = ResponseTooLarge(
-                    "the answer is larger than a completion may be", endpoint=self._exchange.endpoint
+                    f"the response is larger than {_MAX_BODY // 1024**2} MiB",
+                    endpoint=self._exchange.endpoint,
                 )
         return []
 
@@ -399,7 +400,7 @@ def _decode_headers(data: bytes) -> dict[str, HeaderValue]:
         name = _decode_utf8(octets)
         kind, at = _slice_bytes(data, at, 1)
         if name in found or kind[0] >= len(_HEADER_READERS):
-            _raise_protocol_error("a header comes twice or is of no known type")
+            _raise_protocol_error("a header is repeated or has an unknown type")
         found[name], at = _HEADER_READERS[kind[0]](data, at)
     return found
 
