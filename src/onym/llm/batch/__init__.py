@@ -1,8 +1,8 @@
-"""Many requests to one endpoint: a file in, a file out, each row answered exactly once.
+"""Send many requests to one endpoint: a file in, a file out, every row answered exactly once.
 
     report = onym.llm.batch.run("llm://openai/gpt-5-mini", "requests.jsonl", "results.jsonl")
 
-`run` may be killed at any moment and called again: see `arun` for what is promised.
+`run` may be killed at any time and called again: see `arun` for the guarantees.
 """
 
 from __future__ import annotations

@@ -130,9 +130,7 @@ def make_job(
     overrides: Mapping[str, Any],
     concurrency: int,
 ) -> Job:
-    """Return the job for these arguments. Raises what `connect` raises, and CredentialError for a missing
-    key.
-    """
+    """Return the job for these arguments. Raises what `connect` raises, also for a missing key."""
     config = Config.load(environ=environ) if config is None else config
     found = resolve_uri(wrap_secret(uri), config)
     profile = config.profiles.get(found.fragment or "", {})
@@ -223,9 +221,7 @@ class AdaptiveLimiter:
             self._wake_waiters()
 
     def record_rejection(self, sent_in: int, retry_after: float | None) -> None:
-        """Lower the limit after a rejection of a request of round `sent_in`; `retry_after` pauses all
-        requests.
-        """
+        """Lower the limit after a rejected request of round `sent_in`; `retry_after` pauses all requests."""
         if retry_after:
             self.resume_at = max(self.resume_at, self._clock() + min(retry_after, _MAX_PAUSE))
         if sent_in == self._round:
@@ -379,7 +375,7 @@ class LocalEngine:
         while not work.stop.is_set():
             if work.full:
                 await work.wait_for_room()
-            # usually a slot is free, and there is no need to wait
+            # usually a slot is free without waiting
             sent_in = control.try_acquire()
             if sent_in is None:
                 sent_in = await self._acquire_slot()

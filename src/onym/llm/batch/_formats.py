@@ -36,9 +36,7 @@ class Source(Protocol):
     fingerprint: str
 
     def iter_rows(self) -> Iterator[tuple[int, bytes]]:
-        """Yield every row in order: its index and its JSON. Raises UsageError or OSError if it cannot be
-        read.
-        """
+        """Yield the index and the JSON of every row in order. Raises UsageError or OSError."""
         ...
 
 
@@ -67,16 +65,14 @@ class JSONLinesSource:
 
 
 def compute_fingerprint(stream: IO[bytes]) -> str:
-    """Return a digest of the content. It takes about a second per gigabyte, little compared with the
-    requests.
-    """
+    """Return a digest of the content. It takes about a second per gigabyte."""
     stream.seek(0)
     return file_digest(stream, lambda: blake2b(digest_size=16)).hexdigest()  # type: ignore[arg-type,unused-ignore]
 
 
 @contextmanager
 def open_source(given: Path | IO[bytes], folder: Path) -> Iterator[Source]:
-    """Open a path (Parquet if its name says so, else JSON Lines) or a stream.
+    """Open a path (Parquet by its name, else JSON Lines) or a stream.
 
     A stream is first copied to a temporary file in `folder`, so that it can be read more than once. Raises
     UsageError if the file cannot be read.
@@ -231,9 +227,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def write_output(journal: Path, output: Path, *, ordered: bool) -> None:
-    """Write the output from a repaired journal, and delete the journal when the output is durable. Raises
-    OSError.
-    """
+    """Write the output from a repaired journal, and then delete the journal. Raises OSError."""
     lines: Iterable[bytes] = read_lines(journal)
     if ordered:
         lines = sort_lines(lines, output.parent, key=parse_index)

@@ -111,9 +111,7 @@ class ResultCollector:
         return next(self.iter_missing(chunk), None) is not None
 
     def fail_missing(self, chunk: Submission, batch: Batch) -> Iterator[int]:
-        """Pass on an error for each row without a result, preferably the provider's own, and yield
-        its index.
-        """
+        """Pass on an error, if possible the provider's, for each row without a result; yield its index."""
         ending = batch.ending or "completed"
         unasked = make_unanswered_error(ending, self._exchange)
         of_lines = {fault.line: fault.error for fault in batch.faults if fault.line is not None}

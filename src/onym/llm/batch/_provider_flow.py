@@ -254,9 +254,7 @@ def watch_batches(
 
 
 def _poll_batch(desk: BatchClient, batch: str) -> Flow[tuple[Batch | CallFailure, float]]:
-    """Return the batch, or the reason why its state is unknown, and the seconds that the server asked to
-    wait.
-    """
+    """Return the batch, or why its state is unknown, and the seconds that the server asked to wait."""
     got = yield from _send_request(desk, desk.build_request(desk.api.retrieve(batch)), CALL_TIMEOUT)
     if isinstance(got, Reply):
         return _decode_state(desk, batch, got), parse_retry_after(got.headers, desk.clock.time()) or 0.0

@@ -1,7 +1,7 @@
 """`run` and `arun`: a file of requests in, a file of results out.
 
-A run opens its files, recovers what a former run left, passes rows to an engine, stores the results durably
-and writes the output at the end.
+A run opens its files, recovers the state of an earlier run, passes rows to an engine, stores the results
+durably and writes the output at the end.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The state of a run. Rows count when their results are durable; tokens and seconds are those of this
-    run.
+    """The state of a run. Rows count when their results are durable.
+
+    Tokens and seconds are those of this run.
 
     `done` counts the rows with a result, including those of earlier runs (`before`); `failed` counts those
     that failed permanently. `flying` requests are in progress and `limit` are allowed; `pause` is the number
@@ -136,9 +137,7 @@ class RunLimits:
 
 
 class BatchRun:
-    """The `WorkQueue` of a run: rows that are read lazily, a journal and counts. `watch` receives
-    `Progress`.
-    """
+    """The `WorkQueue` of a run: rows, a journal and counts. `watch` receives `Progress`."""
 
     def __init__(
         self,
@@ -200,17 +199,15 @@ class BatchRun:
         return self._broken is None
 
     async def run(self, engine: Engine, journal: Path) -> None:
-        """Let the engine answer all rows. Raises the OnymError that stops the run, or the journal's
-        OSError.
-        """
+        """Let the engine answer all rows. Raises the error that stops the run, or the journal's OSError."""
         loop = asyncio.get_running_loop()
 
-        def told(count: int, error: OSError | None) -> None:
+        def record_durable(count: int, error: OSError | None) -> None:
             with suppress(RuntimeError):  # the event loop has ended
                 loop.call_soon_threadsafe(self._record_durable, count, error)
 
         self._engine = engine
-        self._writer = JournalWriter(journal, told)
+        self._writer = JournalWriter(journal, record_durable)
         looking = asyncio.create_task(self._watch_progress()) if self._watch is not None else None
         try:
             await engine.run(self)
@@ -328,8 +325,7 @@ def open_run(
     retry_errors: bool,
     batches: bool = False,
 ) -> Iterator[RunState]:
-    """Lock the output, check that earlier results match, and repair their journal. Raises UsageError or
-    OSError.
+    """Lock the output, check that earlier results match, and repair their journal.
 
     `batches`: this run continues batches that an earlier run left at the provider.
     """
@@ -504,31 +500,33 @@ async def arun(
     cancel: bool = False,
     poll: float | None = None,
 ) -> BatchReport:
-    """Answer every row of `source` once, into `output`; go on where a former run for it ended.
+    """Answer every row of `source` once, into `output`, and continue an earlier run for this output.
 
-    `source` is a file of JSON Lines or Parquet, or a stream of JSON Lines, which is read to its end first.
-    `output` is JSON Lines, or Parquet by its name. Beside it are `OUTPUT.batch`, which says what the results
-    belong to and is locked meanwhile, and `OUTPUT.journal`, which holds the results until they are put in
-    order; with `order="completion"` results go straight to the output as they come.
+    `source` is a file of JSON Lines or Parquet, or a stream of JSON Lines, which is first read to its end.
+    `output` is JSON Lines, or Parquet by its name. Beside it are `OUTPUT.batch`, which records what the
+    results belong to and is locked during a run, and `OUTPUT.journal`, which contains the results until they
+    are sorted; with `order="completion"` results are appended to the output as they arrive.
 
-    A result counts once it is durable. A row whose result is durable is never asked again, whatever ends the
-    run: a signal, SIGKILL, a full disk, the power. Rows that were under way then (at most `concurrency`), and
-    those whose result was not durable yet (at most 1,024, commonly those of some milliseconds), are asked
-    again by the next run: towards the provider it is at least once, in the output exactly once.
+    A result counts when it is durable. A row with a durable result is never sent again, whatever ends the
+    run: a signal, SIGKILL, a full disk, a power failure. Rows that were in progress then (at most
+    `concurrency`), and rows whose result was not durable yet (at most 1,024, usually those of some
+    milliseconds), are sent again by the next run: the provider receives a row at least once, and the output
+    contains it exactly once.
 
-    `overrides` are arguments of `chat` for every row, weaker than the row's own `params`; a `retries` among
-    them, or in the URI, says how often a failed row is tried again (default: 5). `timeout` is of one attempt.
-    Rows that fail for good are results, too; with `retry_errors` those of former runs are asked again.
-    `max_errors` ends the run after so many of them. `restart` throws former results away. `stop`, once set,
-    ends the run after what is under way. The ids are read, and the rows counted, before anything is sent.
+    `overrides` are arguments of `chat` for every row; the row's own `params` take precedence. `retries`, in
+    `overrides` or in the URI, is how often a failed row is tried again (default: 5). `timeout` is that of one
+    attempt. Rows that fail permanently are results too; with `retry_errors` those of earlier runs are sent
+    again. `max_errors` ends the run after that many of them. `restart` deletes earlier results. `stop`, once
+    set, ends the run after the requests in progress. The ids are checked, and the rows counted, before
+    anything is sent.
 
-    With `engine="provider"` the rows go into batches of the provider's own batch API, which are looked at
-    first after `poll` seconds (default: 5), and are gone on with by the next run when this one ends early.
-    `cancel` ends those that are there, and sends nothing new.
+    With `engine="provider"` the rows go into batches of the provider's batch API, which are polled for the
+    second time after `poll` seconds (default: 5). If this run ends early, the next one continues them.
+    `cancel` cancels the existing batches and sends nothing new.
 
-    Raises what `connect` raises; UsageError for an input, an output or former results that do not fit;
-    AuthenticationError, CredentialError, PolicyError or QuotaError, and a NetError when ten rows one after
-    another reached no server: the results so far are kept; OSError where the disk fails.
+    Raises what `connect` raises; UsageError for an invalid input or output, or for results of another run;
+    AuthenticationError, CredentialError, PolicyError or QuotaError, and NetError if ten consecutive rows
+    reached no server (the results so far are saved); OSError if the disk fails.
     """
     if not 1 <= concurrency <= _MAX_CONCURRENCY:
         raise UsageError(f"concurrency must be from 1 to {_MAX_CONCURRENCY}")

@@ -1,12 +1,12 @@
-"""Names of models as other tools write them, to `llm://` URIs and back. Pure, and no tool is imported.
+"""Convert other tools' model names and settings to `llm://` URIs and back, without importing the tools.
 
     >>> from_langchain("openai:gpt-5").uri
     LLMURI('llm://api.openai.com/gpt-5')
     >>> from_ai_sdk("anthropic/claude-sonnet-4.5").uri
     LLMURI('llm://ai-gateway.vercel.sh/anthropic/claude-sonnet-4.5')
 
-What a URI, or the other form, has no place for becomes a `Note`, never a silent loss. A key is pointed at
-(`?auth=env:NAME`) and not copied, unless `with_key=True` says so; no note ever holds one.
+A setting that the target cannot express becomes a `Note`. A key in a variable becomes `?auth=env:NAME`; a
+literal key is copied only with `with_key=True`. Notes never contain keys.
 """
 
 from __future__ import annotations

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 class Note(NamedTuple):
-    """A setting that was not carried over, or whose meaning differs. `where` is its name in the source, or
-    "".
-    """
+    """A setting that was dropped, or whose meaning differs. `where` is its name in the source, or ""."""
 
     where: str
     text: str
@@ -58,15 +56,13 @@ class Conversion:
     def uri(self) -> LLMURI:
         """The only URI. Raises UsageError if there is none, or more than one."""
         if len(self.found) != 1:
-            raise UsageError(f"the source gives {len(self.found) or 'no'} URIs, not one")
+            raise UsageError(f"the source has {len(self.found) or 'no'} URIs instead of one")
         return self.found[0].uri
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A URI as another tool's settings: plain data, ready for JSON. `repr` omits `value`, which may contain a
-    key.
-    """
+    """A URI as another tool's settings, ready for JSON. `repr` omits `value`: it may contain a key."""
 
     value: Mapping[str, Any] = field(repr=False)
     notes: tuple[Note, ...] = ()
@@ -143,7 +139,7 @@ class SourceModel:
 def require_region(text: str) -> str:
     """Return the name of a region, which becomes part of a host; raises UsageError for invalid text."""
     if _REGION_NAME.fullmatch(text) is None:
-        raise UsageError("it names no region", code="convert.bad-region")
+        raise UsageError("the region is not a valid name", code="convert.bad-region")
     return text
 
 
@@ -166,9 +162,7 @@ def find_uri_provider(uri: LLMURI, table: ProviderTable) -> Provider:
 
 
 def build_uri(found: SourceModel, table: ProviderTable, notes: NoteCollector, *, with_key: bool) -> LLMURI:
-    """Return the URI. Raises UsageError if the host or model is missing, URIError if the parts are
-    invalid.
-    """
+    """Return the URI. Raises UsageError if the host or model is missing, URIError if a part is invalid."""
     host, port = _find_host(found, table, notes)
     return build_uri_at(found, host, port, table, notes, with_key=with_key)
 
@@ -184,7 +178,7 @@ def build_uri_at(
 ) -> LLMURI:
     """Return the URI with this host and port; the source's base URL is ignored."""
     if not found.model:
-        raise UsageError("it names no model", code="convert.no-model")
+        raise UsageError("the model is missing", code="convert.no-model")
     params = {**_convert_path_parameters(found, host, port, table, notes), **found.params}
     key = None
     if found.key is not None and found.key.variable is not None:
@@ -192,7 +186,10 @@ def build_uri_at(
     elif found.key is not None and with_key:
         key = found.key.secret
     elif found.key is not None:
-        notes.add(found.key.where, "the key was not copied: point at it with ?auth=env:NAME, or ask for it")
+        notes.add(
+            found.key.where,
+            "the key was not copied: use ?auth=env:NAME, or copy the key with --with-key (with_key=True)",
+        )
     return LLMURI.build(
         host,
         model=found.model,
@@ -219,20 +216,20 @@ def _convert_path_parameters(
         if name in names and isinstance(value, str) and "/" not in value:
             params[name] = value
         else:
-            notes.add(where, "the URI of this host has no place for it")
+            notes.add(where, "a URI for this host cannot contain it")
     return params
 
 
 def _find_host(found: SourceModel, table: ProviderTable, notes: NoteCollector) -> tuple[str, int | None]:
     if found.base is None:
         if found.row is None or found.row.host is None:
-            raise UsageError("it does not say which host is meant", code="convert.no-host")
+            raise UsageError("the host is missing", code="convert.no-host")
         # another tool's provider name means the provider's usual host, whatever the configuration says
         known = ProviderTable.builtin().find_own(found.row.name)
         return (known and known.host) or found.row.host, None
     base = parse_base_url(found.base)
     if base is None:
-        raise UsageError(f"{found.base_name} is no http or https URL", code="convert.bad-url")
+        raise UsageError(f"{found.base_name} is not an http or https URL", code="convert.bad-url")
     row = table.find(base.host, base.port)
     here = is_loopback(base.host)
     default = _OLLAMA_PORT if here else row.default_port
@@ -246,18 +243,18 @@ def _note_base_url(
     meant = "http" if here else "https"
     if base.scheme != meant:
         why = (
-            "plain HTTP goes to this machine alone"
+            "Onym uses plain HTTP only for localhost"
             if base.scheme == "http"
-            else "this machine is asked by HTTP"
+            else "Onym uses plain HTTP for localhost"
         )
         notes.add(found.base_name, f"the URI means {meant}: {why}")
     if base.extra:
-        notes.add(found.base_name, "its userinfo, query or fragment is not carried")
+        notes.add(found.base_name, "its userinfo, query or fragment was dropped")
     if base.path != row.base_path and "{" not in row.base_path and not (found.rooted and not base.path):
         notes.add(
             found.base_name,
-            f"the path {base.path or '/'} is not carried, {row.base_path or '/'} is used for this host: "
-            "a row of your own ([providers.NAME] with base_path) says otherwise",
+            f"the path {base.path or '/'} was dropped, and {row.base_path or '/'} is used for this host:  "
+            "to change it, set base_path in [providers.NAME] of the configuration",
         )
 
 
@@ -283,8 +280,7 @@ _MILLISECOND_NAMES: Final = frozenset({"timeout_ms", "timeoutMs"})
 
 
 def import_params(given: Mapping[str, Any], notes: NoteCollector) -> dict[str, Any]:
-    """Return URI parameters for the keyword arguments of an SDK, with a note for each that cannot be carried
-    over.
+    """Return URI parameters for keyword arguments of an SDK, with a note for each that is dropped.
 
     Unknown names pass through, except names that would redirect a request or contain a credential.
     """
@@ -296,11 +292,11 @@ def import_params(given: Mapping[str, Any], notes: NoteCollector) -> dict[str, A
         if known is not None:
             _import_known(found, known, name, value, notes)
         elif is_secret_parameter(name):
-            notes.add(name, "it holds a credential, and was not copied")
+            notes.add(name, "it contains a credential and was not copied")
         elif is_redirecting(name):
-            notes.add(name, "a URI has no place for what redirects or replaces a request")
+            notes.add(name, "a URI cannot contain parameters that redirect or replace a request")
         elif not _is_json_value(value):
-            notes.add(name, "the value is none that a URI can hold")
+            notes.add(name, "a URI cannot contain this value")
         else:
             found[name] = value
     return found
@@ -308,7 +304,7 @@ def import_params(given: Mapping[str, Any], notes: NoteCollector) -> dict[str, A
 
 def _import_known(found: dict[str, Any], known: str, name: str, value: Any, notes: NoteCollector) -> None:
     if known in found:
-        notes.add(name, f"{known} is set already, and it is the same parameter")
+        notes.add(name, f"it is the same parameter as {known}, which is set already")
         return
     read = _VALUE_IMPORTERS.get(known)
     value = value if read is None else read(name, value, notes)
@@ -317,7 +313,7 @@ def _import_known(found: dict[str, Any], known: str, name: str, value: Any, note
     try:
         found[known] = validate_parameter(known, value)
     except ParameterError as error:
-        notes.add(name, f"not carried: {error.message}")
+        notes.add(name, f"dropped: {error.message}")
 
 
 def _import_timeout(name: str, value: Any, notes: NoteCollector) -> Any:
@@ -329,7 +325,7 @@ def _import_timeout(name: str, value: Any, notes: NoteCollector) -> Any:
 def _import_format(name: str, value: Any, notes: NoteCollector) -> Any:
     kind = value.get("type") if isinstance(value, Mapping) else value
     if kind == "json_schema":
-        notes.add(name, "the schema is not carried: pass schema= at the call, or keep it in a profile")
+        notes.add(name, "the schema was dropped: pass schema= to the call, or put it into a profile")
     if kind in ("json_object", "application/json"):
         return "json"
     return "text" if kind == "text/plain" else kind
@@ -338,7 +334,7 @@ def _import_format(name: str, value: Any, notes: NoteCollector) -> Any:
 def _import_cache(name: str, value: Any, notes: NoteCollector) -> Any:
     if isinstance(value, bool):
         return value
-    notes.add(name, "only cache=true and cache=false are carried")
+    notes.add(name, "only true and false can be converted")
     return None
 
 
@@ -392,9 +388,7 @@ AI_SDK_PARAMS: Final = _list_param_names("ai_sdk", {"stop": list})
 
 
 def export_params(given: Mapping[str, Any], target: _ParamNames, notes: NoteCollector) -> dict[str, Any]:
-    """Return the standard parameters among `given` in the form of `target`, with a note for each that it
-    lacks.
-    """
+    """Return standard parameters in the form of `target`, with a note for each that it lacks."""
     found: dict[str, Any] = {}
     for name in WELL_KNOWN:
         if name not in given:
@@ -404,5 +398,5 @@ def export_params(given: Mapping[str, Any], target: _ParamNames, notes: NoteColl
         if there and value is not None:
             found[there] = value
         elif not (name == "format" and given[name] == "text"):
-            notes.add(name, "it has no place there: say it at the call")
+            notes.add(name, "the target has no such setting: pass it to the call")
     return found

@@ -74,6 +74,7 @@ _SPENT_ENV: Final = {
 #: these take a base URL without the path of the API
 _ROOTED_PROVIDERS: Final = split_words("anthropic azure-openai cohere gemini ollama vertex bedrock")
 
+_KEY_NOTE: Final = "the key was not copied: set it in the target, or copy it with --with-key (with_key=True)"
 #: prefixes of the labels that belong to the first variables of a source
 _LABEL_PREFIXES: Final = ("proj_", "org-")
 
@@ -156,13 +157,13 @@ def to_ai_sdk(uri: str | LLMURI, *, providers: ProviderTable | None = None) -> W
         name = f"{word}:{out.uri.model}"
     value: dict[str, Any] = {"model": name}
     if not out.is_default_host:
-        out.notes.add("host", "an id has no place for it: create the provider with baseURL")
+        out.notes.add("host", "an ID cannot contain the host: create the provider with baseURL")
     _add_key(out, {}, with_key=False)
     out.note_label()
     out.rename_path_parameters({})
     value.update(export_params(out.params, AI_SDK_PARAMS, out.notes))
     for name in out.extra:
-        out.notes.add(name, "parameters of the provider go to providerOptions")
+        out.notes.add(name, "put parameters of the provider into providerOptions")
     return Written(value=value, notes=out.notes.all())
 
 
@@ -185,7 +186,7 @@ def to_env(uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTabl
         value[source.keys[0]] = key.reveal()
     elif isinstance(key, str) and key not in source.keys:
         wanted = source.keys[0] if source.keys else "a variable"
-        out.notes.add("auth", f"the key is in {key}, and {wanted} is looked for: set it from there")
+        out.notes.add("auth", f"the key is in {key}, but {wanted} is read: copy the value")
     elif key is None:
         out.note_ambient_key(source.keys[0] if source.keys else "key")
     label = out.uri.label or ""
@@ -197,7 +198,7 @@ def to_env(uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTabl
     else:
         value[source.labels[at]] = label
     for name in (*(name for name in WELL_KNOWN if name in out.params), *out.extra):
-        out.notes.add(name, "no variable carries a parameter")
+        out.notes.add(name, "variables cannot contain parameters")
     return Written(value=_drop_unprintable(value, out.notes), notes=out.notes.all())
 
 
@@ -209,7 +210,7 @@ def _drop_unprintable(value: Mapping[str, Any], notes: NoteCollector) -> dict[st
         if text.isprintable():
             found[name] = text
         else:
-            notes.add(name, "left out: it holds a line end, or another character that does not print")
+            notes.add(name, "dropped: it contains a line end or another unprintable character")
     return found
 
 
@@ -234,9 +235,9 @@ class _ExportContext:
         for name in self.uri.withheld:
             if name in self.spent:
                 continue
-            self.notes.add(name, "it would redirect the request, or holds a credential: never carried")
+            self.notes.add(name, "dropped: it would redirect the request, or contains a credential")
         if self.uri.fragment is not None:
-            self.notes.add("fragment", "a profile of the configuration file: its values are not carried")
+            self.notes.add("fragment", "the values of this profile were dropped")
 
     @property
     def is_default_host(self) -> bool:
@@ -262,7 +263,7 @@ class _ExportContext:
         if self.uri.key is not None:
             if with_key:
                 return self.uri.key
-            self.notes.add(name, "the key was not copied: set it there, or ask for it")
+            self.notes.add(name, _KEY_NOTE)
             return None
         auth = self.uri.auth
         if auth is None:
@@ -270,24 +271,26 @@ class _ExportContext:
         kind, _, rest = auth.partition(":")
         if kind == "env":
             return rest
-        self.notes.add("auth", f"{kind}: is a store that the other side cannot read")
+        self.notes.add("auth", f"the target cannot read keys from {kind}:")
         return None
 
     def note_ambient_key(self, name: str) -> None:
         """Add a note if no key is written for a host that the tool's own variables are not meant for."""
         if is_loopback(self.uri.host) or not (self.row.hosts or self.row.host_suffixes):
-            self.notes.add(name, "none is written: the other side may send a key of its own variables there")
+            self.notes.add(
+                name, "no key was written: the target may send the key from its own variables to this host"
+            )
 
     def rename_path_parameters(self, names: Mapping[str, str]) -> dict[str, Any]:
         """Return the settings in a path or query by a target's names, with a note for each that it lacks."""
         for name in self.spent.keys() - names.keys():
-            self.notes.add(name, "it has no place there")
+            self.notes.add(name, "the target has no such setting")
         return {names[name]: value for name, value in self.spent.items() if name in names}
 
     def note_label(self) -> None:
         """Add a note about the label, which most tools do not support."""
         if self.uri.label:
-            self.notes.add("label", "it has no place there")
+            self.notes.add("label", "the target has no such setting")
 
 
 def _find_provider_name(
@@ -306,10 +309,10 @@ def _add_key(out: _ExportContext, value: dict[str, Any], *, with_key: bool) -> N
     if isinstance(key, Secret):
         value["api_key"] = key.reveal()
     elif key is not None and key not in out.row.key_variables:
-        out.notes.add("auth", f"the key is in the variable {key}: pass it as the api key")
+        out.notes.add("auth", f"the key is in the variable {key}: pass it as the API key")
     elif key is None:
         out.note_ambient_key("api_key")
 
 
 def _make_unsupported_error(tool: str, row: Provider) -> UnsupportedError:
-    return UnsupportedError(f"{tool} has no word for {row.title}", code="convert.no-word")
+    return UnsupportedError(f"{tool} does not support {row.title}", code="convert.no-word")

@@ -96,8 +96,7 @@ def from_langchain(
     providers: ProviderTable | None = None,
     **settings: Any,
 ) -> Conversion:
-    """Return the URI for the arguments of `init_chat_model`: "openai:gpt-5", or a model that implies its
-    provider.
+    """Return the URI for the arguments of `init_chat_model`: "openai:gpt-5", or a well-known model.
 
     `settings` are its other keyword arguments (`temperature`, `timeout` in seconds, `base_url`, …). Raises
     UsageError for an unknown provider, and for a model that does not imply one.
@@ -138,7 +137,9 @@ def from_ai_sdk(text: str, *, separator: str = ":", providers: ProviderTable | N
     slash = word.find("/")
     if not mark or slash >= 0:
         if slash < 1:
-            raise UsageError("an id of the AI SDK is creator/model or provider:model", code="convert.bad-id")
+            raise UsageError(
+                "a model ID of the AI SDK has the form creator/model or provider:model", code="convert.bad-id"
+            )
         return _build_conversion(
             SourceModel(model=text, row=table.find_own(AI_GATEWAY)), table, NoteCollector(), with_key=False
         )
@@ -168,7 +169,9 @@ def _split_langchain_name(text: str, provider: Any, table: ProviderTable) -> tup
     if colon:
         raise _make_unknown_provider_error(word)
     raise UsageError(
-        "the model does not tell its provider", code="convert.no-provider", hint="write provider:model"
+        "the provider is missing, and the model's name does not imply one",
+        code="convert.no-provider",
+        hint="Write provider:model.",
     )
 
 
@@ -186,10 +189,10 @@ def _make_unknown_provider_error(word: str) -> UsageError:
     from onym.llm.providers import format_suggestion  # late: only an error needs it
 
     return UsageError(
-        "no provider row has that name",
+        "Onym does not know this provider",
         code="convert.no-provider",
         hint=format_suggestion(word, ProviderTable.builtin().names())
-        or "onym build --host HOST writes a URI for any host",
+        or "Build a URI for any host with: onym build --host HOST",
     )
 
 
@@ -264,7 +267,7 @@ def from_litellm(
         try:
             uri = _build_litellm_uri(params, table, where, with_key=with_key)
         except OnymError as error:
-            where.add("", f"left out: {error.message}")
+            where.add("", f"skipped: {error.message}")
             continue
         found.append(Named(name, uri))
     return Conversion(found=tuple(found), notes=notes.all())
@@ -276,24 +279,24 @@ def _iter_litellm_entries(
     if isinstance(source, Mapping) and "model_list" in source:
         for name in source:
             if name != "model_list":
-                notes.add(str(name), "settings of LiteLLM itself are not carried")
+                notes.add(str(name), "settings of LiteLLM itself were dropped")
         source = source["model_list"]
     elif isinstance(source, Mapping) and "model" in source:
         yield None, source, notes
         return
     if not isinstance(source, Sequence) or isinstance(source, str | bytes):
         raise UsageError(
-            "a LiteLLM source is a dict with model_list, a list of its entries, or a dict with model",
+            "a LiteLLM source must be a dict with model_list, a list of its entries, or a dict with model",
             code="convert.bad-litellm",
         )
     for index, entry in enumerate(source):
         below = notes.child(f"model_list[{index}]")
         params = entry.get("litellm_params") if isinstance(entry, Mapping) else None
         if not isinstance(params, Mapping):
-            below.add("", "left out: an entry is a dict with litellm_params")
+            below.add("", "skipped: an entry must be a dict with litellm_params")
             continue
         if entry.get("model_info"):
-            below.add("model_info", "what LiteLLM knows of the model is not carried")
+            below.add("model_info", "LiteLLM's information about the model was dropped")
         name = entry.get("model_name")
         yield name if isinstance(name, str) else None, params, below
 
@@ -305,7 +308,7 @@ def _build_litellm_uri(
     rest: dict[str, Any] = {}
     for name, value in given.items():
         if name in _LITELLM_ROUTING:
-            notes.add(str(name), "LiteLLM's own routing and prices are not carried")
+            notes.add(str(name), "LiteLLM's routing and prices were dropped")
         elif name not in _LITELLM_PLACED and name not in _LITELLM_PATH_NAMES:
             rest[str(name)] = value
     body = given.get("extra_body")
@@ -333,10 +336,10 @@ def _parse_litellm_model(given: Mapping[str, Any], table: ProviderTable) -> Sour
     word, model = _split_litellm_name(given, table)
     base = given.get("api_base") or given.get("base_url")
     if base is not None and (not isinstance(base, str) or base.startswith(ENVIRON_PREFIX)):
-        raise UsageError("api_base is not a URL that stands there", code="convert.no-host")
+        raise UsageError("api_base must be a literal URL", code="convert.no-host")
     row = None if word is None or word in _LITELLM_GENERIC else find_provider(word, LITELLM_PROVIDERS, table)
     if row is None and base is None:
-        raise UsageError("it does not say which host is meant", code="convert.no-host")
+        raise UsageError("the host is missing", code="convert.no-host")
     name = "" if row is None else row.name
     model, params = _strip_litellm_route(name, model)
     if base is None and row is not None:
@@ -350,7 +353,7 @@ def _split_litellm_name(given: Mapping[str, Any], table: ProviderTable) -> tuple
     """Return LiteLLM's provider name, None if there is none, and the rest of the model's name."""
     model = given.get("model")
     if not isinstance(model, str) or not model:
-        raise UsageError("it names no model", code="convert.no-model")
+        raise UsageError("the model is missing", code="convert.no-model")
     own = given.get("custom_llm_provider")
     if isinstance(own, str):
         return own, model.removeprefix(f"{own}/")
@@ -365,7 +368,7 @@ def _split_litellm_name(given: Mapping[str, Any], table: ProviderTable) -> tuple
 
 
 def _strip_litellm_route(row: str, model: str) -> tuple[str, dict[str, Any]]:
-    """Return the model's own name, and the parameters that a route stands for."""
+    """Return the model's own name, and the parameters of the route."""
     first, slash, rest = model.partition("/")
     if slash and first in _LITELLM_ROUTES.get(row, ()):
         return rest, {}
@@ -401,7 +404,7 @@ def _read_litellm_label(given: Mapping[str, Any], notes: NoteCollector) -> str |
     if not isinstance(label, str):
         return None
     if label.startswith(ENVIRON_PREFIX):
-        notes.add("organization", "it refers to a variable; a label stands in the URI itself")
+        notes.add("organization", "dropped: it refers to a variable, but a label must be literal in a URI")
         return None
     return label
 
@@ -520,7 +523,7 @@ def from_env(
                 continue
             uri = build_uri(read, table, notes, with_key=with_key)
         except OnymError as error:
-            notes.add(source.row, f"left out: {error.message}")
+            notes.add(source.row, f"skipped: {error.message}")
             continue
         found.append(Named(source.row, uri))
     return Conversion(found=tuple(found), notes=notes.all())
@@ -568,7 +571,7 @@ def _read_env_source(
     chosen = model if named is None else environ[named].strip()
     if chosen is None:
         notes.add(
-            key or base or source.row, f"no model is named: set {source.models[0]}, or say which is meant"
+            key or base or source.row, f"the model is missing: set {source.models[0]}, or pass the model"
         )
         return None
     label = _read_env_label(source, environ, notes)
@@ -597,7 +600,7 @@ def _read_env_key(name: str, environ: Mapping[str, str], *, with_key: bool) -> K
 def _read_env_label(source: EnvSource, environ: Mapping[str, str], notes: NoteCollector) -> str | None:
     given = [name for name in source.labels if environ.get(name, "").strip()]
     for name in given[1:]:
-        notes.add(name, f"a URI has one label, and {given[0]} is it")
+        notes.add(name, f"dropped: a URI has only one label, which is {given[0]}")
     return environ[given[0]].strip() if given else None
 
 
@@ -623,7 +626,7 @@ def _normalize_ollama_host(text: str, name: str, notes: NoteCollector) -> str:
     if not colon:
         server, port = host, ""
     if server in _WILDCARD_HOSTS or not server:
-        notes.add(name, "an address to listen at: localhost is asked instead")
+        notes.add(name, "an address to listen on: localhost is used instead")
         server = "localhost"
     default = "11434" if not mark else {"http": "80", "https": "443"}.get(scheme, "")
     return f"{scheme or 'http'}://{server}:{port or default}{slash}{path}"
@@ -643,7 +646,7 @@ def load_models(text: str) -> Any:
     quotes the text, which may contain keys.
     """
     if len(text) > _MAX_TEXT:
-        raise UsageError("a list of models is at most 4 MiB long", code="convert.too-long")
+        raise UsageError("the list of models is longer than 4 MiB", code="convert.too-long")
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -655,20 +658,20 @@ def _parse_yaml(text: str) -> Any:
         yaml = import_module("yaml")  # late: JSON does not need it
     except ModuleNotFoundError:
         raise MissingExtraError(
-            "reading YAML needs PyYAML, which is not installed; JSON is read without it",
+            "YAML needs PyYAML, which is not installed (JSON does not need it)",
             code="convert.needs-yaml",
             command="pip install pyyaml",
-            hint="run: pip install pyyaml",
+            hint="Run: pip install pyyaml",
         ) from None
     try:
         # aliases can make a small text a huge value, so values are counted before they are built
         if _count_values(yaml.parse(text, Loader=yaml.SafeLoader)) > _MAX_VALUES:
-            raise UsageError("this YAML holds too much", code="convert.too-long")
+            raise UsageError(f"the YAML has more than {_MAX_VALUES:,} values", code="convert.too-long")
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f" (line {mark.line + 1})"
-        raise UsageError(f"this is neither JSON nor YAML{where}", code="convert.bad-yaml") from None
+        raise UsageError(f"the text is neither JSON nor YAML{where}", code="convert.bad-yaml") from None
 
 
 def _count_values(events: Iterable[Any]) -> int:

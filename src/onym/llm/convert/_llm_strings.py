@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 #: hosts in the table of llm-strings that do not serve the provider's chat, and the provider that is meant
 _MOVED_HOSTS: Final[Mapping[str, tuple[str, str]]] = {
-    "gateway.ai.vercel.app": ("vercel-ai-gateway", "that host is not the gateway's"),
-    "gateway.ai.vercel.sh": ("vercel-ai-gateway", "that host is not the gateway's"),
-    "api-inference.huggingface.co": ("huggingface", "that host has the older API of tasks"),
-    "api.baseten.co": ("baseten", "that host manages deployments, chat is served elsewhere"),
+    "gateway.ai.vercel.app": ("vercel-ai-gateway", "that host is not the gateway"),
+    "gateway.ai.vercel.sh": ("vercel-ai-gateway", "that host is not the gateway"),
+    "api-inference.huggingface.co": ("huggingface", "that host serves the older tasks API"),
+    "api.baseten.co": ("baseten", "that host manages deployments and does not serve chat"),
 }
 #: its aliases for these hosts
 _MOVED_ALIASES: Final[Mapping[str, str]] = {
@@ -107,12 +107,12 @@ def from_llm_strings(
     notes = NoteCollector()
     uri = URI.parse(text, rule="URI")
     if uri.scheme is None or uri.scheme.lower() != "llm" or not uri.host:
-        raise UsageError("it does not begin with llm://HOST", code="convert.bad-id")
+        raise UsageError("the text does not begin with llm://HOST", code="convert.bad-id")
     host, port = _find_host(uri.host, uri.port, environ or {}, table, notes)
     row = find_uri_provider(LLMURI.build(host, model="any", port=port), table)
     label, colon, key = (uri.userinfo or "").partition(":")
     if uri.fragment is not None:
-        notes.add("fragment", "llm-strings ignores it, here it would name a profile: left out")
+        notes.add("fragment", "dropped: llm-strings ignores it, but in Onym it names a profile")
     found = SourceModel(
         model=_decode_model(uri.path, notes),
         label=decode_component(label, component="userinfo") or None,
@@ -136,10 +136,12 @@ def _find_host(
         return word.strip("[]"), int(port)
     own = _find_host_override(word, environ)
     if own is not None:
-        notes.add("host", "taken from the variable that llm-strings reads for it")
+        notes.add("host", "taken from the variable with which llm-strings overrides it")
         base = parse_base_url(own)
         if base is None:
-            raise UsageError("the variable that overrides the host holds no host", code="convert.bad-url")
+            raise UsageError(
+                "the variable that overrides the host is not a valid host", code="convert.bad-url"
+            )
         return base.host, base.port if ":" in own.rpartition("://")[2] else None
     moved = _MOVED_HOSTS.get(_MOVED_ALIASES.get(word, word))
     if moved is not None:
@@ -161,7 +163,7 @@ def _decode_model(path: str, notes: NoteCollector) -> str:
     raw = path.removeprefix("/")
     model = decode_component(raw, component="path")
     if model != raw:
-        notes.add("model", "decoded: llm-strings sends the encoded text as it stands")
+        notes.add("model", "decoded: llm-strings sends the encoded text")
     return model
 
 
@@ -170,14 +172,14 @@ def _convert_params(query: str, row: Provider, notes: NoteCollector) -> dict[str
     for name, value in _parse_form_pairs(query):
         known = _PARAMETER_NAMES.get(name, name)
         if is_secret_parameter(name) or is_redirecting(name):
-            notes.add(name, "a URI has no place for credentials, and for what redirects a request")
+            notes.add(name, "a URI cannot contain credentials or parameters that redirect a request")
             continue
         if name == "repetition_penalty":
             notes.add(name, "llm-strings sends it as frequency_penalty, and so does this URI")
         if known == "effort":
             known = _EFFORT_NAMES.get(row.dialect, "reasoning_effort")
         if known in found:
-            notes.add(name, f"{known} is there twice: the last one counts, as in llm-strings")
+            notes.add(name, f"{known} is given twice: the last one is used, as in llm-strings")
         special = _VALUE_PARSERS.get(known)
         typed = _parse_value(known, value, notes) if special is None else special(known, value, notes)
         if typed is not None:
@@ -201,7 +203,7 @@ def _parse_value(name: str, value: str, notes: NoteCollector) -> Any:
         typed = parse_query(f"{QUERY_NAME.quote(name)}={QUERY_VALUE.quote(value)}")[name]
         return validate_parameter(name, typed) if name in WELL_KNOWN else typed
     except URIError as error:
-        notes.add(name, f"not carried: {error.message}")
+        notes.add(name, f"dropped: {error.message}")
         return None
 
 
@@ -215,10 +217,10 @@ def _parse_cache(name: str, value: str, notes: NoteCollector) -> Any:
     if value in _FALSE:
         return False
     if value not in _TRUE and not _TTL(value):
-        notes.add(name, "not carried: here it is true or false")
+        notes.add(name, "dropped: the value must be true or false")
         return None
     if value not in _TRUE:
-        notes.add(name, "how long the provider keeps the prompt is not carried, only that it may")
+        notes.add(name, "how long the provider keeps the prompt was dropped")
     return True
 
 

@@ -49,17 +49,14 @@ class Routes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSpec:
-    """What the body of a request depends on at one endpoint: `names` are wire names of standard
-    parameters.
-    """
+    """Settings of one endpoint for request bodies: `names` are wire names of standard parameters."""
 
     names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What an error reports about the exchange in which it happened. It never changes how a response is
-    decoded.
+    """The exchange that an error reports. It never changes how a response is decoded.
 
     `endpoint` is redacted text, `secrets` must not appear in a message, `model` is used if the server names
     none, `now` (seconds since the epoch) turns a Retry-After date into seconds.
@@ -117,8 +114,9 @@ class Dialect(Protocol):
 
     @property
     def parameters(self) -> Mapping[str, str | None]:
-        """Wire names of the standard parameters, unless a provider entry has others; dots nest, None is not
-        supported.
+        """Wire names of the standard parameters, unless a provider entry has others.
+
+        Dots nest; None means that the API does not support the parameter.
 
         `system` and `stream` name their position in a request, for people. `cache`, if present, is the switch
         of the provider's own prompt cache.

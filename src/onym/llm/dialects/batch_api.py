@@ -55,9 +55,7 @@ class BatchRequest:
 
 
 class BatchFault(NamedTuple):
-    """Why a batch failed. `line` (from 1) is the request that caused it, None if all requests are
-    affected.
-    """
+    """Why a batch failed. `line` (from 1) is the request that caused it, None for all requests."""
 
     line: int | None
     error: ProviderError
@@ -154,9 +152,7 @@ def find_batch_api(dialect: str) -> BatchApi | None:
 
 
 def require_identifier(value: Any) -> str:
-    """Return a server's identifier that is safe in a path; raises MalformedResponseError for any
-    other value.
-    """
+    """Return a server's identifier if it is safe in a path, else raise MalformedResponseError."""
     if not isinstance(value, str) or _IDENTIFIER.fullmatch(value) is None:
         raise make_malformed_error("an identifier is missing or invalid")
     return value

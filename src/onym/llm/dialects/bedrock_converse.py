@@ -303,9 +303,7 @@ def _encode_value(name: str, value: Any, schema: Mapping[str, Any] | None) -> An
 
 
 def _add_cache_point(system: list[dict[str, Any]], turns: list[dict[str, Any]]) -> None:
-    """Add a cache point after the system prompt, or after the last user message if there is no system
-    prompt.
-    """
+    """Add a cache point after the system prompt, or else after the last user message."""
     if system:
         system.append(dict(_CACHE_POINT))
         return
@@ -324,9 +322,7 @@ def _encode_system(message: Message) -> list[dict[str, Any]]:
 
 
 def _encode_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the turns of user and assistant, which must alternate: adjacent messages of one role are
-    joined.
-    """
+    """Return the turns of user and assistant. They must alternate, so adjacent messages are joined."""
     turns: list[dict[str, Any]] = []
     names: set[str] = set()
     for message in messages:
@@ -480,9 +476,7 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
 def decode_embed(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE, *, count: int
 ) -> Embeddings:
-    """Return the vectors in a 2xx response to POST /model/{model}/invoke: one of Titan's, or a list of
-    Cohere's.
-    """
+    """Return the vectors in a 2xx response to POST /model/{model}/invoke, by Titan or Cohere."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     return Embeddings(
         vectors=tuple(map(decode_vector, require_vector_list(_decode_vectors(data), count))),

@@ -27,9 +27,7 @@ _MAX_COUNT = 2**53
 
 
 def make_malformed_error(text: str) -> MalformedResponseError:
-    """Return the error for an invalid member. Whoever catches it adds the exchange: see
-    `ErrorDecoder.locate_errors`.
-    """
+    """Return the error for an invalid member. `ErrorDecoder.locate_errors` adds the exchange."""
     return MalformedResponseError(text)
 
 
@@ -121,9 +119,7 @@ def decode_vector(value: Any) -> Sequence[float]:
 
 
 def decode_vector_or_base64(value: Any) -> Sequence[float]:
-    """Decode a list of numbers, or base64 of little-endian 32-bit floats; MalformedResponseError for anything
-    else.
-    """
+    """Decode a list of numbers, or base64 of little-endian 32-bit floats."""
     return _decode_base64_vector(value) if isinstance(value, str) else decode_vector(value)
 
 

@@ -139,9 +139,7 @@ def _parse_number(value: Any) -> int | None:
 
 
 def _get_object(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a member that is an object, empty if it is absent; raises MalformedResponseError for another
-    type.
-    """
+    """Return a member that is an object, empty if it is absent; raises MalformedResponseError."""
     value = holder.get(name)
     if value is None:
         return {}

@@ -116,9 +116,7 @@ class ErrorDecoder:
     def decode_object(
         self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     ) -> dict[str, Any]:
-        """Return the body as an object; raises MalformedResponseError, or the failure that the object
-        describes.
-        """
+        """Return the body as an object; raises MalformedResponseError, or the error in the object."""
         data = self.decode_json(status, headers, body, exchange)
         if not isinstance(data, dict):
             raise self.make_malformed_error("it is not a JSON object", status, headers, exchange)
@@ -127,12 +125,10 @@ class ErrorDecoder:
         return data
 
     def locate_errors(self, decode: D) -> D:
-        """Decorate a decoder of whole responses: its malformed-response errors get the data of their
-        exchange.
-        """
+        """Decorate a decoder of whole responses: its errors get the data of their exchange."""
 
         @wraps(decode)
-        def told(
+        def decode_located(
             status: int,
             headers: HeaderMap,
             body: bytes,
@@ -151,7 +147,7 @@ class ErrorDecoder:
                 reason = error.message
             raise self.make_malformed_error(reason, status, headers, exchange)
 
-        return cast("D", told)
+        return cast("D", decode_located)
 
     def make_malformed_error(
         self,
@@ -261,9 +257,7 @@ class ErrorDecoder:
 
 
 def find_request_id(headers: HeaderMap, exchange: Exchange) -> str | None:
-    """Return the server's identifier of the exchange from a header, None if it is missing or unsafe
-    to print.
-    """
+    """Return the server's identifier of the exchange from a header, None if missing or unprintable."""
     found = None
     for name, value in headers:
         lower = name.lower()

@@ -673,9 +673,7 @@ def _require_records(data: Mapping[str, Any], name: str, number: int) -> list[di
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
 ) -> ModelPage:
-    """Return the models in a 2xx response to GET /models (at Vertex AI, a publisher's models), page
-    by page.
-    """
+    """Return one page of the models in a 2xx response to GET /models."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     records = require_model_records(data.get("models", data.get("publisherModels", [])))
     token = get_text(data, "nextPageToken")

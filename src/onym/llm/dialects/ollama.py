@@ -70,9 +70,7 @@ _FINISHES: Mapping[str, FinishReason] = {"stop": "stop", "length": "length"}
 
 
 def _decode_finish_reason(data: Mapping[str, Any], *, calls: bool) -> FinishReason:
-    """Return why the response ended. The server does not mark tool calls, and early versions did not mark a
-    stop.
-    """
+    """Return why the response ended. The server marks no tool calls; early versions marked no stop."""
     if calls:
         return "tool_calls"
     value = data.get("done_reason")
@@ -283,9 +281,7 @@ def _find_context_window(facts: Mapping[str, Any]) -> int | None:
 
 
 class StreamDecoder(EventDecoder[bytes]):
-    """Converts lines of JSON to events. `Finish` comes at the line with `done`; tool calls arrive
-    complete.
-    """
+    """Converts lines of JSON to events. `Finish` comes at `done`; tool calls arrive complete."""
 
     __slots__ = ("_calls",)
 

@@ -466,9 +466,7 @@ def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
 
 
 def _find_max_output(record: Mapping[str, Any]) -> int | None:
-    """Return the largest output: OpenRouter reports that of its best upstream, Groq and others that of the
-    model.
-    """
+    """Return the largest output. OpenRouter reports that of its best upstream server."""
     top = record.get("top_provider")
     for holder in (record, top if isinstance(top, dict) else {}):
         for name in ("max_completion_tokens", "max_output_tokens"):

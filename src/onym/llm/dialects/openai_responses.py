@@ -227,9 +227,7 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
 
 
 def _is_reasoning(request: Request) -> bool:
-    """Whether the model certainly reasons: for other models the API rejects a request for encrypted
-    reasoning.
-    """
+    """Whether the model certainly reasons: others reject a request for encrypted reasoning."""
     return "reasoning" in request.extra or any(
         message.carried is not None and message.carried.dialect == DIALECT for message in request.messages
     )
@@ -495,8 +493,7 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         self._carried = _decode_carried(item.whole for item in self._items if item.whole is not None)
 
     def _find_item(self, identity: Any, place: Any, *, fresh: bool = False) -> _OutputItem:
-        """Return the item of an event. `fresh` marks the announcement of an item; its position is then
-        ignored.
+        """Return the item of an event. If `fresh`, the item is announced, and its position is ignored.
 
         Some servers name items only by ID, some send no positions, and some change an ID between events.
         """

@@ -375,7 +375,7 @@ def _find_message_size(pending: bytearray, start: int) -> int | None:
         _raise_protocol_error("a prelude's checksum is wrong")
     if total > _MAX_MESSAGE or headers > _MAX_HEADERS:
         raise ResponseTooLarge(
-            f"one message of the stream is longer than {_MAX_MESSAGE} octets, or its headers than "
+            f"one message of the stream is longer than {_MAX_MESSAGE} bytes, or its headers than "
             f"{_MAX_HEADERS}",
             code="net.too-large.event",
         )
@@ -426,11 +426,11 @@ def _make_constant_reader(value: bool) -> _HeaderReader:
 
 
 def _make_integer_reader(size: int) -> _HeaderReader:
-    def read(data: bytes, at: int) -> tuple[int, int]:
+    def read_integer(data: bytes, at: int) -> tuple[int, int]:
         octets, at = _slice_bytes(data, at, size)
         return int.from_bytes(octets, signed=True), at
 
-    return read
+    return read_integer
 
 
 def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
