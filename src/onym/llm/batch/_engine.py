@@ -79,7 +79,7 @@ class Job:
     def build_settings(self) -> dict[str, Any]:
         """Return what changes the answers apart from endpoint and input; it contains no secret."""
         uri = self.uri.without_key()
-        found: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "uri": uri.render(),
             "on_unsupported": self.on_unsupported,
             "overrides": dict(self.overrides),
@@ -88,14 +88,14 @@ class Job:
         profile = dict(self.config.profiles.get(uri.fragment or "", {}))
         profile.pop("retries", None)
         if profile:
-            found["profile"] = profile
+            settings["profile"] = profile
         if self.settled.planner.endpoint.is_embedded:
             from onym.llm import embedded
 
             file = embedded.get_file_identity(self.model)
             if file:
-                found["file"] = file
-        return found
+                settings["file"] = file
+        return settings
 
     def make_client(self) -> AsyncClient:
         """Return a client of this job for the running event loop."""
@@ -132,13 +132,13 @@ def make_job(
 ) -> Job:
     """Return the job for these arguments. Raises what `connect` raises, also for a missing key."""
     config = Config.load(environ=environ) if config is None else config
-    found = resolve_uri(wrap_secret(uri), config)
-    profile = config.profiles.get(found.fragment or "", {})
-    rest = dict(overrides)
-    retries = rest.pop("retries", None)
+    parsed = resolve_uri(wrap_secret(uri), config)
+    profile = config.profiles.get(parsed.fragment or "", {})
+    remaining = dict(overrides)
+    retries = remaining.pop("retries", None)
     if retries is None:
-        retries = found.params.get("retries", profile.get("retries", DEFAULT_RETRIES))
-    given: dict[str, Any] = {
+        retries = parsed.params.get("retries", profile.get("retries", DEFAULT_RETRIES))
+    arguments: dict[str, Any] = {
         "key": wrap_secret(key),
         "policy": policy,
         "config": config,
@@ -147,13 +147,18 @@ def make_job(
         "on_unsupported": on_unsupported,
         "system_filter": system_filter,
     }
-    quiet = found.with_params(retries=0)
-    settled = build_setup(quiet, **given)
+    quiet = parsed.with_params(retries=0)
+    settled = build_setup(quiet, **arguments)
     unkeyed = settled.planner.endpoint.unkeyed
     if unkeyed is not None:
         raise unkeyed
     return Job(
-        uri=quiet, overrides=rest, concurrency=concurrency, retries=int(retries), settled=settled, **given
+        uri=quiet,
+        overrides=remaining,
+        concurrency=concurrency,
+        retries=int(retries),
+        settled=settled,
+        **arguments,
     )
 
 
@@ -379,11 +384,11 @@ class LocalEngine:
             sent_in = control.try_acquire()
             if sent_in is None:
                 sent_in = await self._acquire_slot()
-            taken = work.next_row()
-            if taken is None:
+            row = work.next_row()
+            if row is None:
                 control.release()
                 return
-            result = await self._answer_row(decode_row(*taken, self._job.model), sent_in)
+            result = await self._answer_row(decode_row(*row, self._job.model), sent_in)
             if result is not None:
                 work.put_result(result)
             if len(self._working) - self._parked > self._job.concurrency:

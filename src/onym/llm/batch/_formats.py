@@ -71,24 +71,24 @@ def compute_fingerprint(stream: IO[bytes]) -> str:
 
 
 @contextmanager
-def open_source(given: Path | IO[bytes], folder: Path) -> Iterator[Source]:
+def open_source(origin: Path | IO[bytes], folder: Path) -> Iterator[Source]:
     """Open a path (Parquet by its name, else JSON Lines) or a stream.
 
     A stream is first copied to a temporary file in `folder`, so that it can be read more than once. Raises
     UsageError if the file cannot be read.
     """
-    if not isinstance(given, Path):
+    if not isinstance(origin, Path):
         with TemporaryFile(dir=folder) as copy:
-            shutil.copyfileobj(given, copy, _COPY_SIZE)
+            shutil.copyfileobj(origin, copy, _COPY_SIZE)
             copy.flush()
             yield JSONLinesSource(copy)
         return
     try:
-        stream = given.open("rb")
+        stream = origin.open("rb")
     except OSError as error:
-        raise UsageError(f"cannot read {given}: {error.strerror}", code="usage.input-file") from error
+        raise UsageError(f"cannot read {origin}: {error.strerror}", code="usage.input-file") from error
     with stream:
-        if given.suffix.lower() == ".parquet":
+        if origin.suffix.lower() == ".parquet":
             yield ParquetSource(stream)
         else:
             yield JSONLinesSource(stream)
@@ -181,9 +181,9 @@ def write_parquet(lines: Iterable[bytes], out: IO[bytes]) -> None:
     import pyarrow as pa
 
     schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _OUTPUT_COLUMNS.items()])
-    left = iter(lines)
+    remaining = iter(lines)
     with require_pyarrow().ParquetWriter(out, schema) as writer:
-        while records := [_flatten_result(line) for line in islice(left, _ROWS_PER_BATCH)]:
+        while records := [_flatten_result(line) for line in islice(remaining, _ROWS_PER_BATCH)]:
             writer.write_batch(pa.RecordBatch.from_pylist(records, schema=schema))
 
 

@@ -130,8 +130,8 @@ class ResultCollector:
         if isinstance(outcome, Completion):
             self._give(make_answer_result(index, label, outcome, 1))
             return
-        asked = not outcome.code.startswith("provider.batch-")
-        self._give(make_failed_result(index, label, outcome, int(asked), self._exchange.secrets))
+        was_sent = not outcome.code.startswith("provider.batch-")
+        self._give(make_failed_result(index, label, outcome, int(was_sent), self._exchange.secrets))
 
 
 #: times that results are fetched before their errors are reported
@@ -341,10 +341,10 @@ class ProviderEngine:
         """Search for batches of an earlier run if it is unknown whether they were created."""
         for chunk in list(self._ledger.chunks.values()):
             if chunk.batch is None and not chunk.maybe:
-                found = await self._run_flow(self._search_batch(chunk))
-                if found is None:
+                search = await self._run_flow(self._search_batch(chunk))
+                if search is None:
                     return
-                self._record_search(chunk, found)
+                self._record_search(chunk, search)
             if chunk.maybe:
                 await self._resolve_submission(chunk)
 
@@ -352,11 +352,11 @@ class ProviderEngine:
         known = [other.batch for other in self._ledger.chunks.values() if other.batch is not None]
         return search_batches(self._desk, chunk.token, chunk.count, chunk.at, known)
 
-    def _record_search(self, chunk: Submission, found: BatchSearch) -> None:
-        if found.batch is not None:
-            self._ledger.record_created(chunk, found.batch)
-        elif found.maybe:
-            self._ledger.record_candidates(chunk, found.maybe)
+    def _record_search(self, chunk: Submission, search: BatchSearch) -> None:
+        if search.batch is not None:
+            self._ledger.record_created(chunk, search.batch)
+        elif search.maybe:
+            self._ledger.record_candidates(chunk, search.maybe)
         else:
             self._ledger.record_end(chunk, "dropped")
 
@@ -379,33 +379,33 @@ class ProviderEngine:
             if ours:
                 self._ledger.record_created(chunk, identifier)
                 return
-            left = tuple(other for other in chunk.maybe if other != identifier)
-            self._record_search(chunk, BatchSearch(None, left))
+            candidates = tuple(other for other in chunk.maybe if other != identifier)
+            self._record_search(chunk, BatchSearch(None, candidates))
 
     async def _submit_rows(self) -> None:
         """Put the rows that are not at the provider into batches, and create these."""
-        there = self._ledger.get_rows()
-        load = self._new_builder()
+        submitted = self._ledger.get_rows()
+        builder = self._new_builder()
         turns = 0
-        while (taken := self._work.next_row()) is not None:
+        while (row := self._work.next_row()) is not None:
             turns += 1
             if turns % _ROWS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            index, line = taken
-            if index in there:
+            index, line = row
+            if index in submitted:
                 self._labels.put(index, get_label(index, line))
                 continue
             body = None if self._cancel else self._encode_row(index, line)
             if body is None:
                 continue
-            request = self._api.encode_line(load.make_request_name(index), body)
-            if not load.has_room(request):
-                await self._send_batch(load)
-                load = self._new_builder()
-                request = self._api.encode_line(load.make_request_name(index), body)
+            request = self._api.encode_line(builder.make_request_name(index), body)
+            if not builder.has_room(request):
+                await self._send_batch(builder)
+                builder = self._new_builder()
+                request = self._api.encode_line(builder.make_request_name(index), body)
             self._labels.put(index, get_label(index, line))
-            load.add(index, request)
-        await self._send_batch(load)
+            builder.add(index, request)
+        await self._send_batch(builder)
 
     def _new_builder(self) -> BatchBuilder:
         return BatchBuilder(secrets.token_hex(8), self._api.most, self._room)
@@ -425,45 +425,45 @@ class ProviderEngine:
         self._work.put_result(make_failed_result(index, row.id, error, 0, job.secrets))
         return None
 
-    async def _send_batch(self, load: BatchBuilder) -> None:
+    async def _send_batch(self, builder: BatchBuilder) -> None:
         """Create one batch. Its rows are recorded before, its identifier after."""
-        if not load.rows or self._work.stop.is_set():
+        if not builder.rows or self._work.stop.is_set():
             return
         desk, api = self._desk, self._api
         try:
             uploaded = None
-            upload = api.upload(load.token, load.lines)
+            upload = api.upload(builder.token, builder.lines)
             if upload is not None:
-                load.lines.clear()
+                builder.lines.clear()
                 uploaded = await self._run_flow(
                     call_api(desk, upload, desk.decode_upload, timeout=TRANSFER_TIMEOUT)
                 )
                 if uploaded is None:
                     return
-            chunk = self._ledger.record_plan(load.token, load.rows, desk.clock.time())
-            call = api.create(load.token, load.lines, uploaded)
-            load.lines.clear()
+            chunk = self._ledger.record_plan(builder.token, builder.rows, desk.clock.time())
+            call = api.create(builder.token, builder.lines, uploaded)
+            builder.lines.clear()
         except ProviderError as error:
             raise self._explain_missing_api(error) from None
-        looked = False
+        searched = False
 
         def look() -> Flow[BatchSearch | None]:
-            nonlocal looked
-            looked = True
+            nonlocal searched
+            searched = True
             return self._search_batch(chunk)
 
         try:
-            found = await self._run_flow(create_batch(desk, call, look))
+            search = await self._run_flow(create_batch(desk, call, look))
         except OnymError as error:
             # a search follows an attempt with unknown outcome: the batch may exist, whatever failed
             # afterwards
-            if is_rejected(error) and not looked:
+            if is_rejected(error) and not searched:
                 self._ledger.record_end(chunk, "dropped")
             if isinstance(error, ProviderError):
                 raise self._explain_missing_api(error) from None
             raise
-        if found is not None:
-            self._record_search(chunk, found)
+        if search is not None:
+            self._record_search(chunk, search)
 
     def _explain_missing_api(self, error: ProviderError) -> OnymError:
         """Return a clearer error if the batch API does not exist at this endpoint."""

@@ -30,11 +30,11 @@ from onym.net.messages import Flow, HTTPRequest, Reply, Send, Wait
 
 def require_batch_api(endpoint: Endpoint) -> BatchApi:
     """Return the batch API of this endpoint. Raises UnsupportedError if it is known to have none."""
-    known = endpoint.provider.capabilities.get("batch", "unknown")
+    support = endpoint.provider.capabilities.get("batch", "unknown")
     api = find_batch_api(endpoint.dialect.name)
     # paths of one model, signed requests and local servers have no files and no batches
-    apart = endpoint.is_embedded or endpoint.is_signed or "{model}" in endpoint.place.base
-    if api is None or known == "no" or apart:
+    unsupported = endpoint.is_embedded or endpoint.is_signed or "{model}" in endpoint.place.base
+    if api is None or support == "no" or unsupported:
         raise make_no_api_error(endpoint)
     return api
 
@@ -110,9 +110,9 @@ class BatchClient:
 
     def decode_error(self, reply: Reply) -> ProviderError:
         """Return the error in a response outside 2xx."""
-        known = self.exchange
+        exchange = self.exchange
         dated = Exchange(
-            endpoint=known.endpoint, secrets=known.secrets, model=known.model, now=self.clock.time()
+            endpoint=exchange.endpoint, secrets=exchange.secrets, model=exchange.model, now=self.clock.time()
         )
         return self.api.decode_error(reply.status, reply.headers, reply.body, dated)
 
@@ -168,17 +168,17 @@ def create_batch(
         failure = _decode_created(desk, got) if isinstance(got, Reply) else got
         if isinstance(failure, BatchSearch):
             return failure
-        dark = not is_rejected(failure)
-        if attempt >= desk.retries or not (dark or failure.retryable):
+        uncertain = not is_rejected(failure)
+        if attempt >= desk.retries or not (uncertain or failure.retryable):
             raise failure
         yield desk.compute_wait(attempt, failure)
         if desk.stopped():
             return None
         attempt += 1
-        if dark:
-            found = yield from look()
-            if found is None or found.batch is not None or found.maybe:
-                return found
+        if uncertain:
+            search = yield from look()
+            if search is None or search.batch is not None or search.maybe:
+                return search
 
 
 def _decode_created(desk: BatchClient, reply: Reply) -> BatchSearch | CallFailure:
@@ -196,7 +196,7 @@ def is_rejected(failure: Exception) -> bool:
 
 
 def search_batches(
-    desk: BatchClient, marker: str, count: int, since: float, known: Iterable[str]
+    desk: BatchClient, marker: str, count: int, since: float, known_batches: Iterable[str]
 ) -> Flow[BatchSearch | None]:
     """Search the provider's list for a batch; None if the run was stopped.
 
@@ -204,8 +204,8 @@ def search_batches(
     candidate, except older and `known` ones.
     """
     after: str | None = None
-    others = frozenset(known)
-    maybe: list[str] = []
+    others = frozenset(known_batches)
+    candidates: list[str] = []
     for _ in range(_MAX_PAGES):
         page = yield from call_api(desk, desk.api.list(after), desk.decode_list)
         if page is None:
@@ -215,10 +215,10 @@ def search_batches(
                 if batch.marker == marker:
                     return BatchSearch(batch.id)
             elif batch.id not in others and batch.total == count and not _is_older(batch, since):
-                maybe.append(batch.id)
+                candidates.append(batch.id)
         after = page.next
         if after is None or (not desk.api.marks and any(_is_older(item, since) for item in page.batches)):
-            return BatchSearch(None, tuple(maybe))
+            return BatchSearch(None, tuple(candidates))
     raise MalformedResponseError(
         "the provider's list of batches does not end", endpoint=desk.exchange.endpoint
     )
@@ -234,22 +234,22 @@ def watch_batches(
     """
     pause, silent = first, 0
     while True:
-        asked = 0.0
+        longest = 0.0
         news = False
         for batch in batches:
             if desk.stopped():
                 return None
-            found, wanted = yield from _poll_batch(desk, batch)
-            asked = max(asked, wanted)
-            if isinstance(found, Batch):
+            state, seconds = yield from _poll_batch(desk, batch)
+            longest = max(longest, seconds)
+            if isinstance(state, Batch):
                 news = True
-                seen(found)
-                if found.ending is not None:
-                    return found
+                seen(state)
+                if state.ending is not None:
+                    return state
             elif silent >= _MAX_SILENT_ROUNDS:
-                raise found
+                raise state
         silent = 0 if news else silent + 1
-        yield Wait(max(pause, min(_MAX_WAIT, asked)))
+        yield Wait(max(pause, min(_MAX_WAIT, longest)))
         pause = min(max(_MAX_POLL, first), pause * _POLL_GROWTH)
 
 
@@ -267,11 +267,11 @@ def _poll_batch(desk: BatchClient, batch: str) -> Flow[tuple[Batch | CallFailure
 
 def _decode_state(desk: BatchClient, batch: str, reply: Reply) -> Batch | CallFailure:
     try:
-        found = desk.decode_batch(reply)
+        decoded = desk.decode_batch(reply)
     except ProviderError as error:
         return error
-    if found.id == batch:
-        return found
+    if decoded.id == batch:
+        return decoded
     text = "the provider returned another batch than the requested one"
     return MalformedResponseError(text, endpoint=desk.exchange.endpoint, status=reply.status)
 

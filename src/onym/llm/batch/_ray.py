@@ -180,8 +180,8 @@ class RayEngine:
         """See `Engine`."""
         ray = self._ray
         self._work = work
-        own = not ray.is_initialized()
-        if own:
+        started = not ray.is_initialized()
+        if started:
             ray.init(log_to_driver=False, logging_level="error")
         try:
             places = _place_actors(ray, self._job.concurrency)
@@ -201,7 +201,7 @@ class RayEngine:
         finally:
             for actor in self._actors:
                 ray.kill(actor)
-            if own:
+            if started:
                 ray.shutdown()
         if self._fatal is not None:
             raise self._fatal
@@ -241,21 +241,21 @@ class RayEngine:
     async def _lease_rows(self, at: int) -> None:
         """Lease rows to the actor at this position until none is left."""
         while rows := await self._next_lease():
-            left = dict(rows)
+            remaining = dict(rows)
             try:
                 answers = self._actors[at].answer.options(num_returns="streaming").remote(rows)
                 async for reference in answers:
                     figures, results, error = await reference
                     self._seen[at] = figures
                     for result in results:
-                        left.pop(result[0], None)
+                        remaining.pop(result[0], None)
                         self._work.put_result(Result(*result))
                     if error is not None:
                         self._fatal = self._fatal or error
                         self._work.stop.set()
             finally:
                 # rows of a dead actor, and rows without a result
-                self._back.extend(left.items())
+                self._back.extend(remaining.items())
 
     async def _next_lease(self) -> list[tuple[int, bytes]]:
         """Return the rows of a lease; returned rows come first."""

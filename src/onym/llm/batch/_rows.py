@@ -79,12 +79,12 @@ _ROW_DECODER = msgspec.json.Decoder(_RowInput)
 def get_label(index: int, line: bytes) -> str:
     """Return the label of a row: its `id` or `custom_id`, or its index as decimal text."""
     try:
-        found = _IDS_DECODER.decode(line)
+        ids = _IDS_DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return str(index)
-    for given in (found.id, found.custom_id):
-        if type(given) in (str, int):
-            return str(given)
+    for label in (ids.id, ids.custom_id):
+        if type(label) in (str, int):
+            return str(label)
     return str(index)
 
 
@@ -94,9 +94,9 @@ def decode_row(index: int, line: bytes, model: str) -> Row:
     `model` is the model of the endpoint; a body may name it, but no other model.
     """
     try:
-        given = _ROW_DECODER.decode(line)
+        fields = _ROW_DECODER.decode(line)
         messages, overrides = (
-            _decode_openai_row(given, model) if given.body is not None else _decode_own_row(given)
+            _decode_openai_row(fields, model) if fields.body is not None else _decode_own_row(fields)
         )
         retries = _pop_retries(overrides)
     except UsageError as error:
@@ -105,7 +105,7 @@ def decode_row(index: int, line: bytes, model: str) -> Row:
         return Row(index, get_label(index, line), error=_make_row_error(_describe_validation(error)))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Row(index, get_label(index, line), error=_make_row_error("the row is not JSON"))
-    name = given.custom_id if given.id is None else given.id
+    name = fields.custom_id if fields.id is None else fields.id
     return Row(index, str(index if name is None else name), messages, overrides, retries)
 
 
@@ -118,31 +118,31 @@ def _describe_validation(error: Exception) -> str:
     return f"the row is invalid: {redact(str(error))[:_MAX_REMARK]}"
 
 
-def _decode_own_row(given: _RowInput) -> tuple[Any, dict[str, Any]]:
-    if (given.prompt is None) == (given.messages is None):
+def _decode_own_row(fields: _RowInput) -> tuple[Any, dict[str, Any]]:
+    if (fields.prompt is None) == (fields.messages is None):
         raise _make_row_error("a row needs either prompt or messages")
     overrides: dict[str, Any] = {}
-    if given.params:
+    if fields.params:
         extra: dict[str, Any] = {}
-        for name, value in given.params.items():
+        for name, value in fields.params.items():
             (overrides if name in WELL_KNOWN else extra)[name] = value
         if extra:
             overrides["extra"] = extra
     for name in ("tools", "tool_choice", "schema"):
-        value = getattr(given, name)
+        value = getattr(fields, name)
         if value is not None:
             overrides[name] = value
-    return given.messages if given.prompt is None else given.prompt, overrides
+    return fields.messages if fields.prompt is None else fields.prompt, overrides
 
 
-def _decode_openai_row(given: _RowInput, model: str) -> tuple[Any, dict[str, Any]]:
+def _decode_openai_row(fields: _RowInput, model: str) -> tuple[Any, dict[str, Any]]:
     """Return OpenAI's batch line as arguments of a call; unknown members are passed through."""
-    ours = (given.prompt, given.messages, given.params, given.tools, given.tool_choice, given.schema)
+    ours = (fields.prompt, fields.messages, fields.params, fields.tools, fields.tool_choice, fields.schema)
     if any(member is not None for member in ours):
         raise _make_row_error("a row with body may only have custom_id, method and url beside it")
-    if given.url not in _CHAT_URLS:
+    if fields.url not in _CHAT_URLS:
         raise _make_row_error("the url of a row must be /v1/chat/completions")
-    body = dict(given.body or {})
+    body = dict(fields.body or {})
     if body.pop("model", model) != model:
         raise _make_row_error(
             "the model in the body is not the model in the URI", hint="Remove model from the body."
@@ -165,8 +165,8 @@ def _require_no_format(body: dict[str, Any], overrides: dict[str, Any]) -> None:
 
 
 def _decode_response_format(body: dict[str, Any], overrides: dict[str, Any]) -> None:
-    wanted = body.pop("response_format")
-    kind, inner = wanted.get("type"), wanted.get("json_schema")
+    response_format = body.pop("response_format")
+    kind, inner = response_format.get("type"), response_format.get("json_schema")
     if kind == "json_schema" and isinstance(inner, dict) and isinstance(inner.get("schema"), dict):
         overrides["schema"] = inner["schema"]
     elif kind in ("text", "json_object"):
@@ -182,10 +182,10 @@ _FORMAT_DECODERS: dict[type, Callable[[dict[str, Any], dict[str, Any]], None]] =
 
 def _pop_retries(overrides: dict[str, Any]) -> int | None:
     """Remove and return `retries` of the row, which the run uses instead of the client."""
-    given = overrides.pop("retries", None)
-    if given is not None and (type(given) is not int or not 0 <= given <= 100):
+    retries = overrides.pop("retries", None)
+    if retries is not None and (type(retries) is not int or not 0 <= retries <= 100):
         raise _make_row_error("retries must be a whole number from 0 to 100")
-    return given
+    return retries
 
 
 _LINE_START = b'{"index":'
@@ -260,13 +260,13 @@ def make_failed_result(
 ) -> Result:
     """Return the result of a failed row; `attempts` is 0 if nothing was sent."""
     known = tuple(secrets)
-    said = {
+    details = {
         key: redact(value, secrets=known) if isinstance(value, str) else value
         for key, value in error.as_dict().items()
     }
     return Result(
         index,
-        _encode_line(_FailureLine(index, name, "error", said, attempts)),
+        _encode_line(_FailureLine(index, name, "error", details, attempts)),
         False,
         retries=max(0, attempts - 1),
     )

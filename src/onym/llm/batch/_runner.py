@@ -317,7 +317,7 @@ class RunState:
 @contextmanager
 def open_run(
     job: Job,
-    given: Path | IO[bytes],
+    origin: Path | IO[bytes],
     output: Path,
     *,
     order: str,
@@ -332,7 +332,7 @@ def open_run(
     output = output.resolve()
     if output.exists() and not output.is_file():
         raise UsageError(f"{output} is not a file", code="usage.output-file")
-    if isinstance(given, Path) and given.resolve() == output:
+    if isinstance(origin, Path) and origin.resolve() == output:
         raise UsageError("input and output are the same file", code="usage.output-file")
     if is_parquet(output):
         # before a request is paid for
@@ -341,8 +341,8 @@ def open_run(
     journal = output if direct else output.with_name(output.name + ".journal")
     bound = BindingFile(output)
     try:
-        with open_source(given, output.parent) as source:
-            wanted = Binding(
+        with open_source(origin, output.parent) as source:
+            binding = Binding(
                 endpoint=job.endpoint_text,
                 settings=compute_digest(job.build_settings()),
                 input=source.fingerprint,
@@ -355,15 +355,15 @@ def open_run(
                 for path in (journal, output, get_submission_log_path(output)):
                     path.unlink(missing_ok=True)
             if former is None:
-                yield _start_run(bound, wanted, source, output, journal)
+                yield _start_run(bound, binding, source, output, journal)
             else:
-                require_same_run(former, wanted)
+                require_same_run(former, binding)
                 yield _resume_run(source, output, journal, former.rows, retry_errors=retry_errors)
     finally:
         bound.close()
 
 
-def _start_run(bound: BindingFile, wanted: Binding, source: Source, output: Path, journal: Path) -> RunState:
+def _start_run(bound: BindingFile, binding: Binding, source: Source, output: Path, journal: Path) -> RunState:
     for path in (journal, output):
         if path.exists() and path.stat().st_size:
             raise UsageError(
@@ -372,7 +372,7 @@ def _start_run(bound: BindingFile, wanted: Binding, source: Source, output: Path
                 hint="Choose another output, or delete the file with --restart (restart=True).",
             )
     rows = count_rows(source.iter_rows(), output.parent)
-    bound.save(msgspec.structs.replace(wanted, rows=rows))
+    bound.save(msgspec.structs.replace(binding, rows=rows))
     # an output that is its own journal exists from the start
     touch_file(journal)
     return RunState(
@@ -386,18 +386,18 @@ def _resume_run(source: Source, output: Path, journal: Path, rows: int, *, retry
     if not journal.exists() and output.exists():
         # the earlier run was complete: its output is the journal
         if not is_parquet(output):
-            found = repair_journal(output, done)
-            if len(done) == rows and not (retry_errors and found.failed):
+            counts = repair_journal(output, done)
+            if len(done) == rows and not (retry_errors and counts.failed):
                 return RunState(
-                    source=source, output=output, journal=journal, done=done, found=found, finished=True
+                    source=source, output=output, journal=journal, done=done, found=counts, finished=True
                 )
             done = RowBitmap(rows)
-            found = repair_journal(output, done, into=journal, drop_failed=retry_errors)
-            return RunState(source=source, output=output, journal=journal, done=done, found=found)
+            counts = repair_journal(output, done, into=journal, drop_failed=retry_errors)
+            return RunState(source=source, output=output, journal=journal, done=done, found=counts)
         restore_journal(output, journal)
     touch_file(journal)
-    found = repair_journal(journal, done, drop_failed=retry_errors)
-    return RunState(source=source, output=output, journal=journal, done=done, found=found)
+    counts = repair_journal(journal, done, drop_failed=retry_errors)
+    return RunState(source=source, output=output, journal=journal, done=done, found=counts)
 
 
 Order: TypeAlias = Literal["input", "completion"]
@@ -583,8 +583,8 @@ async def _run_engine(driver: BatchRun, engine: Engine, begun: RunState) -> None
     try:
         await driver.run(engine, begun.journal)
     except OnymError as error:
-        kept = "The results so far are saved; run the same command again to continue."
-        error.hint = f"{error.hint.rstrip('.')}. {kept}" if error.hint else kept
+        advice = "The results so far are saved; run the same command again to continue."
+        error.hint = f"{error.hint.rstrip('.')}. {advice}" if error.hint else advice
         raise
 
 
@@ -598,12 +598,12 @@ def _make_provider_engine(
     return lambda job: ProviderEngine(job, output, cancel=cancel, poll=DEFAULT_POLL if poll is None else poll)
 
 
-def _find_engine(given: EngineName | Callable[[Job], Engine]) -> Callable[[Job], Engine]:
-    if callable(given):
-        return given
-    if given == "local":
+def _find_engine(engine: EngineName | Callable[[Job], Engine]) -> Callable[[Job], Engine]:
+    if callable(engine):
+        return engine
+    if engine == "local":
         return LocalEngine
-    if given == "ray":
+    if engine == "ray":
         from onym.llm.batch._ray import RayEngine  # late: ray is an extra, and takes seconds to import
 
         return RayEngine

@@ -234,12 +234,12 @@ class BindingFile:
         os.close(self._descriptor)
 
 
-def require_same_run(found: Binding, wanted: Binding) -> None:
+def require_same_run(former: Binding, binding: Binding) -> None:
     """Raise UsageError if the results belong to another run, and name the difference."""
     for member, text in _MISMATCH_MESSAGES.items():
-        if getattr(found, member) != getattr(wanted, member):
+        if getattr(former, member) != getattr(binding, member):
             if member == "endpoint":
-                text += f": {found.endpoint}"
+                text += f": {former.endpoint}"
             raise UsageError(
                 text,
                 code=f"usage.batch-{member}",
@@ -619,13 +619,13 @@ def require_no_open_batches(output: Path) -> None:
 
 def to_ranges(indexes: Iterable[int]) -> list[tuple[int, int]]:
     """Return ascending numbers as ranges, both ends included."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for index in indexes:
-        if found and found[-1][1] == index - 1:
-            found[-1] = (found[-1][0], index)
+        if ranges and ranges[-1][1] == index - 1:
+            ranges[-1] = (ranges[-1][0], index)
         else:
-            found.append((index, index))
-    return found
+            ranges.append((index, index))
+    return ranges
 
 
 def _iter_entries(path: Path) -> Iterator[tuple[bytes, _SubmissionEntry]]:

@@ -161,14 +161,14 @@ def find_uri_provider(uri: LLMURI, table: ProviderTable) -> Provider:
     return aliased or table.find(uri.host, uri.port)
 
 
-def build_uri(found: SourceModel, table: ProviderTable, notes: NoteCollector, *, with_key: bool) -> LLMURI:
+def build_uri(source: SourceModel, table: ProviderTable, notes: NoteCollector, *, with_key: bool) -> LLMURI:
     """Return the URI. Raises UsageError if the host or model is missing, URIError if a part is invalid."""
-    host, port = _find_host(found, table, notes)
-    return build_uri_at(found, host, port, table, notes, with_key=with_key)
+    host, port = _find_host(source, table, notes)
+    return build_uri_at(source, host, port, table, notes, with_key=with_key)
 
 
 def build_uri_at(
-    found: SourceModel,
+    source: SourceModel,
     host: str,
     port: int | None,
     table: ProviderTable,
@@ -177,27 +177,27 @@ def build_uri_at(
     with_key: bool,
 ) -> LLMURI:
     """Return the URI with this host and port; the source's base URL is ignored."""
-    if not found.model:
+    if not source.model:
         raise UsageError("the model is missing", code="convert.no-model")
-    params = {**_convert_path_parameters(found, host, port, table, notes), **found.params}
+    params = {**_convert_path_parameters(source, host, port, table, notes), **source.params}
     key = None
-    if found.key is not None and found.key.variable is not None:
-        params["auth"] = f"env:{found.key.variable}"
-    elif found.key is not None and with_key:
-        key = found.key.secret
-    elif found.key is not None:
+    if source.key is not None and source.key.variable is not None:
+        params["auth"] = f"env:{source.key.variable}"
+    elif source.key is not None and with_key:
+        key = source.key.secret
+    elif source.key is not None:
         notes.add(
-            found.key.where,
+            source.key.where,
             "the key was not copied: use ?auth=env:NAME, or copy the key with --with-key (with_key=True)",
         )
     return LLMURI.build(
         host,
-        model=found.model,
-        label=found.label,
+        model=source.model,
+        label=source.label,
         key=key,
         port=port,
         params=params,
-        fragment=found.fragment,
+        fragment=source.fragment,
     )
 
 
@@ -208,51 +208,51 @@ def list_path_parameters(row: Provider) -> frozenset[str]:
 
 
 def _convert_path_parameters(
-    found: SourceModel, host: str, port: int | None, table: ProviderTable, notes: NoteCollector
+    source: SourceModel, host: str, port: int | None, table: ProviderTable, notes: NoteCollector
 ) -> dict[str, object]:
     names = list_path_parameters(table.find(host, port))
     params: dict[str, object] = {}
-    for where, name, value in found.spent:
+    for source_name, name, value in source.spent:
         if name in names and isinstance(value, str) and "/" not in value:
             params[name] = value
         else:
-            notes.add(where, "a URI for this host cannot contain it")
+            notes.add(source_name, "a URI for this host cannot contain it")
     return params
 
 
-def _find_host(found: SourceModel, table: ProviderTable, notes: NoteCollector) -> tuple[str, int | None]:
-    if found.base is None:
-        if found.row is None or found.row.host is None:
+def _find_host(source: SourceModel, table: ProviderTable, notes: NoteCollector) -> tuple[str, int | None]:
+    if source.base is None:
+        if source.row is None or source.row.host is None:
             raise UsageError("the host is missing", code="convert.no-host")
         # another tool's provider name means the provider's usual host, whatever the configuration says
-        known = ProviderTable.builtin().find_own(found.row.name)
-        return (known and known.host) or found.row.host, None
-    base = parse_base_url(found.base)
+        builtin = ProviderTable.builtin().find_own(source.row.name)
+        return (builtin and builtin.host) or source.row.host, None
+    base = parse_base_url(source.base)
     if base is None:
-        raise UsageError(f"{found.base_name} is not an http or https URL", code="convert.bad-url")
+        raise UsageError(f"{source.base_name} is not an http or https URL", code="convert.bad-url")
     row = table.find(base.host, base.port)
-    here = is_loopback(base.host)
-    default = _OLLAMA_PORT if here else row.default_port
-    _note_base_url(found, base, row, notes, here=here)
+    local = is_loopback(base.host)
+    default = _OLLAMA_PORT if local else row.default_port
+    _note_base_url(source, base, row, notes, local=local)
     return base.host, None if base.port == default else base.port
 
 
 def _note_base_url(
-    found: SourceModel, base: BaseURL, row: Provider, notes: NoteCollector, *, here: bool
+    source: SourceModel, base: BaseURL, row: Provider, notes: NoteCollector, *, local: bool
 ) -> None:
-    meant = "http" if here else "https"
-    if base.scheme != meant:
-        why = (
+    scheme = "http" if local else "https"
+    if base.scheme != scheme:
+        reason = (
             "Onym uses plain HTTP only for localhost"
             if base.scheme == "http"
             else "Onym uses plain HTTP for localhost"
         )
-        notes.add(found.base_name, f"the URI means {meant}: {why}")
+        notes.add(source.base_name, f"the URI means {scheme}: {reason}")
     if base.extra:
-        notes.add(found.base_name, "its userinfo, query or fragment was dropped")
-    if base.path != row.base_path and "{" not in row.base_path and not (found.rooted and not base.path):
+        notes.add(source.base_name, "its userinfo, query or fragment was dropped")
+    if base.path != row.base_path and "{" not in row.base_path and not (source.rooted and not base.path):
         notes.add(
-            found.base_name,
+            source.base_name,
             f"the path {base.path or '/'} was dropped, and {row.base_path or '/'} is used for this host:  "
             "to change it, set base_path in [providers.NAME] of the configuration",
         )
@@ -279,18 +279,18 @@ ENVIRON_PREFIX: Final = "os.environ/"
 _MILLISECOND_NAMES: Final = frozenset({"timeout_ms", "timeoutMs"})
 
 
-def import_params(given: Mapping[str, Any], notes: NoteCollector) -> dict[str, Any]:
+def import_params(settings: Mapping[str, Any], notes: NoteCollector) -> dict[str, Any]:
     """Return URI parameters for keyword arguments of an SDK, with a note for each that is dropped.
 
     Unknown names pass through, except names that would redirect a request or contain a credential.
     """
-    found: dict[str, Any] = {}
-    for name, value in given.items():
+    params: dict[str, Any] = {}
+    for name, value in settings.items():
         if value is None:
             continue
         known = name if name in WELL_KNOWN else PROVIDER_NAMES.get(name)
         if known is not None:
-            _import_known(found, known, name, value, notes)
+            _import_known(params, known, name, value, notes)
         elif is_secret_parameter(name):
             notes.add(name, "it contains a credential and was not copied")
         elif is_redirecting(name):
@@ -298,20 +298,22 @@ def import_params(given: Mapping[str, Any], notes: NoteCollector) -> dict[str, A
         elif not _is_json_value(value):
             notes.add(name, "a URI cannot contain this value")
         else:
-            found[name] = value
-    return found
+            params[name] = value
+    return params
 
 
-def _import_known(found: dict[str, Any], known: str, name: str, value: Any, notes: NoteCollector) -> None:
-    if known in found:
-        notes.add(name, f"it is the same parameter as {known}, which is set already")
+def _import_known(
+    params: dict[str, Any], parameter: str, name: str, value: Any, notes: NoteCollector
+) -> None:
+    if parameter in params:
+        notes.add(name, f"it is the same parameter as {parameter}, which is set already")
         return
-    read = _VALUE_IMPORTERS.get(known)
+    read = _VALUE_IMPORTERS.get(parameter)
     value = value if read is None else read(name, value, notes)
     if value is None:
         return
     try:
-        found[known] = validate_parameter(known, value)
+        params[parameter] = validate_parameter(parameter, value)
     except ParameterError as error:
         notes.add(name, f"dropped: {error.message}")
 
@@ -376,7 +378,8 @@ def _export_unchanged(value: Any) -> Any:
 def _list_param_names(tool: str, writers: Mapping[str, Callable[[Any], Any]]) -> _ParamNames:
     """Return a tool's names for standard parameters, with the functions that convert their values."""
     return {
-        name: (named, writers.get(name, _export_unchanged)) for name, named in list_sdk_names(tool).items()
+        name: (sdk_name, writers.get(name, _export_unchanged))
+        for name, sdk_name in list_sdk_names(tool).items()
     }
 
 
@@ -387,16 +390,16 @@ LANGCHAIN_PARAMS: Final = _list_param_names("langchain", _IN_PYTHON)
 AI_SDK_PARAMS: Final = _list_param_names("ai_sdk", {"stop": list})
 
 
-def export_params(given: Mapping[str, Any], target: _ParamNames, notes: NoteCollector) -> dict[str, Any]:
+def export_params(params: Mapping[str, Any], target: _ParamNames, notes: NoteCollector) -> dict[str, Any]:
     """Return standard parameters in the form of `target`, with a note for each that it lacks."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name in WELL_KNOWN:
-        if name not in given:
+        if name not in params:
             continue
-        there, write = target.get(name, ("", _export_unchanged))
-        value = write(given[name])
-        if there and value is not None:
-            found[there] = value
-        elif not (name == "format" and given[name] == "text"):
+        target_name, write = target.get(name, ("", _export_unchanged))
+        value = write(params[name])
+        if target_name and value is not None:
+            settings[target_name] = value
+        elif not (name == "format" and params[name] == "text"):
             notes.add(name, "the target has no such setting: pass it to the call")
-    return found
+    return settings

@@ -124,13 +124,13 @@ def to_langchain(
     """
     out = _ExportContext(uri, providers)
     word = _find_provider_name(out.row, LANGCHAIN_PROVIDERS, _LANGCHAIN_OWN, _LANGCHAIN_WORD, "_")
-    usual = out.is_default_host
+    is_default = out.is_default_host
     if word is None:
         if out.row.dialect != "openai_chat":
             raise _make_unsupported_error("LangChain", out.row)
-        word, usual = "openai", False
+        word, is_default = "openai", False
     value: dict[str, Any] = {"model": f"{word}:{out.uri.model}"}
-    if not usual:
+    if not is_default:
         value["azure_endpoint" if out.row.name == "azure-openai" else "base_url"] = out.build_base_url()
     _add_key(out, value, with_key=with_key)
     out.note_label()
@@ -185,8 +185,8 @@ def to_env(uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTabl
     if isinstance(key, Secret) and source.keys:
         value[source.keys[0]] = key.reveal()
     elif isinstance(key, str) and key not in source.keys:
-        wanted = source.keys[0] if source.keys else "a variable"
-        out.notes.add("auth", f"the key is in {key}, but {wanted} is read: copy the value")
+        variable = source.keys[0] if source.keys else "a variable"
+        out.notes.add("auth", f"the key is in {key}, but {variable} is read: copy the value")
     elif key is None:
         out.note_ambient_key(source.keys[0] if source.keys else "key")
     label = out.uri.label or ""
@@ -204,14 +204,14 @@ def to_env(uri: str | LLMURI, *, with_key: bool = False, providers: ProviderTabl
 
 def _drop_unprintable(value: Mapping[str, Any], notes: NoteCollector) -> dict[str, str]:
     """Return the values with only one line: many readers of such files treat every line as a variable."""
-    found: dict[str, str] = {}
-    for name, given in value.items():
-        text = str(given)
+    variables: dict[str, str] = {}
+    for name, item in value.items():
+        text = str(item)
         if text.isprintable():
-            found[name] = text
+            variables[name] = text
         else:
             notes.add(name, "dropped: it contains a line end or another unprintable character")
-    return found
+    return variables
 
 
 class _ExportContext:
@@ -268,9 +268,9 @@ class _ExportContext:
         auth = self.uri.auth
         if auth is None:
             return None
-        kind, _, rest = auth.partition(":")
+        kind, _, variable = auth.partition(":")
         if kind == "env":
-            return rest
+            return variable
         self.notes.add("auth", f"the target cannot read keys from {kind}:")
         return None
 
@@ -294,12 +294,12 @@ class _ExportContext:
 
 
 def _find_provider_name(
-    row: Provider, words: Mapping[str, str], own: frozenset[str], first: Mapping[str, str], joint: str
+    row: Provider, words: Mapping[str, str], same_names: frozenset[str], first: Mapping[str, str], joint: str
 ) -> str | None:
     """Return a tool's name for a provider, None if it has none."""
     if row.name in first:
         return first[row.name]
-    if row.name in own:
+    if row.name in same_names:
         return row.name.replace("-", joint)
     return next((word for word, name in words.items() if name == row.name), None)
 

@@ -105,25 +105,25 @@ def from_langchain(
     notes = NoteCollector()
     word, model = _split_langchain_name(text, settings.get("model_provider"), table)
     extra = settings.get("model_kwargs")
-    given = {name: value for name, value in settings.items() if name not in _LANGCHAIN_KNOWN}
+    arguments = {name: value for name, value in settings.items() if name not in _LANGCHAIN_KNOWN}
     if isinstance(extra, Mapping):
-        given.update({str(name): value for name, value in extra.items()})
+        arguments.update({str(name): value for name, value in extra.items()})
     base = next((name for name in _LANGCHAIN_BASE_URLS if isinstance(settings.get(name), str)), None)
-    found = SourceModel(
+    source = SourceModel(
         model=model,
         row=find_provider(word, LANGCHAIN_PROVIDERS, table),
         base=None if base is None else settings[base],
         base_name=base or "",
         rooted=base == "azure_endpoint" or word in ("anthropic", "ollama"),
         key=_find_langchain_key(settings),
-        params=import_params(given, notes),
+        params=import_params(arguments, notes),
         spent=tuple(
             (name, to, settings[name]) for name, to in _LANGCHAIN_PATH_NAMES.items() if settings.get(name)
         ),
     )
-    if found.row is None and found.base is None:
+    if source.row is None and source.base is None:
         raise _make_unknown_provider_error(word)
-    return _build_conversion(found, table, notes, with_key=with_key)
+    return _build_conversion(source, table, notes, with_key=with_key)
 
 
 def from_ai_sdk(text: str, *, separator: str = ":", providers: ProviderTable | None = None) -> Conversion:
@@ -150,9 +150,9 @@ def from_ai_sdk(text: str, *, separator: str = ":", providers: ProviderTable | N
 
 
 def _build_conversion(
-    found: SourceModel, table: ProviderTable, notes: NoteCollector, *, with_key: bool
+    source: SourceModel, table: ProviderTable, notes: NoteCollector, *, with_key: bool
 ) -> Conversion:
-    uri = build_uri(found, table, notes, with_key=with_key)
+    uri = build_uri(source, table, notes, with_key=with_key)
     return Conversion(found=(Named(None, uri),), notes=notes.all())
 
 
@@ -262,15 +262,15 @@ def from_litellm(
     literal key is copied only with `with_key`. Raises UsageError for data in another form.
     """
     table = ProviderTable.builtin() if providers is None else providers
-    notes, found = NoteCollector(), []
-    for name, params, where in _iter_litellm_entries(source, notes):
+    notes, uris = NoteCollector(), []
+    for name, params, entry_notes in _iter_litellm_entries(source, notes):
         try:
-            uri = _build_litellm_uri(params, table, where, with_key=with_key)
+            uri = _build_litellm_uri(params, table, entry_notes, with_key=with_key)
         except OnymError as error:
-            where.add("", f"skipped: {error.message}")
+            entry_notes.add("", f"skipped: {error.message}")
             continue
-        found.append(Named(name, uri))
-    return Conversion(found=tuple(found), notes=notes.all())
+        uris.append(Named(name, uri))
+    return Conversion(found=tuple(uris), notes=notes.all())
 
 
 def _iter_litellm_entries(
@@ -302,29 +302,31 @@ def _iter_litellm_entries(
 
 
 def _build_litellm_uri(
-    given: Mapping[str, Any], table: ProviderTable, notes: NoteCollector, *, with_key: bool
+    settings: Mapping[str, Any], table: ProviderTable, notes: NoteCollector, *, with_key: bool
 ) -> LLMURI:
-    found = _parse_litellm_model(given, table)
+    source = _parse_litellm_model(settings, table)
     rest: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in settings.items():
         if name in _LITELLM_ROUTING:
             notes.add(str(name), "LiteLLM's routing and prices were dropped")
         elif name not in _LITELLM_PLACED and name not in _LITELLM_PATH_NAMES:
             rest[str(name)] = value
-    body = given.get("extra_body")
+    body = settings.get("extra_body")
     if isinstance(body, Mapping):
         rest.update({str(name): value for name, value in body.items()})
-    params = {**found.params, **import_params(rest, notes)}
-    spent = tuple(
-        (name, to, given[name]) for name, to in _LITELLM_PATH_NAMES.items() if given.get(name) is not None
+    params = {**source.params, **import_params(rest, notes)}
+    path_values = tuple(
+        (name, to, settings[name])
+        for name, to in _LITELLM_PATH_NAMES.items()
+        if settings.get(name) is not None
     )
     return build_uri(
         replace(
-            found,
+            source,
             params=params,
-            spent=spent,
-            key=_read_litellm_key(given),
-            label=_read_litellm_label(given, notes),
+            spent=path_values,
+            key=_read_litellm_key(settings),
+            label=_read_litellm_label(settings, notes),
         ),
         table,
         notes,
@@ -332,9 +334,9 @@ def _build_litellm_uri(
     )
 
 
-def _parse_litellm_model(given: Mapping[str, Any], table: ProviderTable) -> SourceModel:
-    word, model = _split_litellm_name(given, table)
-    base = given.get("api_base") or given.get("base_url")
+def _parse_litellm_model(settings: Mapping[str, Any], table: ProviderTable) -> SourceModel:
+    word, model = _split_litellm_name(settings, table)
+    base = settings.get("api_base") or settings.get("base_url")
     if base is not None and (not isinstance(base, str) or base.startswith(ENVIRON_PREFIX)):
         raise UsageError("api_base must be a literal URL", code="convert.no-host")
     row = None if word is None or word in _LITELLM_GENERIC else find_provider(word, LITELLM_PROVIDERS, table)
@@ -343,20 +345,20 @@ def _parse_litellm_model(given: Mapping[str, Any], table: ProviderTable) -> Sour
     name = "" if row is None else row.name
     model, params = _strip_litellm_route(name, model)
     if base is None and row is not None:
-        base = _find_litellm_region_url(row, given)
+        base = _find_litellm_region_url(row, settings)
     return SourceModel(
         model=model, row=row, base=base, base_name="api_base", rooted=name in _LITELLM_ROOTED, params=params
     )
 
 
-def _split_litellm_name(given: Mapping[str, Any], table: ProviderTable) -> tuple[str | None, str]:
+def _split_litellm_name(settings: Mapping[str, Any], table: ProviderTable) -> tuple[str | None, str]:
     """Return LiteLLM's provider name, None if there is none, and the rest of the model's name."""
-    model = given.get("model")
+    model = settings.get("model")
     if not isinstance(model, str) or not model:
         raise UsageError("the model is missing", code="convert.no-model")
-    own = given.get("custom_llm_provider")
-    if isinstance(own, str):
-        return own, model.removeprefix(f"{own}/")
+    provider = settings.get("custom_llm_provider")
+    if isinstance(provider, str):
+        return provider, model.removeprefix(f"{provider}/")
     word, slash, rest = model.partition("/")
     if (
         slash
@@ -380,18 +382,18 @@ def _strip_litellm_route(row: str, model: str) -> tuple[str, dict[str, Any]]:
     return model, {}
 
 
-def _find_litellm_region_url(row: Provider, given: Mapping[str, Any]) -> str | None:
-    name = given.get("aws_region_name") or given.get("region_name")
+def _find_litellm_region_url(row: Provider, settings: Mapping[str, Any]) -> str | None:
+    name = settings.get("aws_region_name") or settings.get("region_name")
     if row.name == "bedrock" and isinstance(name, str) and not name.startswith(ENVIRON_PREFIX):
         return f"https://bedrock-runtime.{require_region(name)}.amazonaws.com"
-    location = given.get("vertex_location") or given.get("vertex_ai_location")
+    location = settings.get("vertex_location") or settings.get("vertex_ai_location")
     if row.name == "vertex" and isinstance(location, str) and location != "global":
         return f"https://{require_region(location)}-aiplatform.googleapis.com"
     return None
 
 
-def _read_litellm_key(given: Mapping[str, Any]) -> KeySource | None:
-    key = given.get("api_key")
+def _read_litellm_key(settings: Mapping[str, Any]) -> KeySource | None:
+    key = settings.get("api_key")
     if not isinstance(key, str) or not key:
         return None
     if key.startswith(ENVIRON_PREFIX):
@@ -399,8 +401,8 @@ def _read_litellm_key(given: Mapping[str, Any]) -> KeySource | None:
     return KeySource("api_key", secret=Secret(key))
 
 
-def _read_litellm_label(given: Mapping[str, Any], notes: NoteCollector) -> str | None:
-    label = given.get("organization")
+def _read_litellm_label(settings: Mapping[str, Any], notes: NoteCollector) -> str | None:
+    label = settings.get("organization")
     if not isinstance(label, str):
         return None
     if label.startswith(ENVIRON_PREFIX):
@@ -515,18 +517,18 @@ def from_env(
     note. A key becomes `?auth=env:NAME`; with `with_key` it is copied into the URI.
     """
     table = ProviderTable.builtin() if providers is None else providers
-    notes, found = NoteCollector(), []
+    notes, uris = NoteCollector(), []
     for source in _iter_env_sources(table):
         try:
-            read = _read_env_source(source, environ, model, table, notes, with_key=with_key)
-            if read is None:
+            model_source = _read_env_source(source, environ, model, table, notes, with_key=with_key)
+            if model_source is None:
                 continue
-            uri = build_uri(read, table, notes, with_key=with_key)
+            uri = build_uri(model_source, table, notes, with_key=with_key)
         except OnymError as error:
             notes.add(source.row, f"skipped: {error.message}")
             continue
-        found.append(Named(source.row, uri))
-    return Conversion(found=tuple(found), notes=notes.all())
+        uris.append(Named(source.row, uri))
+    return Conversion(found=tuple(uris), notes=notes.all())
 
 
 def find_env_source(row: Provider) -> EnvSource:
@@ -547,10 +549,10 @@ def find_env_source(row: Provider) -> EnvSource:
 
 def _iter_env_sources(table: ProviderTable) -> Iterator[EnvSource]:
     """Yield the sources of all providers; a key's variable belongs to the first provider that has it."""
-    taken: set[str] = set()
+    seen: set[str] = set()
     for source in (*ENV_SOURCES, *(find_env_source(row) for row in table if row.key_variables)):
-        if not taken.intersection((source.row, *source.keys)):
-            taken.update((source.row, *source.keys))
+        if not seen.intersection((source.row, *source.keys)):
+            seen.update((source.row, *source.keys))
             yield source
 
 
@@ -563,12 +565,12 @@ def _read_env_source(
     *,
     with_key: bool,
 ) -> SourceModel | None:
-    key, base, named = (
+    key, base, model_variable = (
         _find_variable(environ, names) for names in (source.keys, source.bases, source.models)
     )
-    if key is None and base is None and named is None:
+    if key is None and base is None and model_variable is None:
         return None
-    chosen = model if named is None else environ[named].strip()
+    chosen = model if model_variable is None else environ[model_variable].strip()
     if chosen is None:
         notes.add(
             key or base or source.row, f"the model is missing: set {source.models[0]}, or pass the model"
@@ -598,20 +600,20 @@ def _read_env_key(name: str, environ: Mapping[str, str], *, with_key: bool) -> K
 
 
 def _read_env_label(source: EnvSource, environ: Mapping[str, str], notes: NoteCollector) -> str | None:
-    given = [name for name in source.labels if environ.get(name, "").strip()]
-    for name in given[1:]:
-        notes.add(name, f"dropped: a URI has only one label, which is {given[0]}")
-    return environ[given[0]].strip() if given else None
+    variables = [name for name in source.labels if environ.get(name, "").strip()]
+    for name in variables[1:]:
+        notes.add(name, f"dropped: a URI has only one label, which is {variables[0]}")
+    return environ[variables[0]].strip() if variables else None
 
 
 def _find_env_base_url(
     source: EnvSource, environ: Mapping[str, str], name: str | None, notes: NoteCollector
 ) -> str | None:
     if name is None:
-        where = _find_variable(environ, source.regions)
-        if where is None or environ[where].strip() == "global":
+        variable = _find_variable(environ, source.regions)
+        if variable is None or environ[variable].strip() == "global":
             return None
-        return f"https://{source.region_host.format(require_region(environ[where].strip()))}"
+        return f"https://{source.region_host.format(require_region(environ[variable].strip()))}"
     text = environ[name].strip()
     if source.row != "ollama":
         return text
@@ -670,8 +672,8 @@ def _parse_yaml(text: str) -> Any:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        where = "" if mark is None else f" (line {mark.line + 1})"
-        raise UsageError(f"the text is neither JSON nor YAML{where}", code="convert.bad-yaml") from None
+        position = "" if mark is None else f" (line {mark.line + 1})"
+        raise UsageError(f"the text is neither JSON nor YAML{position}", code="convert.bad-yaml") from None
 
 
 def _count_values(events: Iterable[Any]) -> int:

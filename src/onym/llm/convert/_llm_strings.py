@@ -113,7 +113,7 @@ def from_llm_strings(
     label, colon, key = (uri.userinfo or "").partition(":")
     if uri.fragment is not None:
         notes.add("fragment", "dropped: llm-strings ignores it, but in Onym it names a profile")
-    found = SourceModel(
+    source = SourceModel(
         model=_decode_model(uri.path, notes),
         label=decode_component(label, component="userinfo") or None,
         key=KeySource("key", secret=Secret(decode_component(key, component="userinfo")))
@@ -122,7 +122,7 @@ def from_llm_strings(
         params=_convert_params(uri.query or "", row, notes),
     )
     return Conversion(
-        found=(Named(None, build_uri_at(found, host, port, table, notes, with_key=with_key)),),
+        found=(Named(None, build_uri_at(source, host, port, table, notes, with_key=with_key)),),
         notes=notes.all(),
     )
 
@@ -134,15 +134,15 @@ def _find_host(
     word = host.lower()
     if port is not None:
         return word.strip("[]"), int(port)
-    own = _find_host_override(word, environ)
-    if own is not None:
+    override = _find_host_override(word, environ)
+    if override is not None:
         notes.add("host", "taken from the variable with which llm-strings overrides it")
-        base = parse_base_url(own)
+        base = parse_base_url(override)
         if base is None:
             raise UsageError(
                 "the variable that overrides the host is not a valid host", code="convert.bad-url"
             )
-        return base.host, base.port if ":" in own.rpartition("://")[2] else None
+        return base.host, base.port if ":" in override.rpartition("://")[2] else None
     moved = _MOVED_HOSTS.get(_MOVED_ALIASES.get(word, word))
     if moved is not None:
         row = table.find_own(moved[0])
@@ -168,23 +168,23 @@ def _decode_model(path: str, notes: NoteCollector) -> str:
 
 
 def _convert_params(query: str, row: Provider, notes: NoteCollector) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    params: dict[str, Any] = {}
     for name, value in _parse_form_pairs(query):
-        known = _PARAMETER_NAMES.get(name, name)
+        parameter = _PARAMETER_NAMES.get(name, name)
         if is_secret_parameter(name) or is_redirecting(name):
             notes.add(name, "a URI cannot contain credentials or parameters that redirect a request")
             continue
         if name == "repetition_penalty":
             notes.add(name, "llm-strings sends it as frequency_penalty, and so does this URI")
-        if known == "effort":
-            known = _EFFORT_NAMES.get(row.dialect, "reasoning_effort")
-        if known in found:
-            notes.add(name, f"{known} is given twice: the last one is used, as in llm-strings")
-        special = _VALUE_PARSERS.get(known)
-        typed = _parse_value(known, value, notes) if special is None else special(known, value, notes)
+        if parameter == "effort":
+            parameter = _EFFORT_NAMES.get(row.dialect, "reasoning_effort")
+        if parameter in params:
+            notes.add(name, f"{parameter} is given twice: the last one is used, as in llm-strings")
+        special = _VALUE_PARSERS.get(parameter)
+        typed = _parse_value(parameter, value, notes) if special is None else special(parameter, value, notes)
         if typed is not None:
-            found[known] = typed
-    return found
+            params[parameter] = typed
+    return params
 
 
 def _parse_form_pairs(query: str) -> Iterator[tuple[str, str]]:

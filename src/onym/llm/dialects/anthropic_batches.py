@@ -119,8 +119,8 @@ class AnthropicBatches(LineBatches):
     def _decode_batch(self, data: dict[str, Any], exchange: Exchange) -> Batch:
         record = data.get("request_counts")
         counts = [parse_count(record.get(name)) for name in _COUNT_NAMES] if isinstance(record, dict) else []
-        known = [count for count in counts if count is not None]
-        total = sum(known) if known else None
+        present = [count for count in counts if count is not None]
+        total = sum(present) if present else None
         ended = data.get("processing_status") == "ended"
         cancelled = data.get("cancel_initiated_at") is not None
         return Batch(

@@ -256,10 +256,10 @@ def _encode_content(message: Message) -> str | list[dict[str, Any]]:
         return _encode_parts(message.content)
     if message.carried is not None and message.carried.dialect == DIALECT:
         return [dict(part) for part in message.carried.parts]
-    said = _encode_text_parts(message.content, "assistant")
+    blocks = _encode_text_parts(message.content, "assistant")
     if not message.tool_calls:
-        return said
-    return _to_blocks(said) + [
+        return blocks
+    return _to_blocks(blocks) + [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": parse_arguments(call)}
         for call in message.tool_calls
     ]
@@ -272,11 +272,11 @@ def _encode_system(contents: Sequence[Content]) -> str | list[dict[str, Any]]:
     return [block for content in contents for block in _to_blocks(_encode_text_parts(content, "system"))]
 
 
-def _to_blocks(said: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _to_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return blocks for a text; empty, because the API rejects empty blocks, for an empty text."""
-    if isinstance(said, str):
-        return [_encode_text(said)] if said else []
-    return said
+    if isinstance(content, str):
+        return [_encode_text(content)] if content else []
+    return content
 
 
 def _encode_parts(content: Content) -> str | list[dict[str, Any]]:
@@ -416,11 +416,11 @@ def decode_models(
     """Return the models in a 2xx response to GET /v1/models, and the query of the next page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     records = require_model_records(data.get("data"))
-    found = (_decode_model_info(record) for record in records if get_text(record, "id"))
+    models = (_decode_model_info(record) for record in records if get_text(record, "id"))
     last = get_text(data, "last_id") if data.get("has_more") is True else None
     if last is None:
-        return ModelPage(tuple(found))
-    return ModelPage(tuple(found), f"after_id={QUERY_VALUE.quote(last)}&limit={_PAGE_SIZE}")
+        return ModelPage(tuple(models))
+    return ModelPage(tuple(models), f"after_id={QUERY_VALUE.quote(last)}&limit={_PAGE_SIZE}")
 
 
 @ERRORS.locate_errors
@@ -452,11 +452,11 @@ def _require_blocks(content: Any) -> list[dict[str, Any]]:
 
 def _list_texts(blocks: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
     """Return the texts of the blocks of this kind. The kind is also the name of the member."""
-    found = [block.get(kind) for block in blocks if block.get("type") == kind]
-    said = [item for item in found if isinstance(item, str)]
-    if len(said) != len(found):
+    values = [block.get(kind) for block in blocks if block.get("type") == kind]
+    texts = [item for item in values if isinstance(item, str)]
+    if len(texts) != len(values):
         raise make_malformed_error(f"a block of {kind} has no text")
-    return said
+    return texts
 
 
 def _decode_tool_calls(blocks: Sequence[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
@@ -518,9 +518,9 @@ class _BlockBuilder:
         """Return arguments that did not arrive in pieces: those at the start of the tool call, or `{}`."""
         if self.call is None or "input" in self._pieces:
             return ""
-        rest = encode_arguments(self._record.get("input")) or "{}"
-        self.append("input", rest)
-        return rest
+        arguments = encode_arguments(self._record.get("input")) or "{}"
+        self.append("input", arguments)
+        return arguments
 
     def to_record(self) -> dict[str, Any] | None:
         """Return the complete block as the API would write it, None if its input is not valid JSON."""
@@ -672,9 +672,9 @@ def _decode_delta(delta: Mapping[str, Any]) -> tuple[str, str]:
 
 def _close_block(block: _BlockBuilder, events: list[Event]) -> None:
     """Add the events that complete a block."""
-    rest = block.fill_input()
-    if rest and block.call is not None:
-        events.append(ToolCallDelta(index=block.call, arguments=rest))
+    arguments = block.fill_input()
+    if arguments and block.call is not None:
+        events.append(ToolCallDelta(index=block.call, arguments=arguments))
 
 
 name = "anthropic_messages"

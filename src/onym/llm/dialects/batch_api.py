@@ -144,10 +144,10 @@ class BatchApi(Protocol):
 
 def find_batch_api(dialect: str) -> BatchApi | None:
     """Return the batch API of an API format, None if it has none."""
-    where = BATCH_APIS.get(dialect)
-    if where is None:
+    target = BATCH_APIS.get(dialect)
+    if target is None:
         return None
-    module, _, name = where.partition(":")
+    module, _, name = target.partition(":")
     return cast("BatchApi", getattr(import_module(module), name))
 
 

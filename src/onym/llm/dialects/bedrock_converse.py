@@ -258,10 +258,10 @@ _EMBED_MODELS: Final[Mapping[str, _EmbedModel]] = {
 
 def _find_embed_model(model: str) -> _EmbedModel:
     # an ARN ends with the ID, and a geography may precede the ID
-    own = model.rpartition("/")[2]
-    for prefix, found in _EMBED_MODELS.items():
-        if own.startswith(prefix) or own.partition(".")[2].startswith(prefix):
-            return found
+    model_id = model.rpartition("/")[2]
+    for prefix, embed_model in _EMBED_MODELS.items():
+        if model_id.startswith(prefix) or model_id.partition(".")[2].startswith(prefix):
+            return embed_model
     raise UnsupportedError(
         f"Onym does not know the embeddings request of {model} at Bedrock",
         code="llm.no-embeddings",
@@ -307,9 +307,9 @@ def _add_cache_point(system: list[dict[str, Any]], turns: list[dict[str, Any]]) 
     if system:
         system.append(dict(_CACHE_POINT))
         return
-    asked = [turn for turn in turns if turn["role"] == "user"]
-    if asked:
-        asked[-1]["content"].append(dict(_CACHE_POINT))
+    user_turns = [turn for turn in turns if turn["role"] == "user"]
+    if user_turns:
+        user_turns[-1]["content"].append(dict(_CACHE_POINT))
 
 
 def _encode_system(message: Message) -> list[dict[str, Any]]:
@@ -357,25 +357,25 @@ def _encode_blocks(content: str | tuple[ContentPart, ...], names: set[str]) -> l
 def _encode_part(part: ContentPart, names: set[str]) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"text": part.text}
-    known, what = (
+    formats, kind = (
         (_IMAGE_FORMATS, "image") if isinstance(part, ImagePart) else (_DOCUMENT_FORMATS, "document")
     )
     if part.data is None:
-        raise make_part_error(f"{what}s by URL", "Bedrock Converse", hint=f"Pass the {what}'s bytes as data.")
-    form = known.get(part.media_type.partition(";")[0].strip().lower())
-    if form is None:
+        raise make_part_error(f"{kind}s by URL", "Bedrock Converse", hint=f"Pass the {kind}'s bytes as data.")
+    name = formats.get(part.media_type.partition(";")[0].strip().lower())
+    if name is None:
         raise make_part_error(
-            f"{what}s of this media type", "Bedrock Converse", hint=f"Supported types: {', '.join(known)}."
+            f"{kind}s of this media type", "Bedrock Converse", hint=f"Supported types: {', '.join(formats)}."
         )
-    block: dict[str, Any] = {"format": form}
+    block: dict[str, Any] = {"format": name}
     if isinstance(part, DocumentPart):
         block["name"] = _make_document_name(part.name, names)
-    return {what: {**block, "source": {"bytes": encode_base64(part)}}}
+    return {kind: {**block, "source": {"bytes": encode_base64(part)}}}
 
 
-def _make_document_name(given: str | None, names: set[str]) -> str:
+def _make_document_name(title: str | None, names: set[str]) -> str:
     """Return a unique name with only the characters that the API accepts."""
-    base = _INVALID_NAME_TEXT.sub(" ", given or "").strip()[:_MAX_DOCUMENT_NAME].strip() or "document"
+    base = _INVALID_NAME_TEXT.sub(" ", title or "").strip()[:_MAX_DOCUMENT_NAME].strip() or "document"
     name, number = base, 1
     while name in names:
         number += 1
@@ -397,8 +397,8 @@ def _encode_tool_result(message: Message, names: set[str]) -> dict[str, Any]:
         )
     content = message.content
     # some models accept only an object, and all accept one
-    found = parse_json_object(content) if isinstance(content, str) else None
-    blocks = _encode_blocks(content, names) if found is None else [{"json": found}]
+    value = parse_json_object(content) if isinstance(content, str) else None
+    blocks = _encode_blocks(content, names) if value is None else [{"json": value}]
     return {"toolResult": {"toolUseId": message.tool_call_id, "content": blocks}}
 
 
@@ -493,8 +493,8 @@ def decode_models(
     """Return the models in a 2xx response to GET /foundation-models. There is only one page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     records = require_model_records(data.get("modelSummaries"))
-    found = (_decode_model_info(record) for record in records if get_text(record, "modelId"))
-    return ModelPage(tuple(found))
+    models = (_decode_model_info(record) for record in records if get_text(record, "modelId"))
+    return ModelPage(tuple(models))
 
 
 @ERRORS.locate_errors
@@ -525,8 +525,8 @@ def _decode_carried(blocks: Sequence[Mapping[str, Any]]) -> Carried | None:
     for block in blocks:
         reasoning = block.get("reasoningContent")
         if isinstance(reasoning, dict):
-            said = reasoning.get("reasoningText")
-            if "redactedContent" in reasoning or (isinstance(said, dict) and said.get("signature")):
+            text = reasoning.get("reasoningText")
+            if "redactedContent" in reasoning or (isinstance(text, dict) and text.get("signature")):
                 return Carried(dialect=DIALECT, parts=tuple(blocks))
     return None
 
@@ -544,12 +544,12 @@ def _require_content(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _decode_text(block: Mapping[str, Any]) -> str:
     """Return the text of a block, also of a block with citations."""
-    said = block.get("text", "")
-    if not isinstance(said, str):
+    text = block.get("text", "")
+    if not isinstance(text, str):
         raise make_malformed_error("a block's text is not a string")
     cited = block.get("citationsContent")
     pieces = cited.get("content") if isinstance(cited, dict) else None
-    return said + "".join(_iter_texts(pieces if isinstance(pieces, list) else ()))
+    return text + "".join(_iter_texts(pieces if isinstance(pieces, list) else ()))
 
 
 def _iter_texts(pieces: Iterable[Any]) -> Iterable[str]:
@@ -558,8 +558,8 @@ def _iter_texts(pieces: Iterable[Any]) -> Iterable[str]:
 
 def _decode_reasoning(block: Mapping[str, Any]) -> str:
     content = block.get("reasoningContent")
-    said = content.get("reasoningText") if isinstance(content, dict) else None
-    return (get_text(said, "text") or "") if isinstance(said, dict) else ""
+    text = content.get("reasoningText") if isinstance(content, dict) else None
+    return (get_text(text, "text") or "") if isinstance(text, dict) else ""
 
 
 def _is_tool_call(block: Mapping[str, Any]) -> bool:
@@ -577,19 +577,19 @@ def _decode_vectors(data: Mapping[str, Any]) -> list[Any]:
     """Return the vectors. Titan: `embedding`. Cohere: a list of vectors, or lists by type."""
     if "embedding" in data:
         return [data["embedding"]]
-    found = data.get("embeddings")
-    if isinstance(found, dict):
-        found = found.get("float")
-    if not isinstance(found, list):
+    vectors = data.get("embeddings")
+    if isinstance(vectors, dict):
+        vectors = vectors.get("float")
+    if not isinstance(vectors, list):
         raise make_malformed_error("it has no vectors of floats")
-    return found
+    return vectors
 
 
 def _decode_embed_usage(data: Mapping[str, Any], headers: HeaderMap) -> Usage:
     tokens = parse_count(data.get("inputTextTokenCount"))
     if tokens is None:
-        said = headers.get(_INPUT_COUNT_HEADER) or ""
-        tokens = int(said) if said.isascii() and said.isdigit() and len(said) <= 12 else None
+        header = headers.get(_INPUT_COUNT_HEADER) or ""
+        tokens = int(header) if header.isascii() and header.isdigit() and len(header) <= 12 else None
     return Usage(input_tokens=tokens)
 
 
@@ -645,10 +645,10 @@ class StreamDecoder(EventDecoder[EventFrame]):
 
     def _decode_block(self, data: Mapping[str, Any], member: str, events: list[Event]) -> None:
         """Decode the start of a block, or a piece of it."""
-        index, said = data.get("contentBlockIndex", 0), data.get(member)
-        if type(index) is not int or not isinstance(said, dict):
+        index, piece = data.get("contentBlockIndex", 0), data.get(member)
+        if type(index) is not int or not isinstance(piece, dict):
             raise make_malformed_error(f"a block's {member} is not an object, or its index not a number")
-        call = said.get("toolUse")
+        call = piece.get("toolUse")
         if call is not None and not isinstance(call, dict):
             raise make_malformed_error("a tool call is not an object")
         block = self._blocks.setdefault(index, _BlockBuilder())
@@ -657,7 +657,7 @@ class StreamDecoder(EventDecoder[EventFrame]):
         elif call is not None:
             _append_call(block, call, events)
         elif member == "delta":
-            _append_delta(block, said, events)
+            _append_delta(block, piece, events)
 
     def _start_call(self, block: _BlockBuilder, call: Mapping[str, Any], events: list[Event]) -> None:
         block.server = call.get("type") == _SERVER_TOOL
@@ -687,10 +687,10 @@ class _BlockBuilder:
 
     def append(self, name: str, record: Mapping[str, Any], member: str) -> str | None:
         """Add the text of a member under `name`, and return it; None if it is absent."""
-        said = get_text(record, member)
-        if said is not None:
-            self.pieces.setdefault(name, []).append(said)
-        return said
+        text = get_text(record, member)
+        if text is not None:
+            self.pieces.setdefault(name, []).append(text)
+        return text
 
     def join_text(self, name: str) -> str:
         return "".join(self.pieces.get(name, ()))
@@ -709,14 +709,14 @@ class _BlockBuilder:
 
 
 def _append_delta(block: _BlockBuilder, delta: Mapping[str, Any], events: list[Event]) -> None:
-    said = block.append("text", delta, "text")
-    if said is not None:
-        events.append(TextDelta(said))
+    text = block.append("text", delta, "text")
+    if text is not None:
+        events.append(TextDelta(text))
     reasoning = delta.get("reasoningContent")
     if isinstance(reasoning, dict):
-        thought = block.append("thought", reasoning, "text")
-        if thought is not None:
-            events.append(ReasoningDelta(thought))
+        thinking = block.append("thought", reasoning, "text")
+        if thinking is not None:
+            events.append(ReasoningDelta(thinking))
         block.append("signature", reasoning, "signature")
         block.append("sealed", reasoning, "redactedContent")
 

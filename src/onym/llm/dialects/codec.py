@@ -34,10 +34,10 @@ def make_malformed_error(text: str) -> MalformedResponseError:
 def parse_json_object(text: str | bytes) -> dict[str, Any] | None:
     """Parse a JSON object; None for anything else."""
     try:
-        found = msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def encode_arguments(value: Any) -> str:
@@ -101,11 +101,11 @@ def require_model_records(records: Any) -> list[dict[str, Any]]:
     return [record for record in records if isinstance(record, dict)]
 
 
-def require_vector_list(found: Any, count: int) -> list[Any]:
+def require_vector_list(vectors: Any, count: int) -> list[Any]:
     """Return a list with one vector, or record of one, for each text."""
-    if not isinstance(found, list) or len(found) != count:
+    if not isinstance(vectors, list) or len(vectors) != count:
         raise make_malformed_error("it does not have one vector for each text")
-    return found
+    return vectors
 
 
 def decode_vector(value: Any) -> Sequence[float]:
@@ -175,10 +175,10 @@ def encode_params(
 def merge_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> None:
     """Add pass-through parameters. Objects are merged, and existing values are never replaced."""
     for name, value in extra.items():
-        here = body.setdefault(name, value)
-        if here is not value and isinstance(here, dict) and isinstance(value, Mapping):
-            merge_extra(here, value)
-        elif here is value and isinstance(value, Mapping):
+        present = body.setdefault(name, value)
+        if present is not value and isinstance(present, dict) and isinstance(value, Mapping):
+            merge_extra(present, value)
+        elif present is value and isinstance(value, Mapping):
             body[name] = dict(value)
 
 
@@ -187,13 +187,13 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
 
     Raises UsageError for anything else.
     """
-    found = parse_json_object(call.arguments) if call.arguments.strip() else {}
-    if found is None:
+    arguments = parse_json_object(call.arguments) if call.arguments.strip() else {}
+    if arguments is None:
         raise UsageError(
             f"the arguments of the tool call {call.name} are not a JSON object, which this API requires",
             code="usage.bad-message",
         )
-    return found
+    return arguments
 
 
 def encode_base64(part: ImagePart | DocumentPart) -> str:
@@ -239,8 +239,8 @@ def make_schema_name(schema: Mapping[str, Any]) -> str:
     return name or "answer"
 
 
-def make_part_error(what: str, dialect: str, *, hint: str | None = None) -> UnsupportedError:
+def make_part_error(part: str, dialect: str, *, hint: str | None = None) -> UnsupportedError:
     """Return the error for a part that an API does not support."""
     return UnsupportedError(
-        f"the {dialect} API does not support {what}", code="llm.no-part", parameter="messages", hint=hint
+        f"the {dialect} API does not support {part}", code="llm.no-part", parameter="messages", hint=hint
     )

@@ -91,8 +91,8 @@ def _decode_error_details(data: Any) -> ErrorDetails | None:
         return None
     error = data.get("error")
     record = error if isinstance(error, dict) else data
-    said = (record.get("message"), error, data.get("detail"))
-    text = next((item for item in said if isinstance(item, str)), "")
+    candidates = (record.get("message"), error, data.get("detail"))
+    text = next((item for item in candidates if isinstance(item, str)), "")
     return ErrorDetails(text, status=parse_error_status(record.get("status_code") or record.get("code")))
 
 
@@ -118,16 +118,18 @@ def _decode_usage(value: Any) -> Usage:
     for name in ("tokens", "billed_units"):
         counts = value.get(name)
         if isinstance(counts, dict):
-            given, made = (
+            input_tokens, output_tokens = (
                 _parse_number(counts.get("input_tokens")),
                 _parse_number(counts.get("output_tokens")),
             )
-            if given is not None or made is not None:
+            if input_tokens is not None or output_tokens is not None:
                 break
     else:
-        given = made = None
+        input_tokens = output_tokens = None
     return Usage(
-        input_tokens=given, output_tokens=made, cached_tokens=_parse_number(value.get("cached_tokens"))
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cached_tokens=_parse_number(value.get("cached_tokens")),
     )
 
 
@@ -227,10 +229,12 @@ def _encode_message(message: Message) -> dict[str, Any]:
     return out
 
 
-def _encode_text_part(part: ContentPart, where: str = "an assistant's message") -> dict[str, Any]:
+def _encode_text_part(part: ContentPart, position: str = "an assistant's message") -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    raise make_part_error(f"{'images' if isinstance(part, ImagePart) else 'documents'} in {where}", _API_NAME)
+    raise make_part_error(
+        f"{'images' if isinstance(part, ImagePart) else 'documents'} in {position}", _API_NAME
+    )
 
 
 def _encode_part(part: ContentPart) -> dict[str, Any]:
@@ -260,12 +264,12 @@ def _encode_document(part: DocumentPart) -> dict[str, Any]:
         raise make_part_error("documents by URL", _API_NAME, hint="Pass the document's bytes as data.")
     if part.media_type == "application/json":
         try:
-            found = msgspec.json.decode(part.data)
+            value = msgspec.json.decode(part.data)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            value = None
+        if not isinstance(value, dict):
             raise UsageError("a JSON document in a tool's result is not an object", code="usage.bad-message")
-        return found
+        return value
     if not part.media_type.startswith("text/"):
         raise make_part_error("documents that are not text", _API_NAME)
     try:
@@ -285,14 +289,14 @@ _PART_ENCODERS: Mapping[str, Callable[[ContentPart], dict[str, Any]]] = {
 
 def _is_strict(tools: Iterable[Tool]) -> bool:
     """Whether all tools must follow their schemas: the API has one switch for all of them."""
-    said = {tool.strict for tool in tools} - {None}
-    if len(said) > 1:
+    values = {tool.strict for tool in tools} - {None}
+    if len(values) > 1:
         raise UnsupportedError(
             f"the {_API_NAME} API cannot enforce the schemas of only some tools",
             code="llm.no-strict-tools",
             parameter="tools",
         )
-    return True in said
+    return True in values
 
 
 def _encode_tool_choice(choice: str | None) -> str | None:
@@ -332,12 +336,12 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
         failure.usage = _decode_usage(data.get("usage"))
         raise failure
     message = _require_message(data)
-    said, thought = _decode_content(message.get("content"))
+    text, thinking = _decode_content(message.get("content"))
     return Completion(
-        text=said,
+        text=text,
         model=exchange.model,
         finish_reason=find_finish_reason(_FINISHES, data.get("finish_reason")),
-        reasoning=thought + (get_text(message, "tool_plan") or "") or None,
+        reasoning=thinking + (get_text(message, "tool_plan") or "") or None,
         tool_calls=tuple(decode_tool_calls(message.get("tool_calls"))),
         usage=_decode_usage(data.get("usage")),
         request_id=find_request_id(headers, exchange),
@@ -369,10 +373,10 @@ def decode_models(
     """Return the models in a 2xx response to GET /v1/models, and the query of the next page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     records = require_model_records(data.get("models"))
-    found = (_decode_model_info(record) for record in records if get_text(record, "name"))
+    models = (_decode_model_info(record) for record in records if get_text(record, "name"))
     token = get_text(data, "next_page_token")
     following = None if token is None else f"{_PAGE_QUERY}&page_token={QUERY_VALUE.quote(token)}"
-    return ModelPage(tuple(found), following)
+    return ModelPage(tuple(models), following)
 
 
 @ERRORS.locate_errors
@@ -407,16 +411,16 @@ def _list_texts(content: list[Any], kind: str) -> list[str]:
     return [part[kind] for part in content if part.get("type") == kind and isinstance(part.get(kind), str)]
 
 
-def _decode_vectors(given: Any, count: int) -> tuple[Sequence[float], ...]:
+def _decode_vectors(vectors: Any, count: int) -> tuple[Sequence[float], ...]:
     """Return the vectors of the first kind present; the API's first version returned a plain list."""
-    if isinstance(given, dict):
-        given = next((given[kind] for kind in _VECTOR_TYPES if given.get(kind)), None)
-    return tuple(map(decode_vector_or_base64, require_vector_list(given, count)))
+    if isinstance(vectors, dict):
+        vectors = next((vectors[kind] for kind in _VECTOR_TYPES if vectors.get(kind)), None)
+    return tuple(map(decode_vector_or_base64, require_vector_list(vectors, count)))
 
 
-def _decode_model_info(found: Mapping[str, Any]) -> ModelInfo:
+def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
     return ModelInfo(
-        id=found["name"], context_window=_parse_number(found.get("context_length")) or None, raw=found
+        id=record["name"], context_window=_parse_number(record.get("context_length")) or None, raw=record
     )
 
 
@@ -455,11 +459,11 @@ class StreamDecoder(EventDecoder[SSEEvent]):
 
     def _decode_content(self, _: Mapping[str, Any], message: Mapping[str, Any], events: list[Event]) -> None:
         content = _get_object(message, "content")
-        thought, said = get_text(content, "thinking"), get_text(content, "text")
-        if thought:
-            events.append(ReasoningDelta(thought))
-        if said:
-            events.append(TextDelta(said))
+        thinking, text = get_text(content, "thinking"), get_text(content, "text")
+        if thinking:
+            events.append(ReasoningDelta(thinking))
+        if text:
+            events.append(TextDelta(text))
 
     def _decode_plan(self, _: Mapping[str, Any], message: Mapping[str, Any], events: list[Event]) -> None:
         plan = get_text(message, "tool_plan")

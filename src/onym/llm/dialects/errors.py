@@ -173,13 +173,13 @@ class ErrorDecoder:
     ) -> ProviderError:
         """Return the error in a response outside 2xx. It is not raised."""
         try:
-            said = self.read(msgspec.json.decode(body)) or ErrorDetails()
+            details = self.read(msgspec.json.decode(body)) or ErrorDetails()
         except (ValueError, RecursionError):
-            said = ErrorDetails(
+            details = ErrorDetails(
                 f"the body is {_describe_media_type(headers)} instead of JSON" if body else ""
             )
         return self._build_error(
-            said,
+            details,
             status,
             exchange,
             request_id=find_request_id(headers, exchange),
@@ -214,7 +214,7 @@ class ErrorDecoder:
 
     def _build_error(
         self,
-        said: ErrorDetails,
+        details: ErrorDetails,
         status: int,
         exchange: Exchange,
         *,
@@ -222,35 +222,35 @@ class ErrorDecoder:
         retry_after: float | None = None,
         usage: Usage | None = None,
     ) -> ProviderError:
-        kind = self._find_error_class(said, status)
-        text = clean_message(said.text, exchange)
-        codes = [name for code in said.codes if (name := clean_identifier(code, exchange)) is not None]
+        kind = self._find_error_class(details, status)
+        text = clean_message(details.text, exchange)
+        codes = [name for code in details.codes if (name := clean_identifier(code, exchange)) is not None]
         return kind(
             f"{_DEFAULT_MESSAGES[kind]} (HTTP {status})" + (f": {text}" if text else ""),
             endpoint=exchange.endpoint,
             status=status,
             provider_code=codes[0] if codes else None,
             request_id=request_id,
-            parameter=clean_identifier(said.parameter, exchange),
-            retry_after=said.retry_after if retry_after is None else retry_after,
+            parameter=clean_identifier(details.parameter, exchange),
+            retry_after=details.retry_after if retry_after is None else retry_after,
             usage=usage,
         )
 
-    def _find_error_class(self, said: ErrorDetails, status: int) -> type[ProviderError]:
-        for code in said.codes:
+    def _find_error_class(self, details: ErrorDetails, status: int) -> type[ProviderError]:
+        for code in details.codes:
             if code.lower() in self.codes:
                 return self.codes[code.lower()]
-        if said.parameter is not None and said.parameter in self.parameters and status < 500:
-            return self.parameters[said.parameter]
+        if details.parameter is not None and details.parameter in self.parameters and status < 500:
+            return self.parameters[details.parameter]
         if 200 <= status < 300:
-            for code in said.codes:
+            for code in details.codes:
                 if code.lower() in self.wide:
                     return self.wide[code.lower()]
             # in a 200 response or a stream, a status in the body is the only one
-            status = said.status or 500
-        found = self.statuses.get(status) or _STATUSES.get(status)
-        if found is not None:
-            return found
+            status = details.status or 500
+        kind = self.statuses.get(status) or _STATUSES.get(status)
+        if kind is not None:
+            return kind
         if 400 <= status < 500:
             return BadRequestError
         return ServerError if 500 <= status < 600 else MalformedResponseError
@@ -258,14 +258,14 @@ class ErrorDecoder:
 
 def find_request_id(headers: HeaderMap, exchange: Exchange) -> str | None:
     """Return the server's identifier of the exchange from a header, None if missing or unprintable."""
-    found = None
+    identifier = None
     for name, value in headers:
         lower = name.lower()
         if lower == _REQUEST_ID:
             return clean_identifier(value, exchange)
         if lower in _REQUEST_IDS:
-            found = found or value
-    return clean_identifier(found, exchange)
+            identifier = identifier or value
+    return clean_identifier(identifier, exchange)
 
 
 def parse_error_status(value: Any) -> int | None:

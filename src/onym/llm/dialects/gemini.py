@@ -157,10 +157,10 @@ def _decode_status(error: Mapping[str, Any]) -> ErrorDetails:
     details = error.get("details")
     details = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
     code = error.get("code")
-    named = (error.get("status"), code if parse_error_status(code) is None else None, error.get("type"))
+    names = (error.get("status"), code if parse_error_status(code) is None else None, error.get("type"))
     return ErrorDetails(
         _to_text(error.get("message")),
-        (*_iter_reasons(details), *(name for name in named if isinstance(name, str) and name)),
+        (*_iter_reasons(details), *(name for name in names if isinstance(name, str) and name)),
         _find_field(details),
         parse_error_status(code),
         _find_retry_delay(details),
@@ -193,9 +193,9 @@ def _find_field(details: list[dict[str, Any]]) -> str | None:
 def _find_retry_delay(details: list[dict[str, Any]]) -> float | None:
     """Return the seconds to wait, from a duration such as "7s" or "0.5s"."""
     for detail in _iter_details(details, "RetryInfo"):
-        found = _DURATION.fullmatch(_to_text(detail.get("retryDelay")))
-        if found is not None:
-            return float(found[1])
+        match = _DURATION.fullmatch(_to_text(detail.get("retryDelay")))
+        if match is not None:
+            return float(match[1])
     return None
 
 
@@ -288,12 +288,12 @@ def _require_parts(candidate: Mapping[str, Any]) -> _Parts:
 def _iter_pieces(parts: _Parts) -> Iterator[_Piece]:
     """Yield the content of every part; parts of other kinds (code, images …) are skipped."""
     for part in parts:
-        said, call = part.get("text"), part.get("functionCall")
+        text, call = part.get("text"), part.get("functionCall")
         if call is not None:
             yield _Piece(call=_decode_call(call))
-        elif isinstance(said, str):
-            yield _Piece(reasoning=said) if part.get("thought") is True else _Piece(said)
-        elif said is not None:
+        elif isinstance(text, str):
+            yield _Piece(reasoning=text) if part.get("thought") is True else _Piece(text)
+        elif text is not None:
             raise make_malformed_error("the text of a part is not a string")
 
 
@@ -353,12 +353,12 @@ def _decode_carried(parts: _Parts) -> Carried | None:
 
 
 def _join_parts(parts: _Parts) -> Iterator[Mapping[str, Any]]:
-    for (plain, thought), group in groupby(parts, _classify_part):
+    for (plain, thinking), group in groupby(parts, _classify_part):
         if not plain:
             yield from group
             continue
-        said = "".join(part["text"] for part in group)
-        yield {"text": said, "thought": True} if thought else {"text": said}
+        text = "".join(part["text"] for part in group)
+        yield {"text": text, "thought": True} if thinking else {"text": text}
 
 
 def _classify_part(part: Mapping[str, Any]) -> tuple[bool, bool]:
@@ -440,16 +440,16 @@ def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> 
     requests = []
     name = f"models/{model.removeprefix('models/')}"
     for text in texts:
-        one: dict[str, Any] = {"model": name, "content": {"parts": [{"text": text}]}}
-        merge_extra(one, {_EMBED_NAMES.get(key, key): value for key, value in extra.items()})
-        requests.append(one)
+        request: dict[str, Any] = {"model": name, "content": {"parts": [{"text": text}]}}
+        merge_extra(request, {_EMBED_NAMES.get(key, key): value for key, value in extra.items()})
+        requests.append(request)
     return {"requests": requests}
 
 
 def encode_predict(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body of Vertex AI's POST :predict for embeddings; the model is only in the path."""
-    beside = {_INSTANCE_NAMES[name]: value for name, value in extra.items() if name in _INSTANCE_NAMES}
-    body: dict[str, Any] = {"instances": [{"content": text, **beside} for text in texts]}
+    members = {_INSTANCE_NAMES[name]: value for name, value in extra.items() if name in _INSTANCE_NAMES}
+    body: dict[str, Any] = {"instances": [{"content": text, **members} for text in texts]}
     if "dimensions" in extra:
         body["parameters"] = {"outputDimensionality": extra["dimensions"]}
     merge_extra(
@@ -531,11 +531,11 @@ def _encode_tool_result(message: Message, names: Mapping[str, str]) -> dict[str,
             hint="Pass the assistant's message with its tool calls too, or name= in the result.",
         )
     content = (TextPart(message.content),) if isinstance(message.content, str) else message.content
-    said = "\n".join(part.text for part in content if isinstance(part, TextPart))
+    text = "\n".join(part.text for part in content if isinstance(part, TextPart))
     response: dict[str, Any] = {
         **_encode_id(message.tool_call_id),
         "name": name,
-        "response": _encode_response(said),
+        "response": _encode_response(text),
     }
     others = [_encode_part(part) for part in content if not isinstance(part, TextPart)]
     if others:
@@ -543,10 +543,10 @@ def _encode_tool_result(message: Message, names: Mapping[str, str]) -> dict[str,
     return {"functionResponse": response}
 
 
-def _encode_response(said: str) -> dict[str, Any]:
+def _encode_response(text: str) -> dict[str, Any]:
     """Return a JSON object unchanged, and any other text as `result`: the API accepts only objects."""
-    value = parse_json_object(said)
-    return {"result": said} if value is None else value
+    value = parse_json_object(text)
+    return {"result": text} if value is None else value
 
 
 def _encode_id(value: str | None) -> dict[str, str]:
@@ -600,16 +600,16 @@ def _decode_answer(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchan
     if candidate is None:
         raise make_malformed_error("it has no candidate")
     parts = _require_parts(candidate)
-    said = list(_iter_pieces(parts))
+    pieces = list(_iter_pieces(parts))
     calls = tuple(
         ToolCall(id=call.id or f"call_{index}", name=call.name, arguments=call.arguments)
-        for index, call in enumerate(piece.call for piece in said if piece.call is not None)
+        for index, call in enumerate(piece.call for piece in pieces if piece.call is not None)
     )
     return Completion(
-        text="".join(piece.text for piece in said),
+        text="".join(piece.text for piece in pieces),
         model=get_text(data, "modelVersion") or exchange.model,
         finish_reason=_decode_finish_reason(candidate.get("finishReason"), called=bool(calls)),
-        reasoning="".join(piece.reasoning for piece in said) or None,
+        reasoning="".join(piece.reasoning for piece in pieces) or None,
         tool_calls=calls,
         usage=_decode_usage(data.get("usageMetadata")),
         request_id=find_request_id(headers, exchange) or _find_response_id(data, exchange),
@@ -640,10 +640,10 @@ def decode_predict(
 ) -> Embeddings:
     """Return the vectors in a 2xx response to Vertex AI's POST :predict, in the order of the texts."""
     data = ERRORS.decode_object(status, headers, body, exchange)
-    found = [_decode_prediction(record) for record in _require_records(data, "predictions", count)]
-    tokens = [tokens for _, tokens in found if tokens is not None]
+    predictions = [_decode_prediction(record) for record in _require_records(data, "predictions", count)]
+    tokens = [tokens for _, tokens in predictions if tokens is not None]
     return Embeddings(
-        vectors=tuple(values for values, _ in found),
+        vectors=tuple(values for values, _ in predictions),
         model=exchange.model,
         usage=Usage(input_tokens=sum(tokens) if tokens else None),
         request_id=find_request_id(headers, exchange),
@@ -801,10 +801,10 @@ class StreamDecoder(EventDecoder[str | bytes]):
             elif piece.text:
                 events.append(TextDelta(piece.text))
         self._parts.extend(parts)
-        said = candidate.get("finishReason")
-        if said is not None:
-            self._said = said
-            self._reason = _decode_finish_reason(said, called=False)
+        reason = candidate.get("finishReason")
+        if reason is not None:
+            self._said = reason
+            self._reason = _decode_finish_reason(reason, called=False)
 
     def _append_finish(self, events: list[Event]) -> None:
         self._reason = _decode_finish_reason(self._said, called=self._calls > 0)

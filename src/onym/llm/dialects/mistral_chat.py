@@ -22,13 +22,13 @@ PARAMETERS = list_wire_names("mistral_chat")
 
 def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
     """Return the body of POST /chat/completions."""
-    taken = replace(
+    adapted = replace(
         request,
         messages=tuple(map(_strip_name, request.messages)),
         tools=tuple(map(_fill_parameters, request.tools)),
     )
-    named = WireSpec(names={**PARAMETERS, **spec.names})
-    body = openai.encode_chat(taken, named, part=_encode_part)
+    renamed = WireSpec(names={**PARAMETERS, **spec.names})
+    body = openai.encode_chat(adapted, renamed, part=_encode_part)
     if "stream_options" not in request.extra:
         body.pop("stream_options", None)
     return body

@@ -248,8 +248,8 @@ def decode_models(
     """Return the models on the server's disk from a 2xx response to GET /api/tags. There is only one page."""
     data = ERRORS.decode_object(status, headers, body, exchange)
     records = require_model_records(data.get("models"))
-    named = ((get_text(record, "model") or get_text(record, "name"), record) for record in records)
-    return ModelPage(tuple(ModelInfo(id=name, raw=item) for name, item in named if name))
+    models = ((get_text(record, "model") or get_text(record, "name"), record) for record in records)
+    return ModelPage(tuple(ModelInfo(id=name, raw=item) for name, item in models if name))
 
 
 @ERRORS.locate_errors
@@ -269,14 +269,14 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
     )
 
 
-def _decode_vectors(given: Any, count: int) -> tuple[Sequence[float], ...]:
-    return tuple(map(decode_vector, require_vector_list(given, count)))
+def _decode_vectors(vectors: Any, count: int) -> tuple[Sequence[float], ...]:
+    return tuple(map(decode_vector, require_vector_list(vectors, count)))
 
 
 def _find_context_window(facts: Mapping[str, Any]) -> int | None:
     """Return the context length of the model's architecture; other components may have one too."""
-    named = f"{facts.get('general.architecture')}{_WINDOW_SUFFIX}"
-    names = [named, *(name for name in facts if name.endswith(_WINDOW_SUFFIX))]
+    own_name = f"{facts.get('general.architecture')}{_WINDOW_SUFFIX}"
+    names = [own_name, *(name for name in facts if name.endswith(_WINDOW_SUFFIX))]
     return next((size for name in names if (size := parse_count(facts.get(name)))), None)
 
 
@@ -309,11 +309,11 @@ class StreamDecoder(EventDecoder[bytes]):
         return True
 
     def _decode_message(self, message: Mapping[str, Any], events: list[Event]) -> None:
-        thought, said = get_text(message, "thinking"), get_text(message, "content")
-        if thought:
-            events.append(ReasoningDelta(thought))
-        if said:
-            events.append(TextDelta(said))
+        thinking, text = get_text(message, "thinking"), get_text(message, "content")
+        if thinking:
+            events.append(ReasoningDelta(thinking))
+        if text:
+            events.append(TextDelta(text))
         for call in _iter_tool_calls(message, self._calls):
             events.append(
                 ToolCallDelta(index=self._calls, id=call.id, name=call.name, arguments=call.arguments)

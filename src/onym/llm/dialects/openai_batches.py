@@ -130,10 +130,10 @@ class OpenAIBatches(LineBatches):
         )
 
     def _decode_outcome(self, line: bytes, decode: DecodeChat, exchange: Exchange) -> Completion | OnymError:
-        found = _LINE_DECODER.decode(line)
-        response = found.response
+        result = _LINE_DECODER.decode(line)
+        response = result.response
         if response is None:
-            return _decode_unanswered(found.error or {}, exchange)
+            return _decode_unanswered(result.error or {}, exchange)
         name = response.request_id
         headers = Headers([("x-request-id", name)] if name else [])
         body = bytes(response.body)
@@ -175,7 +175,7 @@ def _decode_unanswered(error: Mapping[str, Any], exchange: Exchange) -> Provider
 
 def _decode_faults(errors: Any, exchange: Exchange) -> list[BatchFault]:
     records = errors.get("data") if isinstance(errors, dict) else None
-    found = []
+    faults = []
     for record in records if isinstance(records, list) else ():
         if isinstance(record, dict):
             text, code = decode_error_message(record, exchange)
@@ -184,8 +184,8 @@ def _decode_faults(errors: Any, exchange: Exchange) -> list[BatchFault]:
             error = kind(
                 f"the provider rejected the batch{text}", endpoint=exchange.endpoint, provider_code=code
             )
-            found.append(BatchFault(line if type(line) is int and line > 0 else None, error))
-    return found
+            faults.append(BatchFault(line if type(line) is int and line > 0 else None, error))
+    return faults
 
 
 CHAT: Final = OpenAIBatches("/v1/chat/completions")

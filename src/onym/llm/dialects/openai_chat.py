@@ -410,8 +410,8 @@ def decode_models(
     if isinstance(data, dict) and ERRORS.is_failure(data):
         raise ERRORS.decode_body_error(data, status, headers, exchange)
     records = require_model_records(data.get("data") if isinstance(data, dict) else data)
-    found = (_decode_model_info(record) for record in records if get_text(record, "id"))
-    return ModelPage(tuple(found))
+    models = (_decode_model_info(record) for record in records if get_text(record, "id"))
+    return ModelPage(tuple(models))
 
 
 @ERRORS.locate_errors
@@ -436,15 +436,15 @@ def _require_choice(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 
 def _decode_vectors(records: Any, count: int) -> tuple[Sequence[float], ...]:
-    found: dict[int, Sequence[float]] = {}
+    vectors: dict[int, Sequence[float]] = {}
     for position, record in enumerate(require_vector_list(records, count)):
         if not isinstance(record, dict):
             raise make_malformed_error("a vector's record is not an object")
         index = record.get("index", position)
-        if type(index) is not int or not 0 <= index < count or index in found:
+        if type(index) is not int or not 0 <= index < count or index in vectors:
             raise make_malformed_error("the vectors' indexes are not those of the texts")
-        found[index] = decode_vector_or_base64(record.get("embedding"))
-    return tuple(found[index] for index in range(count))
+        vectors[index] = decode_vector_or_base64(record.get("embedding"))
+    return tuple(vectors[index] for index in range(count))
 
 
 def _decode_model_info(record: Mapping[str, Any]) -> ModelInfo:
@@ -539,9 +539,9 @@ class StreamDecoder(EventDecoder[SSEEvent]):
             reasoning = _decode_reasoning(delta)
             if reasoning:
                 events.append(ReasoningDelta(reasoning))
-            said = _decode_text(delta)
-            if said:
-                events.append(TextDelta(said))
+            text = _decode_text(delta)
+            if text:
+                events.append(TextDelta(text))
             calls = delta.get("tool_calls")
             if calls:
                 events.extend(self._decode_tool_calls(calls))
@@ -576,9 +576,9 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         if type(index) is int and index >= 0:
             return index
         # without an index, a new ID starts a call, and a piece without an ID continues the last call
-        known = [index for index, seen in self._calls.items() if seen[0] == identity]
+        matches = [index for index, seen in self._calls.items() if seen[0] == identity]
         last = max(self._calls, default=-1)
-        return known[0] if known and identity else last + 1 if identity or last < 0 else last
+        return matches[0] if matches and identity else last + 1 if identity or last < 0 else last
 
 
 name = "openai_chat"

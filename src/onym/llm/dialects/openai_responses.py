@@ -150,8 +150,8 @@ def _iter_parts(parts: Any, kinds: Mapping[str, str]) -> Iterator[_ItemText]:
         if not isinstance(part, dict):
             raise make_malformed_error("a part of the content is not an object")
         kind = part.get("type")
-        if isinstance(kind, str) and kind in kinds and (found := get_text(part, kinds[kind])):
-            yield _ItemText(kind, place, found)
+        if isinstance(kind, str) and kind in kinds and (text := get_text(part, kinds[kind])):
+            yield _ItemText(kind, place, text)
 
 
 def _decode_tool_call(item: Mapping[str, Any], index: int) -> ToolCall:
@@ -168,22 +168,26 @@ def _decode_carried(items: Iterable[Mapping[str, Any]]) -> Carried | None:
     items = tuple(items)
     if not any(get_text(item, "encrypted_content") for item in items):
         return None
-    kept = tuple(
+    parts = tuple(
         item for item in items if item.get("type") != "reasoning" or get_text(item, "encrypted_content")
     )
-    return Carried(dialect=DIALECT, parts=kept)
+    return Carried(dialect=DIALECT, parts=parts)
 
 
 def _decode_usage(record: Any) -> Usage:
     """Return token counts, None for a count that is absent or invalid."""
     if not isinstance(record, dict):
         return NO_USAGE
-    taken, given = record.get("input_tokens_details"), record.get("output_tokens_details")
+    input_details, output_details = record.get("input_tokens_details"), record.get("output_tokens_details")
     return Usage(
         input_tokens=parse_count(record.get("input_tokens")),
         output_tokens=parse_count(record.get("output_tokens")),
-        cached_tokens=parse_count(taken.get("cached_tokens")) if isinstance(taken, dict) else None,
-        reasoning_tokens=parse_count(given.get("reasoning_tokens")) if isinstance(given, dict) else None,
+        cached_tokens=parse_count(input_details.get("cached_tokens"))
+        if isinstance(input_details, dict)
+        else None,
+        reasoning_tokens=parse_count(output_details.get("reasoning_tokens"))
+        if isinstance(output_details, dict)
+        else None,
     )
 
 
@@ -203,11 +207,11 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
     API's own default keeps it for 30 days. Pass-through parameters come last and never replace existing
     values.
     """
-    system, rest = _split_system(request.messages)
+    system, messages = _split_system(request.messages)
     body: dict[str, Any] = {"model": request.model}
     if system:
         body["instructions"] = "\n\n".join(system)
-    body["input"] = [item for message in rest for item in _encode_items(message)]
+    body["input"] = [item for message in messages for item in _encode_items(message)]
     for name, value in request.params.items():
         wire = spec.names.get(name) or PARAMETERS.get(name)
         if wire is not None:
@@ -370,15 +374,15 @@ def _require_items(response: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _decode_completion(data: Mapping[str, Any], headers: HeaderMap, exchange: Exchange) -> Completion:
     items = _require_items(data)
-    said: dict[bool, list[str]] = {False: [], True: []}
+    texts: dict[bool, list[str]] = {False: [], True: []}
     for item in items:
-        said[item.get("type") == "reasoning"].extend(text.text for text in _iter_texts(item))
+        texts[item.get("type") == "reasoning"].extend(text.text for text in _iter_texts(item))
     calls = [item for item in items if item.get("type") == "function_call"]
     return Completion(
-        text="".join(said[False]),
+        text="".join(texts[False]),
         model=get_text(data, "model") or exchange.model,
         finish_reason=_decode_finish_reason(data, calls=bool(calls)),
-        reasoning=_PARAGRAPH.join(said[True]) or None,
+        reasoning=_PARAGRAPH.join(texts[True]) or None,
         tool_calls=tuple(_decode_tool_call(call, index) for index, call in enumerate(calls)),
         usage=_decode_usage(data.get("usage")),
         request_id=find_request_id(headers, exchange),
@@ -461,11 +465,11 @@ class StreamDecoder(EventDecoder[SSEEvent]):
     def _decode_event(self, kind: str, record: Mapping[str, Any], events: list[Event]) -> None:
         if kind in _TEXT_EVENTS:
             part, place, member = _TEXT_EVENTS[kind]
-            at, said = record.get(place), record.get(member)
+            at, text = record.get(place), record.get(member)
             key = part, at if type(at) is int else 0
             item = self._find_item(record.get("item_id"), record.get("output_index"))
             if not kind.endswith(".done") or key not in item.said:
-                self._append_text(item, key, said, events)
+                self._append_text(item, key, text, events)
         elif kind in ("response.output_item.added", "response.output_item.done"):
             whole = record.get("item")
             if not isinstance(whole, dict):
@@ -498,14 +502,14 @@ class StreamDecoder(EventDecoder[SSEEvent]):
         Some servers name items only by ID, some send no positions, and some change an ID between events.
         """
         names = [name for name, kind in ((identity, str), (place, int)) if type(name) is kind and name != ""]
-        found = self._known.get(identity) if identity in names else None
-        if found is None and not fresh:
-            found = self._known.get(place) if names else self._items[-1] if self._items else None
-        if found is None:
-            found = _OutputItem()
-            self._items.append(found)
-        self._known.update(dict.fromkeys(names, found))
-        return found
+        item = self._known.get(identity) if identity in names else None
+        if item is None and not fresh:
+            item = self._known.get(place) if names else self._items[-1] if self._items else None
+        if item is None:
+            item = _OutputItem()
+            self._items.append(item)
+        self._known.update(dict.fromkeys(names, item))
+        return item
 
     def _decode_item(
         self, item: _OutputItem, whole: Mapping[str, Any], events: list[Event], *, done: bool
@@ -520,28 +524,28 @@ class StreamDecoder(EventDecoder[SSEEvent]):
                 self._append_text(item, ("arguments", 0), call.arguments, events)
         if done:
             item.whole = whole
-            for kind, place, said in _iter_texts(whole):
+            for kind, place, text in _iter_texts(whole):
                 if (kind, place) not in item.said:
-                    self._append_text(item, (kind, place), said, events)
+                    self._append_text(item, (kind, place), text, events)
 
-    def _append_text(self, item: _OutputItem, part: tuple[str, int], said: Any, events: list[Event]) -> None:
-        if not isinstance(said, str):
+    def _append_text(self, item: _OutputItem, part: tuple[str, int], text: Any, events: list[Event]) -> None:
+        if not isinstance(text, str):
             raise make_malformed_error("a piece of text is not a string")
-        if not said:
+        if not text:
             return
         item.said.add(part)
         if part[0] == "arguments":
             if item.call is None:
                 raise make_malformed_error("the arguments of a tool call came before the call")
-            events.append(ToolCallDelta(index=item.call, arguments=said))
+            events.append(ToolCallDelta(index=item.call, arguments=text))
         elif part[0] in _REASONING_PARTS:
-            thought = id(item), part
-            if self._thought not in (None, thought):
-                said = _PARAGRAPH + said
-            self._thought = thought
-            events.append(ReasoningDelta(said))
+            thinking = id(item), part
+            if self._thought not in (None, thinking):
+                text = _PARAGRAPH + text
+            self._thought = thinking
+            events.append(ReasoningDelta(text))
         else:
-            events.append(TextDelta(said))
+            events.append(TextDelta(text))
 
 
 name = DIALECT

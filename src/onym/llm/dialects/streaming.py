@@ -393,16 +393,16 @@ def _decode_message(message: bytes) -> EventFrame:
 
 
 def _decode_headers(data: bytes) -> dict[str, HeaderValue]:
-    found: dict[str, HeaderValue] = {}
+    headers: dict[str, HeaderValue] = {}
     at = 0
     while at < len(data):
         octets, at = _slice_bytes(data, at + 1, data[at])
         name = _decode_utf8(octets)
         kind, at = _slice_bytes(data, at, 1)
-        if name in found or kind[0] >= len(_HEADER_READERS):
+        if name in headers or kind[0] >= len(_HEADER_READERS):
             _raise_protocol_error("a header is repeated or has an unknown type")
-        found[name], at = _HEADER_READERS[kind[0]](data, at)
-    return found
+        headers[name], at = _HEADER_READERS[kind[0]](data, at)
+    return headers
 
 
 def _slice_bytes(data: bytes, at: int, size: int) -> tuple[bytes, int]:
@@ -462,5 +462,5 @@ _HEADER_READERS: Final[tuple[_HeaderReader, ...]] = (
 )
 
 
-def _raise_protocol_error(why: str) -> NoReturn:
-    raise ProtocolError(f"the event stream is broken: {why}", code="net.protocol.eventstream")
+def _raise_protocol_error(reason: str) -> NoReturn:
+    raise ProtocolError(f"the event stream is broken: {reason}", code="net.protocol.eventstream")
