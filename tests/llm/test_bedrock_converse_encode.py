@@ -357,7 +357,7 @@ def test_what_cohere_demands_may_be_said_otherwise() -> None:
 
 @pytest.mark.parametrize("texts", [[], ["a", "b"]])
 def test_titan_takes_one_text_a_call(texts: list[str]) -> None:
-    with pytest.raises(UsageError, match="one text a call"):
+    with pytest.raises(UsageError, match="one text per call"):
         bedrock_converse.encode_embed("amazon.titan-embed-text-v1", texts, {})
 
 

@@ -352,7 +352,7 @@ def test_what_is_neither_a_name_nor_a_uri_is_refused(text: str) -> None:
 def test_arguments_of_connect_that_cannot_be_used_are_refused(fake: FakeProvider) -> None:
     with pytest.raises(UsageError, match="on_unsupported"):
         open_client(fake, on_unsupported="ignore")
-    with pytest.raises(UnsupportedError, match="does not speak"):
+    with pytest.raises(UnsupportedError, match="does not support"):
         connect("llm://elevenlabs/v3", config=Config.empty(), environ={})
 
 

@@ -145,9 +145,9 @@ def test_a_second_label_a_listening_address_and_a_bad_url_earn_notes():
 @pytest.mark.parametrize(
     ("base", "says"),
     [
-        ("http://gpu.example:8000/v1", "plain HTTP"),
-        ("https://localhost:8000/v1", "this machine is asked by HTTP"),
-        ("https://h.example/other/v2", "/other/v2 is not carried"),
+        ("http://gpu.example:8000/v1", "plain HTTP only for localhost"),
+        ("https://localhost:8000/v1", "plain HTTP for localhost"),
+        ("https://h.example/other/v2", "/other/v2 was dropped"),
         ("https://u:p@h.example/v1?x=1#y", "userinfo, query or fragment"),
     ],
 )
@@ -278,7 +278,7 @@ def test_a_model_list_keeps_names_and_order_and_leaves_out_what_makes_no_uri():
         ("a", "llm://api.openai.com/x"),
         (None, "llm://api.groq.com/x"),
     ]
-    left = [note.where for note in found.notes if note.text.startswith("left out")]
+    left = [note.where for note in found.notes if note.text.startswith("skipped")]
     assert left == [f"model_list[{index}]" for index in range(1, 9)]
     assert "litellm_settings" in wheres(found)
     with pytest.raises(UsageError, match="gives 2 URIs"):

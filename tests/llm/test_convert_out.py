@@ -22,7 +22,7 @@ KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"
 
 def lost(written):
     """The notes, but for the word of caution that is no loss."""
-    return [note for note in written.notes if not note.text.startswith("none is written")]
+    return [note for note in written.notes if not note.text.startswith("no key was written")]
 
 
 def names(written):
@@ -163,13 +163,13 @@ def test_a_host_of_nobodys_without_a_key_earns_a_word_of_caution(uri):
     for write, name in ((to_env, "OPENAI_API_KEY"), (to_litellm, "api_key"), (to_langchain, "api_key")):
         assert names(write(uri)) == [name]
         keyed = uri.replace("//", "//:sk-test-0123456789@")
-        assert not [note for note in write(keyed, with_key=True).notes if "none is written" in note.text]
+        assert not [note for note in write(keyed, with_key=True).notes if "no key was written" in note.text]
 
 
 @pytest.mark.parametrize("uri", ["llm://openai/m", "llm://eu.api.openai.com/m", "llm://groq/m"])
 def test_a_providers_own_host_earns_none(uri):
     for write in (to_env, to_litellm, to_langchain):
-        assert not [note for note in write(uri).notes if "none is written" in note.text]
+        assert not [note for note in write(uri).notes if "no key was written" in note.text]
 
 
 @pytest.mark.parametrize(

@@ -427,7 +427,7 @@ def test_embeddings_and_models_are_refused_where_there_are_none() -> None:
 
 @pytest.mark.requirement("onym-call-a")
 def test_a_dialect_that_is_not_spoken_yet_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedError, match="does not speak"):
+    with pytest.raises(UnsupportedError, match="does not support"):
         planner("llm://elevenlabs/v3")
 
 

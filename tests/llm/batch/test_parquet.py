@@ -94,8 +94,9 @@ def test_the_results_of_no_rows_are_a_file_with_the_same_columns(fake, tmp_path)
 
 def test_what_is_no_parquet_file_is_refused(fake, tmp_path):
     (tmp_path / "in.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError) as caught:
         go(fake, tmp_path / "in.parquet", tmp_path / "out.jsonl")
+    assert caught.value.code == "usage.bad-input"
 
 
 def test_without_pyarrow_the_error_says_what_to_install(fake, tmp_path, monkeypatch):

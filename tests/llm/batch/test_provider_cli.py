@@ -87,5 +87,5 @@ def test_an_endpoint_without_a_batch_api_says_what_to_leave_out(tmp_path):
     ran = onym(
         "llm://localhost:11434/x?api=ollama", str(source), "-o", str(tmp_path / "o"), "--provider-batch"
     )
-    assert "leave out --provider-batch" in ran.stderr
+    assert "Remove --provider-batch" in ran.stderr
     assert "llm.no-batch" in ran.stderr

@@ -323,7 +323,7 @@ def test_results_that_stay_damaged_stop_the_run_and_nothing_is_lost(server, rows
     server.spoil["results"] = [spoilt] * 3
     with pytest.raises(MalformedResponseError) as caught:
         go(server, tmp_path)
-    assert "the same call goes on from there" in str(caught.value)
+    assert "run the same command again" in str(caught.value)
     report = go(server, tmp_path)
     assert report.answered == 5
     assert report.before == (4 if spoilt is cut else 0)
@@ -412,7 +412,7 @@ def test_a_batch_that_is_gone_stops_the_run_and_cancelling_gives_its_rows_up(ser
         go(server, tmp_path)
     kept = dict(server.batches)
     server.batches.clear()
-    with pytest.raises(NotFoundError, match=r"another key.*--cancel"):
+    with pytest.raises(NotFoundError, match=r"another API key.*--cancel"):
         go(server, tmp_path)
     report = go(server, tmp_path, cancel=True)
     assert (report.failed, report.left) == (5, 0)
@@ -592,7 +592,7 @@ def test_where_nobody_listens_nothing_is_lost(rows, tmp_path, hurried):
 
 def refuse_no_batch(caught):
     assert caught.value.code == "llm.no-batch"
-    assert caught.value.hint == "leave out --provider-batch"
+    assert caught.value.hint == "Remove --provider-batch."
 
 
 @pytest.mark.parametrize("uri", ["llm://embedded/x", "llm://localhost/m?api=ollama",
@@ -613,7 +613,7 @@ def test_a_server_that_has_nothing_there_has_no_batch_api(server, rows, tmp_path
     with pytest.raises(UnsupportedError) as caught:
         go(server, tmp_path)
     assert caught.value.code == "llm.no-batch"
-    assert caught.value.hint.startswith("leave out --provider-batch")
+    assert caught.value.hint.startswith("Remove --provider-batch")
 
 
 # going on, cancelling, and what other engines may not do
@@ -696,7 +696,7 @@ def test_a_cancellation_that_is_refused_is_not_passed_over(server, rows, tmp_pat
 
 def test_cancel_and_poll_belong_to_this_engine(openai, rows, tmp_path):
     for option in ({"cancel": True}, {"poll": 1.0}):
-        with pytest.raises(UsageError, match="engine provider"):
+        with pytest.raises(UsageError, match="engine=provider"):
             go(openai, tmp_path, engine="local", **option)
 
 
@@ -832,7 +832,7 @@ def test_results_that_do_not_say_whose_they_are_stop_the_run_until_they_are_give
         go(anthropic, tmp_path, overrides={"retries": 0})
     for spoilt in (html, nothing):
         anthropic.spoil["results"] = [spoilt]
-        with pytest.raises(MalformedResponseError, match="whose they are"):
+        with pytest.raises(MalformedResponseError, match="do not name their requests"):
             go(anthropic, tmp_path)
     anthropic.spoil["results"] = [html]
     report = go(anthropic, tmp_path, cancel=True)

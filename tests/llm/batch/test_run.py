@@ -435,7 +435,7 @@ def test_what_no_row_can_do_better_stops_the_run_and_loses_nothing(
     fake, source, tmp_path, status, code, error
 ):
     fake.answer("first").fail(status, code=code)
-    with pytest.raises(error, match="results so far are kept"):
+    with pytest.raises(error, match="results so far are saved"):
         go(fake, source, tmp_path / "out", concurrency=1)
     assert len(fake.requests) == 2
     report = go(fake, source, tmp_path / "out")
