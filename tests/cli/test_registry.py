@@ -160,7 +160,7 @@ def test_search_says_when_nothing_fits(run):
 def test_every_shipped_entry_is_found_by_its_own_name():
     entries = load_builtin_snapshot("uri-schemes").entries
     assert all(rank_entries(entries, entry.name, None)[0] is entry for entry in entries)
-    assert {rank_entry.status for entry in rank_entries(entries, "", Status.PERMANENT)} == {Status.PERMANENT}
+    assert {entry.status for entry in rank_entries(entries, "", Status.PERMANENT)} == {Status.PERMANENT}
 
 
 # template -------------------------------------------------------------------------------------------------

@@ -45,13 +45,13 @@ class AccountStore:
 
 
 class Accounts:
-    """`store.accounts`. What is looked for and not there is None; what is changed and not there raises."""
+    """The accounts of a database. If one is missing, lookups return None; changes raise UnknownEntryError."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, account: Account) -> Account:
-        """A new account. Raises RegistryError (accounts.login-taken, field "login")."""
+        """Add an account. Raises RegistryError (accounts.login-taken, field "login")."""
         await self._database.run_transaction(lambda connection: _insert_account(connection, account))
         return account
 
@@ -73,21 +73,21 @@ class Accounts:
         return await self._database.run_transaction(work)
 
     async def get(self, id: str) -> Account | None:  # noqa: A002 - what the caller has
-        """The account of that id."""
+        """Return the account with this ID, or None."""
         return await self._find_account(select(accounts).where(accounts.c.id == id), id)
 
     async def find_by_login(self, login: str) -> Account | None:
-        """The account of that login, which is lower case."""
+        """Return the account with this login, in any case, or None."""
         return await self._find_account(
             select(accounts).where(accounts.c.login == login.strip().lower()), login
         )
 
     async def find_by_subject(self, issuer: str, subject: str) -> Account | None:
-        """The account that is linked to that subject of that OpenID provider."""
+        """Return the account that is linked to a subject of an OpenID provider, or None."""
         return await self._find_account(_select_linked(issuer, subject), issuer, subject)
 
     async def link(self, id: str, issuer: str, subject: str) -> None:  # noqa: A002
-        """Let that subject sign in as this account. Raises RegistryError where it is somebody else."""
+        """Let this subject sign in to the account. Raises RegistryError (accounts.subject-taken)."""
 
         async def work(connection: AsyncConnection) -> None:
             await _require_account(connection, id)
@@ -99,16 +99,16 @@ class Accounts:
                 row = {"issuer": issuer, "subject": subject, "account": id}
                 await connection.execute(insert(subjects), row)
             elif holder != id:
-                raise _make_taken_error("subject", "that subject signs in to another account")
+                raise _make_taken_error("subject", "this subject already signs in to another account")
 
         await self._database.run_transaction(work)
 
     async def set_password(self, id: str, hash: Secret | None) -> None:  # noqa: A002
-        """Another password hash, or none. Sessions go on: drop them where that is wanted."""
+        """Set or remove the password hash. Sessions go on; end them with `Sessions.drop_all`."""
         await self._update_values(id, password_hash=None if hash is None else hash.reveal())
 
     async def replace_password(self, id: str, old: Secret, new: Secret) -> bool:  # noqa: A002
-        """Another password hash for `old`; False, and nothing changed, where that is no longer the hash."""
+        """Replace the password hash `old`. Return False, and change nothing, if it is not current."""
         same = (accounts.c.id == id, accounts.c.password_hash == old.reveal())
         statement = update(accounts).where(*same).values(password_hash=new.reveal())
 
@@ -118,11 +118,11 @@ class Accounts:
         return await self._database.run_transaction(work)
 
     async def set_email(self, id: str, email: str | None) -> None:  # noqa: A002
-        """Another address for notices, or none."""
+        """Set or remove the address for notices."""
         await self._update_values(id, email=email)
 
     async def set_name(self, id: str, name: str) -> None:  # noqa: A002
-        """Another name."""
+        """Set the name."""
         await self._update_values(id, name=name)
 
     async def set_roles(self, id: str, realm: str, roles: Iterable[str]) -> None:  # noqa: A002
@@ -139,7 +139,7 @@ class Accounts:
         await self._database.run_transaction(work)
 
     async def disable(self, id: str) -> None:  # noqa: A002
-        """No sign-in any more; its sessions end. What it did stays its own."""
+        """Disable the account and end its sessions. Its past actions keep its ID."""
 
         async def work(connection: AsyncConnection) -> None:
             await _update_account(connection, id, disabled=True)
@@ -148,7 +148,7 @@ class Accounts:
         await self._database.run_transaction(work)
 
     async def enable(self, id: str) -> None:  # noqa: A002
-        """Sign-in again."""
+        """Enable the account."""
         await self._update_values(id, disabled=False)
 
     async def list(
@@ -188,7 +188,7 @@ async def _insert_account(connection: AsyncConnection, account: Account) -> None
         await connection.execute(insert(accounts), _make_account_row(account))
     except IntegrityError as error:
         if is_duplicate(error):
-            raise _make_taken_error("login", "there is an account of that login") from None
+            raise _make_taken_error("login", "the login is already taken") from None
         raise
     await _insert_roles(connection, account.id, account.roles)
 
@@ -256,16 +256,16 @@ def _decode_account(row: Row[Any], roles: Mapping[str, frozenset[str]]) -> Accou
 def make_unknown_account_error() -> UnknownEntryError:
     """What is raised where an account is to be changed that is not there."""
     return UnknownEntryError(
-        "there is no account of that id", code="accounts.unknown-account", field="account"
+        "there is no account with this ID", code="accounts.unknown-account", field="account"
     )
 
 
 def _make_taken_error(field: str, message: str) -> RegistryError:
-    return RegistryError(message, code=f"accounts.{field}-taken", field=field, hint="choose another one")
+    return RegistryError(message, code=f"accounts.{field}-taken", field=field, hint="Choose another one.")
 
 
 class Sessions:
-    """`store.sessions`."""
+    """The sessions of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -293,42 +293,42 @@ class Sessions:
         return await self._database.run_transaction(work)
 
     async def find(self, digest: str, at: datetime) -> Session | None:
-        """The session of that digest; None where there is none, or it is over at `at`."""
+        """Return the session with this digest, or None if there is none or it ended before `at`."""
         statement = select(sessions).where(sessions.c.digest == digest, sessions.c.expires > at)
         async with self._database.open_reader() as connection:
             row = (await connection.execute(statement)).one_or_none()
         return None if row is None else Session(**row._mapping)
 
     async def touch(self, digest: str, at: datetime) -> None:
-        """It was used at `at`."""
+        """Record the last use."""
         statement = update(sessions).where(sessions.c.digest == digest, sessions.c.seen < at).values(seen=at)
         await self._database.run_transaction(lambda connection: connection.execute(statement))
 
     async def drop(self, digest: str) -> None:
-        """End it; nothing happens where there is none."""
+        """End the session, if there is one."""
         statement = delete(sessions).where(sessions.c.digest == digest)
         await self._database.run_transaction(lambda connection: connection.execute(statement))
 
     async def drop_all(self, account: str) -> None:
-        """End all sessions of that account."""
+        """End all sessions of the account."""
         statement = delete(sessions).where(sessions.c.account == account)
         await self._database.run_transaction(lambda connection: connection.execute(statement))
 
 
 class Tokens:
-    """`store.tokens`."""
+    """The API tokens of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def create(self, token: ApiToken) -> None:
-        """A new token."""
+        """Add a token."""
         row = {name: getattr(token, name) for name in _TOKEN_COLUMNS if name != "scopes"}
         row["scopes"] = " ".join(sorted(token.scopes))
         await self._database.run_transaction(lambda connection: _insert_owned_row(connection, tokens, row))
 
     async def find(self, digest: str, at: datetime) -> ApiToken | None:
-        """The token of that digest; None where there is none, or it is revoked or expired at `at`."""
+        """Return the token with this digest, or None if there is none or it is revoked or expired at `at`."""
         async with self._database.open_reader() as connection:
             row = (await connection.execute(select(tokens).where(tokens.c.digest == digest))).one_or_none()
         if row is None or row.revoked is not None or (row.expires is not None and row.expires <= at):
@@ -336,18 +336,18 @@ class Tokens:
         return _decode_token(row)
 
     async def touch(self, id: str, at: datetime) -> None:  # noqa: A002 - what the caller has
-        """It was used at `at`."""
+        """Record the last use."""
         statement = update(tokens).where(tokens.c.id == id).values(last_used=at)
         await self._database.run_transaction(lambda connection: connection.execute(statement))
 
     async def list(self, account: str) -> tuple[ApiToken, ...]:
-        """All tokens of that account, the revoked too, in the order in which they were made."""
+        """Return all tokens of the account, including revoked ones, the oldest first."""
         statement = select(tokens).where(tokens.c.account == account).order_by(tokens.c.created, tokens.c.id)
         async with self._database.open_reader() as connection:
             return tuple(_decode_token(row) for row in await connection.execute(statement))
 
     async def revoke(self, id: str, at: datetime) -> None:  # noqa: A002
-        """It works no more; the first time counts. Raises UnknownEntryError."""
+        """Revoke the token; a second call changes nothing. Raises UnknownEntryError."""
 
         async def work(connection: AsyncConnection) -> None:
             found = (
@@ -355,7 +355,7 @@ class Tokens:
             ).one_or_none()
             if found is None:
                 raise UnknownEntryError(
-                    "there is no token of that id", code="accounts.unknown-token", field="token"
+                    "there is no token with this ID", code="accounts.unknown-token", field="token"
                 )
             if found.revoked is None:
                 await connection.execute(update(tokens).where(tokens.c.id == id).values(revoked=at))
@@ -364,13 +364,13 @@ class Tokens:
 
 
 class AuditLog:
-    """`store.audit`: appended to, and read from the newest on."""
+    """The audit log of a database: append-only, read from the newest record on."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def write(self, record: AuditRecord) -> None:
-        """One more line. Text that no database holds is written with a question mark."""
+        """Append a record. Characters that databases cannot store become question marks."""
         row: dict[str, Any] = {"at": record.at}
         for name in ("account", "action", "subject", "outcome", "address"):
             value = getattr(record, name)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: the `typ` of the file's signature
 SIGNATURE_TYPE: Final = "onym-ai-namespaces+jws"
-#: octets of a signed file, a key file and a state file
+#: bytes of a signed file, a key file and a state file
 _MAX_FILE: Final = 12 * 1024 * 1024
 _MAX_KEY: Final = 256 * 1024
 _MAX_STATE: Final = 1024 * 1024
@@ -66,7 +66,7 @@ class SignedNamespaces:
         state: _Path | None = None,
         at: float | None = None,
     ) -> SignedNamespaces:
-        """The file at `path`, signed with `key`: a public JWK, or a file that holds one or a JWK Set.
+        """The file at `path`, signed with `key`: a public JWK, or a file with one or with a JWK Set.
 
         `state` is a file that remembers the newest issue seen: an older one is refused from then on. With
         `at` (seconds since the epoch) the file must be in force then. Raises ConfigError for files that

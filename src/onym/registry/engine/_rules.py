@@ -66,17 +66,17 @@ class EventContext:
 
     @property
     def is_request_owner(self) -> bool:
-        """Did the actor open the request?"""
+        """Report whether the actor opened the request."""
         return self.request is not None and self.request.registrant == self.actor.id
 
     @property
     def is_entry_owner(self) -> bool:
-        """Is the actor the entry's registrant?"""
+        """Report whether the actor is the registrant of the entry."""
         return self.entry is not None and self.entry.registrant == self.actor.id
 
     @property
     def can_update(self) -> bool:
-        """The original registrant, or anyone designated (RFC 4395 5.3, RFC 7595 7.3)?"""
+        """Report whether the actor is the registrant or designated by it (RFC 4395 5.3, RFC 7595 7.3)."""
         return self.entry is not None and (self.is_entry_owner or self.actor.id in self.entry.designees)
 
 
@@ -183,12 +183,12 @@ class Rule:
     hint: str | None = None
 
     def matches(self, case: EventContext) -> bool:
-        """Is this the row for that case, whoever asks?"""
+        """Report whether this rule applies to the event, whoever the actor is."""
         state = None if case.request is None else case.request.state
         return case.profile.id in self.clauses and state in self.states and self.when(case)
 
     def permits(self, case: EventContext) -> bool:
-        """May the actor ask for it?"""
+        """Report whether the actor may cause the event."""
         return case.actor.has_role(*self.roles) or (self.who is not None and self.who(case))
 
     def get_clause(self, case: EventContext) -> str:
@@ -268,7 +268,7 @@ _NAMESPACE_CLAUSE = "docs/decisions/0027"
 #: characters in a note of a row, in a draft's name and in an account's id
 _MAX_NOTE: Final = 10_000
 _MAX_NAME: Final = 200
-#: notes of one row, beyond which whoever may update it adds none
+#: notes of one entry that its registrant and designees may add
 _MAX_NOTES: Final = 100
 
 
@@ -398,7 +398,7 @@ def remove_pending(case: EventContext) -> tuple[Entry | None, bool]:
 
 
 def make_decision(case: EventContext, rule: Rule, **changes: Any) -> Decision:
-    """A decision by that rule."""
+    """Return a decision by this rule."""
     return Decision(rule=rule.id, clause=rule.get_clause(case), **changes)
 
 
@@ -442,7 +442,7 @@ def make_note(case: EventContext, kind: str, said: str) -> Note:
 
 
 def require_room_for_note(case: EventContext) -> None:
-    """Refuse a further note by whoever may update a row that has many. Raises RefusalError."""
+    """Raise RefusalError if the entry is full of notes and the actor is only its registrant or designee."""
     if len(case.current_entry.notes) >= _MAX_NOTES and not case.actor.has_role(
         Role.IANA, Role.EXPERT, Role.IESG
     ):
@@ -542,7 +542,7 @@ def parse_draft(case: EventContext, old: DraftReference | None) -> DraftReferenc
 
 
 def parse_date(value: object) -> date | None:
-    """The day that a text names, None for none. Raises RefusalError."""
+    """Return the date in a text, or None if the text is empty. Raises RefusalError."""
     if not isinstance(value, str) or not value.strip():
         return None
     try:

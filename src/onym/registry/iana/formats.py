@@ -158,7 +158,7 @@ class _CSVReader:
         self.began = 1
 
     def iter_rows(self) -> Iterator[list[str]]:
-        # whoever asked before may have stopped at a row, and not seen where the next one begins
+        # an earlier reader may have stopped at a row, before the beginning of the next one
         self.began = self._reader.line_num + 1
         try:
             for cells in self._reader:
@@ -186,7 +186,7 @@ def _iter_csv_rows(
         yield SourceRow(line=lines.began, cells=dict(zip(columns, cells, strict=False)), status=status)
 
 
-#: member `format` of a file of ours
+#: member `format` of Onym's own JSON format
 FORMAT: Final = "onym-registry"
 _VERSION: Final = 1
 _RFC_PAGES: Final = "https://www.rfc-editor.org/rfc/rfc"
@@ -213,7 +213,7 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _reject_constant(word: str) -> NoReturn:
-    raise make_snapshot_error(f"{word} is no number of JSON", "bad-json")
+    raise make_snapshot_error(f"{word} is not a JSON number", "bad-json")
 
 
 def write_json(entries: Sequence[Entry], registry: Registry, updated: date) -> str:
@@ -228,7 +228,7 @@ def write_json(entries: Sequence[Entry], registry: Registry, updated: date) -> s
 
 
 def read_entries(data: Mapping[str, Any], registry: Registry, *, source: str) -> Snapshot:
-    """The snapshot of a file of ours."""
+    """Return the snapshot in a file of Onym's own JSON format."""
     if data.get("format") != FORMAT or data.get("version") != _VERSION:
         raise make_snapshot_error(
             "JSON, and no registry of ours",
@@ -298,7 +298,7 @@ def _iter_list_rows(data: Sequence[Any]) -> Iterator[SourceRow]:
         }
         wrong = next((name for name, value in cells.items() if not isinstance(value, str)), None)
         if wrong is not None:
-            raise make_snapshot_error(f"[{at}]: {wrong} is no text", "bad-json", field=wrong)
+            raise make_snapshot_error(f"[{at}]: {wrong} is not a text", "bad-json", field=wrong)
         # its place in the list; which line that is, the parser does not say
         yield SourceRow(line=at + 1, cells=cells)
 
@@ -319,9 +319,9 @@ def _parse_well_known(value: object) -> Any:
 
 def _format_references(value: object, at: int) -> str:
     if not isinstance(value, list) or len(value) > _MAX_REFERENCES:
-        raise make_snapshot_error(f"[{at}]: refs is no list, or too long", "bad-json", field="refs")
+        raise make_snapshot_error(f"[{at}]: refs is not a list, or is too long", "bad-json", field="refs")
     if not all(isinstance(item, str) for item in value):
-        raise make_snapshot_error(f"[{at}]: a reference is no text", "bad-json", field="refs")
+        raise make_snapshot_error(f"[{at}]: a reference is not a text", "bad-json", field="refs")
     return "".join(f"[RFC{item}]" if item.isdecimal() else f"[{item}]" for item in value)
 
 

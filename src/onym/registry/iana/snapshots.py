@@ -27,7 +27,7 @@ from onym.registry.registries import get_registry as registry_of
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
-#: octets in one file; IANA's largest of this kind has 60,000
+#: bytes in one file; IANA's largest of this kind has 60,000
 MAX_BYTES: Final = 16 * 1024 * 1024
 #: columns of one file
 MAX_COLUMNS: Final = 100
@@ -56,7 +56,7 @@ class Irregular:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A registry as some file had it. `entries` stand in the file's order.
+    """A registry as read from a file. `entries` are in the order of the file.
 
     `vintage` is the file's own date as far as it is known ("2022-11-18", "2024-04"). `columns` are the
     columns that the file carries whole, the only ones that `differences` compares; `covers` are the
@@ -113,7 +113,7 @@ def make_snapshot_error(
 def require_size_limit(data: bytes, limit: int = MAX_BYTES) -> None:
     """Refuse a file beyond the cap before anything reads it."""
     if len(data) > limit:
-        raise make_snapshot_error(f"{len(data)} octets, and at most {limit} are read", "snapshot-too-large")
+        raise make_snapshot_error(f"{len(data)} bytes, and at most {limit} are read", "snapshot-too-large")
 
 
 def require_row_limit(count: int) -> None:
@@ -371,7 +371,7 @@ def _parse_day(text: str | None, what: str, findings: list[_Finding]) -> date | 
     try:
         return date.fromisoformat(text)
     except ValueError:
-        findings.append(("bad-date", f"{what} is no date: {text[:40]!r}"))
+        findings.append(("bad-date", f"{what} is not a date: {text[:40]!r}"))
         return None
 
 

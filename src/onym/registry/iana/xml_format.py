@@ -319,7 +319,7 @@ class _RegistryReader:
         table, status = self._tables[-1]
         own = self.registry.id
         if table not in (own, f"{own}-1") and status is None:
-            reason = f"a row of {table[:40]!r}, which is no part of this registry; left out"
+            reason = f"a row of {table[:40]!r}, which does not belong to this registry; left out"
             self._add_finding(cells.get("name", ""), "other-table", reason, element.line)
             return
         self.rows.append(

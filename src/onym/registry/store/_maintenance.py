@@ -301,7 +301,7 @@ def _make_difference_error(table: str, key: str) -> StoreError:
 
 _FORMAT: Final = "onym-registry"
 _VERSION: Final = 1
-#: octets of one line
+#: bytes of one line
 _MAX_LINE: Final = 32_000_000
 
 _TABLES: Final = (accounts, subjects, account_roles, tokens, audit)

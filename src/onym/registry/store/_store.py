@@ -45,8 +45,8 @@ from onym.uri.secret import Secret
 class Store(AccountStore):
     """A registry: its log, what follows from it, and who may act.
 
-    The log is the truth, and is only ever appended to. Whatever looks for one thing answers None where it
-    is not there. Every method may raise StoreError where the database cannot be used.
+    The log is the source of truth and is append-only. Methods that look for one thing return None if it does
+    not exist. Every method raises StoreError if the database cannot be used.
 
         async with await Store.open("registry.db", create=True) as store:
             await store.apply(event, actor, at)
@@ -82,7 +82,7 @@ class Store(AccountStore):
         return cls(database, decide=decide)
 
     async def close(self) -> None:
-        """Give the connections back; nothing is left to write."""
+        """Close the connections."""
         await self._database.close()
 
     async def __aenter__(self) -> Self:
@@ -119,7 +119,7 @@ class Store(AccountStore):
         )
 
     async def next_request_id(self, registry: str) -> str:
-        """An id like `uri-schemes-17`, which nobody else gets. Left unused it is a gap, no more."""
+        """Reserve a request ID such as `uri-schemes-17`. An unused ID only leaves a gap."""
         return await self._database.run_transaction(
             lambda connection: reserve_request_id(connection, registry)
         )
@@ -149,7 +149,7 @@ class Store(AccountStore):
         )
 
     async def rebuild(self) -> Verified:
-        """Make entries, requests and search index anew from the log. Raises StoreError as `verify` does."""
+        """Rebuild entries, requests and search index from the log. Raises StoreError as `verify` does."""
         return await self._database.run_transaction(
             lambda connection: rebuild_projections(connection, self._decide)
         )
@@ -157,7 +157,7 @@ class Store(AccountStore):
     # ---------- reading
 
     async def check_anchor(self, number: int, digest: str) -> None:
-        """Is the record of that number there, with that digest, as somebody wrote down earlier?
+        """Compare the digest of a record with one that was saved earlier.
 
         A chain says that no record was changed, not that none is missing at its end, nor that it is not
         another chain as a whole: whoever can write the database can do both. Raises StoreError
@@ -177,12 +177,12 @@ class Store(AccountStore):
         )
 
     async def head(self) -> Head:
-        """The end of the log: whoever keeps its digest can prove later that nothing before it changed."""
+        """Return the end of the log. Its digest proves later that no earlier record changed."""
         async with self._database.open_reader() as connection:
             return await select_head(connection)
 
     async def entry(self, registry: str, name: str) -> Entry | None:
-        """The entry of that name, written in any case where the registry folds it."""
+        """Return the entry with this name, in any case if the registry ignores case; None if there is none."""
         async with self._database.open_reader() as connection:
             return await queries.select_entry(connection, registry, name)
 
@@ -204,12 +204,12 @@ class Store(AccountStore):
             return await queries.select_entries(connection, registry, query, status, after, limit)
 
     async def count_by_status(self, registry: str) -> dict[Status, int]:
-        """How many entries have each status; statuses that none has are left out."""
+        """Return the number of entries by status, without the statuses that no entry has."""
         async with self._database.open_reader() as connection:
             return await queries.count_by_status(connection, registry)
 
     async def names(self, registry: str) -> tuple[str, ...]:
-        """Every name of a registry, in order: all that a look for names that are alike needs of it."""
+        """Return every name of a registry, in order."""
         async with self._database.open_reader() as connection:
             return await queries.select_names(connection, registry)
 
@@ -224,7 +224,7 @@ class Store(AccountStore):
             return await search_entries(connection, registry, text, require_limit(limit))
 
     async def request(self, id: str) -> Request | None:  # noqa: A002 - what the caller has
-        """The request of that id."""
+        """Return the request with this ID, or None."""
         async with self._database.open_reader() as connection:
             return await queries.select_request(connection, id)
 
@@ -239,7 +239,7 @@ class Store(AccountStore):
         after: str | None = None,
         limit: int = 50,
     ) -> Page[Request]:
-        """Requests, the newest first; those that fit all that is given."""
+        """Return the requests that match all filters, the newest first."""
         conditions = queries.build_request_conditions(registry, state, holder, registrant, name)
         async with self._database.open_reader(snapshot=True) as connection:
             return await queries.select_requests(connection, conditions, after, limit)
@@ -295,7 +295,7 @@ class Store(AccountStore):
         return found
 
     async def list_due_events(self, at: datetime) -> tuple[Event, ...]:
-        """What the clock brings at `at`: events for IANA_CLOCK, to be applied one by one."""
+        """Return the events of timers that are due at `at`; apply them one by one as IANA_CLOCK."""
         async with self._database.open_reader(snapshot=True) as connection:
             waiting, ripe = await queries.select_timed(connection, at.date())
         return tuple(engine_due(waiting, ripe, at))
@@ -303,7 +303,7 @@ class Store(AccountStore):
     # ---------- care
 
     async def verify(self) -> Verified:
-        """Follow the chain and compare every table with what the log makes.
+        """Check the hash chain, and compare every table with the log.
 
         Raises StoreError at the first fault: registry.broken-chain with the record's number,
         registry.replay-failed, registry.projection-differs, registry.corrupt.

@@ -78,7 +78,7 @@ async def select_head(connection: AsyncConnection) -> Head:
 
 
 async def reserve_request_id(connection: AsyncConnection, registry: str) -> str:
-    """The next request id, which nobody else gets."""
+    """Reserve the next request ID."""
     return f"{registry}-{await _advance_sequence(connection, registry_of(registry).id, None)}"
 
 
@@ -464,7 +464,7 @@ def _iter_batches(given: Iterable[Entry]) -> Iterator[list[Entry]]:
         yield batch
 
 
-#: how long a claimed notice is nobody else's
+#: how long a claimed notice belongs to one sender
 LEASE: Final = timedelta(minutes=5)
 #: characters of a reason that are kept
 _MAX_REASON: Final = 500
@@ -479,7 +479,7 @@ class Outbox:
     async def claim(
         self, at: datetime, limit: int = 50, *, lease: timedelta = LEASE
     ) -> tuple[OutboxNotice, ...]:
-        """Notices that are ready at `at`, the oldest first; nobody else gets them before `at + lease`."""
+        """Claim notices that are ready at `at`, the oldest first, for one sender until `at + lease`."""
         require_limit(limit)
 
         async def work(connection: AsyncConnection) -> tuple[OutboxNotice, ...]:

@@ -79,7 +79,7 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxNotice:
-    """A notice that waits to be sent, claimed by whoever holds this. `attempts` counts this one too."""
+    """A notice that its sender has claimed. `attempts` includes the current one."""
 
     id: int
     registry: str
