@@ -56,7 +56,7 @@ def _find_live_states(rows: list[list[int]], accepts: list[bool]) -> list[bool]:
         for following in set(row):
             before[following].add(state)
     live = list(accepts)
-    stack = [state for state, each in enumerate(accepts) if each]
+    stack = [state for state, accepted in enumerate(accepts) if accepted]
     while stack:
         for state in before[stack.pop()]:
             if not live[state]:
@@ -78,7 +78,7 @@ def build_dfa(nfa: NFA) -> DFA:
 
 def _minimize_dfa(table: bytes, rows: list[list[int]], accepts: list[bool], first: int) -> DFA:
     """Moore's refinement: states are one as long as no class leads them apart."""
-    block = [int(each) for each in accepts]
+    block = [int(accepted) for accepted in accepts]
     count = len(set(block))
     while True:
         numbers: dict[tuple[int, ...], int] = {}
@@ -94,7 +94,7 @@ def _renumber_blocks(
     table: bytes, rows: list[list[int]], accepts: list[bool], block: list[int], first: int
 ) -> DFA:
     """One state for each block that can be reached, in breadth-first order."""
-    member = {each: state for state, each in enumerate(block)}
+    member = {block_number: state for state, block_number in enumerate(block)}
     order = [block[first]]
     place = {block[first]: 0}
     for each in order:
@@ -449,10 +449,12 @@ def probe_rule(grammar: Grammar, start: str) -> Probes:
         if len(nfa.moves) > MAX_PROBE_STATES:
             raise too_large_error(f"the automaton has more than {MAX_PROBE_STATES:,} states")
         found = {
-            each.id: _find_witness(
-                nfa, build_probe_dfa(each.rule) if each.rule else build_improper_slashes_dfa(), accepted=True
+            probe.id: _find_witness(
+                nfa,
+                build_probe_dfa(probe.rule) if probe.rule else build_improper_slashes_dfa(),
+                accepted=True,
             )
-            for each in PROBES
+            for probe in PROBES
         }
     except GrammarError as error:
         return Probes(found=MappingProxyType({}), problem=error)

@@ -86,19 +86,22 @@ def _check_broken(grammar: Grammar) -> Iterator[Remark]:
 
 
 def _check_undefined(grammar: Grammar) -> Iterator[Remark]:
-    for each in find_undefined(grammar).values():
+    for reference in find_undefined(grammar).values():
         yield Remark(
             code=RemarkCode.UNDEFINED,
-            message=f"{each.name} is used and not defined",
-            rule=each.name,
-            line=each.line,
-            column=each.column,
-            fix=f"define it, or say which RFC it is from: {each.name} = <{each.name}, see RFC nnnn>",
+            message=f"{reference.name} is used and not defined",
+            rule=reference.name,
+            line=reference.line,
+            column=reference.column,
+            fix=f"define it, or say which RFC it is from: {reference.name} = <{reference.name}, see RFC nnnn>",
         )
 
 
 def _map_uses(grammar: Grammar) -> dict[str, set[str]]:
-    return {key: {each.key for each in list_references(rule.node)} for key, rule in grammar.rules.items()}
+    return {
+        key: {reference.key for reference in list_references(rule.node)}
+        for key, rule in grammar.rules.items()
+    }
 
 
 def _collect_reachable(uses: dict[str, set[str]], start: str) -> set[str]:
@@ -166,10 +169,10 @@ def _check_recursive(grammar: Grammar) -> Iterator[Remark]:
 
 def _check_unused(grammar: Grammar) -> Iterator[Remark]:
     used = {
-        each.key
+        reference.key
         for rule in grammar.rules.values()
-        for each in list_references(rule.node)
-        if each.key != rule.key
+        for reference in list_references(rule.node)
+        if reference.key != rule.key
     }
     free = [rule for rule in grammar.own if rule.key not in used and rule.node is not None]
     heads = PrefixFinder(grammar)
@@ -301,7 +304,7 @@ def _iter_decidable(grammar: Grammar) -> Iterator[tuple[Rule, Alternation]]:
         stack.extend(following)
     for rule in grammar.own:
         for node in _iter_alternations(rule.node):
-            if not find_prose(node) and dark.isdisjoint(each.key for each in list_references(node)):
+            if not find_prose(node) and dark.isdisjoint(reference.key for reference in list_references(node)):
                 yield rule, node
 
 

@@ -143,7 +143,7 @@ class _GrammarBuilder:
             self.problems.append(error)
             self.defined.setdefault(rule.key, []).append(rule)
             return
-        self.remarks.extend(replace(each, section=section) for each in remarks)
+        self.remarks.extend(replace(remark, section=section) for remark in remarks)
         rule = replace(rule, node=node)
         if incremental:
             self.extend_rule(rule)
@@ -358,9 +358,9 @@ class _Resolver:
             rules=MappingProxyType({**self.own, **ordered}),
             others=others,
             remarks=tuple(
-                each
-                for each in self.remarks
-                if each.code is not RemarkCode.PROSE or (each.rule or "").lower() not in self.told
+                remark
+                for remark in self.remarks
+                if remark.code is not RemarkCode.PROSE or (remark.rule or "").lower() not in self.told
             ),
         )
 
@@ -464,8 +464,8 @@ def _find_named_rule(words: Prose, own: str | None) -> tuple[str, Rule] | None:
     """The rule of the library that prose names: its first word, else the rule's own name, else any word."""
     if not _CITES.search(words.text):
         return None
-    cited = [_STD.get(each, each) for each in _RFC.findall(words.text)]
-    numbers: list[str | None] = [find_library_rfc(each) for each in cited] or [None]
+    cited = [_STD.get(cited_rfc, cited_rfc) for cited_rfc in _RFC.findall(words.text)]
+    numbers: list[str | None] = [find_library_rfc(citation) for citation in cited] or [None]
     for number, given in zip(numbers, cited or [None], strict=True):
         if given is not None and number is None:
             continue  # an RFC that is not shipped: its rules are not guessed
@@ -488,7 +488,7 @@ def find_undefined(grammar: Grammar) -> dict[str, Reference]:
     """The first reference to each name that no rule defines."""
     out: dict[str, Reference] = {}
     for rule in grammar.rules.values():
-        for each in list_references(rule.node):
-            if each.key not in grammar.rules:
-                out.setdefault(each.key, each)
+        for reference in list_references(rule.node):
+            if reference.key not in grammar.rules:
+                out.setdefault(reference.key, reference)
     return out

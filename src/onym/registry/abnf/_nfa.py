@@ -103,7 +103,7 @@ class ExpressionPool:
 
     def make_concatenation(self, items: Sequence[Expression]) -> Expression:
         """One after the other."""
-        parts = [each for each in items if each.kind != ExpressionKind.NONE]
+        parts = [item for item in items if item.kind != ExpressionKind.NONE]
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -111,9 +111,9 @@ class ExpressionPool:
         new, fresh = self._get_or_make(ExpressionKind.CONCATENATION, *(each.number for each in parts))
         if fresh:
             new.items = tuple(parts)
-            new.size = min(sum(each.size for each in parts), _TOO_LARGE)
-            lengths = [each.shortest for each in parts]
-            known = [each for each in lengths if each is not None]
+            new.size = min(sum(part.size for part in parts), _TOO_LARGE)
+            lengths = [part.shortest for part in parts]
+            known = [length for length in lengths if length is not None]
             new.shortest = sum(known) if len(known) == len(lengths) else None
         return new
 
@@ -121,8 +121,8 @@ class ExpressionPool:
         """One of them; sets of octets melt into one."""
         mask = 0
         rest: dict[int, Expression] = {}
-        for each in items:
-            for part in each.items if each.kind == ExpressionKind.ALTERNATION else (each,):
+        for item in items:
+            for part in item.items if item.kind == ExpressionKind.ALTERNATION else (item,):
                 if part.kind == ExpressionKind.SET:
                     mask |= part.mask
                 elif part.shortest is not None:
@@ -130,11 +130,11 @@ class ExpressionPool:
         parts = ([self.make_octets(mask)] if mask or not rest else []) + list(rest.values())
         if len(parts) == 1:
             return parts[0]
-        new, fresh = self._get_or_make(ExpressionKind.ALTERNATION, *sorted(each.number for each in parts))
+        new, fresh = self._get_or_make(ExpressionKind.ALTERNATION, *sorted(item.number for item in parts))
         if fresh:
             new.items = tuple(parts)
-            new.size = min(sum(each.size for each in parts), _TOO_LARGE)
-            new.shortest = min(each.shortest for each in parts if each.shortest is not None)
+            new.size = min(sum(item.size for item in parts), _TOO_LARGE)
+            new.shortest = min(item.shortest for item in parts if item.shortest is not None)
         return new
 
     def make_repetition(self, item: Expression, least: int, most: int | None) -> Expression:
@@ -253,8 +253,8 @@ class ExpressionBuilder:
         """The strings of a part of a rule; raises what `build_expression` raises."""
         home = Rule(name="", node=node)
         self.order_rules(home)
-        for each in list_references(node):
-            self.build_rule(each.name)
+        for reference in list_references(node):
+            self.build_rule(reference.name)
         return self.build_node(node)
 
     def order_rules(self, first: Rule) -> list[Rule]:
@@ -285,12 +285,12 @@ class ExpressionBuilder:
     def find_uses(
         self, rule: Rule, undefined: dict[str, Reference], prose: list[tuple[Rule, Prose]]
     ) -> list[Rule]:
-        prose.extend((rule, each) for each in find_prose(rule.node))
+        prose.extend((rule, words) for words in find_prose(rule.node))
         out = []
-        for each in list_references(rule.node):
-            found = self.grammar.rules.get(each.key)
+        for reference in list_references(rule.node):
+            found = self.grammar.rules.get(reference.key)
             if found is None:
-                undefined.setdefault(each.key, each)
+                undefined.setdefault(reference.key, reference)
             else:
                 out.append(found)
         return out
@@ -316,7 +316,7 @@ class ExpressionBuilder:
         if isinstance(node, Range):
             return pool.make_range(node.first, node.last)
         if isinstance(node, Series):
-            return pool.make_concatenation([pool.make_range(each, each) for each in node.values])
+            return pool.make_concatenation([pool.make_range(value, value) for value in node.values])
         assert isinstance(node, ListOf)  # noqa: S101 - prose was refused before
         return self.build_list(node)
 
@@ -360,7 +360,7 @@ def _raise_undecidable(
         )
     if undefined:
         first = next(iter(undefined.values()))
-        names = ", ".join(each.name for each in list(undefined.values())[:8])
+        names = ", ".join(reference.name for reference in list(undefined.values())[:8])
         raise GrammarError(
             f"not defined: {names}",
             code="abnf.undefined-rule",
@@ -383,7 +383,7 @@ def _raise_undecidable(
         )
     if cycle:
         raise GrammarError(
-            f"the rule is recursive: {' > '.join(each.name for each in [*cycle, cycle[0]][:9])}",
+            f"the rule is recursive: {' > '.join(reference.name for reference in [*cycle, cycle[0]][:9])}",
             code="abnf.recursive",
             field=cycle[0].name,
             clause="RFC 5234 2",
@@ -396,11 +396,11 @@ def _raise_undecidable(
 #: octets, the most readable first: letters, digits, the rest of ASCII that is seen, then what is not
 ORDER: Final = bytes(
     [*range(0x61, 0x7B), *range(0x30, 0x3A), *range(0x41, 0x5B)]
-    + [each for each in range(0x21, 0x7F) if not chr(each).isalnum()]
-    + [0x20, 0x09, *range(0x80, 0x100), *(each for each in range(0x20) if each != 0x09), 0x7F]
+    + [code for code in range(0x21, 0x7F) if not chr(code).isalnum()]
+    + [0x20, 0x09, *range(0x80, 0x100), *(code for code in range(0x20) if code != 0x09), 0x7F]
 )
 #: place of each octet in ORDER
-RANK: Final = bytes(ORDER.index(each) for each in range(256))
+RANK: Final = bytes(ORDER.index(code) for code in range(256))
 
 
 class NFA:
@@ -484,7 +484,7 @@ def _add_repetition(
 
 def list_octets(mask: int) -> list[int]:
     """The octets of a mask, the most readable first."""
-    return [each for each in ORDER if mask >> each & 1]
+    return [octet for octet in ORDER if mask >> octet & 1]
 
 
 def classify_octets(masks: Iterable[int]) -> tuple[bytes, list[int]]:
@@ -586,9 +586,9 @@ class LazyDFA:
                 by_mask.setdefault(mask, set()).add(following)
         targets: list[set[int]] = [set() for _ in self._shown]
         for mask, states in by_mask.items():
-            for each in self._list_classes(mask):
-                targets[each] |= states
-        row = [self._number_kernel(frozenset(each)) for each in targets]
+            for octet_class in self._list_classes(mask):
+                targets[octet_class] |= states
+        row = [self._number_kernel(frozenset(target)) for target in targets]
         self._rows[number] = row
         return row
 

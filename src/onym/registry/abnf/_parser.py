@@ -234,7 +234,7 @@ class _RuleParser:
         left = self.peek()
         if left is not None:
             message, hint = _LEFTOVER.get(left.text, ("the rule should have ended", None))
-            first = next(each for each in self.tokens if each.line == left.line)
+            first = next(token for token in self.tokens if token.line == left.line)
             if left.text[0] == "=" and first.kind == "repeat":
                 message, hint = "this is no name of a rule", "a rule's name begins with a letter"
             self.fail(message, left, hint=hint)

@@ -82,8 +82,8 @@ def _collect_rules(grammar: Grammar, start: str) -> list[Rule]:
             raise GrammarError(
                 f"the rule {rule.name} is not ABNF", code="abnf.broken-rule", field=rule.name, line=rule.line
             )
-        for each in list_references(rule.node):
-            found = grammar.rules.get(each.key)
+        for reference in list_references(rule.node):
+            found = grammar.rules.get(reference.key)
             if found is not None and found.source is None and found.key not in seen:
                 seen.add(found.key)
                 out.append(found)
@@ -160,17 +160,17 @@ class _BoxBuilder:
     def build_row(self, inner: list[_Box]) -> _Box:
         return _Box(
             kind="row",
-            width=sum(each.width for each in inner) + _GAP * (len(inner) - 1),
-            up=max(each.up for each in inner),
-            down=max(each.down for each in inner),
+            width=sum(box.width for box in inner) + _GAP * (len(inner) - 1),
+            up=max(box.up for box in inner),
+            down=max(box.down for box in inner),
             inner=inner,
         )
 
     def build_choice(self, inner: list[_Box]) -> _Box:
-        below = sum(each.up + each.down + _SPACE for each in inner[1:])
+        below = sum(box.up + box.down + _SPACE for box in inner[1:])
         return _Box(
             kind="choice",
-            width=max(each.width for each in inner) + 4 * _TURN,
+            width=max(box.width for box in inner) + 4 * _TURN,
             up=inner[0].up,
             down=inner[0].down + below,
             inner=inner,

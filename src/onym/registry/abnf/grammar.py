@@ -302,7 +302,7 @@ class PrefixFinder:
         done: set[str] = set()
         open_: set[str] = {""}
         for item in node.items:
-            joined = {head + each for head in open_ for each in self.find_in_node(item, steps - 1)}
+            joined = {head + tail for head in open_ for tail in self.find_in_node(item, steps - 1)}
             done |= {head for head in joined if ":" in head}
             open_ = {head for head in joined if ":" not in head}
             if not 0 < len(open_) <= _MAX_HEADS or len(done) > _MAX_HEADS:
@@ -321,10 +321,10 @@ def find_start_rule(grammar: Grammar, scheme: str) -> str | None:
     """See `Grammar.start`."""
     wanted = f"{scheme.lower()}:"
     used = {
-        each.key
+        reference.key
         for rule in grammar.rules.values()
-        for each in list_references(rule.node)
-        if each.key != rule.key
+        for reference in list_references(rule.node)
+        if reference.key != rule.key
     }
     heads = PrefixFinder(grammar)
     found = [rule for rule in grammar.own if wanted in heads.get_prefixes(rule.key)]
@@ -359,9 +359,9 @@ def collect_characters(grammar: Grammar, start: str) -> CharacterSet:
         if isinstance(node, Literal):
             found.update(node.text.lower(), node.text.upper() if not node.sensitive else node.text)
         elif isinstance(node, Series):
-            found.update(chr(each) for each in node.values if each in _ASCII)
+            found.update(chr(value) for value in node.values if value in _ASCII)
         elif isinstance(node, Range):
-            found.update(chr(each) for each in _ASCII if node.first <= each <= node.last)
+            found.update(chr(code) for code in _ASCII if node.first <= code <= node.last)
             letters |= node.first <= ord("a") and node.last >= ord("z")
         elif isinstance(node, ListOf):
             found.add(",")

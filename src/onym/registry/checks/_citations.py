@@ -37,23 +37,23 @@ _PLAIN: Final = frozenset(
 
 def check_sections(ctx: CheckContext) -> Faults:
     """Sections of RFCs whose titles are known: unknown numbers, and numbers that do not fit the words."""
-    for each in ctx.document.citations[:MAX_CITED]:
-        match = _RFC_KEY.match(each.key)
+    for citation in ctx.document.citations[:MAX_CITED]:
+        match = _RFC_KEY.match(citation.key)
         titles = load_section_titles().get(int(match[1])) if match else None
-        if titles is None or each.section is None:
+        if titles is None or citation.section is None:
             continue
-        number = each.section.rstrip(".")
+        number = citation.section.rstrip(".")
         if number not in titles:
             yield make_fault(
                 "section-unknown",
                 f"RFC {match[1] if match else ''} has no section {to_printable(number)}",
                 level=Level.ERROR,
-                line=each.line,
-                witness=f"[{to_printable(each.key)}] Section {to_printable(number)}",
+                line=citation.line,
+                witness=f"[{to_printable(citation.key)}] Section {to_printable(number)}",
                 fix="correct the number of the section",
             )
             continue
-        yield from _check_title_fits(ctx, each, number, titles)
+        yield from _check_title_fits(ctx, citation, number, titles)
 
 
 def _check_title_fits(ctx: CheckContext, cited: Citation, number: str, titles: Mapping[str, str]) -> Faults:
@@ -91,7 +91,7 @@ def _is_related(one: str, other: str) -> bool:
 
 
 def _stem_words(text: str) -> frozenset[str]:
-    return frozenset(_ENDING.sub("", each) for each in _WORDS.findall(text.lower()) if each not in _PLAIN)
+    return frozenset(_ENDING.sub("", word) for word in _WORDS.findall(text.lower()) if word not in _PLAIN)
 
 
 #: how many findings of one kind are listed
@@ -135,39 +135,40 @@ def check_citations(ctx: CheckContext) -> Faults:
 def _check_keys(ctx: CheckContext) -> Faults:
     cited, listed = ctx.document.citations, ctx.document.references
     if not listed:
-        cited = tuple(each for each in cited if not each.bare)
+        cited = tuple(citation for citation in cited if not citation.bare)
         if cited and ctx.document.kind is not DocumentKind.TEMPLATE:
             yield make_fault(
                 "no-reference-list",
-                f"{len({each.key for each in cited})} keys are cited and no list of references was found",
+                f"{len({citation.key for citation in cited})} keys are cited and no list of references was found",
                 level=Level.WARNING,
                 line=cited[0].line,
                 fix="add a section `References` with a full citation for each key",
             )
         return
-    known = {_normalize_key(each.key) for each in listed}
-    used = {_normalize_key(each.key) for each in cited}
+    known = {_normalize_key(reference.key) for reference in listed}
+    used = {_normalize_key(citation.key) for citation in cited}
     missing = {
-        _normalize_key(each.key): each
-        for each in reversed(cited)
-        if _normalize_key(each.key) not in known and not each.bare
+        _normalize_key(citation.key): citation
+        for citation in reversed(cited)
+        if _normalize_key(citation.key) not in known and not citation.bare
     }
-    for each in sorted(missing.values(), key=lambda one: one.line)[:MAX_LISTED]:
+    for citation in sorted(missing.values(), key=lambda one: one.line)[:MAX_LISTED]:
         yield make_fault(
             "citation-unlisted",
-            f"[{to_printable(each.key)}] is cited and not in the list of references",
+            f"[{to_printable(citation.key)}] is cited and not in the list of references",
             # a template may have been cut out of a document that lists them
             level=Level.ERROR if ctx.is_specification else Level.WARNING,
-            line=each.line,
-            witness=f"[{to_printable(each.key)}]",
-            fix=f"add `[{to_printable(each.key)}]` with its full citation to the references",
+            line=citation.line,
+            witness=f"[{to_printable(citation.key)}]",
+            fix=f"add `[{to_printable(citation.key)}]` with its full citation to the references",
         )
     own = _get_field_lines(ctx)
     value = ctx.get_field("references")
     uncited = (
-        each
-        for each in listed
-        if _normalize_key(each.key) not in used and not (each.line in own and f"[{each.key}]" in value)
+        reference
+        for reference in listed
+        if _normalize_key(reference.key) not in used
+        and not (reference.line in own and f"[{reference.key}]" in value)
     )
     for entry in list(uncited)[:MAX_LISTED]:
         yield make_fault(
@@ -193,7 +194,7 @@ def _normalize_key(key: str) -> str:
 def _check_drafts(ctx: CheckContext) -> Faults:
     """Internet-Drafts that the text names and no reference holds."""
     own = _strip_version(ctx.document.name or "")
-    listed = " ".join(f"{each.key} {each.text}" for each in ctx.document.references)
+    listed = " ".join(f"{reference.key} {reference.text}" for reference in ctx.document.references)
     listed += " " + ctx.get_field("references")
     seen: dict[str, int] = {}
     for found in _DRAFT.finditer(ctx.reading.text):
@@ -271,10 +272,10 @@ def _find_newest(ctx: CheckContext, row: RFC) -> list[int]:
 def _iter_cited_rfcs(ctx: CheckContext) -> Iterator[tuple[int, int | None]]:
     """Each RFC once, with the first place that cites it."""
     found: dict[int, int | None] = {}
-    for each in ctx.document.citations:
-        match = _RFC.match(each.key)
-        if match and not _is_replaced(ctx, each, int(match[1])):
-            found.setdefault(int(match[1]), each.line)
+    for citation in ctx.document.citations:
+        match = _RFC.match(citation.key)
+        if match and not _is_replaced(ctx, citation, int(match[1])):
+            found.setdefault(int(match[1]), citation.line)
     for match in _RFC_TEXT.finditer(ctx.get_field("references")[:20_000]):
         found.setdefault(int(match[1]), ctx.get_line("references"))
     yield from list(found.items())[:200]
@@ -288,7 +289,7 @@ def _is_replaced(ctx: CheckContext, cited: Citation, number: int) -> bool:
         return False
     if _HEAD.match(lines[cited.line - 1]):
         return True
-    near = squeeze_spaces(" ".join(each[:_WIDEST] for each in lines[max(cited.line - 2, 0) : cited.line + 1]))
+    near = squeeze_spaces(" ".join(line[:_WIDEST] for line in lines[max(cited.line - 2, 0) : cited.line + 1]))
     return re.search(_REPLACES % {"number": number}, near, re.IGNORECASE) is not None
 
 

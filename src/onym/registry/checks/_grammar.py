@@ -101,7 +101,7 @@ class SchemeGrammar:
         starts = {rule for each in self.schemes if (rule := grammar.start(each)) is not None}
         if not starts and self.problem is None:
             starts = self._find_start_candidates(grammar)
-        called = {each for each in starts if each.lower().endswith(("uri", "url"))}
+        called = {start for start in starts if start.lower().endswith(("uri", "url"))}
         (*several, last) = called or starts or ("",)
         return None if several or not last else last
 
@@ -111,7 +111,11 @@ class SchemeGrammar:
             return set(find_unused_rules(grammar)) if self.alone else set()
         plain = re.sub(r"[^a-z0-9]", "", self._name)
         called = {plain, f"{plain}uri", f"{plain}url"}
-        return {each for each in find_unused_rules(grammar) if each.lower().replace("-", "") in called}
+        return {
+            rule_name
+            for rule_name in find_unused_rules(grammar)
+            if rule_name.lower().replace("-", "") in called
+        }
 
     @property
     def scheme(self) -> str | None:
@@ -244,7 +248,7 @@ class SchemeGrammar:
     @cached_property
     def remarks(self) -> tuple[Remark, ...]:
         """What is odd about its rules, in order of the text; what was imported is told by `imported`."""
-        return tuple(each for each in self._all_remarks if each.code != "imported")
+        return tuple(remark for remark in self._all_remarks if remark.code != "imported")
 
     @cached_property
     def imported(self) -> str:

@@ -43,7 +43,7 @@ def check_name_syntax(ctx: CheckContext) -> Faults:
         return  # T1 says that it is missing
     rule = REGISTRIES["uri-schemes"]
     if ctx.profile.id not in rule.profiles:
-        rule = next(each for each in REGISTRIES.values() if ctx.profile.id in each.profiles)
+        rule = next(registry for registry in REGISTRIES.values() if ctx.profile.id in registry.profiles)
     if rule.is_valid_name(name):
         return
     label = ctx.profile.fields[0].label.capitalize() if rule.id != "uri-schemes" else _LABELS[ctx.profile.id]
@@ -57,8 +57,8 @@ def check_name_syntax(ctx: CheckContext) -> Faults:
             fix=f"write `{label}: {lower_ascii(name)}`",
         )
         return
-    parts = [clean_name(each) for each in _SEVERAL.split(name[:1024])]
-    if len(parts) > 1 and all(rule.is_valid_name(lower_ascii(each)) for each in parts):
+    parts = [clean_name(part) for part in _SEVERAL.split(name[:1024])]
+    if len(parts) > 1 and all(rule.is_valid_name(lower_ascii(part)) for part in parts):
         yield make_fault(
             "several-names",
             f"one template names {len(parts)} {rule.noun}s; each entry needs a template of its own",
@@ -76,7 +76,11 @@ def check_name_syntax(ctx: CheckContext) -> Faults:
 
 def _make_syntax_fault(ctx: CheckContext, name: str, rule: str, fix: str) -> Fault:
     where = next(
-        (at for at, each in enumerate(name) if not (each.isascii() and (each.isalnum() or each in "+.-"))),
+        (
+            at
+            for at, character in enumerate(name)
+            if not (character.isascii() and (character.isalnum() or character in "+.-"))
+        ),
         None,
     )
     if where is None and name[0].isalpha() and len(name) > MAX_NAME:
@@ -240,8 +244,8 @@ def _check_similar_names(ctx: CheckContext, name: str) -> Faults:
     others = [
         each for each in ctx.known.find_similar(name) if each != name and not _is_secure_pair(each, name)
     ]
-    alike = sorted(each for each in others if compute_skeleton(each) == compute_skeleton(name))
-    close = sorted(each for each in others if each not in alike and is_one_edit_apart(each, name))
+    alike = sorted(other for other in others if compute_skeleton(other) == compute_skeleton(name))
+    close = sorted(other for other in others if other not in alike and is_one_edit_apart(other, name))
     if alike:
         yield _make_heuristic(
             ctx,
@@ -324,7 +328,7 @@ def _make_entry_finding(code: str, entry: Entry, message: str, fix: str, field: 
 
 
 def _check_entry_names(entries: Sequence[Entry]) -> list[Finding]:
-    count = Counter(each.name.lower() for each in entries)
+    count = Counter(entry.name.lower() for entry in entries)
     seen: set[str] = set()
     found: list[Finding] = []
     for before, each in zip([None, *entries], entries, strict=False):
@@ -347,22 +351,22 @@ def _check_entry_names(entries: Sequence[Entry]) -> list[Finding]:
 
 def _check_template_paths(entries: Sequence[Entry]) -> list[Finding]:
     found: list[Finding] = []
-    for each in entries:
-        path = each.fields.get("template", "")
+    for entry in entries:
+        path = entry.fields.get("template", "")
         if path != path.strip():
             found.append(
                 _make_entry_finding(
-                    "path-not-trimmed", each, "white space around the template path", "trim it", "template"
+                    "path-not-trimmed", entry, "white space around the template path", "trim it", "template"
                 )
             )
         folder = path.strip().strip("/").split("/")[0]
         fits = _DIRECTORIES.get(folder)
-        if fits is not None and fits is not each.status:
+        if fits is not None and fits is not entry.status:
             found.append(
                 _make_entry_finding(
                     "folder-does-not-fit",
-                    each,
-                    f"the template is filed under {to_printable(folder)}/, and the status is {each.status}",
+                    entry,
+                    f"the template is filed under {to_printable(folder)}/, and the status is {entry.status}",
                     "move the template",
                     "template",
                 )

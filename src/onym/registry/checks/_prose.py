@@ -120,19 +120,22 @@ def check_protocols(ctx: CheckContext) -> Faults:
         found["short"] or found["after"] or found["bare"] for found in _PROTOCOL.finditer(text)
     )
     listed = " ".join(
-        [ctx.get_field("references"), *(f"{each.key} {each.text}" for each in ctx.document.references)]
+        [
+            ctx.get_field("references"),
+            *(f"{reference.key} {reference.text}" for reference in ctx.document.references),
+        ]
     )
-    for each in list(named)[:20]:
-        if not re.search(rf"\b{each}\b", listed) and not re.search(
-            rf"\b{each}\b[^.]{{0,40}}\[[\w.-]+\]", text
+    for word in list(named)[:20]:
+        if not re.search(rf"\b{word}\b", listed) and not re.search(
+            rf"\b{word}\b[^.]{{0,40}}\[[\w.-]+\]", text
         ):
             yield make_fault(
                 "protocol-without-reference",
-                f'the protocol "{each}" has no reference',
+                f'the protocol "{word}" has no reference',
                 field="applications",
                 line=ctx.get_line("applications"),
-                witness=each,
-                fix=f"cite the document that defines {each}, in this field and under References",
+                witness=word,
+                fix=f"cite the document that defines {word}, in this field and under References",
             )
 
 
@@ -197,7 +200,7 @@ def check_credentials(ctx: CheckContext) -> Faults:
     if _CITES_321.search(ctx.prose):
         return
     fix = "cite RFC 3986 3.2.1, say that credentials there leak, and name a place outside the URI for them"
-    names = [each for each in ctx.syntax.own_rules if _SECRET_RULE.search(each)]
+    names = [rule_name for rule_name in ctx.syntax.own_rules if _SECRET_RULE.search(rule_name)]
     password = ctx.syntax.probe("password")
     if password is not None:
         yield make_fault(
@@ -319,8 +322,8 @@ def _is_requested(asked: str, name: str, kind: str) -> bool:
 
 def _collect_iana_text(ctx: CheckContext) -> str:
     """The IANA considerations, in lower case; what the template says counts too."""
-    found = "\n".join(each.text for each in ctx.find_sections("iana"))
-    mine = "" if ctx.template is None else "\n".join(each.text for each in ctx.template.values.values())
+    found = "\n".join(section.text for section in ctx.find_sections("iana"))
+    mine = "" if ctx.template is None else "\n".join(value.text for value in ctx.template.values.values())
     return f"{found}\n{mine}".lower()
 
 
@@ -343,7 +346,7 @@ def _is_cited(ctx: CheckContext, text: str, found: re.Match[str]) -> bool:
         here = f"{above[-1]} {here}"
     after = re.split(r"[.;:](?:\s|\Z)|\n\n", text[found.end() : found.end() + 200], maxsplit=1)[0]
     cited = _CITES.findall(f"{here} {after}")
-    return not _RULES.issuperset(re.sub(r"[^A-Z0-9]", "", each.upper()) for each in cited)
+    return not _RULES.issuperset(re.sub(r"[^A-Z0-9]", "", citation.upper()) for citation in cited)
 
 
 _Used = tuple[re.Match[str], str, str, str, str]
@@ -447,10 +450,10 @@ def _find_first_each(pattern: re.Pattern[str], text: str) -> dict[str, re.Match[
 
 def _check_hosts(ctx: CheckContext) -> Faults:
     seen: dict[str, int] = {}
-    for each in ctx.document.examples:
-        match = _HOST.match(each.uri)
+    for example in ctx.document.examples:
+        match = _HOST.match(example.uri)
         if match and match[1] and len(seen) < MAX_LISTED and not _is_reserved_host(ctx, match[1]):
-            seen.setdefault(match[1].lower(), each.line)
+            seen.setdefault(match[1].lower(), example.line)
     for host, line in seen.items():
         yield make_fault(
             "real-host-in-example",
@@ -472,7 +475,7 @@ def _is_reserved_host(ctx: CheckContext, host: str) -> bool:
         return not _REAL.fullmatch(host) or bool(
             tlds and host.lower().strip(".").rpartition(".")[2] not in tlds
         )
-    return any(address in each for each in _DOCUMENTATION if each.version == address.version)
+    return any(address in network for network in _DOCUMENTATION if network.version == address.version)
 
 
 def ask_utility(ctx: CheckContext) -> Faults:

@@ -44,7 +44,7 @@ def format_summary(report: Report) -> str:
     hints = [
         each for each in report.of(Level.HINT) if not _is_question(each) and each.code != "could-not-check"
     ]
-    skipped = len({each.check for each in report.findings if each.code == "could-not-check"})
+    skipped = len({finding.check for finding in report.findings if finding.code == "could-not-check"})
     ran = f"{_format_count(len(report.ran), 'check')}" + (f", {skipped} not complete" if skipped else "")
     return ", ".join(
         [
@@ -87,8 +87,8 @@ def _format_group(title: str, findings: list[Finding], colour: bool) -> list[str
     if not findings:
         return []
     said = [
-        f"  {each.check} {_to_printable_line(each.message).split(': ', 1)[1]}  [{each.clause}]"
-        for each in findings
+        f"  {finding.check} {_to_printable_line(finding.message).split(': ', 1)[1]}  [{finding.clause}]"
+        for finding in findings
     ]
     return ["", _apply_style(title, "1", colour), *dict.fromkeys(said)]
 
@@ -106,7 +106,7 @@ def to_sarif(report: Report, text: str = "") -> dict[str, Any]:
     from onym._version import __version__
 
     lines = text.split("\n")
-    used = list(dict.fromkeys(f"{each.check}/{each.code}" for each in report.findings))
+    used = list(dict.fromkeys(f"{finding.check}/{finding.code}" for finding in report.findings))
     driver = {
         "name": "onym",
         "version": __version__,
@@ -124,7 +124,7 @@ def to_sarif(report: Report, text: str = "") -> dict[str, Any]:
                     "scheme": report.scheme,
                     "checks": list(report.ran),
                 },
-                "results": [_build_result(each, report, lines, used) for each in report.findings],
+                "results": [_build_result(finding, report, lines, used) for finding in report.findings],
             }
         ],
     }
@@ -132,7 +132,7 @@ def to_sarif(report: Report, text: str = "") -> dict[str, Any]:
 
 def _build_rule(identifier: str, report: Report) -> dict[str, Any]:
     check, code = identifier.split("/")
-    first = next(each for each in report.findings if each.check == check and each.code == code)
+    first = next(finding for finding in report.findings if finding.check == check and finding.code == code)
     title = next(row.title for row in CHECKS if row.id == check)
     return {
         "id": identifier,
@@ -157,7 +157,7 @@ def _build_result(found: Finding, report: Report, lines: list[str], used: list[s
         "ruleIndex": used.index(identifier),
         "level": _LEVELS[found.level],
         # a kind other than "fail" goes with the level "none" alone
-        "message": {"text": "\n".join(each for each in said if each)},
+        "message": {"text": "\n".join(text for text in said if text)},
         "locations": [
             {
                 "physicalLocation": {
@@ -190,6 +190,6 @@ def _encode_uri(source: str) -> str:
 def _compute_fingerprint(found: Finding, report: Report) -> str:
     """The same finding keeps it when lines move."""
     parts = (report.scheme, found.check, found.code, found.field, found.witness or found.message)
-    return hashlib.sha256("\x1f".join(str(each) for each in parts).encode("utf-8", "replace")).hexdigest()[
+    return hashlib.sha256("\x1f".join(str(part) for part in parts).encode("utf-8", "replace")).hexdigest()[
         :32
     ]

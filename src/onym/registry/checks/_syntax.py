@@ -211,7 +211,7 @@ def _check_other_scheme(ctx: CheckContext) -> Faults:
     """A grammar is there, and none of its rules begins with the name."""
     others = ctx.syntax.schemes
     # of two templates in one text, one alone may have its grammar there
-    wanted = {lower_ascii(clean_name(each.text("name"))) for each in ctx.document.templates}
+    wanted = {lower_ascii(clean_name(template.text("name"))) for template in ctx.document.templates}
     if others and wanted.isdisjoint(others) and ctx.syntax.problem is None:
         yield make_fault(
             "name-not-in-syntax",
@@ -273,7 +273,9 @@ def check_dot_segments(ctx: CheckContext) -> Faults:
     wants_none = _NOT_RELATIVE.search(ctx.prose) is not None
     if wants_none and ctx.syntax.unprobed is None and ctx.syntax.unreserved_why is not None:
         yield make_unchecked("slashes without hierarchy", ctx.syntax.unreserved_why)
-    if wants_none and any(each.character == "/" and each.component == "path" for each in ctx.syntax.reserved):
+    if wants_none and any(
+        character.character == "/" and character.component == "path" for character in ctx.syntax.reserved
+    ):
         yield make_fault(
             "slash-without-hierarchy",
             'the text wants no relative references, and the syntax admits "/"',
@@ -300,14 +302,16 @@ def check_reserved(ctx: CheckContext) -> Faults:
         yield make_unchecked("reserved characters", ctx.syntax.unreserved_why)
     prose = ctx.reading.prose_without_blocks
     silent = [
-        each
-        for each in ctx.syntax.reserved
-        if _is_scheme_data(each) and not _is_mentioned(each.character, prose)
+        character
+        for character in ctx.syntax.reserved
+        if _is_scheme_data(character) and not _is_mentioned(character.character, prose)
     ]
     if silent:
         by_component: dict[str, str] = {}
-        for each in silent:
-            by_component[each.component] = by_component.get(each.component, "") + each.character
+        for character in silent:
+            by_component[character.component] = (
+                by_component.get(character.component, "") + character.character
+            )
         places = "; ".join(f"{found} in the {component}" for component, found in by_component.items())
         yield make_fault(
             "reserved-unexplained",
@@ -340,19 +344,19 @@ MAX_REMARKS: Final = 40
 
 def check_rules(ctx: CheckContext) -> Faults:
     """S6: the same rule twice, rules undefined, unused, recursive, unreachable, redundant, or redefined."""
-    for each in ctx.syntax.remarks[:MAX_REMARKS]:
-        if each.code == "undecided":
-            yield make_unchecked(to_printable(each.rule or "a rule"), each.message, line=each.line)
+    for remark in ctx.syntax.remarks[:MAX_REMARKS]:
+        if remark.code == "undecided":
+            yield make_unchecked(to_printable(remark.rule or "a rule"), remark.message, line=remark.line)
             continue
         yield make_fault(
-            each.code.value,
-            f"{to_printable(each.rule)}: {each.message}" if each.rule else each.message,
-            level=_adjust_level(ctx, each.line, _REMARKS.get(each.code.value)),
+            remark.code.value,
+            f"{to_printable(remark.rule)}: {remark.message}" if remark.rule else remark.message,
+            level=_adjust_level(ctx, remark.line, _REMARKS.get(remark.code.value)),
             field="syntax",
-            line=each.line,
-            column=each.column,
-            witness=to_printable(each.witness) if each.witness else None,
-            fix=each.fix,
+            line=remark.line,
+            column=remark.column,
+            witness=to_printable(remark.witness) if remark.witness else None,
+            fix=remark.fix,
         )
     if ctx.syntax.imported and ctx.syntax.decidable:
         yield make_fault(
@@ -439,12 +443,12 @@ def check_examples(ctx: CheckContext) -> Faults:
         return
     mine: list[Example] = []
     others: list[Example] = []
-    for each in ctx.document.examples:
-        if each.uri.lower().startswith(f"{ctx.scheme}:"):
-            mine.append(each)
-        elif not each.uri.isascii():
+    for example in ctx.document.examples:
+        if example.uri.lower().startswith(f"{ctx.scheme}:"):
+            mine.append(example)
+        elif not example.uri.isascii():
             # it may hold an example of this scheme, and the same damage
-            others.append(each)
+            others.append(example)
     for each in [*mine[:MAX_EXAMPLES], *others[:MAX_EXAMPLES]]:
         found = list(_check_example(ctx, each))
         if found and _is_counter_example(ctx, each):
@@ -453,7 +457,7 @@ def check_examples(ctx: CheckContext) -> Faults:
             ]
         yield from found
     yield from _report_untried(
-        ctx, [each.uri for each in mine[:MAX_EXAMPLES] if len(each.uri) <= MAX_EXAMPLE]
+        ctx, [example.uri for example in mine[:MAX_EXAMPLES] if len(example.uri) <= MAX_EXAMPLE]
     )
     if len(mine) > MAX_EXAMPLES:
         yield make_unchecked(f"{len(mine) - MAX_EXAMPLES} further examples", f"{MAX_EXAMPLES} are checked")
@@ -461,7 +465,7 @@ def check_examples(ctx: CheckContext) -> Faults:
 
 def _report_untried(ctx: CheckContext, uris: list[str]) -> Faults:
     """Examples of which nobody knows whether they fit."""
-    left = sum(ctx.syntax.accepts(each) is None for each in uris)
+    left = sum(ctx.syntax.accepts(uri) is None for uri in uris)
     if left:
         which = "the examples fit" if left == len(uris) else f"{left} of the examples fit"
         why = ctx.syntax.problem.message if ctx.syntax.problem else "no grammar of the scheme can be decided"
@@ -562,7 +566,8 @@ def _repair_uri(uri: str) -> str:
     """Percent-encoded UTF-8; `&curren` that a browser read as a currency sign is put back."""
     restored = uri.replace("\u00a4", "&curren")
     return "".join(
-        each if each.isascii() else "".join(f"%{byte:02X}" for byte in each.encode()) for each in restored
+        character if character.isascii() else "".join(f"%{byte:02X}" for byte in character.encode())
+        for character in restored
     )
 
 
@@ -609,11 +614,11 @@ def check_encoding(ctx: CheckContext) -> Faults:
 def _find_encoding_sentences(ctx: CheckContext) -> str:
     """The sentences, anywhere in the text, that name the encoding of the scheme's characters."""
     return "\n".join(
-        each
-        for each in ctx.reading.sentences
-        if _NAMED.search(each)
-        and not _NOT_NAMED.search(each)
-        and (_OF_URIS.search(each) or _mentions_scheme(ctx, each))
+        sentence
+        for sentence in ctx.reading.sentences
+        if _NAMED.search(sentence)
+        and not _NOT_NAMED.search(sentence)
+        and (_OF_URIS.search(sentence) or _mentions_scheme(ctx, sentence))
     )
 
 
@@ -624,7 +629,7 @@ def _mentions_scheme(ctx: CheckContext, sentence: str) -> bool:
 def _is_utf8_only(ctx: CheckContext, text: str) -> bool:
     """Is UTF-8 said, and no sentence says what becomes of octets that are none?"""
     sentences = (*split_sentences(text), *(ctx.reading.sentences if ctx.is_specification else ()))
-    refused = any(_OCTETS.search(each) and _REFUSES.search(each) for each in sentences)
+    refused = any(_OCTETS.search(sentence) and _REFUSES.search(sentence) for sentence in sentences)
     return bool(_UTF8.search(text)) and not refused
 
 

@@ -94,7 +94,7 @@ _DEFINED: Final = re.compile(
 def check_complete(ctx: CheckContext) -> Faults:
     """T1: every field that the profile demands is there."""
     if ctx.template is None:
-        needed = ", ".join(each.label for each in ctx.profile.fields if each.required)
+        needed = ", ".join(field.label for field in ctx.profile.fields if field.required)
         yield make_fault(
             "no-template",
             f"no registration template was found ({ctx.profile.template_clause})",
@@ -104,18 +104,18 @@ def check_complete(ctx: CheckContext) -> Faults:
         return
     status = ctx.status or Status.PROVISIONAL
     given = {name: value.text for name, value in ctx.template.values.items()}
-    for each in ctx.profile.list_missing_fields(status, given):
-        sample = _SAMPLES.get(each.id, "...").format(
+    for field in ctx.profile.list_missing_fields(status, given):
+        sample = _SAMPLES.get(field.id, "...").format(
             status=ctx.profile.status_words[1 % len(ctx.profile.status_words)]
         )
-        blank = each.id in ctx.template.values
+        blank = field.id in ctx.template.values
         yield make_fault(
             "field-empty" if blank else "field-missing",
-            f'the field "{_capitalize_first(each.label)}" is {"empty" if blank else "missing"}',
-            clause=each.clause,
-            field=each.id,
-            line=ctx.get_line(each.id),
-            fix=f"write `{_capitalize_first(each.label)}: {sample}`",
+            f'the field "{_capitalize_first(field.label)}" is {"empty" if blank else "missing"}',
+            clause=field.clause,
+            field=field.id,
+            line=ctx.get_line(field.id),
+            fix=f"write `{_capitalize_first(field.label)}: {sample}`",
         )
 
 
@@ -140,7 +140,7 @@ def check_fields(ctx: CheckContext) -> Faults:
             line=value.line,
             fix="leave it out, or move it to the specification",
         )
-    elsewhere = {each.id for each in ctx.profile.elsewhere}
+    elsewhere = {field.id for field in ctx.profile.elsewhere}
     for value in ctx.template.values.values():
         if value.id in elsewhere:
             yield make_fault(
@@ -202,7 +202,10 @@ def _check_field(value: TemplateValue) -> Faults:
             fix="write plain text",
         )
     spaces = "\n\r\t" if value.id in _WORDS else "\n\r\t\u200c\u200d"
-    odd = next((at for at, each in enumerate(head) if not (each.isprintable() or each in spaces)), None)
+    odd = next(
+        (at for at, character in enumerate(head) if not (character.isprintable() or character in spaces)),
+        None,
+    )
     if odd is not None:
         yield make_fault(
             "unprintable-in-field",
@@ -254,12 +257,12 @@ def check_status(ctx: CheckContext) -> Faults:
 
 
 def _has_several_statuses(value: str, words: tuple[str, ...]) -> bool:
-    return sum(each.lower() in value.lower() for each in words) > 1
+    return sum(word.lower() in value.lower() for word in words) > 1
 
 
 def _suggest_status(value: str, words: tuple[str, ...]) -> str:
     """What to write: the one status that the value means, else the choice."""
-    means = [each for each in words if each.lower()[:8] in value.lower()]
+    means = [word for word in words if word.lower()[:8] in value.lower()]
     if len(means) == 1:
         return f"write `Status: {means[0]}`"
     return f"write `Status: WORD`, where WORD is one of {', '.join(words)}"
@@ -292,7 +295,7 @@ def _check_unreachable(ctx: CheckContext, identifier: str, text: str) -> Faults:
     known = ctx.profile.find_field(identifier)
     label = identifier if known is None else _capitalize_first(known.label)
     if _ELSEWHERE.search(text):
-        if not any(_EMAIL.search(each.text) for each in ctx.find_sections("author")):
+        if not any(_EMAIL.search(section.text) for section in ctx.find_sections("author")):
             yield make_unchecked(
                 f"the address of the {label.lower()}", "the section it points at is not there"
             )
@@ -325,7 +328,7 @@ def _is_reachable(text: str) -> bool:
 
 def _is_same_party(text: str, contact: str) -> bool:
     """The controller is named in the contact, address and all."""
-    words = {each for each in re.findall(r"\w{3,}", text.lower()) if each not in {"and", "the"}}
+    words = {word for word in re.findall(r"\w{3,}", text.lower()) if word not in {"and", "the"}}
     return bool(words) and words <= set(re.findall(r"\w{3,}", contact.lower())) and _is_reachable(contact)
 
 

@@ -82,7 +82,7 @@ class Report:
 
     def of(self, level: Level) -> tuple[Finding, ...]:
         """The findings of one level."""
-        return tuple(each for each in self.findings if each.level is level)
+        return tuple(finding for finding in self.findings if finding.level is level)
 
     @property
     def ok(self) -> bool:
@@ -144,7 +144,7 @@ class DocumentText:
         lines = list(self._lines_without_blocks)
         for at in self._headings:
             lines[at - 1 : at] = [""] if at <= len(lines) else []
-        return split_sentences("\n".join("" if each.startswith(("```", "~~~")) else each for each in lines))
+        return split_sentences("\n".join("" if line.startswith(("```", "~~~")) else line for line in lines))
 
     @cached_property
     def _lines_without_blocks(self) -> tuple[str, ...]:
@@ -158,16 +158,16 @@ class DocumentText:
         """The sections whose title has one of `words` (lower case), and those below them."""
         found = self._sections.get(words)
         if found is None:
-            hit = [_has_word(each.title, words) for each in self.document.sections]
+            hit = [_has_word(section.title, words) for section in self.document.sections]
             numbers = {
-                each.number
-                for each, named in zip(self.document.sections, hit, strict=True)
-                if named and each.number
+                section.number
+                for section, named in zip(self.document.sections, hit, strict=True)
+                if named and section.number
             }
             found = self._sections[words] = tuple(
-                each
-                for each, named in zip(self.document.sections, hit, strict=True)
-                if named or _is_subsection(each.number, numbers)
+                section
+                for section, named in zip(self.document.sections, hit, strict=True)
+                if named or _is_subsection(section.number, numbers)
             )
         return found
 
@@ -179,7 +179,7 @@ class DocumentText:
             return document.kind is not DocumentKind.TEMPLATE
         if not document.templates:
             return bool(document.sections or document.blocks)
-        if any(self._is_outside_fields(each) for each in document.blocks):
+        if any(self._is_outside_fields(block) for block in document.blocks):
             return True
         # the first heading is a title; and a template has headings of its own, or that it stands under
         title, rest = document.sections[:1], document.sections[1:]
@@ -189,10 +189,12 @@ class DocumentText:
 
     def _has_introduction(self, title: Section) -> bool:
         """Is there more under the title, before any template, than a line or two to introduce it?"""
-        ends = [each.line for each in self.document.templates]
-        ends += [each.line for each in self.document.sections[1:2]]
-        end = min((each for each in ends if each > title.line), default=len(self.lines) + 1)
-        said = [each.strip() for each in self.lines[title.line : end - 1] if each.strip()]
+        ends = [template.line for template in self.document.templates]
+        ends += [section.line for section in self.document.sections[1:2]]
+        end = min(
+            (line_number for line_number in ends if line_number > title.line), default=len(self.lines) + 1
+        )
+        said = [line.strip() for line in self.lines[title.line : end - 1] if line.strip()]
         if _KEY_WORD.search("\n".join(said)):
             return True
         much = len(said) > _FEW or sum(map(len, said)) > _SHORT
@@ -207,24 +209,24 @@ class DocumentText:
     def _fields(self) -> tuple[TemplateValue, ...]:
         return tuple(
             value
-            for each in self.document.templates
-            for value in (*each.values.values(), *each.repeated, *each.unknown)
+            for template in self.document.templates
+            for value in (*template.values.values(), *template.repeated, *template.unknown)
         )
 
     @cached_property
     def _lines_of_fields(self) -> frozenset[str]:
-        return frozenset(squeeze_spaces(line) for each in self._fields for line in each.text.split("\n"))
+        return frozenset(squeeze_spaces(line) for value in self._fields for line in value.text.split("\n"))
 
     def _is_template_section(self, section: Section) -> bool:
         return (section.number or section.title) in self._template_names or section.line in self._field_lines
 
     @cached_property
     def _template_names(self) -> frozenset[str | None]:
-        return frozenset(each.section for each in self.document.templates)
+        return frozenset(template.section for template in self.document.templates)
 
     @cached_property
     def _field_lines(self) -> frozenset[int]:
-        return frozenset(each.line for each in self._fields)
+        return frozenset(value.line for value in self._fields)
 
     def is_field(self, line: int) -> bool:
         """Does a field of a template begin on that line?"""
@@ -232,7 +234,7 @@ class DocumentText:
 
     @cached_property
     def _headings(self) -> frozenset[int]:
-        return frozenset(each.line for each in self.document.sections)
+        return frozenset(section.line for section in self.document.sections)
 
     def get_title(self, line: int) -> str:
         """The title of the section that a line stands in; "" before the first."""
@@ -270,13 +272,13 @@ class DocumentText:
 
     @cached_property
     def _block_starts(self) -> list[int]:
-        return [each.line for each in self.document.blocks]
+        return [block.line for block in self.document.blocks]
 
 
 def split_sentences(text: str) -> tuple[str, ...]:
     """The sentences of a text, white space squeezed; a paragraph ends one too."""
-    paragraphs = (squeeze_spaces(each) for each in _PARAGRAPHS.split(text))
-    return tuple(each for paragraph in paragraphs for each in _SENTENCE.split(paragraph) if each)
+    paragraphs = (squeeze_spaces(paragraph) for paragraph in _PARAGRAPHS.split(text))
+    return tuple(sentence for paragraph in paragraphs for sentence in _SENTENCE.split(paragraph) if sentence)
 
 
 def squeeze_spaces(text: str) -> str:
@@ -375,7 +377,7 @@ class CheckContext:
     def status(self) -> Status | None:
         """The status asked for, None where the template names none of the three, or two of them."""
         text = _ASIDE.sub("", "" if self.template is None else self.template.text("status")[:4096])
-        found = [each.lower() for each in _WORD.findall(text)]
+        found = [word.lower() for word in _WORD.findall(text)]
         if not found or len({each for each in found if each in _STATUSES}) > 1:
             return None
         return _STATUSES.get(found[0])
@@ -399,7 +401,7 @@ class CheckContext:
         """
         if self.is_specification and not self.document.sections:
             return self.prose
-        found = (squeeze_spaces(each.text) for each in self.find_sections(*words))
+        found = (squeeze_spaces(section.text) for section in self.find_sections(*words))
         return "\n".join([self.get_field(identifier), *found]).strip()
 
     @property
@@ -451,10 +453,10 @@ def to_printable(text: str, limit: int = MAX_SHOWN) -> str:
     """A stranger's text, safe to repeat: cut to `limit` characters, what does not print as its code point."""
     cut = text if len(text) <= limit else text[: limit - 3] + "..."
     return "".join(
-        each
-        if each.isprintable() and (each.isascii() or unicodedata.category(each)[0] in "LNPSZ")
-        else _format_code_point(each)
-        for each in cut
+        piece
+        if piece.isprintable() and (piece.isascii() or unicodedata.category(piece)[0] in "LNPSZ")
+        else _format_code_point(piece)
+        for piece in cut
     )
 
 

@@ -46,7 +46,7 @@ def is_one_edit_apart(one: str, other: str) -> bool:
     if abs(len(one) - len(other)) > 1 or one == other:
         return False
     short, long = sorted((one, other), key=len)
-    at = next((place for place, each in enumerate(short) if each != long[place]), len(short))
+    at = next((place for place, character in enumerate(short) if character != long[place]), len(short))
     rest = short[at + 1 :] if len(short) == len(long) else short[at:]
     return rest == long[at + 1 :]
 
@@ -58,15 +58,15 @@ class NameIndex:
 
     def __init__(self, names: Iterable[str]) -> None:
         given = tuple(names)
-        self._spellings = {each.lower(): each for each in given if each != each.lower()}
-        self._forward = sorted({each.lower() for each in given})
-        self._backward = sorted(each[::-1] for each in self._forward)
+        self._spellings = {name.lower(): name for name in given if name != name.lower()}
+        self._forward = sorted({name.lower() for name in given})
+        self._backward = sorted(name[::-1] for name in self._forward)
         # most names are alone with their skeleton: those are found among the names themselves
         self._skeletons: dict[str, list[str]] = {}
-        for each in self._forward:
-            bare = compute_skeleton(each)
-            if bare != each:
-                self._skeletons.setdefault(bare, []).append(each)
+        for name in self._forward:
+            bare = compute_skeleton(name)
+            if bare != name:
+                self._skeletons.setdefault(bare, []).append(name)
 
     def __len__(self) -> int:
         return len(self._forward)
@@ -140,7 +140,7 @@ def load_builtin(registry: str = "uri-schemes") -> ReferenceData:
     from onym.registry.iana import load_known_rfcs
 
     return ReferenceData(
-        entries=MappingProxyType({each.name.lower(): each for each in snapshot(registry).entries}),
+        entries=MappingProxyType({entry.name.lower(): entry for entry in snapshot(registry).entries}),
         rfcs=load_known_rfcs(),
         tlds=_load_tlds(),
         services=_load_services(),

@@ -277,11 +277,13 @@ def _build_document(request: Request) -> Document:
     form = profile_of(request.profile)
     values: dict[str, TemplateValue] = {}
     lines: list[str] = []
-    for each in (*form.fields, *form.elsewhere):
-        if given.get(each.id):
-            label = each.label[:1].upper() + each.label[1:]
-            values[each.id] = TemplateValue(id=each.id, label=label, text=given[each.id], line=len(lines) + 1)
-            lines += f"{label}: {given[each.id]}".split("\n")
+    for field in (*form.fields, *form.elsewhere):
+        if given.get(field.id):
+            label = field.label[:1].upper() + field.label[1:]
+            values[field.id] = TemplateValue(
+                id=field.id, label=label, text=given[field.id], line=len(lines) + 1
+            )
+            lines += f"{label}: {given[field.id]}".split("\n")
     template = Template(values=values, line=1)
     return Document(kind=DocumentKind.TEMPLATE, text="\n".join(lines), templates=(template,))
 
@@ -302,7 +304,10 @@ def _is_under_rfc7595(document: Document) -> bool:
     number = re.fullmatch(r"RFC (\d{1,5})", document.name or "")
     if number is not None and int(number[1]) >= _NUMBER_7595:
         return True
-    keys = [*(each.key for each in document.citations), *(each.key for each in document.references)]
+    keys = [
+        *(citation.key for citation in document.citations),
+        *(reference.key for reference in document.references),
+    ]
     return "RFC7595" in keys
 
 

@@ -190,9 +190,9 @@ def _build_document(
     without = entry_lines | grammar_lines
     references = (*listed, *entries)
     citations, added = find_citations(
-        lines, known={each.key for each in references}, without=without, anchors=anchors
+        lines, known={reference.key for reference in references}, without=without, anchors=anchors
     )
-    known = {each.key for each in references}
+    known = {reference.key for reference in references}
     return Document(
         kind=kind,
         registry=registry,
@@ -203,8 +203,8 @@ def _build_document(
         plain=_render_plain(lines),
         sections=sections,
         templates=templates,
-        citations=tuple(each for each in citations if not _is_own_name(each.key, name)),
-        references=(*references, *(each for each in added if each.key not in known)),
+        citations=tuple(citation for citation in citations if not _is_own_name(citation.key, name)),
+        references=(*references, *(reference for reference in added if reference.key not in known)),
         blocks=blocks,
-        examples=find_examples(lines, [each.text(NAME) for each in templates], without=without),
+        examples=find_examples(lines, [template.text(NAME) for template in templates], without=without),
     )

@@ -156,10 +156,10 @@ def find_citations(
 def _find_sentence_keys(text: str) -> frozenset[str]:
     """Numbers and words that sentences cite where no list tells what keys are; one may be anything."""
     found = frozenset(
-        each["key"]
+        match["key"]
         for line in _iter_bracket_lines(text)
         if len(_WORD.findall(line)) >= _SENTENCE and not _CODE.search(line)
-        for each in _SAID.finditer(line)
+        for match in _SAID.finditer(line)
     )
     return found if len(found) > 1 else frozenset()
 
@@ -186,7 +186,7 @@ def _list_bracket_keys(
     """The key in brackets, where it is one: an index, a word or a number in brackets may be anything."""
     if found["keys"] is not None:
         # `[RFC3986, KITE]`: of keys that are listed; a figure has such brackets too
-        keys = [each.strip() for each in found["keys"].split(",")]
+        keys = [part.strip() for part in found["keys"].split(",")]
         return tuple(each for each in keys if each in known or _RFC_KEY.match(each))
     key = found["key"]
     if key in known or _RFC_KEY.match(key):
@@ -214,7 +214,7 @@ def _add_kramdown_citation(
     text: str, section: str | None, line: int, out: list[Citation], added: dict[str, Reference]
 ) -> None:
     """`{{!RFC3986}}`, `{{Section 2.1 of ?RFC3986}}`; `{{syntax}}` names a section and is no citation."""
-    key = next((each["key"] for each in _KRAMDOWN_KEY.finditer(text) if each["key"] not in _WORDS), None)
+    key = next((match["key"] for match in _KRAMDOWN_KEY.finditer(text) if match["key"] not in _WORDS), None)
     if key is None:
         return
     part = _KRAMDOWN_SECTION.search(text)

@@ -160,8 +160,8 @@ def split_lines(text: str) -> list[Line]:
 
 def is_flush(lines: list[Line]) -> bool:
     """Has the text lost its indentation? True where nearly nothing is indented."""
-    texts = [each.text for each in lines if each.text and each.code is None]
-    indented = sum(1 for each in texts if each.startswith("  "))
+    texts = [line.text for line in lines if line.text and line.code is None]
+    indented = sum(1 for text in texts if text.startswith("  "))
     return indented * 20 < len(texts)
 
 
@@ -336,7 +336,7 @@ def _match_unnumbered(lines: list[Line], at: int, *, margin: bool) -> Heading | 
     shaped = len(text) < 80 and text[0].isupper() and text[-1] not in ".,;:>" and "  " not in text
     if not (margin and alone and shaped):
         return None
-    below = next((each.text for each in lines[at + 1 : at + 4] if each.text), "")
+    below = next((line.text for line in lines[at + 1 : at + 4] if line.text), "")
     return Heading(level=1, number=None, title=text) if below.startswith(" ") else None
 
 
@@ -348,7 +348,7 @@ def split_sections(lines: list[Line]) -> tuple[Section, ...]:
         Section(
             number=heading.number,
             title=heading.title,
-            text="\n".join(each.text for each in lines[start + 1 : end]).strip("\n"),
+            text="\n".join(line.text for line in lines[start + 1 : end]).strip("\n"),
             line=lines[start].number,
         )
         for (start, heading), end in zip(starts, ends, strict=False)

@@ -224,9 +224,9 @@ def _iter_marked_blocks(lines: list[Line]) -> Iterator[Block]:
         if line.code == "abnf":
             rows.append(line)
         elif rows:
-            first = next((at for at, each in enumerate(rows) if each.text.strip()), None)
+            first = next((at for at, row in enumerate(rows) if row.text.strip()), None)
             if first is not None:
-                text = "\n".join(each.text for each in rows[first:]).rstrip()
+                text = "\n".join(row.text for row in rows[first:]).rstrip()
                 yield Block(text=text, line=rows[first].number, section=section, marked=True)
             rows = []
 
@@ -279,11 +279,11 @@ def find_examples(
     Forms with placeholders ("[user@]", "{id}", "...") are no examples, nor is a scheme with nothing after it.
     `without` are lines of grammars and of reference lists.
     """
-    schemes = sorted({each.casefold() for each in names if _NAME.match(each)})
+    schemes = sorted({name.casefold() for name in names if _NAME.match(name)})
     if not schemes:
         return ()
     start = re.compile(
-        rf"(?<![A-Za-z0-9+.%-])(?:{'|'.join(re.escape(each) for each in schemes)}):", re.IGNORECASE
+        rf"(?<![A-Za-z0-9+.%-])(?:{'|'.join(re.escape(scheme) for scheme in schemes)}):", re.IGNORECASE
     )
     out: dict[str, Example] = {}
     section: str | None = None
@@ -329,7 +329,11 @@ def _join_wrapped(lines: list[Line], at: int, end: int, closing: str) -> str:
             break
         if closing and closing in part[:MAX_URI]:
             head = part[: part.index(closing)]
-            return "".join((*rest, head)) if not any(each.isspace() for each in head) else "".join(rest)
+            return (
+                "".join((*rest, head))
+                if not any(character.isspace() for character in head)
+                else "".join(rest)
+            )
         alone = _STOPS.search(part.removesuffix("\\")) is None
         if not alone or not (folded or closing or part.startswith(_ONWARD)):
             break

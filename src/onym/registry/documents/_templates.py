@@ -115,7 +115,7 @@ def _compile_inner(keys: Iterable[str]) -> re.Pattern[str]:
 def get_labels(registry: str) -> Labels:
     """The labels of all profiles of a registry. Raises UnknownEntryError where there is no such registry."""
     row = registry_row(registry)
-    profiles = [PROFILES[each] for each in row.profiles]
+    profiles = [PROFILES[profile] for profile in row.profiles]
     needed = (each for each in PROFILES[row.default_profile].fields if each.required)
     return Labels((each for form in profiles for each in (*form.fields, *form.elsewhere)), needed)
 
@@ -179,11 +179,11 @@ def _find_numbered_label(line: Line, item: re.Match[str], labels: Labels) -> Lab
 
 def _find_cell_label(body: str, indent: int, labels: Labels) -> LabelMatch | None:
     """A row of a table whose first cell is a label."""
-    cells = [each.strip() for each in body.rstrip("| ").split("|")]
+    cells = [part.strip() for part in body.rstrip("| ").split("|")]
     label = labels.find(cells[0]) if len(cells) > 1 else None
     if label is None:
         return None
-    rest = " ".join(each for each in cells[1:] if each)
+    rest = " ".join(cell for cell in cells[1:] if cell)
     return LabelMatch(label=label, spelling=cells[0].strip("*_` :"), rest=rest, indent=indent, bare=False)
 
 
@@ -220,13 +220,13 @@ def _has_inner_label(line: Line, labels: Labels) -> bool:
 
 
 def _split_labels(lines: list[Line], labels: Labels) -> list[Line]:
-    text = "\n".join(each.text for each in lines)
+    text = "\n".join(line.text for line in lines)
     starts = [
         0,
         *(
-            each.start()
-            for each in labels.inner.finditer(text)
-            if each.start() > count_indent(lines[0].text) + 4
+            match.start()
+            for match in labels.inner.finditer(text)
+            if match.start() > count_indent(lines[0].text) + 4
         ),
     ]
     margin = " " * count_indent(lines[0].text)
@@ -347,7 +347,7 @@ def _build_value(found: _OpenField, *, last: bool, indent: int, markdown: bool) 
 
 def _clean_atom(text: str) -> str:
     bare = text.strip(_QUOTES).removesuffix(".").strip(_QUOTES)
-    return text if any(each.isspace() for each in bare) else bare
+    return text if any(character.isspace() for character in bare) else bare
 
 
 def _trim_trailing_prose(found: _OpenField, indent: int) -> list[str]:
@@ -594,10 +594,10 @@ def find_templates(
     """Every template of the lines, in order. `partial` allows one without name, or a name alone."""
     reader = _TemplateReader(labels)
     reader.read_lines(separate_labels(lines, labels))
-    chosen = [each for each in reader.done if _is_complete(each, labels)]
+    chosen = [builder for builder in reader.done if _is_complete(builder, labels)]
     if not chosen and partial:
-        chosen = [each for each in reader.done if _is_partial(each, labels)]
-    return tuple(_build_template(each, markdown=markdown) for each in chosen)
+        chosen = [builder for builder in reader.done if _is_partial(builder, labels)]
+    return tuple(_build_template(builder, markdown=markdown) for builder in chosen)
 
 
 #: fields that RFC 4395 5.4 demands and RFC 7595 7.4 moved to the specification; security and
@@ -614,7 +614,7 @@ def profile_of_template(template: Template, registry: str = "uri-schemes") -> st
     profiles = registry_row(registry).profiles
     if len(profiles) == 1:
         return profiles[0]
-    return "rfc4395" if any(each in template.values for each in _OLD) else "rfc7595"
+    return "rfc4395" if any(field_id in template.values for field_id in _OLD) else "rfc7595"
 
 
 def profile_reason(template: Template, registry: str = "uri-schemes") -> str:
@@ -622,7 +622,7 @@ def profile_reason(template: Template, registry: str = "uri-schemes") -> str:
     row = registry_row(registry)
     if len(row.profiles) == 1:
         return f"{row.title} has no other procedure"
-    old = [template.values[each] for each in _OLD if each in template.values]
+    old = [template.values[field_id] for field_id in _OLD if field_id in template.values]
     if old:
         labels = ", ".join(f'"{each.label}" (line {each.line})' for each in old)
         return f"it has fields of RFC 4395 5.4 that RFC 7595 7.4 leaves out: {labels}"

@@ -242,14 +242,14 @@ class _XMLFlattener:
 
     def _join_text(self) -> str:
         """The text gathered so far, as one line."""
-        return " ".join(" ".join("".join(each) for each in self.rows.values()).split())
+        return " ".join(" ".join("".join(row) for row in self.rows.values()).split())
 
     def _start_break(self, attributes: dict[str, str]) -> None:
         self._flush_text(self._get_indent())
 
     def _get_indent(self) -> int:
         """The columns of the text here: that of the deepest element around it."""
-        return max((_PARAGRAPHS.get(each, 3) for each in self.path), default=3)
+        return max((_PARAGRAPHS.get(element, 3) for element in self.path), default=3)
 
     def _start_hanging_text(self, attributes: dict[str, str]) -> None:
         """`<t hangText="Status:">` of version 2 is a label."""
