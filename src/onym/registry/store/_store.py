@@ -182,7 +182,7 @@ class Store(AccountStore):
             return await select_head(connection)
 
     async def entry(self, registry: str, name: str) -> Entry | None:
-        """Return the entry with this name, in any case if the registry ignores case; None if there is none."""
+        """Return the entry with this name (any case if the registry ignores case), or None."""
         async with self._database.open_reader() as connection:
             return await queries.select_entry(connection, registry, name)
 
