@@ -95,3 +95,39 @@ def test_no_other_module_defines_an_exception() -> None:
                 if names & bases:
                     found.append(f"{path.relative_to(home)}:{node.name}")
     assert found == []
+
+
+#: exit code and HTTP status as documented; a class that is not named has those of its base class
+_DOCUMENTED = {
+    "OnymError": (70, 500),
+    "UsageError": (2, 400),
+    "ConformanceError": (2, 400),
+    "ConfigError": (4, 500),
+    "CredentialError": (4, 500),
+    "URIError": (3, 422),
+    "NetError": (6, 502),
+    "PolicyError": (5, 502),
+    "DeadlineExceeded": (8, 504),
+    "UnsupportedError": (9, 501),
+    "ProviderError": (7, 502),
+    "EmbeddedError": (10, 500),
+    "MissingExtraError": (10, 501),
+    "SignatureError": (12, 403),
+    "AIIPError": (13, 502),
+    "ProvenanceError": (12, 502),
+    "DeniedError": (5, 403),
+    "RegistryError": (11, 422),
+    "RefusalError": (11, 409),
+    "StaleError": (11, 412),
+    "UnknownEntryError": (11, 404),
+    "AccessError": (11, 403),
+    "StoreError": (11, 503),
+}
+
+
+def test_exit_codes_and_http_statuses_are_the_documented_ones() -> None:
+    for name in errors.__all__:
+        kind = getattr(errors, name)
+        if issubclass(kind, errors.OnymError):
+            home = next(base.__name__ for base in kind.__mro__ if base.__name__ in _DOCUMENTED)
+            assert (kind.exit_code, kind.http_status) == _DOCUMENTED[home], name

@@ -130,6 +130,10 @@ class OnymError(Exception):
     """
 
     default_code: ClassVar[str] = "onym.error"
+    #: what the command line exits with (`onym.cli.exit_codes`)
+    exit_code: ClassVar[int] = 70
+    #: the status of the answer when a request to a server of Onym fails with this error
+    http_status: ClassVar[int] = 500
     #: attributes, beside code, message and hint, that `as_dict` reports when they are set
     fields: ClassVar[tuple[str, ...]] = ()
 
@@ -166,6 +170,8 @@ class UsageError(OnymError):
     """An argument of our own API or command line that cannot be used."""
 
     default_code = "usage.bad-argument"
+    exit_code = 2
+    http_status = 400
 
 
 class SecretError(OnymError):
@@ -178,18 +184,22 @@ class ConformanceError(OnymError):
     """A conformance question that cannot be read."""
 
     default_code = "conformance.bad-question"
+    exit_code = 2
+    http_status = 400
 
 
 class ConfigError(OnymError):
     """The configuration file, a named endpoint or a profile is missing or wrong."""
 
     default_code = "config.invalid"
+    exit_code = 4
 
 
 class CredentialError(OnymError):
     """A key is missing, unreadable, or bound to another host. Never holds the key."""
 
     default_code = "credential.missing"
+    exit_code = 4
 
 
 class URIError(OnymError):
@@ -200,6 +210,8 @@ class URIError(OnymError):
     """
 
     default_code = "uri.invalid"
+    exit_code = 3
+    http_status = 422
     fields = ("component", "offset", "clause", "parameter")
 
     def __init__(
@@ -284,6 +296,8 @@ class NetError(_EndpointError):
     """Nothing usable came back from the network. `sent` says whether any request byte may have left."""
 
     default_code = "net.error"
+    exit_code = 6
+    http_status = 502
     #: may a call that failed so be tried again?
     retryable: ClassVar[bool] = False
     #: an error that does not say is thought to have come late
@@ -294,6 +308,7 @@ class PolicyError(NetError):
     """The policy forbids this host, address, port or scheme; nothing was sent. `reason` is its code."""
 
     default_code = "net.refused"
+    exit_code = 5
     fields = ("endpoint", "reason")
 
     def __init__(
@@ -327,6 +342,8 @@ class DeadlineExceeded(NetError):
     """The time allowed for the whole call is over."""
 
     default_code = "net.timeout"
+    exit_code = 8
+    http_status = 504
 
 
 class RedirectRefused(NetError):
@@ -354,6 +371,8 @@ class UnsupportedError(OnymError):
     """
 
     default_code = "llm.unsupported"
+    exit_code = 9
+    http_status = 501
     fields = ("parameter", "model", "source")
 
     def __init__(
@@ -381,6 +400,8 @@ class ProviderError(_EndpointError):
     """
 
     default_code = "provider.error"
+    exit_code = 7
+    http_status = 502
     fields = ("endpoint", "status", "provider_code", "request_id", "parameter", "retry_after")
     #: may a call that failed so be tried again?
     retryable: ClassVar[bool] = False
@@ -498,12 +519,16 @@ class MissingExtraError(_CommandHelpsError):
     """An optional dependency is not installed; `command` installs it."""
 
     default_code = "onym.missing-extra"
+    exit_code = 10
+    http_status = 501
 
 
 class SignatureError(OnymError):
     """A signature or a token that does not hold: wrong key, algorithm, time, audience or octets."""
 
     default_code = "sign.bad-signature"
+    exit_code = 12
+    http_status = 403
 
 
 class AIIPError(OnymError):
@@ -514,6 +539,8 @@ class AIIPError(OnymError):
     """
 
     default_code = "aiip.error"
+    exit_code = 13
+    http_status = 502
     fields: ClassVar[tuple[str, ...]] = ("target", "clause", "status")
     #: what WWW-Authenticate says of it (RFC 9110 11.6.1), for whom a token is missing or too weak
     challenge: str | None = None
@@ -552,12 +579,15 @@ class ProvenanceError(AIIPError):
     """A result whose receipt is missing, wrong or stale. Nothing of the result was released."""
 
     default_code = "aiip.provenance-invalid"
+    exit_code = 12
 
 
 class DeniedError(AIIPError):
     """Policy, scopes or effects do not allow it; nothing was done."""
 
     default_code = "aiip.policy-denied"
+    exit_code = 5
+    http_status = 403
 
 
 class InvocationError(AIIPError):
@@ -577,6 +607,8 @@ class RegistryError(OnymError):
     """
 
     default_code = "registry.refused"
+    exit_code = 11
+    http_status = 422
     fields: ClassVar[tuple[str, ...]] = ("field", "clause")
 
     def __init__(
@@ -611,6 +643,7 @@ class RefusalError(RegistryError):
     """The procedure does not allow this step in this state, or not by this actor; `rule` is the row."""
 
     default_code = "registry.not-allowed"
+    http_status = 409
     fields = ("field", "clause", "rule")
 
 
@@ -639,6 +672,7 @@ class StaleError(RegistryError):
     """What is to be changed has changed since it was read; `version` is the one in force."""
 
     default_code = "registry.stale"
+    http_status = 412
     fields = ("field", "clause", "version")
 
 
@@ -646,24 +680,28 @@ class UnknownEntryError(RegistryError):
     """No such registry, entry, request, account or token; `field` says which kind."""
 
     default_code = "registry.unknown"
+    http_status = 404
 
 
 class AccessError(RegistryError):
     """Not signed in, not in the role that this needs, or a token that is expired or lacks the scope."""
 
     default_code = "registry.no-access"
+    http_status = 403
 
 
 class StoreError(RegistryError):
     """The database cannot be used, has another schema, or its log does not hold together."""
 
     default_code = "registry.store"
+    http_status = 503
 
 
 class EmbeddedError(_CommandHelpsError):
     """The model on this machine could not be started or stopped answering."""
 
     default_code = "embedded.failed"
+    exit_code = 10
 
 
 class MissingWeightsError(EmbeddedError):

@@ -63,14 +63,14 @@ def _facts(each: type[errors.OnymError]) -> Iterator[str]:
     yield f"- code: {code(each.default_code)}" + (f", also {', '.join(map(code, more))}" if more else "")
     fields = ("code", "message", "hint", *each.fields)
     yield f"- attributes: {', '.join(map(code, fields))}"
-    yield f"- exit code of `onym`: {exit_codes.TABLE[each]}\n"
+    yield f"- exit code of `onym`: {each.exit_code}\n"
 
 
 def exit_codes_page() -> str:
     """The page of exit codes."""
     rows = []
     for number, meaning in exit_codes.MEANINGS.items():
-        ours = sorted(cls.__name__ for cls, exits in exit_codes.TABLE.items() if exits == number)
+        ours = sorted(cls.__name__ for cls in _classes() if cls.exit_code == number)
         linked = ", ".join(f"[{name}](errors.md#{name.lower()})" for name in ours)
         rows.append([str(number), prose(meaning), linked or "-"])
     return "\n".join(

@@ -24,7 +24,6 @@ __all__ = [
     "REFUSED",
     "REGISTRY",
     "SIGNATURE",
-    "TABLE",
     "TERMINATED",
     "TIMEOUT",
     "UNSUPPORTED",
@@ -77,71 +76,10 @@ MEANINGS: Final[Mapping[int, str]] = {
     TERMINATED: "SIGTERM",
 }
 
-#: every concrete class of `onym.errors`
-TABLE: Final[Mapping[type[errors.OnymError], int]] = {
-    errors.OnymError: INTERNAL,
-    errors.UsageError: USAGE,
-    errors.SecretError: INTERNAL,
-    errors.ConformanceError: USAGE,
-    errors.ConfigError: CONFIGURATION,
-    errors.CredentialError: CONFIGURATION,
-    errors.URIError: BAD_URI,
-    errors.URISyntaxError: BAD_URI,
-    errors.URILimitError: BAD_URI,
-    errors.LLMURIError: BAD_URI,
-    errors.ParameterError: BAD_URI,
-    errors.AIURIError: BAD_URI,
-    errors.NetError: NETWORK,
-    errors.PolicyError: REFUSED,
-    errors.ResolveError: NETWORK,
-    errors.ConnectionFailed: NETWORK,
-    errors.TLSError: NETWORK,
-    errors.DeadlineExceeded: TIMEOUT,
-    # the request had been sent, so this is not "refused by policy"
-    errors.RedirectRefused: NETWORK,
-    errors.ResponseTooLarge: NETWORK,
-    errors.ProtocolError: NETWORK,
-    errors.UnsupportedError: UNSUPPORTED,
-    errors.ProviderError: PROVIDER,
-    errors.AuthenticationError: PROVIDER,
-    errors.PermissionDeniedError: PROVIDER,
-    errors.NotFoundError: PROVIDER,
-    errors.RateLimitError: PROVIDER,
-    errors.QuotaError: PROVIDER,
-    errors.ContextLengthError: PROVIDER,
-    errors.BadRequestError: PROVIDER,
-    errors.ContentFilterError: PROVIDER,
-    errors.OverloadedError: PROVIDER,
-    errors.ServerError: PROVIDER,
-    errors.MalformedResponseError: PROVIDER,
-    errors.EmbeddedError: EMBEDDED,
-    errors.MissingExtraError: EMBEDDED,
-    errors.SignatureError: SIGNATURE,
-    errors.AIIPError: AIIP,
-    errors.DiscoveryError: AIIP,
-    errors.ProvenanceError: SIGNATURE,
-    errors.DeniedError: REFUSED,
-    errors.InvocationError: AIIP,
-    errors.RegistryError: REGISTRY,
-    errors.RefusalError: REGISTRY,
-    errors.TemplateError: REGISTRY,
-    errors.GrammarError: REGISTRY,
-    errors.SnapshotError: REGISTRY,
-    errors.StaleError: REGISTRY,
-    errors.UnknownEntryError: REGISTRY,
-    errors.AccessError: REGISTRY,
-    errors.StoreError: REGISTRY,
-    errors.MissingWeightsError: EMBEDDED,
-    errors.WeightsError: EMBEDDED,
-}
-
 
 def get_exit_code(error: errors.OnymError) -> int:
-    """The exit code for `error`: its class's own, else that of the nearest class above it.
-
-    Discovery that failed on the way to the authority ends as the network's error does.
-    """
+    """The exit code of the error's class; after a failed discovery, that of the network error behind it."""
     cause = error.__cause__
     if isinstance(error, errors.DiscoveryError) and isinstance(cause, errors.NetError):
         return get_exit_code(cause)
-    return next(TABLE[cls] for cls in type(error).__mro__ if cls in TABLE)
+    return error.exit_code

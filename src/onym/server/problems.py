@@ -50,68 +50,35 @@ class ProblemType:
 
 
 _BAD: Final = ProblemType(400, "bad-request", "The request is invalid")
-_INVALID: Final = ProblemType(422, "invalid", "The content is invalid")
-_OURS: Final = ProblemType(500, "internal", "Internal error")
-_UPSTREAM: Final = ProblemType(502, "upstream", "Another server sent an invalid response")
-_SLOW: Final = ProblemType(504, "upstream-timeout", "Another server timed out")
 
-#: error class -> problem type; the client's errors are 4xx, all others 5xx
-PROBLEM_TYPES_BY_CLASS: Final[Mapping[type[errors.OnymError], ProblemType]] = MappingProxyType(
+#: slug and title by class; a class without a row has those of its base class. The status is `http_status`
+_PROBLEM_TEXTS: Final[Mapping[type[errors.OnymError], tuple[str, str]]] = MappingProxyType(
     {
-        errors.OnymError: _OURS,
-        errors.UsageError: _BAD,
-        errors.SecretError: _OURS,
-        errors.ConformanceError: _BAD,
-        errors.ConfigError: _OURS,
-        errors.CredentialError: _OURS,
-        errors.URIError: _INVALID,
-        errors.URISyntaxError: _INVALID,
-        errors.URILimitError: _INVALID,
-        errors.LLMURIError: _INVALID,
-        errors.ParameterError: _INVALID,
-        errors.AIURIError: _INVALID,
-        errors.NetError: _UPSTREAM,
-        errors.PolicyError: _UPSTREAM,
-        errors.ResolveError: _UPSTREAM,
-        errors.ConnectionFailed: _UPSTREAM,
-        errors.TLSError: _UPSTREAM,
-        errors.DeadlineExceeded: _SLOW,
-        errors.RedirectRefused: _UPSTREAM,
-        errors.ResponseTooLarge: _UPSTREAM,
-        errors.ProtocolError: _UPSTREAM,
-        errors.UnsupportedError: ProblemType(501, "unsupported", "This is not supported"),
-        errors.ProviderError: _UPSTREAM,
-        errors.AuthenticationError: _UPSTREAM,
-        errors.PermissionDeniedError: _UPSTREAM,
-        errors.NotFoundError: _UPSTREAM,
-        errors.RateLimitError: _UPSTREAM,
-        errors.QuotaError: _UPSTREAM,
-        errors.ContextLengthError: _UPSTREAM,
-        errors.BadRequestError: _UPSTREAM,
-        errors.ContentFilterError: _UPSTREAM,
-        errors.OverloadedError: _UPSTREAM,
-        errors.ServerError: _UPSTREAM,
-        errors.MalformedResponseError: _UPSTREAM,
-        errors.MissingExtraError: ProblemType(501, "not-installed", "A component is not installed"),
-        errors.SignatureError: ProblemType(403, "bad-signature", "The signature is invalid"),
-        errors.AIIPError: _UPSTREAM,
-        errors.DiscoveryError: _UPSTREAM,
-        errors.ProvenanceError: _UPSTREAM,
-        errors.DeniedError: ProblemType(403, "policy-denied", "A policy denies this"),
-        errors.InvocationError: _UPSTREAM,
-        errors.RegistryError: _INVALID,
-        errors.RefusalError: ProblemType(409, "refused", "The procedure does not allow this step"),
-        errors.TemplateError: ProblemType(422, "no-template", "The text has no registration template"),
-        errors.GrammarError: ProblemType(422, "bad-grammar", "The grammar cannot be read"),
-        errors.SnapshotError: ProblemType(422, "bad-snapshot", "The file cannot be imported"),
-        errors.StaleError: ProblemType(412, "stale", "This has changed since you read it"),
-        errors.UnknownEntryError: ProblemType(404, "unknown", "Not found"),
-        errors.AccessError: ProblemType(403, "no-access", "You are not allowed to do this"),
-        errors.StoreError: ProblemType(503, "store", "The database is unavailable"),
-        errors.EmbeddedError: _OURS,
-        errors.MissingWeightsError: _OURS,
-        errors.WeightsError: _OURS,
+        errors.OnymError: ("internal", "Internal error"),
+        errors.UsageError: ("bad-request", "The request is invalid"),
+        errors.ConformanceError: ("bad-request", "The request is invalid"),
+        errors.URIError: ("invalid", "The content is invalid"),
+        errors.NetError: ("upstream", "Another server sent an invalid response"),
+        errors.DeadlineExceeded: ("upstream-timeout", "Another server timed out"),
+        errors.UnsupportedError: ("unsupported", "This is not supported"),
+        errors.ProviderError: ("upstream", "Another server sent an invalid response"),
+        errors.MissingExtraError: ("not-installed", "A component is not installed"),
+        errors.SignatureError: ("bad-signature", "The signature is invalid"),
+        errors.AIIPError: ("upstream", "Another server sent an invalid response"),
+        errors.DeniedError: ("policy-denied", "A policy denies this"),
+        errors.RegistryError: ("invalid", "The content is invalid"),
+        errors.RefusalError: ("refused", "The procedure does not allow this step"),
+        errors.TemplateError: ("no-template", "The text has no registration template"),
+        errors.GrammarError: ("bad-grammar", "The grammar cannot be read"),
+        errors.SnapshotError: ("bad-snapshot", "The file cannot be imported"),
+        errors.StaleError: ("stale", "This has changed since you read it"),
+        errors.UnknownEntryError: ("unknown", "Not found"),
+        errors.AccessError: ("no-access", "You are not allowed to do this"),
+        errors.StoreError: ("store", "The database is unavailable"),
     }
+)
+PROBLEM_TYPES_BY_CLASS: Final[Mapping[type[errors.OnymError], ProblemType]] = MappingProxyType(
+    {kind: ProblemType(kind.http_status, *texts) for kind, texts in _PROBLEM_TEXTS.items()}
 )
 
 _UNAUTHENTICATED: Final = ProblemType(401, "not-signed-in", "Sign in first")
