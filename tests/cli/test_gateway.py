@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway_support import ask
-from onym.ai.gateway.audit_file import AuditLog, verify_log
+from onym.ai.gateway.audit import AuditLog, verify_log
 from onym.cli._output import Session
 from onym.cli.commands.ai.serve import audit_command as audit
 from onym.cli.commands.ai.serve import gateway_command as gateway

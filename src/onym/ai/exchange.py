@@ -100,7 +100,7 @@ class StreamReader:
     def verify_end(self, keys: AuthorityKeys, at: float, seen: Callable[[str, float], bool]) -> Receipt:
         """Return the receipt of the stream, after the stream has ended.
 
-        Raises ProvenanceError; InvocationError if the endpoint reports, unsigned, why there is no receipt;
+        Raises ProvenanceError; InvocationError if the endpoint reports, unsigned, why the receipt is missing;
         SignatureError `sign.unknown-key` if `keys` may be too old.
         """
         if self._token is None:

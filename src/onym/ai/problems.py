@@ -58,7 +58,7 @@ _ROWS: Final = (
     ProblemCode("unconfirmed-origin", 403, "The authority does not confirm this origin"),
     ProblemCode("unknown-authority", 404, "This authority is unknown"),
     ProblemCode("endpoint-unknown", 404, "The authority has no such resource"),
-    ProblemCode("task-not-found", 404, "There is no such task"),
+    ProblemCode("task-not-found", 404, "The task does not exist"),
     ProblemCode("method-not-allowed", 405, "This resource does not support the method"),
     ProblemCode("not-acceptable", 406, "The result is not available in an accepted format"),
     ProblemCode("idempotency-in-progress", 409, "The same request is still running", retryable=True),

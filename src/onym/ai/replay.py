@@ -57,7 +57,7 @@ def get_admission_limit(most: int) -> int:
 
 
 def is_full(taken: int, own: int, most: int) -> bool:
-    """Report whether there is no room for one more, for everybody or for this owner, who has `own` IDs."""
+    """Report whether the store is full, in all or for this owner, who has `own` IDs."""
     return taken >= most or (own > 0 and own >= _SHARE * (most - taken))
 
 
@@ -84,7 +84,7 @@ class Replays(Protocol):
         ...
 
     def admit(self, owner: str, *, now: float) -> None:
-        """Raise ProvenanceError `aiip.unavailable` if there is no room for an ID of this owner.
+        """Raise ProvenanceError `aiip.unavailable` if the store is full for this owner.
 
         The client calls it before it sends a request, because it could not accept the response. It does not
         wait.
@@ -225,7 +225,7 @@ class ReplayFile:
     def _insert_id(
         self, database: sqlite3.Connection, key: bytes, owner: bytes, until: float, now: float
     ) -> bool | None:
-        """Store the ID and report whether it was stored before; return None if there is no room."""
+        """Store the ID and report whether it was stored before; return None if the store is full."""
         more = _delete_expired(database, now)
         ends = database.execute("SELECT until FROM seen WHERE id = ?", (key,)).fetchone()
         if ends is not None and ends[0] >= now:

@@ -21,7 +21,7 @@ MEGABYTE = 1024 * 1024
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[IdempotencyStore]:
-    found = IdempotencyStore(tmp_path / "k.sqlite", most=1000, octets=100, total=250)
+    found = IdempotencyStore(tmp_path / "k.sqlite", most=1000, size=100, total=250)
     yield found
     found.close()
 
@@ -44,7 +44,7 @@ def refused(store: IdempotencyStore, one: KeyScope, at: float = NOW) -> AIIPErro
 def count(file: Path) -> dict[str, int]:
     """What is counted, by client; it must be what is kept."""
     with contextlib.closing(sqlite3.connect(file)) as base:
-        counted = dict(base.execute("SELECT client, octets FROM kept"))
+        counted = dict(base.execute("SELECT client, size FROM kept"))
         real = dict(
             base.execute("SELECT client, sum(length(answer)) FROM keys WHERE answer <> x'' GROUP BY client")
         )

@@ -21,12 +21,16 @@ from onym.ai.gateway import audit
 from onym.ai.gateway.audit import (
     LONGEST_LINE,
     START,
+    AuditLog,
     HashChain,
     encode_line,
     hash_line,
+    remove_old_logs,
+    repair_log,
+    rotate_log,
     verify_lines,
+    verify_log,
 )
-from onym.ai.gateway.audit_file import AuditLog, remove_old_logs, repair_log, rotate_log, verify_log
 from onym.ai.records import hash_path
 from onym.errors import ConfigError
 
@@ -196,7 +200,7 @@ def test_a_log_whose_only_line_is_torn_is_mended(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from datetime import UTC, datetime
-from onym.ai.gateway.audit_file import AuditLog
+from onym.ai.gateway.audit import AuditLog
 log = AuditLog(sys.argv[1])
 print("ready", flush=True)
 while True:
@@ -310,7 +314,7 @@ KILLED = """
 import os, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from onym.ai.gateway.audit_file import rotate_log
+from onym.ai.gateway.audit import rotate_log
 at = int(sys.argv[2])
 calls = 0
 

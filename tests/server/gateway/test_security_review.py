@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from ai_support import PATIENCE
 from gateway_support import world
 from onym.ai.endpoint import Answer, Call, Endpoint
-from onym.ai.gateway.audit_file import AuditLog, rotate_log, verify_log
+from onym.ai.gateway.audit import AuditLog, rotate_log, verify_log
 from onym.ai.gateway.forms import build_form_fields
 from onym.cli._output import Session
 from onym.cli.commands.ai.receipts import verify_command as verify

@@ -156,7 +156,7 @@ def fetch_document(
 
     `signed_metadata` is verified with the keys that the document names, if `only` (thumbprints; default: the
     registry's) allows them. `read` replaces the parser. Raises DiscoveryError: aiip.unknown-authority if
-    there is no document, aiip.discovery-conflict if it cannot be used, and the code of a network failure. The
+    the document is missing, aiip.discovery-conflict if it cannot be used, and the code of a network failure. The
     caller checks the pins, after it has fetched the keys.
     """
     origin = find_namespace(authority, settings).anchor if anchor is None else anchor

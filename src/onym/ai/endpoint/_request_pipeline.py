@@ -105,7 +105,7 @@ class RequestPipeline:
                 self._telemetry.set_resource(uri)
             resource = self._site.resources.get(str(uri.without_query))
             caller = await self._authenticate(head, resource)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - every error becomes a response
             await self._send_refusal(head, error, send)
             return
         await self._serve_caller(head, uri, resource, caller, receive, send, peer)
@@ -145,7 +145,7 @@ class RequestPipeline:
                 )
             else:
                 found = self._make_description(head, asked, resource)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - every error becomes a response
             found = self.make_problem(error, asked.subject, head.trace_id)
         if isinstance(found, StreamingAnswer):
             await self._runner.send_stream(found, asked, receive, send)

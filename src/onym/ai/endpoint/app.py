@@ -239,7 +239,7 @@ class Endpoint:
         path, text = raw_path.decode("latin-1"), query.decode("latin-1")
         document = self._site.find_document(path, text, self._exchanges.signing)
         if document is None:
-            raise AIIPError("there is no document at this path", code="aiip.endpoint-unknown")
+            raise AIIPError("the path does not name a document", code="aiip.endpoint-unknown")
         if method not in {"GET", "HEAD"}:
             answer = self._exchanges.make_problem(
                 AIIPError("a document supports only GET and HEAD", code="aiip.method-not-allowed"), None
@@ -263,7 +263,7 @@ class Endpoint:
     def _open_store(self) -> None:
         if self._exchanges.store is None:
             self._exchanges.store = IdempotencyStore(
-                self._store, most=self.limits.keys, octets=self.limits.kept, total=self.limits.kept_total
+                self._store, most=self.limits.keys, size=self.limits.kept, total=self.limits.kept_total
             )
 
     def _get_executor(self) -> ThreadPoolExecutor:

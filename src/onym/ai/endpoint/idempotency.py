@@ -42,16 +42,16 @@ CREATE INDEX IF NOT EXISTS keys_client ON keys (client, created);
 """
 #: bytes of stored answers by client, updated with the keys: a sum would have to read all answers
 _COUNTING: Final = """
-CREATE TABLE IF NOT EXISTS kept (client TEXT PRIMARY KEY, octets INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS kept (client TEXT PRIMARY KEY, size INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS kept_more AFTER UPDATE OF answer ON keys
 WHEN old.answer IS NULL AND new.answer IS NOT NULL BEGIN
     INSERT INTO kept VALUES (new.client, length(new.answer)), ('', length(new.answer))
-        ON CONFLICT (client) DO UPDATE SET octets = octets + excluded.octets;
+        ON CONFLICT (client) DO UPDATE SET size = size + excluded.size;
 END;
 CREATE TRIGGER IF NOT EXISTS kept_less AFTER DELETE ON keys
 WHEN old.answer IS NOT NULL BEGIN
-    UPDATE kept SET octets = octets - length(old.answer) WHERE client IN (old.client, '');
-    DELETE FROM kept WHERE client = old.client AND octets <= 0;
+    UPDATE kept SET size = size - length(old.answer) WHERE client IN (old.client, '');
+    DELETE FROM kept WHERE client = old.client AND size <= 0;
 END;
 INSERT OR IGNORE INTO kept VALUES ('', 0);
 """
@@ -106,7 +106,7 @@ class StoredAnswer:
 #: seconds for which an answer is stored
 RETENTION_SECONDS: Final = 24 * 3600.0
 #: bytes of answers that are stored for one caller, and for all callers
-_OCTETS: Final = 64 * 1024 * 1024
+_SIZE: Final = 64 * 1024 * 1024
 _TOTAL: Final = 1024 * 1024 * 1024
 #: pages of the file that a sweep returns to the file system
 _PAGES: Final = 2048
@@ -125,17 +125,15 @@ class IdempotencyStore:
     """The keys of one endpoint. Blocking; safe to call from several threads.
 
     With `path=None` the store is in memory, for an endpoint whose resources only read. A caller may use
-    `most` keys in 24 hours. If its stored answers have `octets` bytes, or those of all callers `total` bytes,
+    `most` keys in 24 hours. If its stored answers have `size` bytes, or those of all callers `total` bytes,
     new keys are rejected; answers of running requests are stored all the same.
     """
 
-    def __init__(
-        self, path: str | Path | None, *, most: int, octets: int = _OCTETS, total: int = _TOTAL
-    ) -> None:
+    def __init__(self, path: str | Path | None, *, most: int, size: int = _SIZE, total: int = _TOTAL) -> None:
         """Open the file, creating it if it is missing. Raises ConfigError `config.bad-store`."""
         self._path = None if path is None else Path(path)
         self._most = most
-        self._octets = octets
+        self._size = size
         self._total = total
         self._lock = threading.Lock()
         self._swept = 0.0
@@ -295,19 +293,19 @@ class IdempotencyStore:
             )
 
     def _require_byte_room(self, base: sqlite3.Connection, scope: KeyScope) -> None:
-        own = "SELECT coalesce(sum(octets), 0) FROM kept WHERE client BETWEEN ? AND ?"
-        (octets,) = base.execute(own, scope.client_range).fetchone()
-        if octets >= self._octets:
+        own = "SELECT coalesce(sum(size), 0) FROM kept WHERE client BETWEEN ? AND ?"
+        (size,) = base.execute(own, scope.client_range).fetchone()
+        if size >= self._size:
             raise AIIPError(
-                f"the answers stored for this caller have more than {self._octets} bytes",
+                f"the answers stored for this caller have more than {self._size} bytes",
                 code="aiip.too-many-requests",
                 target=scope.target,
                 clause=_CLAUSE,
                 retryable=True,
                 hint=_FULL_HINT,
             )
-        (octets,) = base.execute(own, (ALL_CLIENTS, ALL_CLIENTS)).fetchone()
-        if octets >= self._total:
+        (size,) = base.execute(own, (ALL_CLIENTS, ALL_CLIENTS)).fetchone()
+        if size >= self._total:
             raise AIIPError(
                 "the idempotency store is full",
                 code="aiip.unavailable",

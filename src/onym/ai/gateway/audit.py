@@ -1,19 +1,34 @@
 """The audit log: JSON lines in a hash chain, so that no line can be changed or removed from the middle.
 
 A line contains who answered, what was decided and which receipt came. It contains no body, query or client
-address, and paths only as a keyed hash. The end of a log can still be cut off: keep the last hash
-elsewhere.
+address, and paths only as a keyed hash. The end of a log can still be cut off: keep the last hash elsewhere.
+`AuditLog` appends under a lock; other functions verify, repair and rotate the file.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from glob import escape
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from onym.common.locks import unlock, wait_for_lock
+from onym.common.platform import (
+    BINARY,
+    CLOSE_ON_EXEC,
+    NO_FOLLOW,
+    is_writable_by_others,
+    sync_file,
+    sync_folder,
+)
 from onym.errors import ConfigError
 
 #: `prev` of a log's first line
@@ -202,3 +217,276 @@ def _parse_line(line: bytes) -> dict[str, Any] | None:
         and isinstance(at, str)
     )
     return members if is_valid else None
+
+
+#: only the owner may read the files
+MODE: Final = 0o600
+_APPEND: Final = os.O_RDWR | os.O_APPEND | CLOSE_ON_EXEC | NO_FOLLOW | BINARY
+
+
+def open_log(path: Path, *, create: bool = True) -> int:
+    """Open the file for appending. Raises ConfigError, also for a file that other users may write to."""
+    try:
+        file = os.open(path, _APPEND | (os.O_CREAT if create else 0), MODE)
+    except OSError as error:
+        raise make_unusable_error(path, error) from None
+    if is_writable_by_others(os.fstat(file)):
+        os.close(file)
+        raise ConfigError(
+            f"{path}: other users may write to the audit log",
+            code="audit.unusable",
+            hint=f"Run: chmod go-w {path}",
+        )
+    return file
+
+
+@contextmanager
+def lock_log(path: Path) -> Iterator[int]:
+    """Open and lock the current file. Raises ConfigError, also for an OSError in the block."""
+    while True:
+        file = open_log(path, create=False)
+        try:
+            wait_for_lock(file)
+            if is_current_file(file, path):
+                yield file
+                return
+        except OSError as error:
+            raise make_unusable_error(path, error) from None
+        finally:
+            os.close(file)
+
+
+def is_current_file(file: int, path: Path) -> bool:
+    """Report whether the open file still has this name; a rotation gives it another."""
+    try:
+        named = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(file), named)
+
+
+def read_tail(file: int, size: int) -> Tail:
+    """Read the end of the file, which contains at least one whole line. Raises ConfigError."""
+    most = 2 * LONGEST_LINE
+    os.lseek(file, max(0, size - most), os.SEEK_SET)  # writes append, wherever the position is
+    tail = split_tail(os.read(file, most))
+    if not tail.line and size > most:
+        raise ConfigError("the last line of the audit log is too long", code="audit.malformed")
+    return tail
+
+
+def write_line(file: int, line: bytes) -> None:
+    """Write the whole line. Raises OSError."""
+    if os.write(file, line) != len(line):
+        raise OSError("the line was written only in part")
+
+
+def format_timestamp(at: datetime) -> str:
+    """Format the time of a line: UTC, with milliseconds."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def make_torn_error(path: Path, size: int) -> ConfigError:
+    """Return the error of a log with an incomplete last line."""
+    return ConfigError(
+        f"{path}: the last line is incomplete ({size} bytes), because a process was killed while writing",
+        code="audit.torn",
+        hint=f"Look at the line, then run: onym ai audit mend {path}",
+    )
+
+
+def make_unusable_error(path: Path, error: OSError) -> ConfigError:
+    """Return the error of a file that the operating system rejects."""
+    return ConfigError(
+        f"{path}: the audit log cannot be used: {error.strerror or type(error).__name__}",
+        code="audit.unusable",
+    )
+
+
+class AuditLog:
+    """An open audit log. Raises ConfigError if it cannot be opened or its last line is incomplete.
+
+    Several processes may append to one file: each takes the lock and continues after the last line.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._file = -1
+        self._size = 0
+        self._chain = HashChain()
+        with self._lock_file():
+            pass
+
+    def append(self, members: dict[str, Any], *, at: datetime) -> str:
+        """Write one line and return its hash. Raises OSError if it cannot be written completely."""
+        with self._lock_file():
+            line = self._chain.encode_next({"at": format_timestamp(at), **members})
+            try:
+                write_line(self._file, line)
+            except OSError:
+                os.ftruncate(self._file, self._size)
+                raise
+            self._chain.advance(line)
+            self._size += len(line)
+            return self._chain.previous
+
+    def close(self) -> None:
+        """Close the file. It is safe to call this more than once."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    @contextmanager
+    def _lock_file(self) -> Iterator[None]:
+        """Lock the current file and read its end if another process has written."""
+        while True:
+            if self._file < 0:
+                self._file = open_log(self.path)
+                self._size = -1
+            wait_for_lock(self._file)
+            if is_current_file(self._file, self.path):
+                break
+            self.close()  # after a rotation the name belongs to another file
+        try:
+            self._sync_chain()
+            yield
+        finally:
+            unlock(self._file)
+
+    def _sync_chain(self) -> None:
+        size = os.fstat(self._file).st_size
+        if size == self._size:
+            return
+        tail = read_tail(self._file, size)
+        if tail.torn:
+            raise make_torn_error(self.path, len(tail.torn))
+        self._chain = HashChain.continue_from(tail.line)
+        self._size = size
+
+
+def repair_log(path: str | Path, *, at: datetime) -> int:
+    """Replace an incomplete last line with a line that records the repair. Returns the bytes removed."""
+    here = Path(path)
+    with lock_log(here) as file:
+        size = os.fstat(file).st_size
+        tail = read_tail(file, size)
+        if tail.torn:
+            chain = HashChain.continue_from(tail.line)
+            note = {"event": "mended", "octets": len(tail.torn), "was": hash_line(tail.torn)}
+            line = chain.encode_next({"at": format_timestamp(at), **note})
+            os.ftruncate(file, size - len(tail.torn))
+            write_line(file, line)
+            sync_file(file)
+        return len(tail.torn)
+
+
+def verify_log(path: str | Path, *, previous: str | None = None, begun: Collection[str] = ()) -> AuditReport:
+    """Verify the file; see `verify_lines`. Raises ConfigError if it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            # limit the length, because a line may have no end
+            lines = iter(lambda: file.readline(LONGEST_LINE + 2), b"")
+            return verify_lines(lines, previous=previous, begun=begun)
+    except OSError as error:
+        raise make_unusable_error(Path(path), error) from None
+
+
+_STAMP: Final = "%Y%m%dT%H%M%S%fZ"
+#: the errors of a filesystem without hard links
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+def rotate_log(path: str | Path, *, at: datetime) -> Path:
+    """Rename the log and create a new one that continues its hash chain. Returns the new name of the old log.
+
+    A running gateway continues in the new file. The log's name exists at every moment: if the process is
+    killed, it is the old or the new file, and the next rotation removes leftovers. Raises ConfigError; needs
+    a filesystem with hard links.
+    """
+    here = Path(path)
+    with lock_log(here) as file:
+        chain = _get_chain_end(file, here)
+        kept = here.with_name(f"{here.name}.{at.astimezone(UTC).strftime(_STAMP)}")
+        fresh = here.with_name(f"{here.name}.new")
+        _remove_leftovers(file, here, fresh)
+        try:
+            _create_log(
+                fresh, chain.encode_next({"at": format_timestamp(at), "event": "rotated", "from": kept.name})
+            )
+            _link_log(here, kept)
+            _replace_log(fresh, here, kept)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+        return kept
+
+
+def remove_old_logs(path: str | Path, *, days: float, at: datetime) -> tuple[Path, ...]:
+    """Remove rotated files that were closed more than `days` ago, and return them. The current log stays."""
+    here = Path(path)
+    oldest = at.astimezone(UTC) - timedelta(days=days)
+    removed = []
+    for closed_log in sorted(here.parent.glob(f"{escape(here.name)}.*Z")):
+        closed = _parse_closing_time(here, closed_log)
+        if closed is not None and closed < oldest:
+            closed_log.unlink()
+            removed.append(closed_log)
+    return tuple(removed)
+
+
+def _get_chain_end(file: int, path: Path) -> HashChain:
+    """Return the chain after the file's last line. Raises ConfigError if the line is incomplete."""
+    tail = read_tail(file, os.fstat(file).st_size)
+    if tail.torn:
+        raise make_torn_error(path, len(tail.torn))
+    return HashChain.continue_from(tail.line)
+
+
+def _remove_leftovers(file: int, here: Path, fresh: Path) -> None:
+    """Remove the leftovers of a killed rotation: a new file, and a second name of the log."""
+    fresh.unlink(missing_ok=True)
+    for closed_log in here.parent.glob(f"{escape(here.name)}.*Z"):
+        if _parse_closing_time(here, closed_log) is not None and is_current_file(file, closed_log):
+            closed_log.unlink()
+
+
+def _create_log(fresh: Path, line: bytes) -> None:
+    """Create the new file with its first line, durably."""
+    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CLOSE_ON_EXEC | BINARY, MODE)
+    try:
+        write_line(file, line)
+        sync_file(file)
+    finally:
+        os.close(file)
+
+
+def _link_log(here: Path, kept: Path) -> None:
+    try:
+        os.link(here, kept, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise ConfigError(
+            f"{here}: the audit log cannot be rotated: {error.strerror}",
+            code="audit.unusable",
+            hint="Rotation needs a filesystem with hard links, and a file that is not append-only.",
+        ) from None
+
+
+def _replace_log(fresh: Path, here: Path, kept: Path) -> None:
+    """Give the new file the name of the log, after the log's second name is on the disk."""
+    try:
+        sync_folder(here.parent)
+        fresh.replace(here)
+    except BaseException:
+        kept.unlink(missing_ok=True)
+        raise
+    sync_folder(here.parent)
+
+
+def _parse_closing_time(here: Path, kept: Path) -> datetime | None:
+    """Return when a file of this name was closed, or None if it is not a rotated log."""
+    try:
+        return datetime.strptime(kept.name.removeprefix(f"{here.name}."), _STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope
 
-    from onym.ai.gateway.audit_file import AuditLog
+    from onym.ai.gateway.audit import AuditLog
     from onym.ai.records import Invocation, Resolution, Result
     from onym.ai.request_validation import Fields
     from onym.net.sse import SSEEvent

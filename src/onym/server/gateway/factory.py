@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from onym.ai.gateway.audit_file import AuditLog
+from onym.ai.gateway.audit import AuditLog
 from onym.ai.telemetry import resolve_telemetry
 from onym.errors import ConfigError, OnymError
 from onym.server.gateway.app import Gateway, GatewayRoutes

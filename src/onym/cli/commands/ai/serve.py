@@ -196,7 +196,7 @@ def verify_audit_command(
       onym ai audit verify audit.jsonl
       onym ai audit verify audit.jsonl.2026*Z audit.jsonl
     """
-    from onym.ai.gateway.audit_file import verify_log  # late: each command imports what it needs
+    from onym.ai.gateway.audit import verify_log  # late: each command imports what it needs
 
     previous, good = begins, True
     begun: frozenset[str] = frozenset()
@@ -258,7 +258,7 @@ def repair_audit_command(session: Session, /, file: str) -> None:
     Examples:
       onym ai audit mend audit.jsonl
     """
-    from onym.ai.gateway.audit_file import repair_log as mended
+    from onym.ai.gateway.audit import repair_log as mended
 
     octets = mended(file, at=_utc_now())
     session.print_record({"file": file, "octets": octets})
@@ -279,8 +279,8 @@ def rotate_audit_command(session: Session, /, file: str, keep_days: float | None
       onym ai audit rotate audit.jsonl
       onym ai audit rotate audit.jsonl --keep-days 90
     """
-    from onym.ai.gateway.audit_file import remove_old_logs
-    from onym.ai.gateway.audit_file import rotate_log as rotated
+    from onym.ai.gateway.audit import remove_old_logs
+    from onym.ai.gateway.audit import rotate_log as rotated
 
     at = _utc_now()
     kept = rotated(file, at=at)
