@@ -19,7 +19,7 @@ from typing import NamedTuple
 import platformdirs
 
 from model_support import unavailable, uv
-from onym.llm.weights import lock_file
+from onym.common.locks import lock_file
 
 __all__ = ["Node", "environment", "install", "installed", "node", "npm_package"]
 
@@ -92,7 +92,7 @@ def installed(name: str, made_from: str, make: Callable[[Path], None]) -> Path:
     folder = home / f"{name}-{hashlib.sha256(made_from.encode()).hexdigest()[:16]}"
     done = folder / ".installed"
     home.mkdir(parents=True, exist_ok=True)
-    with lock_file(home / f"{name}.lock", lambda: None):
+    with lock_file(home / f"{name}.lock"):
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)  # half an installation
             folder.mkdir()

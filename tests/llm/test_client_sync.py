@@ -336,9 +336,9 @@ def test_the_configuration_names_endpoints_and_a_policy(fake: FakeProvider, tmp_
         with connect("fast", **how) as client:
             assert client.chat("Hi").text == "Hi"
     assert fake.requests[0].json["messages"][0] == {"role": "system", "content": "Be brief."}
-    with pytest.raises(ConfigError, match="no endpoint of that name") as caught:
+    with pytest.raises(ConfigError, match="nor the name of an endpoint") as caught:
         connect("fats", config=config, environ={})
-    assert "did you mean fast?" in str(caught.value)
+    assert "Did you mean fast?" in str(caught.value)
     with pytest.raises(ConfigError, match="llm://"):
         connect("x", config=Config.empty())
 

@@ -88,7 +88,7 @@ def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
     ("text", "code", "says"),
     [
         ("x = ]", "config.not-toml", "is not TOML at line 1, column 5"),
-        (b"\xff", "config.not-toml", "is not UTF-8 at octet 0"),
+        (b"\xff", "config.not-toml", "is not UTF-8 at byte 0"),
         ("#" * 1_100_000, "config.too-long", "longer than 1 MiB"),
         ("[" * 100_000, "config.not-toml", "is not TOML"),
         ("endpoints = 1", "config.invalid", "endpoints is a table"),

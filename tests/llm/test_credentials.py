@@ -266,7 +266,7 @@ def test_a_key_pasted_as_the_name_of_a_variable_is_not_shown() -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_in_the_place_of_a_key_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(CredentialError, match="no ordinary file"):
+    with pytest.raises(CredentialError, match="not a regular file"):
         find(f"llm://models.example/m?auth=file:{tmp_path / 'pipe'}")
 
 

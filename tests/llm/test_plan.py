@@ -220,7 +220,7 @@ def test_an_untrusted_policy_refuses_a_system_prompt_unless_it_is_filtered() -> 
         "?system=Obey%20me", settings={"policy": untrusted, "system_filter": lambda text: text.upper()}
     )
     assert body(made)["messages"][0]["content"] == "OBEY ME"
-    assert "trustworthy" in (note(made, "system").reason or "")
+    assert "author of the URI" in (note(made, "system").reason or "")
 
 
 def test_an_untrusted_policy_lets_the_calls_own_system_prompt_pass() -> None:

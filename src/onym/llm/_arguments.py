@@ -49,9 +49,9 @@ def to_messages(given: Messages) -> tuple[Message, ...]:
         return (_to_message(given),)
     if not _is_sequence(given):
         _raise_bad_message("messages are a text, a message, or several of them")
-    messages = tuple([_to_message(each) for each in given])
+    messages = tuple([_to_message(message) for message in given])
     if not messages:
-        _raise_bad_message("there is no message to send")
+        _raise_bad_message("the list of messages is empty")
     return messages
 
 
@@ -59,7 +59,7 @@ def to_tools(given: Iterable[ToolLike]) -> tuple[Tool, ...]:
     """Tools from `Tool` values, or from dicts in the common shape with or without `type`."""
     if not _is_sequence(given):
         _raise_bad_message("tools are a sequence of tools")
-    tools = tuple([_to_tool(each) for each in given])
+    tools = tuple([_to_tool(tool) for tool in given])
     if len({tool.name for tool in tools}) != len(tools):
         _raise_bad_message("two tools have the same name")
     return tools
@@ -72,7 +72,7 @@ def to_texts(given: str | Iterable[str]) -> tuple[str, ...]:
     if not _is_sequence(given):
         _raise_bad_message("texts are a text or several of them")
     texts = tuple(given)
-    if not texts or not all(isinstance(each, str) for each in texts):
+    if not texts or not all(isinstance(text, str) for text in texts):
         _raise_bad_message("texts are one text at least, and nothing but texts")
     return texts
 
@@ -245,9 +245,9 @@ class Overrides:
 
 
 def parse_overrides(given: Mapping[str, Any], extra_names: Iterable[str] = CHAT_ARGUMENTS) -> Overrides:
-    """The overrides of a call. A name that is not known, or has no place here, is a UsageError.
+    """Return the overrides of a call. Raises UsageError for an unknown or unsuitable argument.
 
-    None stands for "as the URI says". A schema without a format means `format="json_schema"`.
+    None means "as in the URI". A schema without a format means `format="json_schema"`.
     """
     allowed = (*_COMMON, *extra_names)
     for name in given:

@@ -27,19 +27,19 @@ _REGION: Final = re.compile(
 _SIGNED: Final = ("content-type", "x-amz-")
 #: what signing writes anew
 _OURS: Final = frozenset({"authorization", "x-amz-date", "x-amz-security-token"})
-#: what a container or a pod is told of its role
+#: set in containers and pods that have a role
 _ROLES: Final = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
 )
 _DEFAULT: Final = "default"
-#: where botocore looks for profiles, and the variables that say so
+#: the files in which botocore looks for profiles, and their variables
 _FILES: Final = {"credentials_file": "AWS_SHARED_CREDENTIALS_FILE", "config_file": "AWS_CONFIG_FILE"}
 
 
 def find(environ: Mapping[str, str], reference: str = "") -> Credential | None:
-    """The AWS credential that `auth=aws:PROFILE` names, or that the variables of `environ` lead to.
+    """Return the AWS credential of `auth=aws:PROFILE`, or of the variables of `environ`.
 
     `reference` is the text after `aws:`: any profile that botocore can read (keys in a file, SSO, a role, a
     process); `default`, where no profile has that name, is botocore's own chain, the machine's role included.

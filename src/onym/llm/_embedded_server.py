@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    """Serve until the parent closes standard input or dies; does not return once it serves.
+    """Serve until the parent closes standard input or dies. Does not return after it starts to serve.
 
     Returns an exit code where it never came to that: 1 after an error that the parent was told of,
     2 where nobody said what to serve.
@@ -88,7 +88,7 @@ def _start_server(settings: dict[str, Any]) -> Any:
 
 
 def _wait_for_parent(parent: int, look: float) -> None:
-    """Return when standard input ends, or the parent process does though somebody holds its pipe.
+    """Return when standard input ends or the parent dies, even if another process has its pipe open.
 
     `look` is the seconds between two looks at who the parent is.
     """

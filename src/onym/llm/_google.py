@@ -49,7 +49,7 @@ _ENDPOINTS: Final = ("token_uri", "token_url", "service_account_impersonation_ur
 
 
 def find(environ: Mapping[str, str], reference: str = "") -> Credential | None:
-    """The access token that `auth=google:PATH` leads to, or the variables of `environ`.
+    """Return the access token for `auth=google:PATH`, or for the variables of `environ`.
 
     `reference` is the text after `google:`: a credential file, such as a service account's key;
     `default` is google-auth's own chain, the machine's service account included. "" asks for what the
@@ -110,7 +110,7 @@ def _read_credential_file(path: Path, source: str) -> dict[str, Any]:
     try:
         path = path.expanduser()
         if not stat.S_ISREG(path.stat().st_mode):
-            raise _make_unreadable_error("is no ordinary file", source)
+            raise _make_unreadable_error("is not a regular file", source)
         with path.open("rb") as file:
             octets = file.read(_LONGEST_FILE + 1)
     except (OSError, ValueError, RuntimeError) as error:
@@ -152,7 +152,7 @@ def _fetch_token(found: Any, session: Any, source: str) -> Credential:
     return Credential(
         secret=Secret(found.token or ""),
         source=source,
-        # google-auth's times are UTC and do not say so
+        # google-auth's times are UTC without a time zone
         expires=None if expiry is None else expiry.replace(tzinfo=UTC).timestamp(),
         renew=partial(_fetch_token, found, session, source),
         # a person's own login is billed to a project that it names

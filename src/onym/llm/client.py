@@ -70,7 +70,7 @@ def build_setup(
 ) -> ClientSetup:
     """Return the planner and the network settings for these arguments."""
     if on_unsupported not in get_args(OnUnsupported):
-        raise UsageError("on_unsupported is error, warn or drop")
+        raise UsageError("on_unsupported must be error, warn or drop")
     # no frame of a traceback shows what it holds
     environ = hide_environment(environ)
     config = Config.load(environ=environ) if config is None else config
@@ -106,9 +106,7 @@ def wrap_secret(given: str | Secret | LLMURI | None) -> Secret | LLMURI | None:
 def resolve_uri(uri: Secret | LLMURI, config: Config) -> LLMURI:
     """The URI itself, or the one that the configuration has under this name."""
     if uri is None:  # what os.environ.get gives
-        raise UsageError(
-            "there is no URI to connect to: it is None", hint="is the variable that holds it set?"
-        )
+        raise UsageError("the URI is None", hint="Check that the variable that you read it from is set.")
     if not isinstance(uri, Secret):
         return LLMURI.parse(uri)
     if _NAME.fullmatch(uri.reveal()) is None:
@@ -118,9 +116,9 @@ def resolve_uri(uri: Secret | LLMURI, config: Config) -> LLMURI:
         return LLMURI.parse(known)
     close = get_close_matches(uri.reveal(), list(config.endpoints), n=1)
     raise ConfigError(
-        "the configuration has no endpoint of that name",
+        "the text is neither an llm:// URI nor the name of an endpoint in the configuration",
         code="config.no-endpoint",
-        hint=f"did you mean {close[0]}?" if close else "a URI looks like llm://api.openai.com/gpt-5",
+        hint=f"Did you mean {close[0]}?" if close else "Write a URI such as llm://api.openai.com/gpt-5.",
     )
 
 
@@ -140,8 +138,8 @@ def _require_usable_key(key: Secret) -> None:
 def choose_policy(config: Config, environ: Mapping[str, str], *, typed: bool = False) -> Policy:
     """Return the configuration's policy, or `trusted`.
 
-    `trusted` becomes `local` if `ONYM_ALLOW_LOOPBACK=1`, or if a person has `typed` the URI. A different preset
-    in the configuration stays as it is.
+    `trusted` becomes `local` if `ONYM_ALLOW_LOOPBACK=1`, or if a person has `typed` the URI. A different
+    preset in the configuration stays as it is.
     """
     policy = config.policy or Policy.trusted()
     if (typed or environ.get(ALLOW_LOOPBACK) == "1") and policy.name == "trusted":
@@ -324,16 +322,16 @@ def connect(
     cache: ResponseCache | None = None,
     telemetry: Telemetry | None = None,
 ) -> Client:
-    """A client for the model that a URI, or a name of the configuration file, stands for.
+    """Return a client for the model of a URI or of an endpoint in the configuration file.
 
-    Nothing is sent yet. `key` goes before any other credential. `policy` says where the URI may lead:
-    by default the configuration's, else `Policy.trusted()`, which refuses this machine; with
-    `ONYM_ALLOW_LOOPBACK=1` in the environment it is allowed. `network` sets certificate authorities, limits
+    Nothing is sent yet. `key` takes precedence over other credentials. `policy` sets the hosts that the URI
+    may reach: by default the configuration's policy, else `Policy.trusted()`, which rejects loopback addresses
+    unless `ONYM_ALLOW_LOOPBACK=1` is set. `network` sets certificate authorities, limits
     and more; its policy applies unless you pass `policy` too. `config` defaults to the user's file,
-    `environ` to `os.environ`. `on_unsupported` says what becomes of a parameter that the model does not
-    take: "error", "warn" or "drop". `system_filter` gets a URI's `system` and returns what of it to send.
-    A `transport` of your own is not closed with the client. `cache` is where calls with `cache=true` look
-    first, by default the user's own. `telemetry` reports calls; without it only `ONYM_TELEMETRY=1` does.
+    `environ` to `os.environ`. `on_unsupported` is "error", "warn" or "drop", for parameters that the
+    model does not support. `system_filter` gets a URI's `system` and returns the text to send. The client
+    does not close a `transport` that you pass. `cache` is for calls with `cache=true`, by default the user's
+    cache. `telemetry` reports calls; without it, `ONYM_TELEMETRY=1` enables telemetry.
 
     Raises URIError, ConfigError, CredentialError, UnsupportedError, ParameterError or PolicyError.
     """
@@ -368,7 +366,7 @@ def aconnect(
     cache: ResponseCache | None = None,
     telemetry: Telemetry | None = None,
 ) -> AsyncClient:
-    """`connect` for coroutines; the arguments mean the same. It is no coroutine itself."""
+    """The async version of `connect`, with the same arguments. Do not await it; use `async with`."""
     # from here on no frame of a traceback holds the text, which holds the key
     uri, key = wrap_secret(uri), wrap_secret(key)
     settled = build_setup(

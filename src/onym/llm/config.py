@@ -27,7 +27,7 @@ VARIABLE: Final = "ONYM_CONFIG"
 _LONGEST_FILE: Final = 1024 * 1024
 _TABLES: Final = ("endpoints", "policy", "profiles", "providers")
 _ENDPOINT_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_ROW_FIELDS: Final = tuple(each.name for each in fields(Provider) if each.name != "name")
+_ROW_FIELDS: Final = tuple(member.name for member in fields(Provider) if member.name != "name")
 
 
 def default_path(environ: Mapping[str, str] | None = None) -> Path:
@@ -102,7 +102,7 @@ class Config:
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, environ: Mapping[str, str] | None = None) -> Config:
-        """Read the file at `path`, or the user's own, which may be absent.
+        """Read the file at `path`, or the user's file, which may be absent.
 
         Raises ConfigError, with the file and where known the line and key, for a file that cannot be read,
         is no TOML, or says something that Onym does not know.
@@ -139,14 +139,14 @@ class Config:
         for name, text in self.endpoints.items():
             where = f"endpoints.{name}"
             report = check(text)
-            for each in report.diagnostics:
-                rule = f" [{each.clause}]" if each.clause else ""
-                yield Finding(each.severity, where, f"{each.message}{rule}")
+            for diagnostic in report.diagnostics:
+                rule = f" [{diagnostic.clause}]" if diagnostic.clause else ""
+                yield Finding(diagnostic.severity, where, f"{diagnostic.message}{rule}")
             uri = report.uri
             if uri is None:
                 continue
             if uri.key is not None:
-                hint = "the key stands in the file; ?auth=env:NAME or ?auth=keyring:SERVICE/USER keeps it out"
+                hint = "the file contains the key; use ?auth=env:NAME or ?auth=keyring:SERVICE/USER instead"
                 yield Finding("warning", where, hint)
             if uri.fragment is not None and uri.fragment not in self.profiles:
                 yield Finding("note", where, "its fragment names no profile of this file")
@@ -189,9 +189,9 @@ class _ConfigReader:
             self._text = octets.decode("utf-8")
             self._data = tomllib.loads(self._text)
         except UnicodeDecodeError as error:
-            raise self._make_error(f"is not UTF-8 at octet {error.start}", code="config.not-toml") from None
+            raise self._make_error(f"is not UTF-8 at byte {error.start}", code="config.not-toml") from None
         except (tomllib.TOMLDecodeError, RecursionError) as error:
-            # the parser's own message may quote what stands there
+            # the parser's message may quote the line
             place = re.search(r"at line (\d+), column (\d+)", str(error))
             where = f" at line {place[1]}, column {place[2]}" if place else ""
             raise self._make_error(f"is not TOML{where}", code="config.not-toml") from None
@@ -225,7 +225,7 @@ class _ConfigReader:
 
     def _parse_policy(self) -> Policy | None:
         values = self._get_table("policy")
-        known = [*(each.name for each in fields(Policy) if not each.name.startswith("_")), "preset"]
+        known = [*(member.name for member in fields(Policy) if not member.name.startswith("_")), "preset"]
         known.remove("name")
         self._require_known(values, known, "policy")
         if not values:
@@ -249,7 +249,7 @@ class _ConfigReader:
         return table
 
     def _build_row(self, known: Provider | None, name: str, values: Mapping[str, Any]) -> Provider:
-        """A row of one's own, or a built-in one with some facts changed."""
+        """Return a new row, or a built-in row with changes."""
         given = {key: _build_records(key, _convert_value(value)) for key, value in values.items()}
         source = f"the configuration file {self._path}"
         if known is not None:
@@ -311,7 +311,7 @@ class _ConfigReader:
 
 
 def _mask_name(name: str) -> str:
-    """A name from the file, where it is one: what stands in a key's place may be a key."""
+    """Return a name from the file for a message, unless it may be a credential."""
     return redact(name) if len(name) <= 64 and re.fullmatch(r"[\w.-]+", name, re.ASCII) else "(a name)"
 
 
@@ -326,7 +326,7 @@ def _convert_value(value: Any) -> Any:
     not, `inf` for an open end of a range.
     """
     if isinstance(value, list):
-        return tuple(None if each in (inf, -inf) else _convert_value(each) for each in value)
+        return tuple(None if item in (inf, -inf) else _convert_value(item) for item in value)
     if isinstance(value, dict):
         return {key: None if each is False else _convert_value(each) for key, each in value.items()}
     return value

@@ -192,11 +192,11 @@ def _read_variable(name: str, environ: Mapping[str, str]) -> str:
 def _read_key_file(name: str, environ: Mapping[str, str]) -> str:
     """The one line of a file; a pipe or a device is not read, since it may never end."""
     try:
-        # not to wait for somebody to open the other end of a pipe
+        # does not wait for the other end of a pipe
         number = os.open(Path(name).expanduser(), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with open(number, "rb") as file:  # noqa: PTH123 - a file that is open already
             if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise _make_unreadable_error("is no ordinary file", name)
+                raise _make_unreadable_error("is not a regular file", name)
             octets = file.read(_LONGEST_FILE + 1)
     except (OSError, ValueError, RuntimeError) as error:
         raise _make_unreadable_error(f"cannot be read ({type(error).__name__})", name) from None
@@ -325,7 +325,7 @@ def _is_bound(uri: LLMURI, provider: Provider, environ: Mapping[str, str]) -> bo
         return True
     words = (provider.name, *provider.aliases)
     if uri.port is None and provider.hosts and uri.host in words:
-        return True  # the alias stands for the first of the hosts, at its own port
+        return True  # the alias means the first host, at its own port
     return any(_is_named_endpoint(environ.get(name), uri, provider) for name in provider.endpoint_variables)
 
 

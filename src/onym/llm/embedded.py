@@ -90,6 +90,7 @@ class ServerProcess:
         self.endpoint = EmbeddedEndpoint(origin=origin, key=key, model=launch.model)
 
     def is_alive(self) -> bool:
+        """Whether the server's process runs."""
         return self._process.poll() is None
 
     def _start_serving(self, launch: LaunchOptions, key: Secret, timeout: float) -> str:
@@ -136,6 +137,7 @@ class ServerProcess:
         return EmbeddedError("; ".join([f"the model server did not start: {reason}", *said]), hint=hint)
 
     def close(self) -> None:
+        """End the server: close its pipe, and kill it if it does not end."""
         assert self._process.stdin is not None  # noqa: S101 - a pipe
         self._process.stdin.close()
         try:
@@ -146,6 +148,7 @@ class ServerProcess:
         self._stderr.close()
 
     def disown(self) -> None:
+        """Close the pipes in a fork, which does not own the server."""
         # our copy of the pipe would keep the server alive when its owner is gone
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
@@ -154,7 +157,7 @@ class ServerProcess:
 
 
 class _StderrTail:
-    """The last octets of a pipe, read by a thread so that its writer never blocks."""
+    """The last bytes of a pipe, read by a thread so that its writer never blocks."""
 
     def __init__(self, pipe: IO[bytes] | None) -> None:
         assert pipe is not None  # noqa: S101 - a pipe
@@ -215,7 +218,7 @@ def ensure_server(
     parallel: int = 2,
     start_timeout: float = 60.0,
 ) -> EmbeddedEndpoint:
-    """The endpoint of a model on this machine, started now unless it is running.
+    """Return the endpoint of an embedded model, and start its server if it is not running.
 
     `model` is a name of the catalogue or of `register_model`; with `gguf`, any name for that GGUF file.
     `context` is the most tokens of one conversation, `parallel` how many are served at once;
@@ -242,7 +245,7 @@ def ensure_server(
 
 
 def register_model(model: str, gguf: str | Path) -> None:
-    """From now on `llm://embedded/<model>` is this GGUF file, in this process.
+    """Use this GGUF file for `llm://embedded/<model>` in this process.
 
     Raises WeightsError for a file that cannot be read or is no GGUF file.
     """
@@ -250,7 +253,7 @@ def register_model(model: str, gguf: str | Path) -> None:
 
 
 def get_file_identity(model: str) -> bytes:
-    """What tells the GGUF file that was registered under this name from others: its path, size and time.
+    """Return the identity of the GGUF file registered under this name: its path, size and time.
 
     Empty for a model of the catalogue, whose name stands for the same octets everywhere.
     """

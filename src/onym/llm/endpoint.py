@@ -43,7 +43,7 @@ _API_NAMES = {
     "bedrock_converse": "converse",
     "mistral_chat": "chat",
 }
-#: what may stand in a path or a query that is not the URI's own: no delimiter of any kind
+#: text for a path or a query: it contains no delimiter
 _PATH_TEXT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,127}")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 
@@ -76,7 +76,7 @@ class RequestPaths:
     @property
     def parameter_names(self) -> frozenset[str]:
         """The URI's parameters that are spent here."""
-        return frozenset(each.parameter for each in self.used if each.origin == "uri")
+        return frozenset(value.parameter for value in self.used if value.origin == "uri")
 
     def build_target(self, routes: Routes, operation: str) -> str | None:
         """Path and query of an operation, None where the API has no such operation."""
@@ -120,12 +120,12 @@ def choose_api(uri: LLMURI, row: Provider) -> tuple[Provider, RoutingValue | Non
 def resolve_paths(
     uri: LLMURI, provider: Provider, host: str, environ: Mapping[str, str], chosen: RoutingValue | None = None
 ) -> RequestPaths:
-    """Where requests for this URI go below `host`. Raises LLMURIError for a part that nobody gave."""
+    """Return the paths of requests for this URI. Raises LLMURIError for a missing part of a path."""
     found = {
         name: _resolve_path_value(uri, name, provider, host, environ) for name in _list_placeholders(provider)
     }
     used = list(found.values())
-    values = {name: each.value for name, each in found.items()}
+    values = {name: routed.value for name, routed in found.items()}
     query = []
     for name in provider.query:
         if name in uri.params:
@@ -139,7 +139,7 @@ def resolve_paths(
         model=uri.model,
         query=tuple(query),
         used=(*((chosen,) if chosen else ()), *used),
-        label_used=any(each.origin == "label" for each in used),
+        label_used=any(value.origin == "label" for value in used),
         region=match_wildcard(host, provider.host_suffixes),
     )
 
@@ -165,11 +165,11 @@ def _resolve_path_value(
             )
     places = [f"?{rule.parameter}=…", *(["the app label"] if rule.label else []), *rule.variables]
     raise LLMURIError(
-        f"{provider.title} wants to know the {rule.parameter}",
+        f"{provider.title} needs the parameter {rule.parameter}",
         code="llm.no-path-value",
         component="query",
         clause=f"{DRAFT} 4.4",
-        hint=f"say it by {' or '.join(places)}",
+        hint=f"Set it by {' or '.join(places)}.",
     )
 
 
@@ -186,15 +186,15 @@ def _list_candidates(
 
 
 def _validate_path_text(name: str, value: object) -> str:
-    """The value as text that can stand in a path or a query as it is."""
+    """Return the value as text that needs no encoding in a path or a query."""
     text = value if isinstance(value, str) else str(value)
     if _PATH_TEXT.fullmatch(text) is None:
         raise ParameterError(
-            f"the parameter {name} becomes part of the request's path, and cannot be that",
+            f"the value of {name} cannot be part of the request's path",
             code="llm.bad-path-value",
             clause=f"{DRAFT} 4.4",
             parameter=name,
-            hint="letters, digits, '-', '_', '.' and '~', 128 of them at most",
+            hint="Use at most 128 letters, digits, '-', '_', '.' and '~'.",
         )
     return text
 
@@ -206,7 +206,7 @@ _LONGEST_LABEL = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Everything about the other side that stays the same from call to call.
+    """The facts about an endpoint that all calls share.
 
     `origin` is None for the embedded model before it runs. `text` is what errors and notes call the
     endpoint: no label, no key, no parameters. `label_header` is where the app label goes, None where it goes
@@ -272,9 +272,9 @@ class Endpoint:
         """The headers with a signature of this request, made now."""
         from onym.llm import _aws  # the only scheme there is; its library is an extra
 
-        assert self.credential is not None  # noqa: S101 - `signed` says so
+        assert self.credential is not None  # noqa: S101 - `is_signed` requires it
         assert self.origin is not None  # noqa: S101 - nothing is sent before there is one
-        # what a pattern of another provider leaves open is no region: nothing is signed for its host
+        # only the pattern of a provider with signed requests contains a region
         named = self.place.region if self.provider.signing is not None else None
         region = named or _aws.parse_region(self.origin.host)
         return _aws.sign_request(
@@ -308,11 +308,10 @@ def resolve_endpoint(
     environ: Mapping[str, str],
     key: Secret | None = None,
 ) -> Endpoint:
-    """The endpoint that this URI names.
+    """Return the endpoint of a URI.
 
-    A word that is an alias stands for the provider's host, unless a port is given. Raises
-    UnsupportedError for a wire format that the row does not know, LLMURIError for a label that no header
-    can carry, or a part of a path that nobody gave.
+    An alias without a port means the provider's host. Raises UnsupportedError for an API that the row does
+    not have, LLMURIError for a label that cannot be a header, or for a missing part of a path.
     """
     host, aliased = uri.host, None
     if uri.port is None:
@@ -322,7 +321,7 @@ def resolve_endpoint(
         host = aliased.hosts[0]
     text = uri.endpoint_text
     provider, chosen = choose_api(uri, row)
-    # a part of the environment's that is no secret goes where its secrets may go
+    # values of the environment are used under the same rule as its secrets
     known = environ if policy.environment_credentials else {}
     place = resolve_paths(uri, provider, host, known, chosen)
     fixed: dict[str, Any] = {

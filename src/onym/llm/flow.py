@@ -41,7 +41,7 @@ T = TypeVar("T")
 #: of a list of models; a server that never ends it is not followed for ever
 _MOST_PAGES = 100
 _MOST_MODELS = 50_000
-#: octets of what asks for the next page: it goes into a request of ours
+#: bytes of the query for the next page, which Onym sends
 _LONGEST_NEXT = 8192
 
 
@@ -99,7 +99,7 @@ def models_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[tuple[ModelInfo
             break
         plan = plan.with_next_page(page.next, max(0.001, end - clock.monotonic()))
     raise MalformedResponseError(
-        "the server's list of models does not end", endpoint=plan.endpoint.text, status=200
+        "the server's list of models is too long", endpoint=plan.endpoint.text, status=200
     )
 
 
@@ -117,10 +117,12 @@ def model_flow(plan: Plan, clock: Clock = SYSTEM_CLOCK) -> Flow[ModelInfo]:
             plan = listing
     model = plan.endpoint.model
     names = {model, model.partition(":")[0]} if model.endswith(":latest") else {model, f"{model}:latest"}
-    for each in (yield from models_flow(plan, clock)):
-        if each.id in names:
-            return each
-    raise NotFoundError("the server lists no such model", endpoint=plan.endpoint.text, status=200)
+    for listed in (yield from models_flow(plan, clock)):
+        if listed.id in names:
+            return listed
+    raise NotFoundError(
+        f"the server does not list the model {model}", endpoint=plan.endpoint.text, status=200
+    )
 
 
 def _decode_answer(plan: Plan, reply: Reply) -> Any:
@@ -134,7 +136,7 @@ def _open_decoder(plan: Plan, reply: Reply) -> OpenedStream:
 
 
 def _run_call(plan: Plan, clock: Clock, read: Callable[[Plan, Reply], T]) -> Flow[T]:
-    """Send until an answer of 2xx comes, or a failure that waiting will not mend, or time is up."""
+    """Send until a 2xx response, a failure that a retry cannot fix, or the timeout."""
     request, timeout, stream = plan.request, plan.timeout, plan.stream
     start = clock.monotonic()
     left = timeout

@@ -1,8 +1,8 @@
 """Map the merged parameters of a call for one model at one provider (draft, sections 6 and 9).
 
-`map_parameters` never drops a parameter silently: a parameter that is not supported raises an error or, if the
-caller chooses so, becomes a note. `RejectedParameters` remembers what servers rejected with a typed error code
-in this process.
+`map_parameters` never drops a parameter silently: a parameter that is not supported raises an error or, if
+the caller chooses so, becomes a note. `RejectedParameters` remembers what servers rejected with a typed error
+code in this process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_REJECTIONS: Mapping[str, str] = {}
 
 
 class RejectedParameters:
-    """Refused parameters by endpoint and model, the latest `size` of them; threads may share it."""
+    """Rejected parameters by endpoint and model, the latest `size` endpoints; threads can share it."""
 
     __slots__ = ("_known", "_lock", "_size", "version")
 
@@ -37,15 +37,15 @@ class RejectedParameters:
         self._known: OrderedDict[str, dict[str, str]] = OrderedDict()
         self._lock = Lock()
         self._size = size
-        #: grows with every lesson, so that what was worked out before can be seen to be old
+        #: grows with every rejection, so that a planner sees that its mapping is out of date
         self.version = 0
 
     def get_rejections(self, endpoint: str) -> Mapping[str, str]:
-        """What was refused to reason, for the endpoint that this text names; `find_rejection` reads it."""
+        """Return the rejections of an endpoint, key to reason, for `find_rejection`."""
         return self._known.get(endpoint, _NO_REJECTIONS)
 
     def add_rejection(self, endpoint: str, parameter: str, reason: str) -> None:
-        """One more. The endpoint that learned longest ago is forgotten where there are too many."""
+        """Add a rejection. If there are too many endpoints, the oldest one is removed."""
         with self._lock:
             known = {**self._known.get(endpoint, {}), parameter: reason}
             self._known[endpoint] = dict(list(known.items())[-_MOST_REJECTIONS:])
@@ -55,7 +55,7 @@ class RejectedParameters:
             self.version += 1
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all rejections."""
         with self._lock:
             self._known.clear()
             self.version += 1
@@ -65,11 +65,12 @@ REJECTED_PARAMETERS = RejectedParameters()
 
 
 def find_rejection(learned: Mapping[str, str], wire: str, value: Any) -> str | None:
-    """Why this is refused, None where nothing was learned of it: all values of it, or this one."""
+    """Return why the server rejects this parameter or this value of it, None if it does not."""
     return (learned.get(wire) or learned.get(make_value_key(wire, value))) if learned else None
 
 
 def make_value_key(wire: str, value: Any) -> str:
+    """Return the key of a rejection that is about one value."""
     octets = repr(value).encode("utf-8", "backslashreplace")
     return f"{wire} {blake2b(octets, digest_size=16).hexdigest()}"
 
@@ -120,8 +121,7 @@ class MappedParameters:
 
     `params` are well-known names that go into the body, `names` their wire names, `extra` the
     pass-through ones. `system` and `stream`, each with its origin, are for the plan to place;
-    `timeout_ms`, `retries` and `cache` for the client to act on. `warnings` are sentences for whoever makes
-    the call.
+    `timeout_ms`, `retries` and `cache` for the client to act on. `warnings` are sentences for the caller.
     """
 
     params: Mapping[str, Any]
@@ -244,7 +244,7 @@ class _ParameterMapper:
             first, *others = given or [""]
             for name in others:
                 del self._params[name], self._names[name]
-                note = next(each for each in self._notes if each.parameter == name)
+                note = next(note for note in self._notes if note.parameter == name)
                 self._notes.remove(note)
                 reason = f"it does not go together with {first}"
                 self._reject_unsupported(name, note.value, note.origin, reason, self._profile.source)

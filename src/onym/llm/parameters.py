@@ -26,7 +26,7 @@ class Parameter:
     """One well-known parameter.
 
     `low` and `high` are included in the range. `consumer` is "client" if Onym acts on the parameter itself.
-    `wire` is the usual name in a request body and `formats` contains the names in the API formats that differ;
+    `wire` is the usual name in a request body and `formats` contains the names in the formats that differ;
     None means that the API has no such parameter, dots nest. `sdks` contains the names in other tools'
     settings. `telemetry` is the attribute of OpenTelemetry's GenAI conventions.
     """

@@ -72,12 +72,12 @@ class Plan:
 
     @property
     def operation(self) -> OperationName:
-        """What is asked for."""
+        """The name of the operation."""
         return self.frame.operation
 
     @property
     def endpoint(self) -> Endpoint:
-        """Who is on the other side."""
+        """The endpoint: provider, model, format and credential."""
         return self.frame.endpoint
 
     @property
@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def exchange(self) -> Exchange:
-        """What errors say of it."""
+        """The facts that errors show."""
         return self.frame.exchange
 
     @property
@@ -117,7 +117,7 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences that the client hands to whoever makes the call."""
+        """Sentences that the client emits as warnings."""
         return self.frame.warnings
 
     @property
@@ -225,7 +225,7 @@ def encode_body(body: Mapping[str, Any]) -> bytes:
         return _ENCODER.encode(body)
     except UnicodeEncodeError:
         pass  # its text would hold the prompt
-    raise UsageError("a text holds a lone surrogate, which no request can carry", code="usage.bad-message")
+    raise UsageError("a text contains a lone surrogate, which UTF-8 cannot encode", code="usage.bad-message")
 
 
 def _encode_special(value: Any) -> Any:
@@ -233,14 +233,14 @@ def _encode_special(value: Any) -> Any:
         return value.reveal()
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a {type(value).__name__} cannot stand in a request's body")
+    raise TypeError(f"a {type(value).__name__} cannot be part of a request's body")
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_encode_special)
 
 
 def _mask_secrets(value: Any, secrets: Sequence[Secret]) -> Any:
-    """`value` as plain data for people: no secret in it, whoever put it there."""
+    """Return `value` as plain data with every secret masked."""
     if isinstance(value, Secret):
         return MARK
     if isinstance(value, str):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 def build_uri_notes(
     uri: LLMURI, endpoint: Endpoint, profiles: Mapping[str, Any]
 ) -> tuple[tuple[MappingNote, ...], tuple[str, ...]]:
-    """What became of the parts of the URI that are no parameters of a request."""
+    """Return notes and warnings for the parts of the URI that are not sent as parameters."""
     notes: list[MappingNote] = []
     warnings: list[str] = []
     spent = endpoint.place.parameter_names
@@ -99,17 +99,19 @@ def _make_note(
 
 
 def build_system_note(system: str, origin: str, action: Action, name: str | None = None) -> MappingNote:
+    """Return the note for the system prompt."""
     wire = reason = None
     if action == "dropped":
         reason = "the messages bring a system message of their own"
     else:
         wire = name or "messages[0]"
         if origin == "uri":
-            reason = "came with the URI: as trustworthy as whoever wrote that"
+            reason = "it came with the URI: trust it as you trust the author of the URI"
     return _make_note("system", system, origin, action, wire, reason, "10.4")
 
 
 def build_stream_note(origin: str, stream: bool, name: str | None) -> MappingNote:
+    """Return the note for the parameter `stream`."""
     action: Action = "client" if not stream else "sent" if name == "stream" else "renamed"
     return _make_note("stream", stream, origin, action, name if stream else None, None, "6")
 
@@ -382,7 +384,7 @@ class Planner:
         return ParameterLayer(origin="uri", values=values, extra=extra)
 
     def _filter_system(self, system: str) -> str:
-        """A system prompt that came with a URI, which anybody may have written (draft 10.4)."""
+        """Return the part of a URI's system prompt that may be sent (draft 10.4)."""
         settings = self._settings
         if settings.system_filter is not None:
             return settings.system_filter(system)

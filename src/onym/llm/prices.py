@@ -140,12 +140,12 @@ def _get_mtime(named: str) -> float:
 
 def _parse_models(path: Path, provider: str, table: Any) -> Iterator[tuple[str, Price]]:
     if not isinstance(table, dict) or not isinstance(table.get("models"), dict):
-        raise _make_error(path, provider, "is no table with a table `models`")
+        raise _make_error(path, provider, "has no table `models`")
     _require_known_keys(path, provider, table, _TABLE)
     for model, row in table["models"].items():
         where = f"{provider}.models.{model}"
         if not isinstance(row, dict):
-            raise _make_error(path, where, "is no table")
+            raise _make_error(path, where, "is not a table")
         _require_known_keys(path, where, row, _ROW)
         yield model, _parse_price(path, where, {**table, **row})
 
@@ -169,7 +169,7 @@ def _parse_price(path: Path, where: str, row: Mapping[str, Any]) -> Price:
         )
     currency = row.get("currency", "USD")
     if not isinstance(currency, str):
-        raise _make_error(path, where, "has a currency that is no text")
+        raise _make_error(path, where, "has a currency that is not a text")
     known: dict[str, Any] = {"currency": currency, "source": source, "checked": checked}
     return Price(above=tuple(_parse_tiers(path, where, row, known)), **rates, **known)
 
@@ -179,7 +179,7 @@ def _parse_tiers(
 ) -> Iterator[tuple[int, Price]]:
     steps = row.get("above", [])
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-        raise _make_error(path, f"{where}.above", "is no list of tables")
+        raise _make_error(path, f"{where}.above", "is not a list of tables")
     if any(type(step.get("tokens")) is not int or "input" not in step for step in steps):
         raise _make_error(
             path, f"{where}.above", "has a step without `tokens`, a whole number, or without `input`"
@@ -198,7 +198,7 @@ def _parse_rate(path: Path, where: str, value: Any) -> Decimal:
     except InvalidOperation:
         rate = Decimal("nan")
     if not rate.is_finite() or rate < 0:
-        raise _make_error(path, where, "is no price")
+        raise _make_error(path, where, "is not a price")
     return rate
 
 

@@ -23,7 +23,7 @@ Reasoning: TypeAlias = Literal["never", "opt-in", "default", "always"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Facts about a model family, whoever's row serves it.
+    """Facts about a model family at any provider.
 
     `providers` are names of rows (empty = any), `dialects` wire formats (empty = any), `matches` are globs
     over the model text; the first profile that fits wins. `params` renames well-known parameters for this
@@ -80,7 +80,7 @@ class Profile:
 
     def as_dict(self) -> dict[str, Any]:
         """The profile as plain data."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        plain = {member.name: getattr(self, member.name) for member in fields(self)}
         return {
             name: dict(value)
             if isinstance(value, Mapping)

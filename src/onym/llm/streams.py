@@ -135,7 +135,7 @@ class _StreamState:
         self._failure = error
 
     def stop(self) -> None:
-        """Whoever reads wants no more."""
+        """The reader stops."""
         self.over = True
         self._events.clear()
         self._failure = None
@@ -301,10 +301,10 @@ class AsyncStream:
 
 
 class StreamListener(Protocol):
-    """Whoever listens in."""
+    """A listener to the events of a stream."""
 
     def on_events(self, events: list[Event]) -> None:
-        """Octets came, and these events with them, perhaps none."""
+        """Bytes arrived, which completed these events, if any."""
 
     def on_close(self, error: BaseException | None) -> Callable[[], object] | None:
         """The stream was closed, whole or not, or broke with `error`. Told once.

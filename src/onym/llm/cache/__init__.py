@@ -58,10 +58,10 @@ _IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "user-agent", "ac
 
 
 def make_request_key(plan: Plan, key: bytes) -> bytes:
-    """The name of this request, made with the store's random key.
+    """Return the cache key of this request, made with the store's random key.
 
-    The credential goes in as a keyed hash of its own: answers to one are not handed to another. A
-    label and a version header count, as does each octet of the body.
+    The credential is part of it as a keyed hash, so that two credentials share no answers. The label, version
+    headers and every byte of the body are part of it too.
     """
     digest = blake2b(key=key, digest_size=REQUEST_KEY_LENGTH, person=b"onym-cache-name")
     for part in _iter_key_parts(plan, key):
@@ -146,7 +146,7 @@ class _StreamRecorder:
 
 
 class _EmptyBody:
-    """A body without octets, for either kind of reader."""
+    """An empty body for sync and async readers."""
 
     __slots__ = ()
 
@@ -178,7 +178,7 @@ _AGES: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSettings:
-    """Where the cache is, how large it may grow (octets) and how old an answer may be (seconds)."""
+    """The folder of the cache, its largest size (bytes) and the largest age of an answer (seconds)."""
 
     folder: Path
     size: int = 256 * 2**20
@@ -186,10 +186,10 @@ class CacheSettings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> CacheSettings:
-        """What the environment says, `os.environ` by default.
+        """Return the settings of the environment, by default `os.environ`.
 
-        Sizes are octets or "256MiB", "1GB"; ages are seconds or "90m", "12h", "7d", "2w". Raises ConfigError
-        for anything else.
+        Sizes are bytes or "256MiB", "1GB"; ages are seconds or "90m", "12h", "7d", "2w". Raises ConfigError
+        for other values.
         """
         environ = os.environ if environ is None else environ
         given: dict[str, int] = {}
@@ -206,7 +206,9 @@ def _parse_amount(text: str, name: str, units: Mapping[str, int], examples: str)
     found = _AMOUNT.fullmatch(text.strip())
     if found is None or found[2].lower() not in units:
         raise ConfigError(
-            f"the variable {name} is no amount", code="config.bad-amount", hint=f"write {examples}"
+            f"the value of {name} is not a number with a known unit",
+            code="config.bad-amount",
+            hint=f"Write {examples}.",
         )
     return int(found[1]) * units[found[2].lower()]
 
@@ -221,10 +223,10 @@ def _get_folder(environ: Mapping[str, str]) -> Path:
 
 
 class ResponseCache:
-    """Answers by request. Threads, event loops and processes may share it; it is open from its first use.
+    """Answers by request. Threads, event loops and processes can share it; the first use opens it.
 
-    `clock` gives the date in seconds. What does not work - no room, no right to write, a file that is none -
-    is told once as an OnymWarning, and calls are made as if there were no cache.
+    `clock` returns the time in seconds. If the cache does not work (disk full, no write permission, damaged
+    file), it emits one OnymWarning, and calls are sent as if there were no cache.
     """
 
     def __init__(self, settings: CacheSettings, *, clock: Callable[[], float] = time.time) -> None:
@@ -239,14 +241,14 @@ class ResponseCache:
         return f"ResponseCache({str(self.settings.folder)!r})"
 
     def get_or_call(self, plan: Plan, kind: type[A], call: Callable[[float], A]) -> A:
-        """The answer to this plan, kept or by `call`, which gets the seconds that were spent waiting."""
+        """Return the cached answer to this plan, or that of `call`, which gets the seconds spent waiting."""
         question = self._make_lookup(plan)
         if question is None:
             return call(0.0)
         return run_steps(lookup_steps(question, kind, self._store, self._flights), call)
 
     async def aget_or_call(self, plan: Plan, kind: type[A], call: Callable[[float], Awaitable[A]]) -> A:
-        """`answer` for coroutines; the disk is another thread's."""
+        """`get_or_call` for coroutines; another thread reads the disk."""
         import asyncio
 
         question = await asyncio.to_thread(self._make_lookup, plan)
@@ -255,31 +257,29 @@ class ResponseCache:
         return await arun_steps(lookup_steps(question, kind, self._store, self._flights), call)
 
     def open_replay(self, plan: Plan) -> OpenedStream | None:
-        """A kept answer as a stream, None where there is none."""
-
+        """Return the cached answer as a stream, None if there is none."""
         question = self._make_lookup(plan)
         octets = None if question is None else self._store.get(question.key)
         answer = None if octets is None else decode_answer(octets, Completion)
         return None if answer is None else replay_answer(answer)
 
     def record_stream(self, plan: Plan, opened: OpenedStream) -> OpenedStream:
-        """The same stream, kept when it has come to a good end."""
-
+        """Return the same stream, which is stored after it ended successfully."""
         return attach_recorder(opened, plan.endpoint.model, partial(self.store_answer, plan))
 
     def store_answer(self, plan: Plan, answer: Answer) -> None:
-        """Keep the answer to this plan."""
+        """Store the answer to this plan."""
         question = self._make_lookup(plan)
         octets = None if question is None else encode_answer(answer, question.secrets)
         if question is not None and octets is not None:
             self._store.put(question.key, octets)
 
     def contents(self) -> Contents:
-        """How much there is. Makes nothing where there is no cache yet."""
+        """Return the size of the cache. Creates no file if there is none."""
         return self._store.contents()
 
     def clear(self) -> Contents:
-        """Forget every answer, and say how much there was."""
+        """Remove all answers and return the size that the cache had."""
         return self._store.clear()
 
     def close(self) -> None:
@@ -290,7 +290,7 @@ class ResponseCache:
         key = self._store.load_key()
         if key is None:
             return None
-        # half of the time is for waiting, so that a call of one's own still fits
+        # waiting takes at most half of the timeout, so that there is time for the call
         return CacheLookup(
             key=make_request_key(plan, key), patience=plan.timeout / 2, secrets=plan.endpoint.secrets
         )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class PendingCall:
-    """One call that is under way in this process. `landed` ends with the octets of its answer, or None."""
+    """One call in progress in this process. `landed` ends with the bytes of its answer, or None."""
 
     __slots__ = ("_flights", "_held", "_lock", "_over", "key", "landed")
 
@@ -42,7 +42,7 @@ class PendingCall:
         self.landed.set_running_or_notify_cancel()
 
     def try_lock(self) -> bool:
-        """Whether no other process makes this call. Where that cannot be told, nobody else does."""
+        """Whether no other process makes this call. True if the locks do not work."""
         with self._lock:
             # a coroutine may be cancelled, and the flight landed, while a thread is on its way here
             self._held = not self._over and self._flights.acquire_lock(self.key)
@@ -136,7 +136,7 @@ class PauseStep:
 
 @dataclass(frozen=True, slots=True)
 class JoinStep:
-    """Wait until this flight lands, at most so many seconds; the octets, or None."""
+    """Wait for this call for at most so many seconds. Returns the bytes of its answer, or None."""
 
     flight: PendingCall
     seconds: float
@@ -168,7 +168,7 @@ def lookup_steps(
     flights: PendingCalls,
     clock: Callable[[], float] = time.monotonic,
 ) -> Steps[A]:
-    """From the store, from whoever asks the same right now, or by a call.
+    """Find the answer in the store, wait for an identical call in progress, or make the call.
 
     A failure is not shared: where the call that was waited for brings nothing, everybody calls for himself.
     """

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -23,6 +22,14 @@ from weakref import finalize
 
 import msgspec
 
+from onym.common.platform import (
+    NO_FOLLOW,
+    is_open_to_others,
+    is_owned_by_user,
+    is_writable_by_others,
+    try_lock_byte,
+    unlock_byte,
+)
 from onym.llm.operations import OPERATIONS
 from onym.llm.types import Answer, Completion
 
@@ -40,18 +47,16 @@ _FILE_ENDINGS = ("", "-wal", "-shm", "-journal")
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder, for its owner alone. Raises OSError, also where it is somebody else's.
+    """Create the folder for its owner only. Raises OSError, also if it belongs to another user.
 
-    Where others could write to it so far, what they put there is removed: a key that somebody knows, and
-    answers sealed with it.
+    If other users could write to it until now, their files are removed: a key that they know, and answers
+    sealed with it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if os.name == "nt":  # pragma: no cover - rights are the parent folder's there
-        return
     state = folder.stat()
-    if state.st_uid != os.geteuid():
+    if not is_owned_by_user(state):
         raise PermissionError(errno.EPERM, "the folder belongs to another user")
-    if state.st_mode & 0o077:
+    if is_open_to_others(state):
         folder.chmod(0o700)
         for path in folder.iterdir():
             with suppress(FileNotFoundError):  # another process does it too
@@ -60,9 +65,9 @@ def make_folder(folder: Path) -> None:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether this is a file of this user's that nobody else may write to."""
+    """Whether the file belongs to this user and no other user may write to it."""
     state = path.lstat()
-    return stat.S_ISREG(state.st_mode) and state.st_uid == os.geteuid() and not state.st_mode & 0o022
+    return stat.S_ISREG(state.st_mode) and is_owned_by_user(state) and not is_writable_by_others(state)
 
 
 def load_key(folder: Path) -> bytes:
@@ -85,8 +90,8 @@ def load_key(folder: Path) -> bytes:
 
 
 def open_private(path: Path) -> int:
-    """A descriptor of a file that its owner alone may read, made where it is missing; no link is followed."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    """Open a file that only its owner may read, and create it if it is missing; follow no link."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600)
 
 
 def list_data_files(folder: Path) -> dict[int, Path]:
@@ -114,9 +119,9 @@ def remove_data_file(path: Path) -> None:
 
 
 class ByteLocks:
-    """Locks between processes, any number in one file: each is one octet of it, named by an offset.
+    """Locks between processes, any number in one file: every lock is one byte of it, named by an offset.
 
-    They end with the process, however it ends. Within one process they exclude nothing.
+    A lock ends with its process at the latest. Within one process it excludes nothing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -124,48 +129,19 @@ class ByteLocks:
         self._file: tuple[int, int] | None = None
 
     def acquire(self, offset: int) -> bool:
-        """Whether this process has the lock now. Raises OSError where the file system has no locks."""
-        return _lock_byte(self._open_descriptor(), offset)
+        """Return whether this process has the lock now. Raises OSError if the file system has no locks."""
+        return try_lock_byte(self._open_descriptor(), offset)
 
     def release(self, offset: int) -> None:
-        """Let others have it."""
+        """Release the lock."""
         with suppress(OSError):
-            _unlock_byte(self._open_descriptor(), offset)
+            unlock_byte(self._open_descriptor(), offset)
 
     def _open_descriptor(self) -> int:
-        # never closed: closing any descriptor of the file gives up all of this process's locks
+        # never closed: closing any descriptor of the file releases all locks of this process
         if self._file is None or self._file[0] != os.getpid():
             self._file = os.getpid(), open_private(self._path)
         return self._file[1]
-
-
-if sys.platform == "win32":  # pragma: no cover - the tests run where there is fcntl
-    import msvcrt
-
-    def _lock_byte(descriptor: int, offset: int) -> bool:
-        os.lseek(descriptor, offset, os.SEEK_SET)
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except PermissionError:
-            return False
-        return True
-
-    def _unlock_byte(descriptor: int, offset: int) -> None:
-        os.lseek(descriptor, offset, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock_byte(descriptor: int, offset: int) -> bool:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
-        except (BlockingIOError, PermissionError):
-            return False
-        return True
-
-    def _unlock_byte(descriptor: int, offset: int) -> None:
-        fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, offset)
 
 
 A = TypeVar("A", bound=Answer)
@@ -203,7 +179,7 @@ def encode_answer(answer: Answer, secrets: Iterable[Secret] = ()) -> bytes | Non
 
 
 def decode_answer(octets: bytes, kind: type[A]) -> A | None:
-    """The answer in these octets; None where they hold none of this kind."""
+    """The answer in these bytes; None if they contain no answer of this class."""
     try:
         kept = _DECODER.decode(octets)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -234,7 +210,7 @@ _PATIENCE: Final = 2.0
 _USE_INTERVAL: Final = 60.0
 #: where the bound is passed, so much of it stays
 _KEPT_SHARE: Final = 0.9
-#: octets of a row beside its value, about
+#: about the bytes of a row without its value
 _ROW_OVERHEAD: Final = 120
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -243,7 +219,7 @@ CREATE TABLE IF NOT EXISTS entries (
 CREATE INDEX IF NOT EXISTS by_use ON entries (used, key);
 CREATE INDEX IF NOT EXISTS by_age ON entries (made);
 """
-#: the entries used longest ago, beyond so many octets
+#: the least recently used entries beyond so many bytes
 _SURPLUS: Final = """
 DELETE FROM entries WHERE key IN (SELECT key FROM (
     SELECT key, SUM(length(value) + ?) OVER (ORDER BY used DESC, key) AS running FROM entries
@@ -256,7 +232,7 @@ _BUSY_CODES: Final = (5, 6)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What lies in the store: octets in use, and the dates of the oldest and the newest entry (seconds)."""
+    """The size of the store: bytes in use, and the times of the oldest and the newest entry (seconds)."""
 
     entries: int = 0
     octets: int = 0
@@ -265,7 +241,7 @@ class Contents:
 
 
 class AnswerStore:
-    """The store in `folder`, at most about `size` octets, nothing older than `age` seconds."""
+    """The store in `folder`: at most about `size` bytes, no entry older than `age` seconds."""
 
     def __init__(
         self,
@@ -326,7 +302,7 @@ class AnswerStore:
         return load_key(self.folder)
 
     def _run_guarded(self, work: Callable[[Any], T], otherwise: T) -> T:
-        """Do it with an open file. A ruined one is replaced, once; all else that fails is told."""
+        """Run `work` with an open file. A damaged file is replaced once; other failures are reported."""
         try:
             import sqlite3
         except ImportError:  # pragma: no cover - some builds of Python have none
@@ -355,7 +331,7 @@ class AnswerStore:
         make_folder(self.folder)
         self._number = max(list_data_files(self.folder), default=1)
         db = _open_database(create_data_file(self.folder, self._number))
-        # also where nobody closes it, and at the end of the program
+        # also if the caller does not close it, and when the program ends
         self._open = os.getpid(), db, finalize(self, _close_connection, os.getpid(), db)
         return db
 
@@ -442,7 +418,7 @@ def _open_database(path: Path) -> sqlite3.Connection:
 
 
 def _count_bytes(db: sqlite3.Connection) -> int:
-    """Octets of the file that are in use: whole pages."""
+    """Return the bytes of the file that are in use, in whole pages."""
     pages, free, length = (
         db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )

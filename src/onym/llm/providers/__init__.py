@@ -47,7 +47,7 @@ def list_entry_points() -> tuple[EntryPoint, ...]:
 
 
 def load_rows(points: Iterable[EntryPoint]) -> list[tuple[str, Provider]]:
-    """(where from, row) of each. An entry point names a Provider, or an iterable of them.
+    """Return (origin, row) for every row of the entry points, which name a Provider or several.
 
     Raises ConfigError that names the entry point and its distribution.
     """
@@ -145,7 +145,7 @@ class ProviderTable:
         return self._with_plugins()._find_known(host, port) or _GENERIC_ROWS["openai-compatible"]
 
     def find_alias(self, word: str) -> Provider | None:
-        """The row that one word stands for (`openai`), None where it is no alias."""
+        """Return the row of an alias such as `openai`, None if the word is not an alias."""
         word = word.lower()
         row = self._aliases.get(word)
         # a name with a dot, or the host of a row, is never an alias: no look at the plugins
@@ -154,7 +154,7 @@ class ProviderTable:
         return self._with_plugins()._aliases.get(word)
 
     def aliases(self) -> Mapping[str, str]:
-        """Each alias and the host that it stands for, with its port where that is no usual one."""
+        """Return the host of every alias, with its port if that is not the usual one."""
         return _AliasMap(self)
 
     def get(self, name: str) -> Provider:
@@ -179,7 +179,7 @@ class ProviderTable:
         Raises UsageError where its name, an alias or a host belongs to another row; `replace` allows
         it to take the place of the row of the same name.
         """
-        rows = [each for each in self._rows.values() if not (replace and each.name == row.name)]
+        rows = [other for other in self._rows.values() if not (replace and other.name == row.name)]
         return ProviderTable([*rows, row], plugins=self._load)
 
     def __iter__(self) -> Iterator[Provider]:

@@ -72,7 +72,7 @@ class PathValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """A row of the provider table. It holds facts alone; behaviour belongs to a dialect.
+    """A row of the provider table. It contains only facts; behaviour belongs to an API format.
 
     `hosts` are exact names, the first the canonical one. `host_suffixes` are patterns:
     `.openai.azure.com` is any name below that one, `*` stands for a label or a part of one
@@ -180,12 +180,12 @@ class Provider:
 
     def as_dict(self) -> dict[str, Any]:
         """The row as plain data, every field by its name, mappings as dicts, tuples as lists."""
-        return {each.name: _to_plain(getattr(self, each.name)) for each in fields(self)}
+        return {member.name: _to_plain(getattr(self, member.name)) for member in fields(self)}
 
 
 def _to_plain(value: Any) -> Any:
     if isinstance(value, Api | PathValue):
-        return {each.name: _to_plain(getattr(value, each.name)) for each in fields(value)}
+        return {member.name: _to_plain(getattr(value, member.name)) for member in fields(value)}
     if isinstance(value, Mapping):
         return {key: _to_plain(item) for key, item in value.items()}
     return [_to_plain(item) for item in value] if isinstance(value, tuple) else value
@@ -217,7 +217,7 @@ def matches_pattern(host: str, pattern: str) -> bool:
 
 
 def match_wildcard(host: str, patterns: Iterable[str]) -> str | None:
-    """What `*` stands for in the first of the patterns that means this host."""
+    """Return the text that `*` matches in the first pattern that matches this host."""
     for pattern in patterns:
         head, star, tail = pattern.partition("*")
         if star and "*" not in tail and matches_pattern(host, pattern):
@@ -234,11 +234,12 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def validate_row(row: Provider, capabilities: Iterable[str]) -> None:
-    """Refuse a row that cannot be right: UsageError, naming the row and the field."""
-    for field, good in _check_fields(row, frozenset(capabilities)):
+    """Raise UsageError, which names the row and the field, for an invalid row."""
+    for name, good in _check_fields(row, frozenset(capabilities)):
         if not good:
             raise UsageError(
-                f"provider row {_format_name(row.name)}: {field} cannot be used", code="provider.bad-row"
+                f"provider row {_format_name(row.name)}: the value of {name} is invalid",
+                code="provider.bad-row",
             )
 
 
@@ -295,7 +296,7 @@ def _all_match(pattern: re.Pattern[str], texts: Iterable[str]) -> bool:
 
 
 def _is_valid_pattern(pattern: str) -> bool:
-    # the last two labels are fixed: a pattern hangs on a domain that somebody registered
+    # the last two labels are fixed: a pattern belongs to a registered domain
     head, _, domain = pattern.rpartition(".")
     head, _, second = head.rpartition(".")
     if "*" in domain + second or not is_host(f"{second}.{domain}"):
