@@ -155,8 +155,8 @@ def fetch_document(
     """Fetch the discovery document of `authority` from its anchor (default: that of `find_namespace`).
 
     `signed_metadata` is verified with the keys that the document names, if `only` (thumbprints; default: the
-    registry's) allows them. `read` replaces the parser. Raises DiscoveryError: aiip.unknown-authority if
-    the document is missing, aiip.discovery-conflict if it cannot be used, and the code of a network failure. The
+    registry's) allows them. `read` replaces the parser. Raises DiscoveryError: aiip.unknown-authority if the
+    document is missing, aiip.discovery-conflict if it cannot be used, and the code of a network failure. The
     caller checks the pins, after it has fetched the keys.
     """
     origin = find_namespace(authority, settings).anchor if anchor is None else anchor
