@@ -134,12 +134,12 @@ def match(grammar: Grammar, start: str, text: str | bytes) -> bool:
 
 
 def generate_examples(grammar: Grammar, start: str, count: int, *, seed: int = 0) -> list[str]:
-    """Up to `count` different strings of the rule: a shortest one first, if it is UTF-8, then random ones.
+    """Return up to `count` different strings of the rule: a shortest one (if it is UTF-8), then random ones.
 
-    The same seed gives the same strings. Alternatives that were taken least are taken first, so that a
-    dozen strings show most of a grammar. Strings that are no UTF-8 are left out; fewer than `count` come
-    where the rule has no more, or only long ones. Raises what `build_matcher` raises, and UsageError for a count
-    that is not 1 to MAX_EXAMPLES.
+    The same seed gives the same strings. Alternatives that were used least come first, so that a dozen
+    strings show most of a grammar. Strings that are not UTF-8 are left out. The result is shorter than
+    `count` if the rule has no more strings, or only long ones. Raises what `build_matcher` raises, and
+    UsageError for a count that is not 1 to MAX_EXAMPLES.
     """
     if not 1 <= count <= MAX_EXAMPLES:
         raise UsageError(f"from 1 to {MAX_EXAMPLES:,} examples can be made, not {count}")

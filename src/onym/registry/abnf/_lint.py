@@ -93,7 +93,8 @@ def _check_undefined(grammar: Grammar) -> Iterator[Remark]:
             rule=reference.name,
             line=reference.line,
             column=reference.column,
-            fix=f"define it, or say which RFC it is from: {reference.name} = <{reference.name}, see RFC nnnn>",
+            fix="define it, or say which RFC it is from: "
+            f"{reference.name} = <{reference.name}, see RFC nnnn>",
         )
 
 
@@ -261,7 +262,8 @@ def _check_redundant(grammar: Grammar) -> Iterator[Remark]:
         for item in (node.items[at] for at in superfluous):
             yield Remark(
                 code=RemarkCode.REDUNDANT,
-                message=f"the alternative {_format_alternative(item)} adds nothing: the others have all its strings",
+                message=f"the alternative {_format_alternative(item)} adds nothing: "
+                "the others have all its strings",
                 rule=rule.name,
                 line=item.line,
                 column=item.column,

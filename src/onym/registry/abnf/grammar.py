@@ -275,6 +275,7 @@ class PrefixFinder:
         return frozenset(head[: head.index(":") + 1] for head in heads if ":" in head)
 
     def find_in_rule(self, key: str, steps: int) -> set[str]:
+        """Return what the strings of a rule begin with."""
         if key not in self.known:
             self.known[key] = set()  # what it begins with while it is being looked at: recursion
             rule = self.grammar.rules.get(key)
@@ -299,6 +300,7 @@ class PrefixFinder:
         return self.find_in_concatenation(node, steps) if isinstance(node, Concatenation) else set()
 
     def find_in_concatenation(self, node: Concatenation, steps: int) -> set[str]:
+        """Return what the strings of a concatenation begin with."""
         done: set[str] = set()
         open_: set[str] = {""}
         for item in node.items:

@@ -139,7 +139,8 @@ def _check_keys(ctx: CheckContext) -> Faults:
         if cited and ctx.document.kind is not DocumentKind.TEMPLATE:
             yield make_fault(
                 "no-reference-list",
-                f"{len({citation.key for citation in cited})} keys are cited and no list of references was found",
+                f"{len({citation.key for citation in cited})} keys are cited "
+                "and no list of references was found",
                 level=Level.WARNING,
                 line=cited[0].line,
                 fix="add a section `References` with a full citation for each key",

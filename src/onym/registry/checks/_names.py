@@ -173,13 +173,13 @@ def check_dots(ctx: CheckContext) -> Faults:
     if not old and not reversed_domain:
         yield make_fault(
             "dot-without-domain",
-            f'the name has a "." and "{to_printable(labels[0])}" is no top-level domain: only names made from a '
-            "reversed domain name may have dots",
+            f'the name has a "." and "{to_printable(labels[0])}" is no top-level domain: '
+            "only names made from a reversed domain name may have dots",
             field="name",
             line=ctx.get_line("name"),
             witness=to_printable(name),
-            fix=f"write `Scheme name: {to_printable(name.replace('.', '-'))}`, or begin with your own domain, as in "
-            f"`com.example.{to_printable(labels[-1]) or 'mything'}`",
+            fix=f"write `Scheme name: {to_printable(name.replace('.', '-'))}`, "
+            f"or begin with your own domain, as in `com.example.{to_printable(labels[-1]) or 'mything'}`",
         )
     elif old and "." in name and not reversed_domain:
         yield make_fault(

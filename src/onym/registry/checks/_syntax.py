@@ -215,7 +215,8 @@ def _check_other_scheme(ctx: CheckContext) -> Faults:
     if others and wanted.isdisjoint(others) and ctx.syntax.problem is None:
         yield make_fault(
             "name-not-in-syntax",
-            f'no rule begins with "{to_printable(lower_ascii(ctx.name))}:"; there are {to_printable(", ".join(others[:5]))}',
+            f'no rule begins with "{to_printable(lower_ascii(ctx.name))}:"; '
+            f"there are {to_printable(', '.join(others[:5]))}",
             field="syntax",
             line=ctx.get_line("name"),
             witness=to_printable(ctx.name),

@@ -162,7 +162,8 @@ def _check_label(ctx: CheckContext, value: TemplateValue) -> Faults:
         return
     yield make_fault(
         "label-spelling",
-        f'the template calls this field "{_capitalize_first(known.label)}", not "{to_printable(squeeze_spaces(value.label))}"',
+        f'the template calls this field "{_capitalize_first(known.label)}", '
+        f'not "{to_printable(squeeze_spaces(value.label))}"',
         level=Level.HINT,
         field=value.id,
         line=value.line,
@@ -236,7 +237,8 @@ def check_status(ctx: CheckContext) -> Faults:
     if ctx.status is None or ctx.status.value not in {each.lower() for each in words}:
         yield make_fault(
             "status-unknown",
-            f"the status is {'more than one' if _has_several_statuses(value, words) else 'none'} of {', '.join(words)}",
+            f"the status is {'more than one' if _has_several_statuses(value, words) else 'none'} "
+            f"of {', '.join(words)}",
             field="status",
             line=ctx.get_line("status"),
             witness=to_printable(value),
