@@ -18,13 +18,14 @@ from http_message_signatures.exceptions import InvalidSignature
 
 from onym.common.strict_json import encode_base64url
 from onym.errors import ProvenanceError, SignatureError
+from onym.sign.algorithms import TOKEN_ALGORITHMS
 from onym.sign.encoding import decode_base64url
 from onym.sign.jws import sign_compact, verify_compact
-from onym.sign.keys import ALGORITHMS, SigningKey, read_authority_keys, read_keys, thumbprint
+from onym.sign.keys import SigningKey, read_authority_keys, read_keys, thumbprint
 from onym.sign.receipts import verify_filed
 from onym.uri.secret import Secret
 
-ALL = tuple(ALGORITHMS)
+ALL = tuple(TOKEN_ALGORITHMS)
 EVERY = (*ALL, "HS256", "ES512", "none")
 PAYLOAD = b'{"iss":"joe",\r\n "exp":1300819380,\r\n "http://example.com/is_root":true}'
 # of RFC 7515 A.1.1, which RFC 7797 4 uses too

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from onym.common.strict_json import encode_base64url
 from onym.errors import ProvenanceError, SignatureError, UsageError
+from onym.sign.algorithms import RECEIPT_ALGORITHMS
 from onym.sign.encoding import decode_base64url
-from onym.sign.keys import RECEIPT_ALGORITHMS, SigningKey
+from onym.sign.keys import SigningKey
 from onym.sign.receipts import (
     GATEWAY,
     MAX_RECEIPT,

@@ -16,6 +16,7 @@ from onym.ai.records import NO_AUTHORITY, AnchorDocument, Auth, Effects, Endpoin
 from onym.common.strict_json import parse_json_object
 from onym.errors import DiscoveryError, URIError
 from onym.net.hosts import parse_host
+from onym.sign.algorithms import RECEIPT_ALGORITHMS, USUAL_ALGORITHMS
 from onym.uri.ai import AIURI
 from onym.uri.generic import URI
 
@@ -87,8 +88,6 @@ _LONGEST_PIN: Final = 10**9
 #: RFC 6749 3.3
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}\Z")
 _NO_ENTRIES: Final[tuple[EndpointEntry, ...]] = ()
-_ALGORITHMS: Final = ("Ed25519", "ES256", "PS256", "ES384")
-_USUAL_ALGORITHMS: Final = ("Ed25519", "ES256")
 _SIGNED: Final = "signed_metadata"
 #: JSON can escape lone surrogates, which no text can contain
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
@@ -163,7 +162,7 @@ def _build_document(found: _JSONObject, anchor: str, authority: str) -> AnchorDo
         requirements=_parse_requirements(found),
         authorization_servers=found.get("authorization_servers", _parse_urls, ()),
         resource=found.get("resource", _parse_resource_url, None),
-        algorithms=found.get("receipt_alg_values_supported", _parse_algorithms, _USUAL_ALGORITHMS),
+        algorithms=found.get("receipt_alg_values_supported", _parse_algorithms, USUAL_ALGORITHMS),
         origins=found.get("origins", _parse_origins, ()),
         versions=found.get("versions", _parse_versions, (_VERSION,)),
         pin_max_age=found.get("pin_max_age", _parse_pin_max_age, 0),
@@ -365,9 +364,11 @@ def _parse_origins(value: Any, member: str) -> tuple[str, ...]:
 
 
 def _parse_algorithms(value: Any, member: str) -> tuple[str, ...]:
-    found = [name for name in _parse_list(value, member) if isinstance(name, str) and name in _ALGORITHMS]
+    found = [
+        name for name in _parse_list(value, member) if isinstance(name, str) and name in RECEIPT_ALGORITHMS
+    ]
     if not found:
-        raise_document_error(member, f"contains none of {', '.join(_ALGORITHMS)}")
+        raise_document_error(member, f"contains none of {', '.join(RECEIPT_ALGORITHMS)}")
     return tuple(dict.fromkeys(found))
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from onym.errors import ConfigError, DiscoveryError, OnymError, SignatureError, SnapshotError
 from onym.registry.iana import NamespaceFile, read_namespaces
 from onym.registry.records import Status
+from onym.sign.algorithms import USUAL_ALGORITHMS
 
 if TYPE_CHECKING:
     from onym.sign.keys import KeySet
@@ -30,7 +31,7 @@ SIGNATURE_TYPE: Final = "onym-ai-namespaces+jws"
 _MAX_FILE: Final = 12 * 1024 * 1024
 _MAX_KEY: Final = 256 * 1024
 _MAX_STATE: Final = 1024 * 1024
-_ALGORITHMS: Final = ("Ed25519", "ES256")
+_ALGORITHMS: Final = USUAL_ALGORITHMS
 #: seconds that the registry's clock may be ahead
 _SKEW: Final = 60.0
 _CLAUSE: Final = "AIIP/HTTPS v1 3.1"

@@ -12,21 +12,15 @@ from typing import Any, Final
 
 from onym.common.strict_json import encode_base64url
 from onym.errors import SignatureError
+from onym.sign.algorithms import ALGORITHMS, ID_TOKEN_ALGORITHMS
 from onym.sign.encoding import parse_json_object
 from onym.sign.jws import MAX_TOKEN, Verified, verify
 from onym.sign.keys import KeySet
 
-ID_TOKEN_ALGORITHMS: Final = ("RS256", "ES256", "EdDSA", "Ed25519")
 #: how far two clocks may be apart
 LEEWAY: Final = timedelta(seconds=60)
 _LONGEST_SUBJECT: Final = 255
 _LATEST: Final = 253402300799  # the last second of 9999, the last that a datetime holds
-_HASHES: Final = {
-    "RS256": hashlib.sha256,
-    "ES256": hashlib.sha256,
-    "EdDSA": hashlib.sha512,
-    "Ed25519": hashlib.sha512,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +117,7 @@ def _require_nonce(claims: Mapping[str, Any], nonce: str) -> None:
 
 
 def _require_hash(given: object, access_token: str, algorithm: str) -> None:
-    digest = _HASHES[algorithm](access_token.encode()).digest()
+    digest = hashlib.new(ALGORITHMS[algorithm].hash_name, access_token.encode()).digest()
     expected = encode_base64url(digest[: len(digest) // 2])
     if not isinstance(given, str) or not hmac.compare_digest(given.encode(), expected.encode()):
         raise _make_claim_error(

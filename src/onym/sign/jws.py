@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from onym.common.strict_json import encode_base64url
 from onym.errors import SignatureError
+from onym.sign.algorithms import TOKEN_ALGORITHMS
 from onym.sign.encoding import decode_base64url, parse_json_object
-from onym.sign.keys import ALGORITHMS, Key, KeySet, SigningKey
+from onym.sign.keys import Key, KeySet, SigningKey
 
 #: octets of a token, and of its header
 MAX_TOKEN: Final = 64 * 1024
@@ -99,7 +100,7 @@ def _require_algorithm(header: Mapping[str, Any], algorithms: Collection[str]) -
         # RFC 7515 4.1.11: what must be understood and is not, is refused
         raise SignatureError("the header asks for extensions that are not supported", code="sign.bad-header")
     algorithm = header.get("alg")
-    if not isinstance(algorithm, str) or algorithm not in algorithms or algorithm not in ALGORITHMS:
+    if not isinstance(algorithm, str) or algorithm not in algorithms or algorithm not in TOKEN_ALGORITHMS:
         raise SignatureError(
             "the token is signed with an algorithm that is not allowed here",
             code="sign.bad-algorithm",

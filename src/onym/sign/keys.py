@@ -14,30 +14,17 @@ from typing import Any, Final, Protocol
 
 from onym._lazy import require_extra
 from onym.errors import SignatureError
+from onym.sign.algorithms import (
+    ALGORITHMS,
+    COORDINATE_SIZES,
+    RECEIPT_ALGORITHMS,
+    TOKEN_ALGORITHMS,
+    KeyKind,
+    normalize_algorithm,
+)
 from onym.sign.encoding import decode_base64url, parse_json_object
 from onym.uri.secret import Secret
 
-KeyKind = tuple[str, str | None]
-
-#: algorithm -> (kty, crv). EdDSA is the older name of Ed25519 here (RFC 9864 2.2)
-ALGORITHMS: Final[Mapping[str, KeyKind]] = MappingProxyType(
-    {
-        "Ed25519": ("OKP", "Ed25519"),
-        "EdDSA": ("OKP", "Ed25519"),
-        "ES256": ("EC", "P-256"),
-        "RS256": ("RSA", None),
-        "PS256": ("RSA", None),
-    }
-)
-#: the same for receipts (AIIP/HTTPS v1 3.9): no RS256, and two more that are optional
-RECEIPT_ALGORITHMS: Final[Mapping[str, KeyKind]] = MappingProxyType(
-    {
-        "Ed25519": ("OKP", "Ed25519"),
-        "ES256": ("EC", "P-256"),
-        "ES384": ("EC", "P-384"),
-        "PS256": ("RSA", None),
-    }
-)
 #: RFC 7518 6.2.2, 6.3.2, 6.4: what only a private or shared key has
 PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 PUBLIC: Final = ("kty", "crv", "x", "y", "n", "e")
@@ -65,8 +52,10 @@ class Key:
 
     def can_verify(self, algorithm: str, kid: str | None) -> bool:
         """May it verify this algorithm, for a signature that names `kid`?"""
-        same = self.algorithm in {None, algorithm} or {self.algorithm, algorithm} <= {"EdDSA", "Ed25519"}
-        return same and self.kind == ALGORITHMS.get(algorithm) and kid in {None, self.kid}
+        row = ALGORITHMS.get(algorithm)
+        if row is None or not row.tokens or self.kind != row.kind or kid not in {None, self.kid}:
+            return False
+        return self.algorithm is None or normalize_algorithm(self.algorithm) == normalize_algorithm(algorithm)
 
     def verify(self, algorithm: str, signed: bytes, signature: bytes) -> bool:
         """Did this key sign these octets? The algorithm must be one of its kind."""
@@ -78,15 +67,14 @@ class Key:
 
 def get_kind(algorithm: str) -> KeyKind:
     """Key type and curve of an algorithm. Raises SignatureError for one that is not known."""
-    found = ALGORITHMS.get(algorithm) or RECEIPT_ALGORITHMS.get(algorithm)
-    if found is None:
-        known = sorted({*ALGORITHMS, *RECEIPT_ALGORITHMS})
+    row = ALGORITHMS.get(algorithm)
+    if row is None:
         raise SignatureError(
             "this signature algorithm is not allowed",
             code="sign.bad-algorithm",
-            hint=f"one of {', '.join(known)}",
+            hint=f"one of {', '.join(sorted(ALGORITHMS))}",
         )
-    return found
+    return row.kind
 
 
 def thumbprint(jwk: Mapping[str, Any]) -> str:
@@ -158,7 +146,6 @@ MAX_HISTORY: Final = 400
 #: seconds that two clocks may be apart
 LEEWAY: Final = 60.0
 _LATEST: Final = 253402300799  # the last second of 9999, the last that a datetime holds
-_COORDINATE: Final[Mapping[str, int]] = MappingProxyType({"P-256": 32, "P-384": 48, "Ed25519": 32})
 _P25519: Final = 2**255 - 19
 #: y of points of small order (RFC 8032 5.1): 0, 1, -1, and this of order 8 and its negative
 _ORDER_8: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
@@ -207,8 +194,8 @@ class AuthorityKeys:
                 code="sign.unknown-key",
                 hint="has the authority changed keys? Read its set again",
             )
-        name = "Ed25519" if algorithm == "EdDSA" else algorithm
-        if key.algorithm != name or key.kind != RECEIPT_ALGORITHMS.get(name):
+        name = normalize_algorithm(algorithm)
+        if name not in RECEIPT_ALGORITHMS or key.algorithm != name or key.kind != ALGORITHMS[name].kind:
             raise SignatureError("the key is for another algorithm", code="sign.bad-algorithm")
         return key
 
@@ -264,12 +251,11 @@ def _find_rejection(data: Mapping[str, Any]) -> str | None:
     kid, algorithm = data.get("kid"), data.get("alg")
     if not isinstance(kid, str) or not isinstance(algorithm, str):
         return "has no kid or no alg"
-    kind = RECEIPT_ALGORITHMS.get(algorithm)
-    if kind is None:
+    if algorithm not in RECEIPT_ALGORITHMS:
         return "is for an algorithm that is not for receipts"
     if data.get("use", "sig") != "sig" or "verify" not in collect_texts(data.get("key_ops", ["verify"])):
         return "is not for verifying signatures"
-    if data.get("kty") != kind[0] or data.get("crv") != kind[1]:
+    if (data.get("kty"), data.get("crv")) != ALGORITHMS[algorithm].kind:
         return "is not of its algorithm's kind"
     if not all(_is_time(data[name]) for name in ("nbf", "exp") if name in data):
         return "has a time that is no number of seconds"
@@ -281,7 +267,7 @@ def _is_foreign(data: Mapping[str, Any], only: Collection[str] | None) -> bool:
 
 
 def _make_authority_key(data: Mapping[str, Any]) -> Key:
-    kind = RECEIPT_ALGORITHMS[data["alg"]]
+    kind = ALGORITHMS[data["alg"]].kind
     if kind[1] is None:
         _require_odd(data["n"], data["e"])
     else:
@@ -299,7 +285,7 @@ def _require_odd(*numbers: str) -> None:
 def _require_valid_point(curve: str, *coordinates: str) -> None:
     """Full length (RFC 7518 6.2.1.2), and for Ed25519 a canonical point that is not of small order."""
     octets = [decode_base64url(each, "key") for each in coordinates]
-    if any(len(each) != _COORDINATE[curve] for each in octets):
+    if any(len(each) != COORDINATE_SIZES[curve] for each in octets):
         raise make_key_error("a coordinate of a key has the length of its curve")
     if curve == "Ed25519":
         y = int.from_bytes(octets[0], "little") & (2**255 - 1)
@@ -314,7 +300,7 @@ def _is_time(value: object) -> bool:
 #: octets of a key set
 MAX_KEY_SET: Final = 256 * 1024
 MAX_KEYS: Final = 64
-_KEY_KINDS: Final = frozenset(ALGORITHMS.values())
+_KEY_KINDS: Final = frozenset(ALGORITHMS[name].kind for name in TOKEN_ALGORITHMS)
 _MOST_KID: Final = 512
 
 
@@ -375,7 +361,8 @@ class SigningKey:
         data = parse_json_object(text.reveal().encode("utf-8", "replace"), "private key")
         kind = get_kind(algorithm)
         key = _parse_key(data, frozenset({kind}))
-        if key is None or "d" not in data or key.algorithm not in {None, *_list_algorithm_names(algorithm)}:
+        own = algorithm if key is None or key.algorithm is None else key.algorithm
+        if key is None or "d" not in data or normalize_algorithm(own) != normalize_algorithm(algorithm):
             raise SignatureError(f"this is no private key for {algorithm}", code="sign.bad-key")
         return cls(algorithm, key.kid, import_native_key(data))
 
@@ -441,11 +428,6 @@ def _parse_key(data: Mapping[str, Any], kinds: frozenset[tuple[str, str | None]]
         raise make_key_error("kid and alg of a key are short texts")
     plain = {name: data[name] for name in PUBLIC if name in data}
     return Key(kind, kid, algorithm, import_native_key(plain))
-
-
-def _list_algorithm_names(algorithm: str) -> set[str]:
-    """The algorithm's names: EdDSA is the older one of Ed25519."""
-    return {"EdDSA", "Ed25519"} if algorithm in {"EdDSA", "Ed25519"} else {algorithm}
 
 
 def _is_short(value: object) -> bool:

@@ -25,8 +25,9 @@ from onym.common.private_files import (
     write_private_file,
 )
 from onym.errors import CredentialError, SignatureError
+from onym.sign.algorithms import RECEIPT_ALGORITHMS
 from onym.sign.encoding import parse_json_object
-from onym.sign.keys import LEEWAY, MAX_HISTORY, PRIVATE, RECEIPT_ALGORITHMS, Signer, SigningKey, thumbprint
+from onym.sign.keys import LEEWAY, MAX_HISTORY, PRIVATE, Signer, SigningKey, thumbprint
 from onym.sign.receipts import MAX_LIFE
 from onym.uri.secret import Secret
 

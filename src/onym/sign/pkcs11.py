@@ -5,26 +5,16 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from onym.common.strict_json import encode_base64url
 from onym.errors import CredentialError, MissingExtraError, SignatureError
-from onym.sign.keys import RECEIPT_ALGORITHMS, Key, import_native_key, thumbprint
+from onym.sign.algorithms import ALGORITHMS, COORDINATE_SIZES, RECEIPT_ALGORITHMS
+from onym.sign.keys import Key, import_native_key, thumbprint
 from onym.uri.secret import Secret
 
 #: octets that are signed once when a key is opened
 _PROBE: Final = b"onym"
-_SIZES: Final[Mapping[str | None, int]] = MappingProxyType({"P-256": 32, "P-384": 48})
-#: the device's key types, by their names in PKCS #11
-_TYPES: Final[Mapping[str, tuple[str, str | None]]] = MappingProxyType(
-    {
-        "Ed25519": ("EC_EDWARDS", "Ed25519"),
-        "ES256": ("EC", "P-256"),
-        "ES384": ("EC", "P-384"),
-        "PS256": ("RSA", None),
-    }
-)
 
 
 class PKCS11Signer:
@@ -37,7 +27,7 @@ class PKCS11Signer:
         self._sign = sign
         self._guard = threading.Lock()
         # a label may name the wrong pair, or the module may not do what it should
-        if not Key(RECEIPT_ALGORITHMS[algorithm], self.kid, algorithm, import_native_key(self._jwk)).verify(
+        if not Key(ALGORITHMS[algorithm].kind, self.kid, algorithm, import_native_key(self._jwk)).verify(
             algorithm, _PROBE, self.sign(_PROBE)
         ):
             raise SignatureError(
@@ -70,7 +60,7 @@ class PKCS11Signer:
             ) from error
         try:
             session = _open_session(pkcs11, pkcs11.lib(module).get_token(token_label=token), pin)
-            kind = pkcs11.KeyType[_TYPES[algorithm][0]]
+            kind = pkcs11.KeyType[ALGORITHMS[algorithm].device_key_type]
             private = session.get_key(pkcs11.ObjectClass.PRIVATE_KEY, key_type=kind, label=label)
             public = session.get_key(pkcs11.ObjectClass.PUBLIC_KEY, key_type=kind, label=label)
             jwk = _to_public_jwk(pkcs11, public, algorithm)
@@ -80,7 +70,7 @@ class PKCS11Signer:
                 code="credential.token",
                 hint="module, token, label, PIN and the key's kind have to fit: pkcs11-tool --list-objects",
             ) from None
-        return cls(algorithm, jwk, _make_sign_functions(pkcs11, private)[algorithm])
+        return cls(algorithm, jwk, _make_sign_function(pkcs11, private, algorithm))
 
     def sign(self, octets: bytes) -> bytes:
         """The token's signature over these octets. Raises SignatureError where the device fails."""
@@ -106,36 +96,33 @@ def _open_session(pkcs11: Any, token: Any, pin: Secret) -> Any:
         return token.open()
 
 
-def _make_sign_functions(pkcs11: Any, private: Any) -> dict[str, Callable[[bytes], bytes]]:
-    """How each algorithm is signed; a device hashes for RSA and Ed25519, and not always for ECDSA."""
-    mechanism, mask = pkcs11.Mechanism, pkcs11.MGF.SHA256
+def _make_sign_function(pkcs11: Any, private: Any, algorithm: str) -> Callable[[bytes], bytes]:
+    """How the device signs; it hashes for RSA and Ed25519, and not always for ECDSA."""
+    row = ALGORITHMS[algorithm]
+    mechanism = pkcs11.Mechanism[row.device_mechanism]
+    options = {}
+    if row.kty == "RSA":
+        digest = pkcs11.Mechanism[row.hash_name.upper()]
+        mask = pkcs11.MGF[row.hash_name.upper()]
+        options["mechanism_param"] = (digest, mask, hashlib.new(row.hash_name).digest_size)
 
-    def ecdsa(octets: bytes, name: str) -> bytes:
-        return bytes(private.sign(hashlib.new(name, octets).digest(), mechanism=mechanism.ECDSA))
+    def sign(octets: bytes) -> bytes:
+        if row.kty == "EC":
+            octets = hashlib.new(row.hash_name, octets).digest()
+        return bytes(private.sign(octets, mechanism=mechanism, **options))
 
-    return {
-        "Ed25519": lambda octets: bytes(private.sign(octets, mechanism=mechanism.EDDSA)),
-        "ES256": lambda octets: ecdsa(octets, "sha256"),
-        "ES384": lambda octets: ecdsa(octets, "sha384"),
-        "PS256": lambda octets: bytes(
-            private.sign(
-                octets,
-                mechanism=mechanism.SHA256_RSA_PKCS_PSS,
-                mechanism_param=(mechanism.SHA256, mask, 32),
-            )
-        ),
-    }
+    return sign
 
 
 def _to_public_jwk(pkcs11: Any, public: Any, algorithm: str) -> dict[str, Any]:
     """The public part as a JWK. Points are at the end of their octets, wrapped in DER or not."""
-    names, curve = pkcs11.Attribute, _TYPES[algorithm][1]
+    names, curve = pkcs11.Attribute, ALGORITHMS[algorithm].curve
     if curve is None:
         n, e = (bytes(public[name]).lstrip(b"\0") for name in (names.MODULUS, names.PUBLIC_EXPONENT))
         return {"kty": "RSA", "n": encode_base64url(n), "e": encode_base64url(e)}
     point = bytes(public[names.EC_POINT])
     if curve == "Ed25519":
         return {"kty": "OKP", "crv": curve, "x": encode_base64url(point[-32:])}
-    size = _SIZES[curve]
+    size = COORDINATE_SIZES[curve]
     x, y = point[-2 * size : -size], point[-size:]
     return {"kty": "EC", "crv": curve, "x": encode_base64url(x), "y": encode_base64url(y)}

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onym.common.strict_json import encode_base64url
 from onym.errors import ProvenanceError, SignatureError, UsageError
+from onym.sign.algorithms import RECEIPT_ALGORITHMS, USUAL_ALGORITHMS, normalize_algorithm
 from onym.sign.encoding import decode_base64url, parse_json_object
-from onym.sign.keys import LEEWAY, RECEIPT_ALGORITHMS
+from onym.sign.keys import LEEWAY
 
 if TYPE_CHECKING:
     from onym.sign.keys import AuthorityKeys, Key, Signer
@@ -114,7 +115,7 @@ def parse_token_header(
     if header["typ"] != kind:
         raise SignatureError("the token is of another type", code="sign.bad-header")
     algorithm = header["alg"]
-    name = "Ed25519" if algorithm == "EdDSA" else algorithm
+    name = normalize_algorithm(algorithm)
     if name not in algorithms or name not in RECEIPT_ALGORITHMS:
         raise SignatureError(
             f"{what} is signed with an algorithm that is not allowed here",
@@ -318,7 +319,7 @@ MAX_RECEIPT: Final = 4096
 RECEIPT: Final = "aiip-receipt+jwt"
 GATEWAY: Final = "aiip-gateway+jwt"
 #: what is accepted where nobody says more; `EdDSA` goes with `Ed25519`, as its older name
-DEFAULT_ALGORITHMS: Final = ("Ed25519", "ES256")
+DEFAULT_ALGORITHMS: Final = USUAL_ALGORITHMS
 _WHAT: Final = "a receipt"
 _REQUEST: Final = b"aiip-req-v1"
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
@@ -458,7 +459,7 @@ def verify_filed(
     issuer: str | None = None,
     at: float | None = None,
     kind: str = RECEIPT,
-    algorithms: Collection[str] = tuple(RECEIPT_ALGORITHMS),
+    algorithms: Collection[str] = RECEIPT_ALGORITHMS,
 ) -> Receipt:
     """A receipt out of a file, judged by the time that it names and the history of the authority's keys.
 

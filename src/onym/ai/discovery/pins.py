@@ -22,6 +22,7 @@ from typing import Final, Protocol
 
 from onym.ai.records import LEVELS, AnchorDocument, Auth
 from onym.errors import DiscoveryError
+from onym.sign.algorithms import ALGORITHMS, RECEIPT_ALGORITHMS
 from onym.store.sqlite import (
     FileFormat,
     SQLiteOptions,
@@ -39,7 +40,9 @@ MAX_PIN_SECONDS: Final = 2 * 365 * 24 * 3600
 _UPDATE_SECONDS: Final = 60.0
 
 #: bits of security (NIST SP 800-57 1, table 2); PS256 with its smallest key
-_BITS: Final[Mapping[str, int]] = MappingProxyType({"PS256": 112, "Ed25519": 128, "ES256": 128, "ES384": 192})
+_BITS: Final[Mapping[str, int]] = MappingProxyType(
+    {name: ALGORITHMS[name].strength for name in RECEIPT_ALGORITHMS}
+)
 #: a demand's name up to its colon -> what a document without it no longer requires
 _LOST_DEMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -23,6 +23,7 @@ from onym.net.config import NetConfig
 from onym.net.limits import NetLimits
 from onym.net.messages import HTTPRequest, Origin, Reply, Send
 from onym.net.transport import AsyncTransport
+from onym.sign.algorithms import TOKEN_ALGORITHMS
 from onym.sign.encoding import decode_base64url, parse_json_object
 from onym.sign.jws import verify
 from onym.sign.keys import MAX_KEY_SET, read_keys
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["JWTAuthorization"]
 
-#: accepted algorithms; "EdDSA" is the older name of Ed25519 (RFC 9864)
-TOKEN_ALGORITHMS: Final = ("Ed25519", "EdDSA", "ES256", "PS256", "RS256")
 #: bytes of a token
 MAX_ACCESS_TOKEN: Final = 16 * 1024
 #: largest difference of two clocks in seconds

@@ -12,6 +12,7 @@ import msgspec
 
 from onym.ai.endpoint.context import CONTENT_TYPE, Answer
 from onym.errors import AIIPError, CredentialError, OnymError, SignatureError
+from onym.sign.algorithms import USUAL_ALGORITHMS
 from onym.sign.metadata import sign_metadata
 from onym.sign.receipts import Receipt as _Receipt
 from onym.sign.receipts import (
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from onym.sign.receipts import StreamEnd
 
 #: the algorithms of receipts, unless a published key has another one (3.8)
-ALGORITHMS: Final = ("Ed25519", "ES256")
+ALGORITHMS: Final = USUAL_ALGORITHMS
 #: seconds for which a receipt is fresh
 LIFE: Final = 120
 #: seconds for which `signed_metadata` is valid: twice the longest lifetime in a cache

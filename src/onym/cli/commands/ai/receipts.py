@@ -15,6 +15,7 @@ from onym.cli._atomic_file import AtomicFile
 from onym.cli._input import pass_session, read_file, translate_key_errors
 from onym.cli._output import Session
 from onym.errors import CredentialError, NetError, ProvenanceError, SignatureError, UsageError
+from onym.sign.algorithms import RECEIPT_ALGORITHMS
 
 if TYPE_CHECKING:
     from onym.sign.keys import AuthorityKeys
@@ -266,8 +267,6 @@ def _format_iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
-#: as in onym.sign.keys.RECEIPT_ALGORITHMS, which is heavy to import
-_ALGORITHMS: Final = ("Ed25519", "ES256", "ES384", "PS256")
 _LATEST: Final = 24 * 3600
 #: how one goes on without a private key
 _WAYS: Final = (
@@ -297,7 +296,7 @@ def keys_command() -> None:
 @_folder
 @click.option(
     "--algorithm",
-    type=click.Choice(_ALGORITHMS),
+    type=click.Choice(RECEIPT_ALGORITHMS),
     default="Ed25519",
     show_default=True,
     help="What it signs with.",
@@ -313,7 +312,7 @@ def new_command(session: Session, /, folder: Path, algorithm: str) -> None:
 @_folder
 @click.option(
     "--algorithm",
-    type=click.Choice(_ALGORITHMS),
+    type=click.Choice(RECEIPT_ALGORITHMS),
     help="What the new key signs with; without it, as the old one.",
 )
 @click.option(

@@ -52,7 +52,8 @@ _MAX_KEY: Final = 64 * 1024
 
 def _load_signing_key(file: str) -> SigningKey:
     """The private key of a file, for the algorithm that it names, else the one of its kind."""
-    from onym.sign.keys import ALGORITHMS, SigningKey
+    from onym.sign.algorithms import ALGORITHMS
+    from onym.sign.keys import SigningKey
 
     try:
         text = read_start(file, _MAX_KEY).decode("utf-8")
@@ -63,7 +64,7 @@ def _load_signing_key(file: str) -> SigningKey:
         if not isinstance(jwk, dict):
             raise SignatureError("no key", code="sign.bad-key", hint="a private key as JWK (RFC 7517)")
         kind = (jwk.get("kty"), jwk.get("crv"))
-        own = next((name for name, algorithm in ALGORITHMS.items() if algorithm == kind), "Ed25519")
+        own = next((name for name, row in ALGORITHMS.items() if row.tokens and row.kind == kind), "Ed25519")
         return SigningKey.from_jwk(Secret(text), algorithm=str(jwk.get("alg") or own))
 
 
