@@ -139,7 +139,8 @@ def bank(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Login,
 
     with serve_asgi(login, "login.localhost", ca=ca) as port:
         login.port = port
-        own = partial(JWTAuthorization, policy=Policy.local(), tls=trust(ca, folder), resolver=names)
+        network = NetConfig(policy=Policy.local(), tls=trust(ca, folder), resolver=names)
+        own = partial(JWTAuthorization, network=network)
         monkeypatch.setattr("onym.ai.endpoint.oauth.JWTAuthorization", own)
         monkeypatch.setenv("ISSUER", login.issuer)
         with serve_authority(made, "bank.localhost", ca=ca) as (_, authority):
