@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import json_support as answers
-from onym.errors import MalformedResponseError, OverloadedError, UnsupportedError
+from onym.errors import MalformedResponseError, OverloadedError
 from onym.llm.dialects import Exchange, WireSpec, anthropic_messages
 from onym.llm.types import Carried, Message, Request, ToolCall, Usage
 from onym.net.messages import Headers
@@ -240,12 +240,6 @@ def test_a_list_of_models_that_is_none_is_malformed(data: bytes) -> None:
 def test_a_model_that_is_none_is_malformed(data: bytes) -> None:
     with pytest.raises(MalformedResponseError):
         anthropic_messages.decode_model(200, JSON, data, AT)
-
-
-def test_there_are_no_vectors_to_read() -> None:
-    with pytest.raises(UnsupportedError) as caught:
-        anthropic_messages.decode_embed(200, JSON, b"{}", AT, count=1)
-    assert caught.value.code == "llm.no-embeddings"
 
 
 NAMES_OF_MEMBERS = [

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+import onym
 from onym.errors import UnsupportedError, UsageError
 from onym.llm import dialects
+from onym.llm.config import Config
 from onym.llm.dialects import WireSpec, anthropic_messages
 from onym.llm.types import Carried, DocumentPart, ImagePart, Message, Request, TextPart, Tool, ToolCall
 
@@ -33,8 +35,15 @@ def test_a_plain_request_is_model_and_messages_and_nothing_else() -> None:
 def test_the_dialect_is_found_by_its_name_and_says_where_its_operations_are() -> None:
     dialect = dialects.get_dialect("anthropic_messages")
     assert dialect.name == "anthropic_messages"
-    assert (dialect.routes.chat, dialect.routes.stream, dialect.routes.embed) == ("/v1/messages", None, None)
-    assert (dialect.routes.models, dialect.routes.model) == ("/v1/models?limit=1000", "/v1/models/{model}")
+    assert (dialect.routes.find("chat"), dialect.routes.find("stream"), dialect.routes.find("embed")) == (
+        "/v1/messages",
+        None,
+        None,
+    )
+    assert (dialect.routes.find("models"), dialect.routes.find("model")) == (
+        "/v1/models?limit=1000",
+        "/v1/models/{model}",
+    )
     assert dialect.headers == (("anthropic-version", "2023-06-01"),)
     assert dialect.defaults == {"max_tokens": 4096}
     assert dialect.parameters.get("seed") is None
@@ -255,6 +264,7 @@ def test_without_tools_no_choice_is_sent() -> None:
 
 
 def test_there_are_no_embeddings() -> None:
+    client = onym.connect("llm://:some-key@api.anthropic.com/m", config=Config.empty(), environ={})
     with pytest.raises(UnsupportedError) as caught:
-        anthropic_messages.encode_embed("m", ("a",), {})
+        client.embed(["a"])
     assert caught.value.code == "llm.no-embeddings"

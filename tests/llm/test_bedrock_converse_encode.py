@@ -38,8 +38,11 @@ def turns(*messages: Message, **how: Any) -> Any:
 def test_the_dialect_is_found_by_its_name_and_says_where_its_operations_are() -> None:
     assert get_dialect("bedrock_converse").name == bedrock_converse.name
     routes = bedrock_converse.routes
-    assert (routes.chat, routes.stream) == ("/model/{model}/converse", "/model/{model}/converse-stream")
-    assert (routes.embed, routes.models) == ("/model/{model}/invoke", "/foundation-models")
+    assert (routes.find("chat"), routes.find("stream")) == (
+        "/model/{model}/converse",
+        "/model/{model}/converse-stream",
+    )
+    assert (routes.find("embed"), routes.find("models")) == ("/model/{model}/invoke", "/foundation-models")
     assert bedrock_converse.headers == ()
     assert bedrock_converse.defaults == {}
 

@@ -361,7 +361,7 @@ def operations(dialect: Dialect, body: bytes) -> Iterator[Any]:
         lambda: dialect.decode_models(200, headers(JSON), body, AT),
         lambda: dialect.decode_model(200, headers(JSON), body, AT),
     ]
-    if dialect.routes.embed is not None:
+    if dialect.routes.find("embed") is not None:
         decoders.append(lambda: dialect.decode_embed(200, headers(JSON), body, AT, count=1))
     for decode in decoders:
         try:

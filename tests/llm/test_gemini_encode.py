@@ -44,9 +44,9 @@ def test_both_dialects_are_found_by_name_and_differ_in_their_embeddings_alone() 
     assert gemini_vertex.name == "gemini_vertex"
     assert gemini_vertex.encode_chat is gemini.encode_chat
     assert gemini_vertex.decode_chat is gemini.decode_chat
-    assert gemini_vertex.routes.chat == gemini.routes.chat
-    assert gemini_vertex.routes.embed != gemini.routes.embed
-    assert gemini_vertex.routes.models is None
+    assert gemini_vertex.routes.find("chat") == gemini.routes.find("chat")
+    assert gemini_vertex.routes.find("embed") != gemini.routes.find("embed")
+    assert gemini_vertex.routes.find("models") is None
 
 
 def test_a_plain_request_is_its_contents_and_nothing_else() -> None:

@@ -133,7 +133,7 @@ def test_texts_to_embed_go_as_a_list() -> None:
 def test_a_dialect_is_found_by_its_name() -> None:
     dialect = dialects.get_dialect("openai_chat")
     assert dialect.name == "openai_chat"
-    assert dialect.routes.chat == "/chat/completions"
+    assert dialect.routes.find("chat") == "/chat/completions"
 
 
 def test_a_dialect_that_is_not_there_yet_is_refused_by_name() -> None:

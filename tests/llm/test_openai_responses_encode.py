@@ -40,8 +40,8 @@ def test_a_plain_request_is_model_input_and_the_wish_not_to_be_kept() -> None:
 def test_a_dialect_is_found_by_its_name() -> None:
     found = dialects.get_dialect("openai_responses")
     assert found.name == "openai_responses"
-    assert (found.routes.chat, found.routes.stream) == ("/responses", None)
-    assert (found.routes.embed, found.routes.models) == ("/embeddings", "/models")
+    assert (found.routes.find("chat"), found.routes.find("stream")) == ("/responses", None)
+    assert (found.routes.find("embed"), found.routes.find("models")) == ("/embeddings", "/models")
 
 
 @pytest.mark.requirement("llm-6-b", "llm-9-a")

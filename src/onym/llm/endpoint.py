@@ -82,7 +82,7 @@ class RequestPaths:
         """Path and query of an operation, None where the API has no such operation."""
         path = self.overrides.get(operation)
         if path is None:
-            below: str | None = getattr(routes, operation)
+            below = routes.find(operation)
             if below is None:
                 return None
             path = self.base + below

@@ -144,7 +144,7 @@ class Plan:
     @property
     def route(self) -> str:
         """The operation's name among the routes: a stream may have one of its own."""
-        apart = self.stream and self.dialect.routes.stream is not None
+        apart = self.stream and self.dialect.routes.find("stream") is not None
         return "stream" if apart else self.operation
 
     def with_next_page(self, query: str, left: float) -> Plan:

@@ -339,7 +339,7 @@ class Planner:
     ) -> PlanFrame:
         side = self._side
         endpoint, routes = side.endpoint, side.endpoint.dialect.routes
-        route = "stream" if stream and routes.stream is not None else operation
+        route = "stream" if stream and routes.find("stream") is not None else operation
         target = endpoint.place.build_target(routes, route)
         if target is None:
             raise self._make_capability_error(OPERATIONS[operation].capability)

@@ -335,7 +335,9 @@ class ProviderEngine:
         limits = replace(network.limits, body=_MAX_RESULTS_SIZE)
         result_transport = AsyncTransport(replace(network, limits=limits))
         stack.push_async_callback(result_transport.close)
-        self._fetcher = ResultFetcher(self._desk, work, self._intake, result_transport, self._rest, give_up=self._cancel)
+        self._fetcher = ResultFetcher(
+            self._desk, work, self._intake, result_transport, self._rest, give_up=self._cancel
+        )
 
     async def _recover_submissions(self) -> None:
         """Search for batches of an earlier run if it is unknown whether they were created."""

@@ -6,14 +6,14 @@ An API format is one module of pure functions with the names of `Dialect`. It ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from onym.errors import ConfigError, NetError, ProviderError, UnsupportedError
-from onym.llm.types import Completion, Embeddings, Event, ModelInfo, ModelPage, Request, Usage
+from onym.llm.types import Completion, Event, ModelInfo, ModelPage, Request, Usage
 
 if TYPE_CHECKING:
     from onym.uri.secret import Secret
@@ -28,9 +28,9 @@ class HeaderMap(Protocol):
     def __iter__(self) -> Iterator[tuple[str, str]]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, slots=True)
 class Routes:
-    """Paths below the base path, by operation; None if the API does not have the operation.
+    """Paths below the base path, by operation.
 
     The model, percent-encoded, replaces `{model}`; `model_prefix` is removed from its start first. `stream`
     is for APIs that stream at another path. `model` requests one model; without it Onym searches the list. A
@@ -38,13 +38,18 @@ class Routes:
     of `{"model": …}`.
     """
 
-    chat: str
-    stream: str | None = None
-    embed: str | None = None
-    models: str | None = None
-    model: str | None = None
-    model_body: bool = False
-    model_prefix: str = ""
+    paths: Mapping[str, str]
+    model_body: bool
+    model_prefix: str
+
+    def __init__(self, *, model_body: bool = False, model_prefix: str = "", **paths: str) -> None:
+        self.paths = paths
+        self.model_body = model_body
+        self.model_prefix = model_prefix
+
+    def find(self, operation: str) -> str | None:
+        """Return the path of an operation, None if the API does not have it."""
+        return self.paths.get(operation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +103,10 @@ class Decoder(Protocol):
 
 
 class Dialect(Protocol):
-    """One API format. A module with these names is one."""
+    """One API format. A module with these names is one.
+
+    It also has `encode_NAME` and `decode_NAME` for the other operations in `routes` (`onym.llm.operations`).
+    """
 
     @property
     def name(self) -> str:
@@ -133,16 +141,8 @@ class Dialect(Protocol):
     def encode_chat(self, request: Request, spec: WireSpec) -> dict[str, Any]:
         """Return the body of an inference request."""
 
-    def encode_embed(self, model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the body of an embeddings request."""
-
     def decode_chat(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> Completion:
         """Decode a 2xx response; raises ProviderError."""
-
-    def decode_embed(
-        self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange, *, count: int
-    ) -> Embeddings:
-        """Decode a 2xx response with `count` vectors; raises ProviderError."""
 
     def decode_models(self, status: int, headers: HeaderMap, body: bytes, exchange: Exchange) -> ModelPage:
         """Decode a 2xx response with a list of models; raises ProviderError."""

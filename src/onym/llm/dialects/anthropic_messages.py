@@ -232,11 +232,6 @@ def encode_chat(request: Request, spec: WireSpec) -> dict[str, Any]:
     return body
 
 
-def encode_embed(model: str, texts: Sequence[str], extra: Mapping[str, Any]) -> NoReturn:
-    """Raise UnsupportedError: the API has no embeddings."""
-    raise _make_no_embeddings_error()
-
-
 def _encode_messages(messages: Sequence[Message]) -> Iterator[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     for message in messages:
@@ -397,18 +392,6 @@ def decode_chat(status: int, headers: HeaderMap, body: bytes, exchange: Exchange
     )
 
 
-def decode_embed(
-    status: int,
-    headers: HeaderMap,
-    body: bytes,
-    exchange: Exchange = NO_EXCHANGE,
-    *,
-    count: int,
-) -> NoReturn:
-    """Raise UnsupportedError: the API has no embeddings."""
-    raise _make_no_embeddings_error()
-
-
 @ERRORS.locate_errors
 def decode_models(
     status: int, headers: HeaderMap, body: bytes, exchange: Exchange = NO_EXCHANGE
@@ -430,16 +413,6 @@ def decode_model(status: int, headers: HeaderMap, body: bytes, exchange: Exchang
     if get_text(record, "id") is None:
         raise make_malformed_error("it has no model")
     return _decode_model_info(record)
-
-
-def _make_no_embeddings_error() -> UnsupportedError:
-    """Return the error for embeddings, which the API does not have."""
-    return UnsupportedError(
-        "the Anthropic Messages API has no embeddings",
-        code="llm.no-embeddings",
-        parameter="embeddings",
-        hint="Use an endpoint of another provider for embeddings.",
-    )
 
 
 def _require_blocks(content: Any) -> list[dict[str, Any]]:

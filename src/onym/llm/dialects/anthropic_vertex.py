@@ -19,12 +19,10 @@ routes = Routes(
 )
 headers = ()
 decode_chat = anthropic.decode_chat
-decode_embed = anthropic.decode_embed
 decode_error = anthropic.decode_error
 decode_model = anthropic.decode_model
 decode_models = anthropic.decode_models
 defaults = anthropic.defaults
-encode_embed = anthropic.encode_embed
 formats = anthropic.formats
 parameters = anthropic.parameters
 stream_decoder = anthropic.stream_decoder
