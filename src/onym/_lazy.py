@@ -32,15 +32,17 @@ def make_lazy_getattr(package: str, homes: Mapping[str, str]) -> Callable[[str],
 
 
 def require_extra(package: str, extra: str) -> None:
-    """Raises MissingExtraError, with the command to install it, unless `package` of onym[extra] is installed."""
+    """Raises MissingExtraError, with the command to run, unless `package` of onym[extra] is installed."""
     from importlib.util import find_spec
 
     if find_spec(package) is None:
         raise make_missing_extra_error(package, extra)
 
 
-def make_missing_extra_error(package: str, extra: str | None, *, code: str | None = None) -> MissingExtraError:
-    """Build the error for a package that is not installed; without an extra, pip installs the package itself."""
+def make_missing_extra_error(
+    package: str, extra: str | None, *, code: str | None = None
+) -> MissingExtraError:
+    """The error for a package that is not installed; without an extra, pip installs the package itself."""
     from onym.errors import MissingExtraError  # late: `import onym` loads next to nothing
 
     wanted = package.replace("_", "-") if extra is None else f"onym[{extra}]"

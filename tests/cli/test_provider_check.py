@@ -108,7 +108,11 @@ def test_what_is_no_slip_and_no_refusal_is_left_alone(text):
 def test_everything_that_the_model_refuses_is_shown_at_once_each_with_its_source():
     text = "llm://anthropic/claude-sonnet-4-5?temp=1.5&seed=7&format=json"
     warnings = check_provider(text, TABLE)
-    assert [text[warning.start : warning.end] for warning in warnings] == ["temp=1.5", "seed=7", "format=json"]
+    assert [text[warning.start : warning.end] for warning in warnings] == [
+        "temp=1.5",
+        "seed=7",
+        "format=json",
+    ]
     assert {warning.code for warning in warnings} == {"llm.refused"}
     assert all(warning.severity == "warning" and warning.clause for warning in warnings)
 

@@ -311,7 +311,9 @@ def test_the_table_of_a_lower_floor_is_python(run):
     text = run("registry", "export", "-r", "llm-parameters", "--format", "tables").out
     scope: dict[str, object] = {}
     exec(compile(text, "table", "exec"), scope)
-    assert scope["WELL_KNOWN"] == tuple(entry.name for entry in load_builtin_snapshot("llm-parameters").entries)
+    assert scope["WELL_KNOWN"] == tuple(
+        entry.name for entry in load_builtin_snapshot("llm-parameters").entries
+    )
     assert text == Path(_registered.__file__).read_text(encoding="utf-8")
 
 

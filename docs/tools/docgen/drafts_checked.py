@@ -108,7 +108,7 @@ def _draft(name: str) -> str:
             _changes(name, new),
             *(_level(new, level) for level in Level),
             "### Under RFC 4395\n",
-            f"The template of 2006 has eleven fields. {format_summary(old).capitalize()}. These come on top:\n",
+            f"The template of 2006 has eleven fields. {format_summary(old).capitalize()}. These are added:\n",
             _rows(_further(old, new)),
         ]
     )

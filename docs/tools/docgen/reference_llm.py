@@ -42,7 +42,8 @@ PARAMETERS: Mapping[str, Parameter] = {
         "whole number",
         1,
         2**31 - 1,
-        f"milliseconds for the whole call, retries included; default {parameters.PARAMETERS['timeout'].default}",
+        "milliseconds for the whole call, retries included; "
+        f"default {parameters.PARAMETERS['timeout'].default}",
     ),
     "retries": Parameter(
         "whole number",
@@ -165,8 +166,8 @@ _PROVIDERS = (
     "[Reaching a provider](../how-to/providers.md).\n"
 )
 _FAMILIES = (
-    "What a family of models does not support, with any provider. A parameter that is refused is an error before "
-    "anything is sent, unless dropping was chosen.\n"
+    "What a family of models does not support, with any provider. A parameter that is refused is an error "
+    "before anything is sent, unless dropping was chosen.\n"
 )
 #: more hosts than this are told in the row's own section alone
 _FEW = 4

@@ -38,12 +38,12 @@ _FAMILIES = (
     "on the page of [providers](providers.md#model-families).\n"
 )
 _KEYS = (
-    "`?` means that no source answers the question: the parameter is sent, and the server decides. A key is read from the "
-    "variables in this order, and goes to the provider's own hosts alone.\n"
+    "`?` means that no source answers the question: the parameter is sent, and the server decides. A key is "
+    "read from the variables in this order, and goes to the provider's own hosts alone.\n"
 )
 _SILENT = (
-    "Services of images, video and speech: their words are aliases of their hosts in a URI, and a call to them is "
-    "refused.\n"
+    "Services of images, video and speech: their words are aliases of their hosts in a URI, and a call to "
+    "them is refused.\n"
 )
 
 

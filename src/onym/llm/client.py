@@ -325,8 +325,8 @@ def connect(
     """Return a client for the model of a URI or of an endpoint in the configuration file.
 
     Nothing is sent yet. `key` takes precedence over other credentials. `policy` sets the hosts that the URI
-    may reach: by default the configuration's policy, else `Policy.trusted()`, which rejects loopback addresses
-    unless `ONYM_ALLOW_LOOPBACK=1` is set. `network` sets certificate authorities, limits
+    may reach: by default the configuration's policy, else `Policy.trusted()`, which rejects loopback
+    addresses unless `ONYM_ALLOW_LOOPBACK=1` is set. `network` sets certificate authorities, limits
     and more; its policy applies unless you pass `policy` too. `config` defaults to the user's file,
     `environ` to `os.environ`. `on_unsupported` is "error", "warn" or "drop", for parameters that the
     model does not support. `system_filter` gets a URI's `system` and returns the text to send. The client

@@ -94,7 +94,7 @@ class ParsedSubmission:
 
     @property
     def name(self) -> str:
-        """The requested name as the registry stores it, without quotes and a final colon; "" if there is none."""
+        """The requested name in the registry's spelling, without quotes and a final colon; "" for none."""
         return normalize_requested_name(self.given.registry, self.fields.get("name", ""))
 
     @property
@@ -183,7 +183,7 @@ def _overlay_fields(document: Document, profile: Profile, given: SubmissionInput
 
 
 def get_requested_status(submission: ParsedSubmission) -> str:
-    """The requested status: the first word of the field if that is a status, else the whole field; "" if empty.
+    """The requested status: the first word of the field if it is a status, else the field; "" if empty.
 
     `(provisional)` asks for provisional. The engine rejects a word that is not a status.
     """
@@ -354,7 +354,7 @@ RowFate: TypeAlias = Literal["added", "changed", "same"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPreview:
-    """What an import would do: names by fate, and (name, reason) of the rows that are kept back in part or whole."""
+    """What an import would do: names by fate, and (name, reason) of rows that are not imported completely."""
 
     names: Mapping[RowFate, tuple[str, ...]]
     refused: int
@@ -433,7 +433,7 @@ def render_entries(
     updated: date,
     status: Status | None = None,
 ) -> str:
-    """The entries in one of IANA's formats or as JSON. csv-2015 has one file for each status: permanent by default."""
+    """The entries in one of IANA's formats or as JSON. A csv-2015 file has one status: permanent by default."""
     from onym.registry.iana import write_entries  # late: writers of few requests
 
     if format == "csv-2015":
@@ -449,7 +449,7 @@ def render_feed(
     authority: str = DEFAULT_FEED_AUTHORITY,
     addresses: FeedAddresses | None = None,
 ) -> str:
-    """The changes as an Atom feed (RFC 4287). `authority` mints the feed's IDs: a domain and a year (RFC 4151)."""
+    """The changes as an Atom feed (RFC 4287). `authority` is a domain and a year, for the IDs (RFC 4151)."""
     from onym.registry.iana import compare_logged_entries, format_atom_feed  # late: see render_entries
 
     if addresses is None:
@@ -470,7 +470,7 @@ def render_feed(
 def render_namespaces(
     entries: Iterable[Entry], *, registry: str, issued: datetime, key: SigningKey | None = None
 ) -> str:
-    """The namespaces file that resolvers read, valid for 30 days; signed (JWS) if there is a key. Raises UsageError."""
+    """The namespaces file for resolvers, valid for 30 days, signed (JWS) if there is a key. Raises UsageError."""
     from onym.registry.iana import write_namespaces  # late: see render_entries
 
     if registry != "ai-namespaces":

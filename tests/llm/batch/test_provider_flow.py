@@ -50,8 +50,8 @@ APIS = {"openai": CHAT, "anthropic": MESSAGES}
 def desk(name="openai", *, retries=2, stopped=lambda: False, query=""):
     model = {"openai": "gpt-4o", "anthropic": "claude-haiku-4-5"}[name]
     settled = build_setup(
-        wrap_secret(f"llm://:some-key@{name}/{model}{query}"), policy=Policy.trusted(), config=Config(), key=None,
-        providers=None, environ={}, on_unsupported="error", system_filter=None,
+        wrap_secret(f"llm://:some-key@{name}/{model}{query}"), policy=Policy.trusted(), config=Config(),
+        key=None, providers=None, environ={}, on_unsupported="error", system_filter=None,
     )  # fmt: skip
     endpoint = settled.planner.endpoint
     return BatchClient(

@@ -95,7 +95,8 @@ LOCAL_ROWS = (
         dialect="ollama", base_path="",
         capabilities=can("chat stream tools models", "documents"),
         apis={"chat": CHAT_API, "messages": MESSAGES_API},
-        source=f"captured from the ollama 0.6.3 SDK; host and key: docs.ollama.com/api/introduction, {READ_ON}",
+        source="captured from the ollama 0.6.3 SDK; "
+        f"host and key: docs.ollama.com/api/introduction, {READ_ON}",
     ),
     _make_server_row(
         "vllm", "vLLM", 8000, _VLLM, "VLLM_API_KEY",
@@ -255,7 +256,8 @@ GATEWAY_ROWS = (
         params={"top_k": None},
         ranges=TEMP_2,
         capabilities=can("chat stream tools models json", "embeddings batch"),
-        source=f"captured from the huggingface_hub 2.4 SDK; huggingface.co/docs/inference-providers, {READ_ON}",
+        source="captured from the huggingface_hub 2.4 SDK; "
+        f"huggingface.co/docs/inference-providers, {READ_ON}",
     ),
     make_row("portkey", "Portkey", "api.portkey.ai", "https://portkey.ai/docs", "PORTKEY_API_KEY"),
     make_row("requesty", "Requesty", "router.requesty.ai", "https://docs.requesty.ai", "REQUESTY_API_KEY"),
@@ -343,7 +345,8 @@ VENDOR_ROWS = (
         stop_max=16,
         capabilities=can("chat stream tools models json", "embeddings json_schema batch"),
         apis={"messages": Api(dialect="anthropic_messages", base_path="/anthropic")},
-        source=f"api-docs.deepseek.com: quick_start, guides/anthropic_api, {READ_ON}; pydantic-ai 2.68 profiles",
+        source=f"api-docs.deepseek.com: quick_start, guides/anthropic_api, {READ_ON}; "
+        "pydantic-ai 2.68 profiles",
     ),
     make_row(
         "xai", "xAI", "api.x.ai", "https://docs.x.ai/docs/api-reference", "XAI_API_KEY",
@@ -406,7 +409,8 @@ VENDOR_ROWS = (
         "https://docs.tokenfactory.nebius.com/api-reference/introduction",
         "NEBIUS_API_KEY",
         apis={"responses": RESPONSES_API},
-        source=f"docs.tokenfactory.nebius.com/api-reference/introduction, {READ_ON}; the older host: {LITELLM}",
+        source=f"docs.tokenfactory.nebius.com/api-reference/introduction, {READ_ON}; "
+        f"the older host: {LITELLM}",
     ),
     make_row(
         "moonshot", "Moonshot AI", "api.moonshot.ai api.moonshot.cn", "https://platform.moonshot.ai/docs",
@@ -463,7 +467,8 @@ VENDOR_ROWS = (
         "WANDB_API_KEY",
         aliases=("weightsandbiases",),
         label_headers=(("", "OpenAI-Project"),),
-        source=f"{LITELLM}; the project's header: examples of W&B Inference in public repositories, {READ_ON}",
+        source=f"{LITELLM}; "
+        f"the project's header: examples of W&B Inference in public repositories, {READ_ON}",
     ),
     make_row(
         "venice", "Venice AI", "api.venice.ai", "https://docs.venice.ai",
