@@ -207,7 +207,7 @@ _FINISHES: Mapping[str, FinishReason] = {
 
 
 def _decode_text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message or delta, or the text of a refusal if there is no other."""
+    """Return the text of a message or delta, or the refusal's text."""
     content = message.get("content")
     if isinstance(content, str) and content:
         return content
