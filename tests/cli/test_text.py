@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onym.cli._output import count_columns, escape_controls, escape_unprintable, point_at
+from onym.cli._output import count_columns, escape_controls, point_at
+from onym.common.text import escape_unprintable
 from onym.uri.redact import redact
 
 KEY = "sk-proj-0123456789abcdefghijABCDEFGHIJ"

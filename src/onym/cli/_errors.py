@@ -12,7 +12,8 @@ from onym import errors
 from onym._lazy import require_extra
 from onym.cli import exit_codes
 from onym.cli._input import SCHEME_HINT
-from onym.cli._output import Session, Subject, escape_unprintable, get_width, point_at, wrap_text
+from onym.cli._output import Session, Subject, get_width, point_at, wrap_text
+from onym.common.text import escape_unprintable
 
 #: the command that brings one further, by the class of the error; {uri} is what stood on the command line
 _NEXT: dict[type[errors.OnymError], str] = {

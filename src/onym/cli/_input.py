@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeAli
 import click
 from click.shell_completion import CompletionItem
 
-from onym.cli._output import Session, Subject, escape_unprintable, is_terminal
+from onym.cli._output import Session, Subject, is_terminal
+from onym.common.text import escape_unprintable
 from onym.errors import ConfigError, SignatureError, URIError, UsageError
 from onym.uri.llm import LLMURI
 from onym.uri.redact import redact

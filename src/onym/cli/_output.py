@@ -11,15 +11,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
+from onym.common.text import escape_unprintable
+from onym.errors import UsageError
 from onym.uri.redact import redact
 from onym.uri.secret import MARK, Secret
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onym.llm.batch import Progress
 
 #: C0 but for tab and newline, DEL, C1: what moves cursors and writes clipboards
@@ -38,13 +42,6 @@ class PointedText(NamedTuple):
 
     text: str
     carets: str
-
-
-def escape_unprintable(text: str) -> str:
-    """`text` with every character that does not print written as an escape (`\\x1b`, `\\u202e`)."""
-    if text.isprintable():
-        return text
-    return "".join(ch if ch.isprintable() else _escape_char(ch) for ch in text)
 
 
 def escape_controls(text: str) -> str:
@@ -146,13 +143,6 @@ def _clip_text(shown: str, place: int) -> tuple[str, int]:
     head = "…" if start else ""
     tail = "…" if stop < len(shown) else ""
     return head + shown[start:stop] + tail, len(head) - start
-
-
-def _escape_char(ch: str) -> str:
-    code = ord(ch)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 #: what a style is for, and the terminal's code for it
@@ -290,6 +280,25 @@ class Session:
                 style = styles[at] if at < len(styles) else ""
                 parts.append((self.paint(cell, style) if style else cell) + pad)
             self.print_line(indent + "".join(parts).rstrip())
+
+
+@contextmanager
+def replace_text_file(path: Path) -> Iterator[Callable[[str], object]]:
+    """Yield a function that writes text; the file is replaced when the block ends without an exception.
+
+    The file keeps its permissions. A symbolic link stays, and its target is replaced. A terminal or a pipe is
+    written to directly. Raises UsageError if the file cannot be created.
+    """
+    from onym.common.files import replace_file
+
+    target = path.resolve() if path.is_symlink() else path
+    is_direct = path.exists() and not path.is_file()
+    with ExitStack() as stack:
+        try:
+            stream = stack.enter_context(target.open("wb") if is_direct else replace_file(target))
+        except OSError as error:
+            raise UsageError(f"cannot write {target}: {error.strerror}", code="usage.output-file") from error
+        yield lambda text: stream.write(text.encode("utf-8", "backslashreplace"))
 
 
 def format_progress(now: Progress) -> str:

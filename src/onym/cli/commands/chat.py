@@ -21,7 +21,8 @@ import click
 from onym.cli._errors import format_error
 from onym.cli._input import pass_session, read_lines, read_stdin, read_text_file, uri_argument
 from onym.cli._llm_client import CallOptions, ConnectedCall, call_options, open_client
-from onym.cli._output import Session, encode_json, escape_controls, escape_unprintable, is_terminal
+from onym.cli._output import Session, encode_json, escape_controls, is_terminal, replace_text_file
+from onym.common.text import escape_unprintable
 from onym.errors import OnymError, UsageError
 from onym.llm.types import Completion, Event, Finish, Message, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 
@@ -449,9 +450,7 @@ def _run_once(
     with ExitStack() as stack:
         write: Writer = write_screen
         if output is not None:
-            from onym.cli._atomic_file import AtomicFile
-
-            write = stack.enter_context(AtomicFile(Path(output))).write
+            write = stack.enter_context(replace_text_file(Path(output)))
         end = (_write_stream if flowing else _write_completion)(session, client, text, overrides, write)
     if end is not None:
         print_outcome(session, end, began, usage=usage)

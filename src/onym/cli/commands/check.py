@@ -14,7 +14,8 @@ import click
 
 from onym.cli import exit_codes
 from onym.cli._input import URI_TYPE, exit_with, iter_subjects, load_providers, pass_session
-from onym.cli._output import Session, Subject, escape_unprintable, point_at
+from onym.cli._output import Session, Subject, point_at
+from onym.common.text import escape_unprintable
 from onym.errors import OnymError, ParameterError, UnsupportedError, URIError
 from onym.uri.generic import split_uri
 from onym.uri.llm import LLMURI, check

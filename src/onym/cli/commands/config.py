@@ -12,7 +12,8 @@ from click.shell_completion import get_completion_class
 
 from onym.cli import exit_codes
 from onym.cli._input import exit_with, pass_session
-from onym.cli._output import Session, encode_json, escape_unprintable, to_plain_data
+from onym.cli._output import Session, encode_json, to_plain_data
+from onym.common.text import escape_unprintable
 from onym.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:

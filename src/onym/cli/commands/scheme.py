@@ -11,7 +11,8 @@ import click
 
 from onym.cli import exit_codes
 from onym.cli._input import exit_with, pass_session, read_text_file
-from onym.cli._output import Session, encode_json, escape_controls, escape_unprintable, has_colour
+from onym.cli._output import Session, encode_json, escape_controls, has_colour, replace_text_file
+from onym.common.text import escape_unprintable
 
 if TYPE_CHECKING:
     from onym.registry.abnf.grammar import Grammar
@@ -229,10 +230,8 @@ def railroad_command(session: Session, file: str, output: Path | None, start: st
         session.print_record({"start": rule, "svg": picture})
         session.print_line(picture)
         return
-    from onym.cli._atomic_file import AtomicFile
-
-    with AtomicFile(output) as out:
-        out.write(picture)
+    with replace_text_file(output) as write:
+        write(picture)
     session.print_record({"start": rule, "file": str(output)})
     session.print_line(f"{escape_unprintable(str(output))} written")
 

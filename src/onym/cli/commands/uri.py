@@ -27,7 +27,8 @@ from onym.cli._input import (
     resolve_subject,
     uri_argument,
 )
-from onym.cli._output import Session, Subject, encode_json, escape_unprintable, to_plain_data
+from onym.cli._output import Session, Subject, encode_json, to_plain_data
+from onym.common.text import escape_unprintable
 from onym.errors import UsageError
 from onym.uri.llm import LLMURI
 from onym.uri.redact import redact, redact_stream

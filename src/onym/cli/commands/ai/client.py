@@ -24,8 +24,9 @@ from onym._lazy import require_extra
 from onym.cli import exit_codes
 from onym.cli._errors import build_error_record, build_failure_record
 from onym.cli._input import POLICY_CHOICE, pass_session, read_stdin, translate_key_errors
-from onym.cli._output import Session, Subject, encode_json, escape_unprintable, is_terminal
+from onym.cli._output import Session, Subject, encode_json, is_terminal
 from onym.cli.exit_codes import get_exit_code
+from onym.common.text import escape_unprintable
 from onym.errors import UsageError
 
 if TYPE_CHECKING:

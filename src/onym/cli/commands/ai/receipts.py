@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym._lazy import require_extra
-from onym.cli._atomic_file import AtomicFile
 from onym.cli._input import pass_session, read_file, translate_key_errors
-from onym.cli._output import Session
+from onym.cli._output import Session, replace_text_file
 from onym.errors import CredentialError, NetError, ProvenanceError, SignatureError, UsageError
 from onym.sign.algorithms import RECEIPT_ALGORITHMS
 
@@ -376,8 +375,8 @@ def publish_command(session: Session, /, folder: Path, history: bool, output: Pa
     if output is None:
         click.echo(text, nl=False)
         return
-    with AtomicFile(output) as file:
-        file.write(text)
+    with replace_text_file(output) as write:
+        write(text)
     session.print_record({"output": str(output)})
 
 

@@ -14,7 +14,8 @@ import click
 
 from onym.cli import exit_codes
 from onym.cli._input import pass_session
-from onym.cli._output import Session, escape_unprintable
+from onym.cli._output import Session
+from onym.common.text import escape_unprintable
 from onym.errors import OnymError, UsageError
 from onym.uri.generic import URI
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from onym.cli._output import Session, escape_unprintable, has_colour, is_terminal
+from onym.cli._output import Session, has_colour, is_terminal
+from onym.common.text import escape_unprintable
 from onym.errors import AccessError, StoreError, UnknownEntryError, UsageError
 from onym.registry.accounts import get_registry_roles
 from onym.registry.records import Actor, Entry, Event, LogRecord, Request, RequestState, Role

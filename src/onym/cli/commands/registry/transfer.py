@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onym.cli import exit_codes
-from onym.cli._atomic_file import AtomicFile
 from onym.cli._input import exit_with, pass_session, read_start, translate_key_errors
-from onym.cli._output import Session, escape_controls, is_terminal
+from onym.cli._output import Session, escape_controls, is_terminal, replace_text_file
 from onym.cli.commands.registry._common import (
     account_options,
     at_option,
@@ -281,8 +280,8 @@ def export_command(
         # what registrants wrote may hold a terminal's own commands
         sys.stdout.write(escape_controls(text) if is_terminal(sys.stdout) else text)
         return
-    with AtomicFile(Path(output)) as file:
-        file.write(text)
+    with replace_text_file(Path(output)) as write:
+        write(text)
     session.print_record(
         {"file": output, "format": format_, "registry": given["registry"], "characters": len(text)}
     )
