@@ -1,7 +1,7 @@
-"""The command `onym`: a thin floor over the library, floor 5.
+"""The command `onym`, a thin layer over the library.
 
-`main` answers `--version` before anything else is imported; every command's module, and click
-itself, load only when they are run. Exit codes: `exit_codes.py`.
+`main` answers `--version` before it imports anything else. click and the modules of the commands are imported
+only when a command runs. The exit codes are in `exit_codes.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run `onym` with the process's own arguments; ends by SystemExit with a documented code."""
+    """Run `onym` with the arguments of the process. Ends by SystemExit with a documented code."""
     if sys.argv[1:] in (["--version"], ["-V"]):
         from onym._version import __version__
 

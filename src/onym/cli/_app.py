@@ -1,4 +1,4 @@
-"""The group of commands: names and one-line helps here, modules only when one is run."""
+"""The group of all commands. A command's module is imported only when the command runs."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from onym.cli._output import Session
 
 __all__ = ["COMMANDS", "OnymGroup", "app", "install_sigterm_handler"]
 
-#: every command in the order of the help, and its one line; `commands/NAME.py` holds it as `command`
+#: every command in the order of the help, with its first line
 COMMANDS: dict[str, str] = {
-    "chat": "Ask a model: one prompt, a pipe, or a conversation.",
-    "explain": "Show what would be sent, and why. Sends nothing.",
-    "ping": "Try an endpoint step by step: name, TLS, key, latency.",
-    "models": "List the models of a server, show one, or fetch the embedded one.",
+    "chat": "Send a prompt to a model, or hold a conversation.",
+    "explain": "Show the request that Onym would send. Sends nothing.",
+    "ping": "Test an endpoint step by step.",
+    "models": "List the models of a server, or fetch the embedded model.",
     "embed": "Turn texts into vectors.",
-    "batch": "Answer a file of requests, each exactly once, resumable.",
-    "parse": "Take a URI apart.",
-    "check": "Say what is wrong with a URI, and how to mend it.",
-    "normalize": "Write a URI in its one canonical spelling.",
-    "build": "Make a URI from its parts.",
-    "convert": "To and from what LiteLLM, LangChain and others call a model.",
-    "redact": "Take credentials out of any text.",
-    "ai": "ai:// names: discover, describe, invoke, verify; serve your own.",
+    "batch": "Answer a file of requests, and resume after a stop.",
+    "parse": "Split a URI into its parts.",
+    "check": "Check URIs and suggest corrections.",
+    "normalize": "Print URIs in canonical form.",
+    "build": "Build a URI from its parts.",
+    "convert": "Convert between URIs and the model names of other tools.",
+    "redact": "Remove credentials from text.",
+    "ai": "Find, invoke, verify and serve ai:// resources.",
     "gateway": "Serve ai:// resources to web users over HTTPS.",
-    "scheme": "Check a scheme's template, draft or grammar: clause, place, fix.",
-    "registry": "Schemes, parameters and namespaces: look up, ask for, decide, serve.",
-    "cache": "The kept answers of cache=true: how many, and forget them.",
-    "config": "The configuration file: where, what, is it right.",
+    "scheme": "Check URI scheme definitions and test their grammar.",
+    "registry": "Look up registry entries, request changes, run a registry.",
+    "cache": "Inspect and clear the response cache.",
+    "config": "Find, show, check or create the configuration file.",
     "completions": "Print the completion script of a shell.",
-    "conformance": "Answer conformance questions, one JSON object a line.",
+    "conformance": "Answer conformance questions, one JSON object per line.",
 }
 
-_HELP = """One string for a model: llm:// connection strings, from the command line.
+_HELP = """Call AI models and agents by URI from the command line.
 
 \b
   onym chat llm://embedded/smollm2-135m-instruct "Say hello."
@@ -50,19 +50,18 @@ _HELP = """One string for a model: llm:// connection strings, from the command l
   onym chat fast "Say hello."         (a name from your configuration)
   onym explain llm://openai/gpt-5     (sends nothing)
 
-A URI may be given as text, as a name from your configuration (onym config init), as env:NAME for the
-variable that holds it, or as - for a line of standard input.
+A URI is an llm:// or ai:// URI, the name of an endpoint in your configuration (onym config init), env:NAME
+for the value of a variable, or - for a line of standard input.
 
-A key is best kept out of the URI: set the provider's own variable (OPENAI_API_KEY, ...), name any
-variable with ?auth=env:NAME, or pipe it to --key-stdin. `onym explain` says which one would be used.
+Keep keys out of the URI. Set the provider's variable (OPENAI_API_KEY, ...), name another variable with
+?auth=env:NAME, or pipe the key to --key-stdin. `onym explain` shows which key would be used.
 
-An Ollama or other server on this machine: type its URI (llm://localhost:11434/llama3) and it is
-allowed. A URI that comes from a file, a variable or a pipe needs --policy local, or
-ONYM_ALLOW_LOOPBACK=1.
+To use Ollama or another server on this computer, type its URI (llm://localhost:11434/llama3). A URI that
+comes from a file, a variable or a pipe needs --policy local or ONYM_ALLOW_LOOPBACK=1.
 """
 
 
-#: seconds
+#: seconds until SIGTERM is repeated
 _ASK_AGAIN = 2
 
 
@@ -82,14 +81,14 @@ _MODULES = {
 
 
 class OnymGroup(click.Group):
-    """A group that imports a command's module when the command runs, and answers errors in one way."""
+    """A group that imports a command's module when the command runs, and reports all errors in one way."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, in the order of the help."""
+        """Return every command, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name; imports its module."""
+        """Import the module of a command and return the command."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"onym.cli.commands.{_MODULES.get(cmd_name, cmd_name)}")
@@ -103,26 +102,26 @@ class OnymGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names; raises UsageError with a near one where there is none."""
+        """Find the command of the first word. Raises UsageError that suggests a similar command."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             raise errors.UsageError(
-                "no such command", code="usage.command-line", hint=_suggest_command(args[0])
+                f'there is no command "{args[0]}"', code="usage.command-line", hint=_suggest_command(args[0])
             )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands from the table, so that help imports none of them."""
+        """Write the list of commands from the table, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The exit codes, and where things are written."""
+        """Write the exit codes and the use of the output streams."""
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), text) for code, text in exit_codes.MEANINGS.items()])
         formatter.write_paragraph()
         formatter.write_text(
             "Results go to standard output, notes and errors to standard error. With --json, standard output "
-            'holds JSON alone, and an error is {"error": {...}} there. Keys are masked everywhere.'
+            'contains only JSON, and an error is {"error": {...}}. Keys are masked everywhere.'
         )
 
     def main(
@@ -134,7 +133,7 @@ class OnymGroup(click.Group):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run and end by SystemExit with a documented code, whatever happens."""
+        """Run a command. Always ends by SystemExit with a documented code."""
         words = list(sys.argv[1:] if args is None else args)
         instruction = os.environ.get("_ONYM_COMPLETE")
         if instruction:
@@ -167,7 +166,7 @@ def _invoke_group(group: OnymGroup, words: list[str], session: Session, extra: d
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
-        # the help is the answer to a command that says too little, not the text of an error
+        # the user asked for too little: the help is the answer, so it is not formatted as an error
         session.print_error(error.format_message())
         return exit_codes.USAGE
     except click.ClickException as error:
@@ -176,27 +175,27 @@ def _invoke_group(group: OnymGroup, words: list[str], session: Session, extra: d
         return report_error(session, error)
     except (KeyboardInterrupt, click.Abort):
         sys.stdout.flush()
-        # a line of its own after the terminal's ^C
+        # the terminal has printed ^C on this line
         sys.stderr.write("\n")
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
         raise
-    except Exception as error:  # noqa: BLE001 - the last seam: no traceback reaches a person
+    except Exception as error:  # noqa: BLE001 - the last place to keep a traceback from the user
         return report_unexpected(session, error)
     return exit_codes.OK
 
 
 def _suggest_command(word: str) -> str:
     if ":" in word:
-        return "put a command before the URI: onym explain URI, or onym chat URI"
+        return "put a command before the URI, such as onym explain URI or onym chat URI"
     from difflib import get_close_matches
 
     close = get_close_matches(word, COMMANDS, n=1)
-    return f"did you mean onym {close[0]}?" if close else "onym --help lists them"
+    return f"did you mean onym {close[0]}?" if close else "run onym --help for a list of commands"
 
 
 def _convert_click_error(session: Session, error: click.ClickException) -> errors.UsageError:
-    """click's own complaint in the shape of ours, on one line."""
+    """Convert an error of click to a UsageError with a message of one line."""
     ctx = getattr(error, "ctx", None)
     if isinstance(ctx, click.Context):
         session.command = ctx.command_path.partition(" ")[2]
@@ -204,9 +203,9 @@ def _convert_click_error(session: Session, error: click.ClickException) -> error
 
 
 def _prepare_streams() -> None:
-    """Every stream is there, and no text unprintable: what an encoding lacks is written as an escape."""
+    """Replace closed streams, and escape characters that the terminal's encoding does not have."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        # Python has None where the descriptor was closed before it started
+        # Python sets a stream to None if its descriptor was closed at the start
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -216,12 +215,12 @@ def _prepare_streams() -> None:
 
 
 def install_sigterm_handler() -> None:
-    """SIGTERM unwinds like any exit, so that no half-written file and no child stays behind."""
+    """Make SIGTERM unwind the stack like a normal exit, so that no partial file or child process remains."""
     import signal
     from threading import current_thread, main_thread
 
     def end(*_: object) -> None:
-        # Python drops what is raised inside a finalizer: if this is, the alarm asks again
+        # Python drops an exception that is raised inside a finalizer; the alarm then raises it again
         if hasattr(signal, "alarm"):
             signal.alarm(_ASK_AGAIN)
         sys.exit(exit_codes.TERMINATED)
@@ -233,8 +232,8 @@ def install_sigterm_handler() -> None:
 
 
 def _silence_stdout(code: int) -> int:
-    """Standard output is gone: point it nowhere, so that the interpreter's last flush says nothing."""
-    with suppress(OSError, ValueError):  # a stand-in for standard output has no descriptor
+    """Point standard output at the null device, so that the interpreter's last flush cannot fail."""
+    with suppress(OSError, ValueError):  # a replaced standard output has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
@@ -261,7 +260,7 @@ def _report_lost_output(session: Session, error: OSError) -> int:
     callback=lambda ctx, param, value: _print_version(ctx, value),
 )
 def app() -> None:
-    """Hold the commands; the help is above."""
+    """Run the commands; `_HELP` is the help text."""
 
 
 def _print_version(ctx: click.Context, value: bool) -> None:

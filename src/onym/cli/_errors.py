@@ -1,6 +1,6 @@
-"""Report errors: what happened, where, which rule, a hint and the command to run next.
+"""Report errors: the message, the position, the rule, a hint and the command to run next.
 
-A traceback is never shown, unless ONYM_DEBUG=1 is set; then it is redacted.
+A traceback is printed only if ONYM_DEBUG=1 is set, and then it is redacted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onym.cli._input import SCHEME_HINT
 from onym.cli._output import Session, Subject, get_width, point_at, wrap_text
 from onym.common.text import escape_unprintable
 
-#: the command that brings one further, by the class of the error; {uri} is what stood on the command line
+#: class of an error -> the command to run next; {uri} is the argument of the command line
 _NEXT: dict[type[errors.OnymError], str] = {
     errors.URIError: "onym check {uri}",
     errors.ConfigError: "onym config check",
@@ -27,7 +27,7 @@ _NEXT: dict[type[errors.OnymError], str] = {
     errors.NotFoundError: "onym models list {uri}",
     errors.UsageError: "onym{command} --help",
 }
-#: the same for what is not about an llm URI, or the file that `onym config` reads
+#: the same for commands whose argument is not an llm URI
 _NEXT_ELSEWHERE: dict[type[errors.OnymError], str] = {
     errors.URIError: "onym check {uri}",
     errors.DiscoveryError: "onym ai discover {uri}",
@@ -35,7 +35,7 @@ _NEXT_ELSEWHERE: dict[type[errors.OnymError], str] = {
     errors.UsageError: "onym{command} --help",
 }
 _ELSEWHERE = frozenset({"ai", "gateway", "registry"})
-#: the same by code, where the class says too little
+#: the same by error code, if the class is not precise enough
 _NEXT_BY_CODE = {
     "config.exists": "onym config show",
     "config.no-endpoint": "onym config show",
@@ -52,26 +52,26 @@ _NEXT_BY_CODE = {
     "registry.wrong-schema": "onym registry init",
     "registry.broken-chain": "onym registry verify",
 }
-#: what the provider or the model does not take: `check` shows all of it at once
+#: a provider or model does not support something: `check` shows all such parameters at once
 _REFUSED = frozenset(
     {"llm.unsupported", "llm.no-format", "llm.provider-range", "llm.no-api", "llm.no-path-value"}
 )
-#: what the library says to programmers, said to whoever sits at the command line
+#: hints of the library that address programmers, in the terms of the command line
 _HINTS = {
     "uri.no-scheme": SCHEME_HINT,
-    "net.refused.loopback": "a URI typed here may lead to this machine; for one from a file, a variable or a "
-    "pipe add --policy local, or set ONYM_ALLOW_LOOPBACK=1",
+    "net.refused.loopback": "type the URI here to reach this computer; for a URI from a file, a variable "
+    "or a pipe add --policy local, or set ONYM_ALLOW_LOOPBACK=1",
 }
-#: the same for ai names
+#: the same for commands with ai URIs
 _AI_HINTS = {
     "uri.no-scheme": "an ai URI begins with ai://, as in ai://bank.example/balance",
-    "net.refused.loopback": "--policy local (the default) allows this machine",
-    "net.refused.port": "--policy trusted allows every port, --policy local this machine too",
+    "net.refused.loopback": "use --policy local (the default) to reach this computer",
+    "net.refused.port": "use --policy trusted to allow every port, or --policy local for this computer too",
 }
 
 
 def find_hint(session: Session, error: errors.OnymError) -> str | None:
-    """What may help, for whoever sits at the command line."""
+    """Return the hint for an error, in the terms of the command line."""
     meant = _guess_uri(session, error)
     if meant is not None:
         return f"did you mean {meant}?"
@@ -86,13 +86,13 @@ def _is_ai_command(session: Session) -> bool:
 
 
 def _get_reason_code(error: errors.OnymError) -> str:
-    """The code that says why; discovery that met a policy has one of its own."""
+    """Return the code that explains the error: that of the policy, if discovery met one."""
     cause = error.__cause__
     return cause.code if isinstance(cause, errors.PolicyError) else error.code
 
 
 def _guess_uri(session: Session, error: errors.OnymError) -> str | None:
-    """The URI that was probably meant: a slip in a word of the provider's, or no scheme before one."""
+    """Return the URI that the user probably meant: a corrected name, or an added scheme."""
     subject = session.subject
     if subject is None or not subject.typed:
         return None
@@ -116,7 +116,7 @@ def _guess_uri(session: Session, error: errors.OnymError) -> str | None:
 
 
 def _add_scheme(session: Session, text: str) -> str | None:
-    """`openai/gpt-5` as the URI it would be, where its first word is a provider's; an ai name as one."""
+    """Return `openai/gpt-5` with a scheme if its first word is a provider, and any ai name with one."""
     if _is_ai_command(session):
         return session.mask(f"ai://{text}") if text[:1].isalnum() else None
     from onym.cli._input import load_providers
@@ -128,14 +128,14 @@ def _add_scheme(session: Session, text: str) -> str | None:
 
 
 def find_next_command(session: Session, error: errors.OnymError) -> str | None:
-    """What to run next, or None where nothing in particular helps."""
+    """Return the command to run next, or None if no command would help."""
     command = getattr(error, "command", None)
     if isinstance(command, str):
         return session.mask(command)
     if error.code in _REFUSED:
         return _suggest_check(session)
     if isinstance(error, errors.URIError) and error.offset is None:
-        # not about the text of the URI, but about a value from elsewhere
+        # the error is about a value from another place, not about the text of the URI
         return None
     if error.code in _NEXT_BY_CODE:
         return _fill_uri(session, _NEXT_BY_CODE[error.code])
@@ -151,7 +151,7 @@ def find_next_command(session: Session, error: errors.OnymError) -> str | None:
 
 
 def _fill_uri(session: Session, template: str) -> str | None:
-    """The command with the URI in its place; None where there is none, or it is what just ran."""
+    """Put the URI into the command; None without a URI, or if the same command has just run."""
     if "{uri}" not in template:
         return template
     if session.subject is None or template.startswith(f"onym {session.command} "):
@@ -160,7 +160,7 @@ def _fill_uri(session: Session, template: str) -> str | None:
 
 
 def _suggest_check(session: Session) -> str | None:
-    """`onym check`, where it says more of this URI; a value from elsewhere it does not see."""
+    """Return `onym check` with the URI if `check` reports a problem of this URI."""
     from onym.cli._input import load_providers
     from onym.cli.commands.check import check_provider
 
@@ -172,17 +172,17 @@ def _suggest_check(session: Session) -> str | None:
 
 
 def _quote_argument(session: Session, subject: Subject) -> str:
-    """The URI argument as a person would type it again; a key in it is masked."""
+    """Return the URI argument quoted for the shell, with its key masked."""
     from shlex import quote
 
     return quote(escape_unprintable(session.mask(subject.argument)))
 
 
-#: the extra that brings a package, where an import meets its lack first
+#: package -> the extra that installs it, for imports that fail without a check before them
 _EXTRAS = dict.fromkeys(
     ("aiosmtplib", "aiosqlite", "alembic", "argon2", "jinja2", "sqlalchemy", "starlette"), "registry"
 )
-#: as_dict() fields that the block shows on lines of their own, and their labels
+#: fields of as_dict() that get their own line, and their labels
 _LINES = (
     ("endpoint", "endpoint"),
     ("parameter", "parameter"),
@@ -202,7 +202,7 @@ _LINES = (
 
 
 def report_error(session: Session, error: errors.OnymError) -> int:
-    """Tell the person, or with `--json` the program, and return the exit code."""
+    """Print the error, as JSON with `--json`, and return the exit code."""
     if session.as_json:
         session.print_record(build_error_record(session, error))
     else:
@@ -212,7 +212,7 @@ def report_error(session: Session, error: errors.OnymError) -> int:
 
 
 def report_unexpected(session: Session, error: Exception) -> int:
-    """Report a stream that failed, or a bug. Its own text may hold anything, so it is masked."""
+    """Report a failed stream or a bug. Its text is masked, because it may contain anything."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if package in _EXTRAS:
         try:
@@ -229,7 +229,7 @@ def report_unexpected(session: Session, error: Exception) -> int:
 
 
 def build_failure_record(session: Session, error: Exception) -> dict[str, object]:
-    """What `--json` prints for a stream or file that failed, or for a bug."""
+    """Return the JSON for a failed stream or file, or for a bug."""
     number = exit_codes.INPUT_OUTPUT if isinstance(error, OSError) else exit_codes.INTERNAL
     return {"error": {**_build_failure(session, error).as_dict(), "exit_code": number}}
 
@@ -237,9 +237,9 @@ def build_failure_record(session: Session, error: Exception) -> dict[str, object
 def _build_failure(session: Session, error: Exception) -> errors.OnymError:
     if not isinstance(error, OSError):
         return errors.OnymError(
-            session.mask(f"onym failed in a way that it should not ({type(error).__name__})"),
+            session.mask(f"internal error in onym ({type(error).__name__})"),
             code="internal.error",
-            hint="ONYM_DEBUG=1 shows where; please report it",
+            hint="set ONYM_DEBUG=1 to see the traceback, and please report it",
         )
     message = error.strerror or type(error).__name__
     if error.filename is not None:
@@ -248,7 +248,7 @@ def _build_failure(session: Session, error: Exception) -> errors.OnymError:
 
 
 def build_error_record(session: Session, error: errors.OnymError) -> dict[str, object]:
-    """What `--json` prints for an error: `{"error": {code, message, exit_code, …}}`, every text masked."""
+    """Return the JSON for an error, `{"error": {code, message, exit_code, …}}`, with every text masked."""
     body = {
         name: session.mask(value) if isinstance(value, str) else value
         for name, value in _collect_fields(session, error).items()
@@ -261,7 +261,7 @@ def build_error_record(session: Session, error: errors.OnymError) -> dict[str, o
 
 
 def format_error(session: Session, error: errors.OnymError) -> str:
-    """The error as lines for a person, redacted and harmless to a terminal."""
+    """Format the error for a terminal: several lines, redacted, without control characters."""
     head = session.paint("error", "error", sys.stderr)
     lines = [f"{head}: {_sanitize_text(session, error.message)}", *_format_place(session, error)]
     fields = _collect_fields(session, error)
@@ -272,14 +272,14 @@ def format_error(session: Session, error: errors.OnymError) -> str:
         rows.append(("next", following))
     for label, value in rows:
         text = f"{value:g} s" if label == "retry in" else _sanitize_text(session, str(value))
-        if label != "next":  # to be copied as it is
+        if label != "next":  # a command stays on one line, so that it can be copied
             text = wrap_text(text, 12, get_width(sys.stderr))
         lines.append(f"  {session.paint(f'{label:<9}', 'dim', sys.stderr)} {text}")
     return "\n".join(lines)
 
 
 def _collect_fields(session: Session, error: errors.OnymError) -> dict[str, object]:
-    """The error as data, its hint in the words of the command line."""
+    """Return the fields of the error, with the hint in the terms of the command line."""
     fields = error.as_dict()
     hint = find_hint(session, error)
     if hint is not None:
@@ -288,7 +288,7 @@ def _collect_fields(session: Session, error: errors.OnymError) -> dict[str, obje
 
 
 def _format_place(session: Session, error: errors.OnymError) -> list[str]:
-    """The URI, and a caret under the place, where an error has both."""
+    """Return the URI and a caret under the position, if the error has both."""
     if session.subject is None or not isinstance(error, errors.URIError) or error.offset is None:
         return []
     pointed = point_at(session.subject.text, error.offset)

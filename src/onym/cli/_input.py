@@ -1,7 +1,7 @@
-"""Shared options, and the values that a person gives a command: URIs, keys and parameters.
+"""Shared options, and the values that a user gives a command: URIs, keys, parameters and files.
 
 A URI is text on the command line, the name of an endpoint in the configuration, `env:NAME`, or `-` for a line
-of standard input. Only typed text is trusted: Unicode in it is converted with a note, and it may lead to this
+of standard input. Only typed text is trusted: its Unicode is converted with a note, and it may address this
 computer. This module is imported at every start, so it must not import `dataclasses` or the client.
 """
 
@@ -40,19 +40,19 @@ _P = ParamSpec("_P")
 if TYPE_CHECKING:
     _ParamType: TypeAlias = click.ParamType[str]
 else:
-    # generic from click 8.4 on
+    # generic since click 8.4
     _ParamType = click.ParamType
 
 
 class _URIType(_ParamType):
-    """A URI as a person gives it; completes the names of endpoints in the configuration."""
+    """A URI argument, which completes the names of endpoints in the configuration."""
 
     name = "uri"
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The named endpoints that begin so. A broken configuration completes nothing."""
+        """Return the endpoints that begin with `incomplete`, or nothing if the configuration is invalid."""
         from onym.errors import OnymError
         from onym.llm.config import Config
 
@@ -67,7 +67,7 @@ URI_TYPE = _URIType()
 
 
 def uri_argument(function: _F) -> _F:
-    """One URI: text, the name of an endpoint in the configuration, env:NAME, or - for standard input."""
+    """Add the argument URI to a command."""
     return click.argument("uri", type=URI_TYPE)(function)
 
 
@@ -89,7 +89,7 @@ json_option = click.option(
 
 
 def pass_session(function: Callable[Concatenate[Session, _P], None]) -> Callable[_P, None]:
-    """Add `--json` to a command, and pass it the session, which then knows the command's name."""
+    """Add `--json` to a command, and pass it the session with the command's name."""
 
     @json_option
     @click.pass_context
@@ -114,12 +114,12 @@ POLICY_CHOICE = click.Choice(["trusted", "local", "untrusted"])
 policy_option = click.option(
     "--policy",
     type=POLICY_CHOICE,
-    help="Where the URI may lead. A URI typed here is local (this machine is allowed); one from a file, "
-    "a variable or a pipe is trusted (this machine is refused).",
+    help="Hosts that the URI may reach. Default: `local` (loopback allowed) for a URI typed here, "
+    "`trusted` (no loopback) for one from a file, variable or pipe.",
 )
 
 key_stdin_option = click.option(
-    "--key-stdin", is_flag=True, help="Read the key from standard input, so that no history holds it."
+    "--key-stdin", is_flag=True, help="Read the API key from standard input, to keep it out of the history."
 )
 
 param_option = click.option(
@@ -128,25 +128,25 @@ param_option = click.option(
     "params",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set a parameter, as if it stood in the URI (repeatable): -p temp=0.2",
+    help="Set a parameter of the URI (repeatable): -p temp=0.2",
 )
 
 
 class OrderedGroup(click.Group):
-    """A group that lists its commands in the order in which they were added, not by the alphabet."""
+    """A group that lists its commands in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, as somebody who begins meets them."""
+        """Return the commands in the order in which they were added."""
         return list(self.commands)
 
 
-#: what names an endpoint of the configuration; every URI has a colon in it
+#: the name of an endpoint; every URI contains a colon
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*").fullmatch
-SCHEME_HINT = "an llm URI begins with llm://, as in llm://api.openai.com/gpt-5"
+SCHEME_HINT = "write a URI such as llm://openai/gpt-5, or add the endpoint with onym config init"
 
 
 def resolve_subject(session: Session, argument: str, config: Config | None = None) -> Subject:
-    """What `argument` stands for; also remembered in the session, for errors to point at.
+    """Return the URI that `argument` names, and keep it in the session for error messages.
 
     Raises UsageError for an unset variable or an empty pipe, ConfigError for an unknown name.
     """
@@ -164,7 +164,7 @@ def resolve_subject(session: Session, argument: str, config: Config | None = Non
 
 
 def iter_subjects(session: Session, arguments: Sequence[str]) -> Iterator[Subject]:
-    """Each argument's subject in turn; `-` stands for every line of standard input."""
+    """Yield the subject of each argument; `-` gives one for every line of standard input."""
     for argument in arguments:
         if argument != "-":
             yield resolve_subject(session, argument)
@@ -176,7 +176,7 @@ def iter_subjects(session: Session, arguments: Sequence[str]) -> Iterator[Subjec
 
 
 def load_providers() -> ProviderTable:
-    """The rows that are known here, those of the configuration included where it can be read."""
+    """Return the providers of the configuration, or the built-in ones if it is invalid."""
     from onym.errors import OnymError
     from onym.llm.config import Config
     from onym.llm.providers import ProviderTable
@@ -188,12 +188,12 @@ def load_providers() -> ProviderTable:
 
 
 def parse_subject(subject: Subject, *, strict: bool = False) -> LLMURI:
-    """The subject's text as an LLMURI."""
+    """Parse the subject's text as an LLMURI."""
     return LLMURI.parse(subject.text, strict=strict)
 
 
 def read_key(session: Session) -> Secret:
-    """The key that stands on standard input, asked for without echo on a terminal. Raises UsageError."""
+    """Read an API key from standard input, or from the terminal without echo. Raises UsageError."""
     if is_terminal(sys.stdin):
         from getpass import getpass
 
@@ -203,9 +203,9 @@ def read_key(session: Session) -> Secret:
     text = text.strip("\r\n")
     if not text or "\n" in text:
         raise UsageError(
-            "--key-stdin found no key, or more than one line, on standard input",
+            "--key-stdin needs exactly one line with the key on standard input",
             code="usage.key-stdin",
-            hint="one line, as in: pass show openai | onym chat --key-stdin llm://openai/gpt-5 Hello",
+            hint="pipe the key, as in: pass show openai | onym chat --key-stdin llm://openai/gpt-5 Hello",
         )
     secret = Secret(text)
     session.secrets.append(secret)
@@ -214,9 +214,9 @@ def read_key(session: Session) -> Secret:
 
 @contextmanager
 def translate_key_errors(file: str | Path, *codes: str) -> Iterator[None]:
-    """Errors of these codes say that `file`, which the command line names, holds no key: a UsageError.
+    """Convert signature errors with these codes to a UsageError that names `file`, which is not a key.
 
-    A signature that does not hold is something else: it says that somebody changed what was signed.
+    Other codes pass: an invalid signature means that somebody may have changed the signed content.
     """
     try:
         yield
@@ -227,9 +227,9 @@ def translate_key_errors(file: str | Path, *codes: str) -> Iterator[None]:
 
 
 def parse_params(pairs: Iterable[str]) -> Params:
-    """NAME=VALUE pairs, typed as the query of a URI types them. Raises UsageError, ParameterError.
+    """Parse NAME=VALUE pairs with the types of a URI's query. Raises UsageError and ParameterError.
 
-    Values are plain text: only in `stop` does a comma separate.
+    A comma separates values only in `stop`.
     """
     from onym.uri.components import QUERY_NAME, QUERY_VALUE
     from onym.uri.llm_syntax import parse_query
@@ -238,19 +238,23 @@ def parse_params(pairs: Iterable[str]) -> Params:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not name or not equals:
-            raise UsageError("a parameter is written NAME=VALUE", code="usage.parameter")
+            raise UsageError(
+                f'"{name}" is not a parameter of the form NAME=VALUE',
+                code="usage.parameter",
+                hint="write -p NAME=VALUE, as in -p temp=0.2",
+            )
         quoted = ",".join(map(QUERY_VALUE.quote, value.split(",")))
         written.append(f"{QUERY_NAME.quote(name)}={quoted}")
     try:
         return parse_query("&".join(written))
     except URIError as error:
-        # the places are those of a query that nobody has seen
+        # the offset is that of a query that the user has not seen
         error.offset = None
         raise
 
 
 def read_stdin() -> str:
-    """All of standard input; octets that are not UTF-8 become lone surrogates, to be refused later."""
+    """Read standard input; bytes that are not UTF-8 become lone surrogates, which are rejected later."""
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
 
 
@@ -266,7 +270,7 @@ def read_start(name: str, size: int, *, code: str = "usage.input-file") -> bytes
         with Path(name).open("rb") as stream:
             return stream.read(size)
     except (OSError, ValueError) as error:
-        # Python raises ValueError for a name with NUL
+        # Python raises ValueError for a name that contains NUL
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"cannot read {_format_file(name)}: {reason}", code=code) from None
 
@@ -294,7 +298,7 @@ def _format_file(name: str) -> str:
 
 
 def read_lines() -> Iterator[str]:
-    """The non-empty lines of standard input, without their ends, as they come."""
+    """Yield the non-empty lines of standard input, without line ends, as they arrive."""
     for line in sys.stdin.buffer:
         text = line.decode("utf-8", "surrogateescape").rstrip("\r\n")
         if text.strip():
@@ -304,13 +308,13 @@ def read_lines() -> Iterator[str]:
 def _read_first_line() -> str:
     for line in read_lines():
         return line
-    raise UsageError("standard input holds no URI", code="usage.no-uri")
+    raise UsageError("standard input contains no URI", code="usage.no-uri")
 
 
 def _read_variable(name: str) -> str:
     text = os.environ.get(name, "").strip()
     if not text:
-        raise UsageError(f"the variable {name} is not set, or empty", code="usage.no-uri")
+        raise UsageError(f"the variable {name} is not set, or it is empty", code="usage.no-uri")
     return text
 
 
@@ -326,14 +330,27 @@ def _get_endpoint_text(name: str, config: Config | None) -> str:
 
     close = get_close_matches(name, config.endpoints, n=1)
     raise ConfigError(
-        "the configuration has no endpoint of that name",
+        f'"{name}" is neither an llm:// URI nor an endpoint in {_format_config_path(config)}',
         code="config.no-endpoint",
         hint=f"did you mean {close[0]}?" if close else SCHEME_HINT,
     )
 
 
+def _format_config_path(config: Config) -> str:
+    """Return the path of the configuration file, with ~ for the user's home folder."""
+    from pathlib import Path
+
+    from onym.llm.config import default_path
+
+    path = config.path or default_path()
+    try:
+        return f"~{os.sep}{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):  # not below the home folder, or no home folder
+        return str(path)
+
+
 def _convert_iri(session: Session, text: str) -> str:
-    """Text that a person typed: an IRI becomes the URI it stands for (RFC 3987 3.1), and we say so."""
+    """Convert a typed IRI to a URI (RFC 3987 3.1), and print a note with the result."""
     if text.isascii():
         return text
     from onym.uri.iri import to_uri as convert
@@ -345,9 +362,9 @@ def _convert_iri(session: Session, text: str) -> str:
 
 
 def _warn_about_key(session: Session, argument: str) -> None:
-    """A key on the command line stays in the shell's history and in the list of processes."""
+    """Warn that a key on the command line stays in the shell's history and in the process list."""
     if redact(argument) != argument:
         session.print_note(
-            "this URI carries a key, which now stands in your shell's history; "
-            "--key-stdin, ?auth=env:NAME or a named endpoint (onym config init) keeps it out"
+            "this URI contains a key, which is now in your shell's history; "
+            "use --key-stdin, ?auth=env:NAME or a named endpoint (onym config init) to keep it out"
         )

@@ -34,7 +34,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions:
-    """The options that every command with an endpoint has."""
+    """The options of every command that calls an endpoint."""
 
     uri: str
     policy: str | None = None
@@ -46,7 +46,7 @@ class CallOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedCall:
-    """What a client is made of, as the command line says it."""
+    """The settings of a client, from the command line and the configuration."""
 
     uri: LLMURI
     key: Any
@@ -57,7 +57,7 @@ class ResolvedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectedCall:
-    """A client, the URI behind it, and what `-p` says, as arguments of its calls."""
+    """A client, its URI and policy, and the values of `-p` as arguments of its calls."""
 
     client: Client
     uri: LLMURI
@@ -66,25 +66,25 @@ class ConnectedCall:
 
 
 def call_options(function: _F) -> _F:
-    """`--policy`, `--key-stdin`, `-p`, `--gguf` and `--on-unsupported`."""
+    """Add `--policy`, `--key-stdin`, `-p`, `--gguf` and `--on-unsupported` to a command."""
     unsupported = click.option(
         "--on-unsupported",
         type=click.Choice(["error", "warn", "drop"]),
         default="error",
-        help="What becomes of a parameter that the model does not take (default: error).",
+        help="What to do with a parameter that the model does not support (default: error).",
     )
     gguf = click.option(
         "--gguf",
         type=click.Path(dir_okay=False),
         metavar="FILE",
-        help="Let the embedded model be this GGUF file: llm://embedded/NAME, NAME as you like.",
+        help="Use this GGUF file as the embedded model; the URI is llm://embedded/NAME with any NAME.",
     )
     return policy_option(key_stdin_option(param_option(gguf(unsupported(function)))))
 
 
 @contextmanager
 def open_client(session: Session, call: CallOptions) -> Iterator[ConnectedCall]:
-    """A client for this call; closed at the end. Warnings become notes, logs are masked."""
+    """Open a client for this call. Warnings become notes, and logs are masked."""
     from onym.llm.client import connect
 
     found = resolve_call(session, call)
@@ -102,7 +102,7 @@ def open_client(session: Session, call: CallOptions) -> Iterator[ConnectedCall]:
 
 
 def resolve_call(session: Session, call: CallOptions) -> ResolvedCall:
-    """The URI, key, policy and parameters of this call. From here on logs are masked."""
+    """Return the URI, key, policy and parameters of this call. Logs are masked from here on."""
     from onym.llm.client import choose_policy
     from onym.llm.config import Config
     from onym.net.policy import Policy
@@ -129,7 +129,11 @@ def _read_call_key(session: Session, call: CallOptions) -> Any:
     if not call.key_stdin:
         return None
     if call.uri == "-":
-        raise UsageError("standard input gives the URI or the key, not both", code="usage.key-stdin")
+        raise UsageError(
+            "standard input cannot give both the URI and the key",
+            code="usage.key-stdin",
+            hint="write the URI on the command line, or use ?auth=env:NAME for the key",
+        )
     return read_key(session)
 
 
@@ -137,12 +141,14 @@ def _register_gguf(uri: LLMURI, gguf: str) -> None:
     from onym.llm import embedded
 
     if uri.host != "embedded":
-        raise UsageError("--gguf goes with llm://embedded/NAME", code="usage.command-line")
+        raise UsageError(
+            f"--gguf needs a URI llm://embedded/NAME, but the host is {uri.host}", code="usage.command-line"
+        )
     embedded.register_model(uri.model, gguf)
 
 
 def _apply_params(uri: LLMURI, pairs: Sequence[str]) -> tuple[LLMURI, dict[str, Any]]:
-    """`-p` values as arguments of the call: stronger than the URI's own. `auth` belongs to the URI."""
+    """Split `-p` values into the URI's `auth` and overrides of the call's arguments."""
     from onym.uri.parameters import WELL_KNOWN
 
     params = dict(parse_params(pairs))
@@ -150,14 +156,14 @@ def _apply_params(uri: LLMURI, pairs: Sequence[str]) -> tuple[LLMURI, dict[str, 
         uri = uri.with_params(auth=params.pop("auth"))
     overrides: dict[str, Any] = {name: params.pop(name) for name in WELL_KNOWN if name in params}
     if params:
-        # nested as the query of a URI would be
+        # nested like the query of a URI
         overrides["extra"] = parse_params(p for p in pairs if p.partition("=")[0] in params).nested()
     return uri, overrides
 
 
 @contextmanager
 def show_warnings_as_notes(session: Session) -> Iterator[None]:
-    """Warnings of Onym's as notes on standard error."""
+    """Print warnings of Onym as notes on standard error."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         session.print_note(str(message), kind="warning")

@@ -26,31 +26,31 @@ if TYPE_CHECKING:
 
     from onym.llm.batch import Progress
 
-#: C0 but for tab and newline, DEL, C1: what moves cursors and writes clipboards
+#: C0 except tab and newline, DEL and C1: they move the cursor and write to the clipboard
 _CONTROLS: Final = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)
 }
-#: how much of a long text stands before and after the place that a caret points at
+#: characters of a long text that are shown before and after the position of a caret
 _BEFORE: Final = 60
-#: fewer cells than this are no column to wrap a text in
+#: cells; a narrower column is not wrapped
 _NARROW: Final = 24
 _AFTER: Final = 60
 
 
 class PointedText(NamedTuple):
-    """A line of text and the line of carets that belongs under it ("" where there is no place)."""
+    """A line of text, and the line of carets to print below it ("" without a position)."""
 
     text: str
     carets: str
 
 
 def escape_controls(text: str) -> str:
-    """A model's answer as it may reach a terminal: lines and tabs stay, other controls are escaped."""
+    """Escape the control characters of a model's answer, except line ends and tabs."""
     return text.translate(_CONTROLS)
 
 
 def count_columns(text: str) -> int:
-    """How many terminal cells `text`, already printable, takes."""
+    """Return the number of terminal cells of a printable text."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -59,10 +59,10 @@ def count_columns(text: str) -> int:
 
 
 def wrap_text(text: str, start: int, width: int | None) -> str:
-    """`text`, whose first character stands in column `start`, in lines of at most `width` cells.
+    """Wrap a text that starts in column `start` at `width` cells.
 
-    Later lines begin below the first. Words stay whole, so that a path or a URI can be copied; without a
-    width, or where too little of it is left, the text stays as it is.
+    Later lines are indented to the same column. Words stay whole, so that paths and URIs can be copied.
+    Without a width, or in a narrow column, the text is returned unchanged.
     """
     if width is None or width - start < _NARROW or count_columns(text) <= width - start:
         return text
@@ -73,10 +73,10 @@ def wrap_text(text: str, start: int, width: int | None) -> str:
 
 
 def point_at(text: str, start: int | None, end: int | None = None) -> PointedText:
-    """`text` redacted and made printable, with carets under what stood at `start` to `end`.
+    """Redact `text`, make it printable, and put carets below the characters from `start` to `end`.
 
-    Offsets count characters of `text` as it was given; a place inside a secret points at its mark.
-    Long texts are cut to the neighbourhood of the place.
+    Offsets count characters of the original text; a position inside a secret points at its mark. Long texts
+    are cut to the neighbourhood of the position.
     """
     pieces = _split_pieces(text)
     if pieces is None:
@@ -99,7 +99,7 @@ class _Piece(NamedTuple):
 
 
 def _split_pieces(text: str) -> list[_Piece] | None:
-    """How the redacted, printable text follows from `text`: kept runs and marks, in order."""
+    """Split the redacted, printable text into the runs and marks that it consists of, in order."""
     kept = redact(text).split(MARK)
     pieces: list[_Piece] = []
     at = 0
@@ -124,7 +124,7 @@ def _split_run(run: str, start: int) -> list[_Piece]:
 
 
 def _find_place(pieces: list[_Piece], offset: int, *, after: bool) -> int:
-    """Where the character at `offset` (or, `after`, the end of the one before it) is shown."""
+    """Return where the character at `offset` (with `after`, the end of the one before it) is shown."""
     at = 0
     for piece in pieces:
         stop = piece.start + piece.length
@@ -137,7 +137,7 @@ def _find_place(pieces: list[_Piece], offset: int, *, after: bool) -> int:
 
 
 def _clip_text(shown: str, place: int) -> tuple[str, int]:
-    """The neighbourhood of `place`, and how far `place` moved."""
+    """Return the neighbourhood of `place`, and how far `place` moved."""
     start = place - _BEFORE if place > _BEFORE + 1 else 0
     stop = max(start + _BEFORE + _AFTER, place + _AFTER)
     head = "…" if start else ""
@@ -145,7 +145,7 @@ def _clip_text(shown: str, place: int) -> tuple[str, int]:
     return head + shown[start:stop] + tail, len(head) - start
 
 
-#: what a style is for, and the terminal's code for it
+#: the use of each style, and its terminal code
 STYLES = {
     "error": "1;31",
     "warning": "1;33",
@@ -160,7 +160,7 @@ STYLES = {
 
 
 def encode_json(value: object, *, indent: int | None = None) -> str:
-    """`value` as JSON in ASCII; a lone surrogate becomes its escape (`\\ud800`)."""
+    """Return `value` as JSON in ASCII; a lone surrogate becomes an escape (`\\ud800`)."""
     import json
 
     separators = (",", ": ") if indent else (",", ":")
@@ -168,7 +168,7 @@ def encode_json(value: object, *, indent: int | None = None) -> str:
 
 
 def to_plain_data(value: Any, *, reveal: bool = False) -> Any:
-    """`value` as JSON has it: mappings as dicts, sequences as lists, and `***` for a `Secret`."""
+    """Convert `value` to the types of JSON; a `Secret` becomes `***`."""
     if isinstance(value, Secret):
         return value.reveal() if reveal else str(value)
     if isinstance(value, Mapping):
@@ -179,14 +179,14 @@ def to_plain_data(value: Any, *, reveal: bool = False) -> Any:
 
 
 def has_colour(stream: IO[str]) -> bool:
-    """May colour go to `stream`? Only to a terminal that can, and never under NO_COLOR."""
+    """Return whether `stream` is a terminal that shows colour. NO_COLOR turns colour off."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return is_terminal(stream)
 
 
 def get_width(stream: IO[Any]) -> int | None:
-    """How many cells a line of the terminal behind `stream` has, None where there is no terminal."""
+    """Return the width of the terminal in cells, or None if `stream` is not a terminal."""
     if not is_terminal(stream):
         return None
     from shutil import get_terminal_size
@@ -195,7 +195,7 @@ def get_width(stream: IO[Any]) -> int | None:
 
 
 def is_terminal(stream: IO[Any]) -> bool:
-    """Is a person at the other end? A closed stream is nobody."""
+    """Return whether `stream` is a terminal; False if it is closed."""
     try:
         return stream.isatty()
     except ValueError:
@@ -203,10 +203,10 @@ def is_terminal(stream: IO[Any]) -> bool:
 
 
 class Subject:
-    """The URI that a command works on, for the caret under an error and the next command.
+    """The URI that a command works on, for the caret below an error and for the next command.
 
-    `argument` is what stood on the command line, `text` the URI behind it, and `typed` whether a
-    person typed that text there (and not a file, a variable or a pipe).
+    `argument` is the command-line argument, `text` the URI, and `typed` whether the URI itself was typed
+    (and did not come from a file, a variable or a pipe).
     """
 
     __slots__ = ("argument", "text", "typed")
@@ -218,7 +218,7 @@ class Subject:
 
 
 class Session:
-    """One run of the command: how it speaks, what it works on, which secrets it has been told."""
+    """The state of one run: output format, command, subject and secrets to mask."""
 
     __slots__ = ("as_json", "command", "secrets", "subject")
 
@@ -229,44 +229,44 @@ class Session:
         self.secrets: list[Secret] = []
 
     def print_line(self, text: str = "") -> None:
-        """One line of the result, for people; nothing under `--json`."""
+        """Print one line of the result; nothing with `--json`."""
         if not self.as_json:
             sys.stdout.write(text + "\n")
 
     def print_record(self, value: object) -> None:
-        """One JSON document on a line of its own (indented on a terminal); only under `--json`."""
+        """Print one JSON document with `--json`, indented on a terminal; otherwise nothing."""
         if self.as_json:
             sys.stdout.write(encode_json(value, indent=2 if is_terminal(sys.stdout) else None) + "\n")
 
     def print_json_line(self, value: object) -> None:
-        """One JSON Lines record, flushed at once."""
+        """Print one JSON Lines record and flush it."""
         sys.stdout.write(encode_json(value) + "\n")
         sys.stdout.flush()
 
     def print_note(self, text: str, *, kind: str = "note") -> None:
-        """One line for the person, on standard error, redacted."""
+        """Print one redacted line on standard error."""
         self.print_error(f"{self.paint(kind, kind, sys.stderr)}: {escape_unprintable(self.mask(text))}")
 
     def print_error(self, text: str) -> None:
-        """Text that is already safe, on standard error, after everything said so far."""
+        """Print text that is already redacted on standard error, after flushing standard output."""
         sys.stdout.flush()
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
 
     def paint(self, text: str, style: str, stream: IO[str] | None = None) -> str:
-        """`text` in the colours of `style`, where `stream` (standard output) shows colour."""
+        """Add the colour of `style` if `stream` (default: standard output) shows colour."""
         if not text or not has_colour(sys.stdout if stream is None else stream):
             return text
         return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
 
     def mask(self, text: str) -> str:
-        """`text` without any credential, the ones told to this command included."""
+        """Return `text` without credentials, including those that this command has read."""
         return redact(text, secrets=self.secrets)
 
     def print_table(
         self, rows: Iterable[Sequence[str]], *, indent: str = "", styles: Sequence[str] = ()
     ) -> None:
-        """Rows in aligned columns, each cell made printable; the last one is wrapped on a terminal."""
+        """Print rows in aligned columns with printable cells; the last column is wrapped on a terminal."""
         cells = [[escape_unprintable(cell) for cell in row] for row in rows]
         if not cells:
             return
@@ -302,7 +302,7 @@ def replace_text_file(path: Path) -> Iterator[Callable[[str], object]]:
 
 
 def format_progress(now: Progress) -> str:
-    """The figures beside the bar, on one line."""
+    """Return the figures beside the progress bar, on one line."""
     left = now.seconds_left
     words = [
         f"{now.done}/{now.total}",

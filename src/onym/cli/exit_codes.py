@@ -1,4 +1,4 @@
-"""Which number the process ends with, for every error class; stable across releases."""
+"""The exit code of each error class; stable across releases."""
 
 from __future__ import annotations
 
@@ -51,34 +51,33 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 TERMINATED: Final = 143
 
-#: what each number says, in the words of `onym --help`
+#: the meaning of each code, as `onym --help` prints it
 MEANINGS: Final[Mapping[int, str]] = {
-    OK: "all went well",
+    OK: "success",
     CHECK_FAILED: "`check`, `config check` or `scheme check` found errors, `scheme match` or `diff` "
-    "says no, `ai audit verify` finds a log broken, or rows of a batch failed or are left",
-    USAGE: "the command line, or a file that it names, cannot be used",
-    BAD_URI: "the text is not the URI it should be",
-    CONFIGURATION: "configuration file, named endpoint or credential",
-    REFUSED: "refused by policy before anything was sent",
-    NETWORK: "no usable answer from the network",
-    PROVIDER: "the server answered with a failure",
-    TIMEOUT: "the time allowed is over",
-    UNSUPPORTED: "the provider or model cannot do that; nothing was sent",
-    EMBEDDED: "the model on this machine, or an extra that is not installed",
-    REGISTRY: "refused by the registry's procedure, or its file, grammar or store is not usable",
-    SIGNATURE: "a signature or receipt that does not hold",
-    AIIP: "an ai:// name that cannot be trusted, or that its endpoint or a policy refuses (where the network "
-    "is why a name leads nowhere: 5, 6 or 8)",
-    INTERNAL: "a bug in onym (ONYM_DEBUG=1 shows where)",
+    "found no match, `ai audit verify` found a broken log, or rows of a batch failed or remain",
+    USAGE: "invalid command line, or a file that it names cannot be used",
+    BAD_URI: "invalid URI",
+    CONFIGURATION: "invalid configuration file, unknown endpoint or missing credential",
+    REFUSED: "rejected by policy before anything was sent",
+    NETWORK: "network failure, or an unusable response",
+    PROVIDER: "the server answered with an error",
+    TIMEOUT: "timeout",
+    UNSUPPORTED: "not supported by the provider or model; nothing was sent",
+    EMBEDDED: "the embedded model failed, or an extra is not installed",
+    REGISTRY: "rejected by the registry's procedure, or an invalid registry file, grammar or database",
+    SIGNATURE: "invalid signature or receipt",
+    AIIP: "an ai:// name could not be resolved, or the endpoint or a policy refused the request",
+    INTERNAL: "a bug in Onym (ONYM_DEBUG=1 shows the traceback)",
     INPUT_OUTPUT: "a file or stream could not be read or written",
     INTERRUPTED: "Ctrl-C",
-    BROKEN_PIPE: "the reader of our output went away",
+    BROKEN_PIPE: "the reader of the output closed the pipe",
     TERMINATED: "SIGTERM",
 }
 
 
 def get_exit_code(error: errors.OnymError) -> int:
-    """The exit code of the error's class; after a failed discovery, that of the network error behind it."""
+    """Return the exit code of the error's class; after a failed discovery, that of the network error behind it."""
     cause = error.__cause__
     if isinstance(error, errors.DiscoveryError) and isinstance(cause, errors.NetError):
         return get_exit_code(cause)

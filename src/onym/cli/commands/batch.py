@@ -1,4 +1,4 @@
-"""`onym batch`: a file of requests in, a file of results out, each row answered exactly once."""
+"""`onym batch`: answer a file of requests, each row exactly once, and resume after a stop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["batch_command"]
 
 
-#: options that a run needs again, where they differ
+#: options that a resumed run needs again if they are not the default
 _USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": None, "poll": None}
 
 
@@ -32,39 +32,41 @@ _USUAL = {"concurrency": 32, "order": "input", "engine": "local", "max_errors": 
 @uri_argument
 @click.argument("source", metavar="INPUT")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), metavar="FILE",
-              help="Where the results go: JSON Lines, or Parquet where the name ends so.")  # fmt: skip
+              help="The results: JSON Lines, or Parquet if the name ends in .parquet.")  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(1, 4096), default=32, show_default=True, metavar="N",
-              help="The most requests under way at once; fewer while the server refuses some.")  # fmt: skip
+              help="Most concurrent requests; Onym sends fewer while the server limits them.")  # fmt: skip
 @click.option("--order", type=click.Choice(["input", "completion"]), default="input", show_default=True,
-              help="Results in the order of the input, there at the end; or as they come.")  # fmt: skip
+              help="Write results in the order of the input, at the end, or as they complete.")  # fmt: skip
 @click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True,
-              help="Ask from this process, or from every machine of a Ray cluster.")  # fmt: skip
+              help="Send requests from this process, or from every machine of a Ray cluster.")  # fmt: skip
 @click.option("--provider-batch", is_flag=True,
-              help="Let the provider's own batch API answer: cheaper, within a day.")  # fmt: skip
+              help="Use the provider's batch API: cheaper, with results within a day.")  # fmt: skip
 @click.option("--cancel", is_flag=True,
-              help="With --provider-batch: end the batches that are there, take what they have.")  # fmt: skip
+              help="With --provider-batch: cancel the batches and fetch finished results.")  # fmt: skip
 @click.option("--poll", type=click.FloatRange(0, 3600), metavar="SECONDS",
-              help="With --provider-batch: the first wait between two looks (5); they grow.")  # fmt: skip
-@click.option("--retry-errors", is_flag=True, help="Ask rows again that failed in a former run.")
-@click.option("--max-errors", type=click.IntRange(1), metavar="N", help="Stop after N rows that failed.")
-@click.option("--restart", is_flag=True, help="Throw the results of former runs away.")
+              help="With --provider-batch: the first wait between two status requests (5).")  # fmt: skip
+@click.option("--retry-errors", is_flag=True, help="Send rows again that failed in an earlier run.")
+@click.option("--max-errors", type=click.IntRange(1), metavar="N", help="Stop after N failed rows.")
+@click.option("--restart", is_flag=True, help="Discard the results of earlier runs.")
 @call_options
 @pass_session
 def batch_command(session: Session, /, source: str, output: str, **given: Any) -> None:
-    """Answer every row of INPUT (JSON Lines, Parquet, or - for standard input) with the model at URI.
+    """Answer a file of requests, and resume after a stop.
+
+    INPUT is a JSON Lines or Parquet file, or - for standard input.
 
     A row is {"id": "a", "prompt": "..."}, or {"messages": [...], "params": {"temp": 0}, "tools": [...],
     "schema": {...}}, or a line of OpenAI's batch files. A row without an id gets its number, from 0.
 
-    Run the same command again after a crash, Ctrl-C or a full disk: it goes on where it was. A result counts
-    once it is on the disk, and its row is not asked again; those under way at that moment are. Ctrl-C waits
-    for what is under way, a second one does not.
+    To resume after a crash, Ctrl-C or a full disk, run the same command again. Rows whose results are on the
+    disk are not sent again; rows that were in progress are. The first Ctrl-C waits for requests in progress,
+    the second one does not.
 
-    With --provider-batch the rows go into batches at the provider, if it has an API for that. Ctrl-C leaves
-    them there: the same command fetches the results later.
+    With --provider-batch the rows go to the provider's batch API, if it has one. Ctrl-C leaves the batches
+    there; the same command fetches the results later.
 
-    A row that failed for good is a result with "status": "error"; then the exit code is 1. A wrong key or no
-    quota stops the run.
+    A row that failed permanently is a result with "status": "error", and the exit code is 1. An invalid key
+    or an exhausted quota stops the run.
 
     \b
     Examples:
@@ -79,21 +81,23 @@ def batch_command(session: Session, /, source: str, output: str, **given: Any) -
     if given.pop("provider_batch"):
         _use_provider_engine(options)
     elif options["cancel"] or options["poll"] is not None:
-        raise UsageError("--cancel and --poll go with --provider-batch", code="usage.command-line")
+        raise UsageError("--cancel and --poll need --provider-batch", code="usage.command-line")
     call = CallOptions(**given)
     if source == "-" and (call.uri == "-" or call.key_stdin):
-        raise UsageError("standard input gives the rows, or the URI or key", code="usage.command-line")
+        raise UsageError(
+            "standard input cannot give the rows and also the URI or the key", code="usage.command-line"
+        )
     again = _format_resume_command(session, call, source, output, options)
     try:
         report = _run_batch(session, call, source, output, options)
     except KeyboardInterrupt:
         session.print_error("")
-        there = "; what is at the provider goes on there" if options["engine"] == "provider" else ""
-        session.print_note(f"stopped{there}; to go on: {again}")
+        there = "; the batches at the provider continue" if options["engine"] == "provider" else ""
+        session.print_note(f"stopped{there}; to resume, run: {again}")
         raise
     except OnymError as error:
         if getattr(error, "endpoint", None) is not None:
-            session.print_note(f"to go on: {again}")
+            session.print_note(f"to resume, run: {again}")
         raise
     _print_report(session, report, again)
     if report.failed or report.left:
@@ -102,7 +106,7 @@ def batch_command(session: Session, /, source: str, output: str, **given: Any) -
 
 def _use_provider_engine(options: dict[str, Any]) -> None:
     if options["engine"] != "local":
-        raise UsageError("--engine and --provider-batch are two ways to go", code="usage.command-line")
+        raise UsageError("--engine ray and --provider-batch cannot be combined", code="usage.command-line")
     options["engine"] = "provider"
 
 
@@ -124,7 +128,7 @@ def _run_batch(
 
 
 def _resolve_endpoint(session: Session, call: CallOptions) -> dict[str, Any]:
-    """Where the rows go, as arguments of `run`."""
+    """Return the engine's arguments for `run`."""
     found = resolve_call(session, call)
     return {
         "uri": found.uri,
@@ -139,7 +143,7 @@ def _resolve_endpoint(session: Session, call: CallOptions) -> dict[str, Any]:
 def _format_resume_command(
     session: Session, call: CallOptions, source: str, output: str, options: dict[str, Any]
 ) -> str:
-    """The command that goes on, without what only a first run needs."""
+    """Return the command that resumes the run, without the options of the first run."""
     words = ["onym", "batch", call.uri, source, "-o", output]
     provider = options["engine"] == "provider"
     words += ["--provider-batch"] if provider else []
@@ -157,7 +161,7 @@ def _format_resume_command(
 
 @contextmanager
 def _show_warnings_once() -> Iterator[None]:
-    """A warning that holds for every row is told once."""
+    """Print a warning once, even if it applies to every row."""
     with warnings.catch_warnings():
         warnings.simplefilter("once", OnymWarning)
         yield
@@ -165,11 +169,11 @@ def _show_warnings_once() -> Iterator[None]:
 
 @contextmanager
 def _watch_progress(session: Session) -> Iterator[Callable[[Progress], object] | None]:
-    """A bar on a terminal, and nothing elsewhere."""
+    """Show a bar on a terminal."""
     if session.as_json or not is_terminal(sys.stderr):
         yield None
         return
-    from onym.cli._output import show_progress  # rich, for what moves
+    from onym.cli._output import show_progress  # late: rich is needed only on a terminal
 
     with show_progress() as watch:
         yield watch
@@ -180,10 +184,10 @@ def _print_report(session: Session, report: BatchReport, again: str) -> None:
     if session.as_json:
         return
     if report.left:
-        session.print_note(f"{report.left} rows are left; to go on: {again}", kind="warning")
+        session.print_note(f"{report.left} rows remain; to resume, run: {again}", kind="warning")
     if report.failed:
         session.print_note(
-            f"{report.failed} of {report.rows} rows failed; to ask them again: {again} --retry-errors",
+            f"{report.failed} of {report.rows} rows failed; to send them again, run: {again} --retry-errors",
             kind="warning",
         )
     if is_terminal(sys.stderr):

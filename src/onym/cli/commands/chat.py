@@ -1,7 +1,7 @@
-"""`onym chat` and `onym embed`: one prompt, a pipe or a conversation; and texts to vectors.
+"""`onym chat` and `onym embed`: send prompts, hold conversations, and turn texts into vectors.
 
-Answers go to the screen, a pipe, a file or JSON, complete or streamed. The history of a conversation is kept
-for this user only.
+Answers go to the screen, a pipe, a file or JSON, complete or streamed. The line history of conversations is
+readable only by its owner.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from onym.llm.client import Client
     from onym.llm.endpoint import Endpoint
 
-#: where pieces of output go; the argument is text, line ends included
+#: writes a piece of output; line ends are included
 Writer = Callable[[str], object]
 
 _WHY = {
-    "length": "the answer was cut at its token limit (max_tokens)",
-    "content_filter": "the provider's filter cut the answer",
+    "length": "the answer was cut at the token limit (max_tokens)",
+    "content_filter": "the provider's content filter cut the answer",
 }
 
 
 def write_screen(text: str) -> None:
-    """Text to standard output at once; on a terminal nothing in it is obeyed."""
+    """Write text to standard output at once; on a terminal its control characters are escaped."""
     sys.stdout.write(escape_controls(text) if is_terminal(sys.stdout) else text)
     sys.stdout.flush()
 
 
 def write_text_stream(events: Iterable[Event], write: Writer) -> str:
-    """Write text deltas as they come, end the line, and return the whole text."""
+    """Write text deltas as they arrive, end the line, and return the whole text."""
     pieces: list[str] = []
     for event in events:
         if isinstance(event, TextDelta):
@@ -59,13 +59,13 @@ def write_text_stream(events: Iterable[Event], write: Writer) -> str:
 
 
 def write_json_stream(events: Iterable[Event], write: Writer) -> None:
-    """Each event as one JSON line."""
+    """Write each event as one JSON line."""
     for event in events:
         write(encode_json(build_event_record(event)) + "\n")
 
 
 def build_event_record(event: Event) -> dict[str, Any]:
-    """One streamed event as plain data; `type` tells them apart."""
+    """Return one streamed event as plain data; `type` names its kind."""
     if isinstance(event, TextDelta):
         return {"type": "text", "text": event.text}
     if isinstance(event, ReasoningDelta):
@@ -83,7 +83,7 @@ def build_event_record(event: Event) -> dict[str, Any]:
 
 
 def build_completion_record(completion: Completion) -> dict[str, Any]:
-    """A whole answer as plain data."""
+    """Return a complete answer as plain data."""
     return {
         "text": completion.text,
         "model": completion.model,
@@ -98,8 +98,8 @@ def build_completion_record(completion: Completion) -> dict[str, Any]:
 
 
 def build_cost_record(usage: Usage, endpoint: Endpoint) -> dict[str, str] | None:
-    """What the tokens cost by the list price, null where that is not known."""
-    from onym.llm.prices import cost  # reads a file, which no other output needs
+    """Return the cost of the tokens at list price; null if the price is not known."""
+    from onym.llm.prices import cost  # late: reads a file that no other output needs
 
     found = cost(usage, endpoint.provider.name, endpoint.model)
     if found is None:
@@ -113,7 +113,7 @@ def build_cost_record(usage: Usage, endpoint: Endpoint) -> dict[str, str] | None
 
 
 def build_usage_record(usage: Usage) -> dict[str, int | None]:
-    """Token counts by name, null where the server does not say."""
+    """Return token counts by name; null if the server does not report them."""
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -124,7 +124,7 @@ def build_usage_record(usage: Usage) -> dict[str, int | None]:
 
 
 def format_usage(usage: Usage, began: float, request_id: str | None) -> str:
-    """Token counts, seconds since `began` and the server's name for the exchange, on one line."""
+    """Return token counts, seconds since `began` and the server's request ID, on one line."""
     words = [
         f"{count} {what}"
         for count, what in (
@@ -142,7 +142,7 @@ def format_usage(usage: Usage, began: float, request_id: str | None) -> str:
 
 
 def print_outcome(session: Session, end: Completion | Finish, began: float, *, usage: bool) -> None:
-    """After an answer: why it stopped early, and with `--usage` what it took, on standard error."""
+    """Print why an answer stopped early, and with `--usage` its tokens, on standard error."""
     reason = end.finish_reason if isinstance(end, Completion) else end.reason
     if reason in _WHY:
         session.print_note(_WHY[reason], kind="warning")
@@ -151,7 +151,7 @@ def print_outcome(session: Session, end: Completion | Finish, began: float, *, u
 
 
 _HELP = """\
-  /reset          forget what was said
+  /reset          clear the conversation
   /system TEXT    set the system prompt and start again; without TEXT, show it
   /usage          show or hide token counts
   /help           this list
@@ -161,9 +161,9 @@ _KEPT_LINES = 1000
 
 
 class Conversation:
-    """Turns with one endpoint. Each `turn` sends all that was said before it.
+    """A conversation with one endpoint. Each turn sends all earlier messages.
 
-    A turn that fails or is stopped is forgotten, so that the next one starts from a whole state.
+    A turn that fails or is stopped is dropped, so that the next turn starts from a consistent state.
     """
 
     def __init__(self, client: Client, session: Session, overrides: dict[str, Any], *, usage: bool) -> None:
@@ -174,10 +174,10 @@ class Conversation:
         self._said: list[Message] = []
 
     def run(self) -> None:
-        """Read lines until the end of input or /exit."""
+        """Read lines until the end of the input or /exit."""
         person = is_terminal(sys.stdin)
         if person:
-            self._session.print_error("/help lists the commands, Ctrl-D leaves")
+            self._session.print_error("/help lists the commands, Ctrl-D ends the conversation")
         while (line := self._read_line(person)) is not None:
             if line.startswith("/"):
                 if not self._run_command(line):
@@ -199,7 +199,7 @@ class Conversation:
             return ""
 
     def _run_command(self, line: str) -> bool:
-        """Do what a /command says; False to leave."""
+        """Run a /command; return False to leave."""
         word, _, rest = line.partition(" ")
         if word in {"/exit", "/quit"}:
             return False
@@ -210,7 +210,9 @@ class Conversation:
         elif word == "/usage":
             self._usage = not self._usage
         else:
-            self._session.print_error(_HELP if word == "/help" else f"no such command; {_HELP.lstrip()}")
+            self._session.print_error(
+                _HELP if word == "/help" else f"there is no command {word}; {_HELP.lstrip()}"
+            )
         return True
 
     def _set_system_prompt(self, text: str) -> None:
@@ -231,7 +233,7 @@ class Conversation:
             self._session.print_error(format_error(self._session, error))
         except KeyboardInterrupt:
             write_screen("\n")
-            self._session.print_note("stopped; this turn is forgotten")
+            self._session.print_note("stopped; this turn is not part of the conversation")
         else:
             self._said += [question, Message(role="assistant", content=text)]
             for end in ends:
@@ -246,14 +248,14 @@ def _collect_finish(events: Any, ends: list[Finish]) -> Iterator[Any]:
 
 
 def get_history_path() -> Path:
-    """Where the lines of conversations are kept: this user's state folder."""
+    """Return the path of the line history, in the user's state folder."""
     from platformdirs import user_state_path
 
     return user_state_path("onym", appauthor=False) / "history"
 
 
 def _load_readline() -> Any:
-    """The module for line editing, None where this Python has none."""
+    """Return the module for line editing, or None if this Python has none."""
     try:
         import readline
     except ImportError:
@@ -263,9 +265,9 @@ def _load_readline() -> Any:
 
 @contextmanager
 def keep_line_history(session: Session, path: Path) -> Iterator[None]:
-    """Line editing with a history in `path`, which nobody else can read. Keys in it are masked.
+    """Enable line editing with a history in `path`, which only its owner can read. Keys in it are masked.
 
-    Where there is no readline, or no terminal, nothing is kept.
+    Without readline or a terminal, no history is kept.
     """
     readline = _load_readline() if is_terminal(sys.stdin) else None
     if readline is None:
@@ -294,19 +296,21 @@ def _save_history(path: Path, lines: list[str]) -> None:
 @uri_argument
 @click.argument("texts", nargs=-1)
 @click.option("--batch", type=click.IntRange(1, 2048), default=64, show_default=True, metavar="N",
-              help="How many texts go into one request.")  # fmt: skip
+              help="Texts in one request.")  # fmt: skip
 @click.option(
     "--dimensions",
     type=click.IntRange(1),
     metavar="N",
-    help="The length of the vectors, where one may choose.",
+    help="The length of the vectors, if the model offers a choice.",
 )
-@click.option("--usage", is_flag=True, help="Say on standard error how many tokens it took.")
+@click.option("--usage", is_flag=True, help="Print the number of tokens on standard error.")
 @call_options
 @pass_session
 def embed_command(session: Session, /, texts: tuple[str, ...], **given: Any) -> None:
-    """Turn each TEXT, or each line of standard input, into a vector: one JSON object a line,
-    {"index": 0, "embedding": [...]}, in order.
+    """Turn texts into vectors.
+
+    The texts are the TEXT arguments, or the lines of standard input. The output is one JSON object per
+    line, in the same order: {"index": 0, "embedding": [...]}.
 
     \b
     Examples:
@@ -316,7 +320,9 @@ def embed_command(session: Session, /, texts: tuple[str, ...], **given: Any) -> 
     batch, dimensions, usage = given.pop("batch"), given.pop("dimensions"), given.pop("usage")
     call = CallOptions(**given)
     if not texts and (call.uri == "-" or call.key_stdin):
-        raise UsageError("standard input cannot give the texts too", code="usage.command-line")
+        raise UsageError(
+            "standard input cannot give the URI or the key and also the texts", code="usage.command-line"
+        )
     with open_client(session, call) as to:
         if dimensions is not None:
             to.overrides["dimensions"] = dimensions
@@ -326,7 +332,7 @@ def embed_command(session: Session, /, texts: tuple[str, ...], **given: Any) -> 
 
 
 def _embed_texts(session: Session, to: ConnectedCall, texts: Iterator[str], batch: int) -> int:
-    """Write a line for each text; returns the tokens that the server counted."""
+    """Write a line for each text; return the number of tokens that the server counted."""
     index = tokens = 0
     while some := list(islice(texts, batch)):
         found = to.client.embed(some, **to.overrides)
@@ -335,36 +341,44 @@ def _embed_texts(session: Session, to: ConnectedCall, texts: Iterator[str], batc
             session.print_json_line({"index": index, "embedding": list(vector)})
             index += 1
     if not index:
-        raise UsageError("no texts", code="usage.no-texts", hint="write them after the URI, or pipe lines in")
+        raise UsageError(
+            "there are no texts", code="usage.no-texts", hint="write them after the URI, or pipe lines in"
+        )
     return tokens
 
 
 @click.command("chat")
 @uri_argument
 @click.argument("prompt", nargs=-1)
-@click.option("-i", "--interactive", is_flag=True, help="Hold a conversation; keeps a line history.")
-@click.option("-s", "--system", metavar="TEXT", help="The system prompt; stronger than the URI's own.")
+@click.option("-i", "--interactive", is_flag=True, help="Hold a conversation, with a line history.")
+@click.option("-s", "--system", metavar="TEXT", help="The system prompt. Overrides the URI's.")
 @click.option(
     "--schema", type=click.Path(dir_okay=False), metavar="FILE", help="A JSON Schema for the answer."
 )
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE",
-              help="Write the answer to FILE, which appears whole or not at all.")  # fmt: skip
-@click.option("--stream/--no-stream", default=None, help="As it comes (default: on a terminal) or whole.")
-@click.option("--usage", is_flag=True, help="Say on standard error how many tokens and seconds it took.")
+              help="Write the answer to FILE. It is replaced only when the answer is complete.")  # fmt: skip
+@click.option(
+    "--stream/--no-stream", default=None, help="Print the answer as it arrives. Default: only on a terminal."
+)
+@click.option("--usage", is_flag=True, help="Print tokens and seconds on standard error.")
 @call_options
 @pass_session
 def chat_command(session: Session, /, prompt: tuple[str, ...], interactive: bool, **given: Any) -> None:
-    """Ask the model at URI: an llm:// URI, a name from your configuration, env:NAME for a variable, or -
-    for a line of standard input. The prompt is the words after it, then whatever is piped in.
+    """Send a prompt to a model, or hold a conversation.
 
-    With --json one object: text, model, finish_reason, usage, ...; with --json --stream one event a line.
-    Ctrl-C stops the answer (exit code 130) and leaves no half-written FILE.
+    URI is an llm:// URI, the name of an endpoint in your configuration, env:NAME for the value of a
+    variable, or
+    - for a line of standard input. The prompt is the PROMPT arguments, followed by standard input if it
+    is a pipe or a file.
+
+    With --json the output is one object (text, model, finish_reason, usage, ...), with --json --stream one
+    event per line. Ctrl-C stops the answer (exit code 130) and leaves no partial FILE.
 
     \b
     Examples:
       onym chat llm://embedded/smollm2-135m-instruct "Say hello."
       export OPENAI_API_KEY=...; onym chat llm://openai/gpt-5 "Say hello."
-      onym chat llm://localhost:11434/llama3 -i                     (an Ollama on this machine)
+      onym chat llm://localhost:11434/llama3 -i                     (Ollama on this computer)
       git diff | onym chat fast -s "Write a commit message." -o message.txt
       pass show openai | onym chat --key-stdin llm://openai/gpt-5 "Say hello."
     """
@@ -372,7 +386,9 @@ def chat_command(session: Session, /, prompt: tuple[str, ...], interactive: bool
     overrides = _build_overrides(given.pop("system"), given.pop("schema"))
     call = CallOptions(**given)
     if interactive and (prompt or output or session.as_json):
-        raise UsageError("--interactive takes no prompt, --output or --json", code="usage.command-line")
+        raise UsageError(
+            "--interactive cannot be combined with a prompt, --output or --json", code="usage.command-line"
+        )
     text = "" if interactive else _build_prompt(prompt, call)
     with open_client(session, call) as to:
         overrides = {**to.overrides, **overrides}
@@ -394,7 +410,7 @@ def _build_overrides(system: str | None, schema: str | None) -> dict[str, Any]:
     return overrides
 
 
-#: bytes
+#: bytes of a schema file
 _MAX_SCHEMA = 16 * 1024 * 1024
 
 
@@ -404,27 +420,27 @@ def _read_schema(file: str) -> dict[str, Any]:
     try:
         schema = json.loads(read_text_file(file, _MAX_SCHEMA, code="usage.schema"))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} is not JSON", code="usage.schema") from error
+        raise UsageError(f"{file} is not valid JSON", code="usage.schema") from error
     if not isinstance(schema, dict):
         raise UsageError(f"{file} does not contain a JSON object", code="usage.schema")
     return schema
 
 
 def _build_prompt(words: tuple[str, ...], call: CallOptions) -> str:
-    """The words, then what is piped in, a blank line between them. Raises UsageError for no prompt at all."""
+    """Join the words and the piped text with a blank line. Raises UsageError without any prompt."""
     parts = [" ".join(words)]
     if call.uri != "-" and not call.key_stdin and _is_piped(only=not words):
         parts.append(read_stdin().strip("\n"))
     text = "\n\n".join(part for part in parts if part)
     if not text:
         raise UsageError(
-            "no prompt", code="usage.no-prompt", hint="write it after the URI, pipe it in, or use -i"
+            "there is no prompt", code="usage.no-prompt", hint="write it after the URI, pipe it in, or use -i"
         )
     return text
 
 
 def _is_piped(*, only: bool) -> bool:
-    """Is there text on standard input? With a prompt on the command line a pipe or a file alone counts."""
+    """Return whether standard input has text. With a prompt as argument, only a pipe or file is read."""
     if is_terminal(sys.stdin):
         return False
     if only:
@@ -457,7 +473,7 @@ def _run_once(
 
 
 def _is_streaming(wanted: bool | None, asked: bool | None, *, to_terminal: bool) -> bool:
-    """`--stream` decides, then the URI's own `stream`, then whether a person is watching."""
+    """Return whether to stream: `--stream` decides, then the URI's `stream`, then the terminal."""
     if wanted is not None:
         return wanted
     return to_terminal if asked is None else asked

@@ -1,7 +1,7 @@
 """`onym check`: report each problem of a URI with its position, rule and correction.
 
-After the grammar, the provider is checked: does Onym know it, and does its model take these parameters?
-Nothing is sent, no name is looked up, and no key is read.
+After the grammar, `check` looks at the provider: is it known, and does its model support these parameters?
+Nothing is sent, no name is resolved, and no key is read.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from onym.llm.providers import Provider, ProviderTable
 
 _DRAFT = "draft-levy-llm-uri-scheme-00"
-#: how alike a word of one's own and a provider's may be before it looks like a slip
+#: similarity from which a user's name counts as a misspelling of a provider's
 _ALIKE_WORD = 0.75
 _ALIKE_HOST = 0.9
 
 
 def check_provider(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...]:
-    """Warnings on `text`: words that look misspelt, and parameters that this provider's model refuses.
+    """Return warnings about misspelt names and about parameters that the provider's model does not support.
 
-    Empty for text that is no llm URI.
+    Empty if `text` is not an llm URI.
     """
     try:
         uri = LLMURI.parse(text)
@@ -45,7 +45,7 @@ def check_provider(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...
 
 
 def find_misspellings(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...]:
-    """Only what looks misspelt: the provider, the value of `api=`, the name of a parameter of the row's."""
+    """Return warnings about a misspelt provider, value of `api=` or parameter of the provider."""
     try:
         return tuple(_iter_misspellings(text, LLMURI.parse(text), providers))
     except OnymError:
@@ -58,14 +58,14 @@ def _iter_misspellings(text: str, uri: LLMURI, providers: ProviderTable) -> Iter
     if meant is None:
         yield from _iter_misspelled_names(text, uri, row)
         return
-    message = f"no provider is known by this host; did you mean {meant}?"
+    message = f"no provider with this host is known; did you mean {meant}?"
     yield _make_warning(
         text, "near-provider", message, _find_host_span(text), f"{_DRAFT} 4.2.1", "host", better=meant
     )
 
 
 def _iter_misspelled_names(text: str, uri: LLMURI, row: Provider) -> Iterator[Diagnostic]:
-    """Words that this row has in another spelling."""
+    """Yield warnings about names that this provider spells in another way."""
     from onym.llm.endpoint import choose_api
 
     try:
@@ -76,7 +76,7 @@ def _iter_misspelled_names(text: str, uri: LLMURI, row: Provider) -> Iterator[Di
     for name in uri.extra:
         close = [] if name in own else get_close_matches(name, own, n=1, cutoff=_ALIKE_WORD)
         if close and close[0] not in uri.params:
-            message = f"{row.title} has a parameter {close[0]} of its own; this is another name"
+            message = f"{row.title} has a parameter {close[0]} but no {name}"
             span = _find_parameter_span(text, name)
             edit = (span[0], span[0] + len(text[slice(*span)].partition("=")[0]))
             yield _make_warning(text, "near-miss", message, span, row.source, "query", name, close[0], edit)
@@ -89,7 +89,7 @@ def _get_provider(uri: LLMURI, providers: ProviderTable) -> Provider:
 
 
 def _guess_provider(uri: LLMURI, row: Provider, providers: ProviderTable) -> str | None:
-    """The alias or the host that an unknown one is close to."""
+    """Return the alias or the host that is similar to an unknown one."""
     if row.hosts or row.host_suffixes or uri.port is not None or uri.host_type != "reg-name":
         return None
     host = uri.host.lower()
@@ -101,7 +101,7 @@ def _guess_provider(uri: LLMURI, row: Provider, providers: ProviderTable) -> str
 
 
 def _list_own_names(row: Provider) -> list[str]:
-    """The parameters that complete this row's address, where a name could be misspelt."""
+    """Return the parameters that complete this provider's URL, in which a misspelling is possible."""
     names = {value.parameter for value in row.path_values.values()} | set(row.query)
     chosen = {api.when for api in row.apis.values() if api.when is not None}
     return sorted(names | chosen | ({"api"} if row.apis else set()))
@@ -127,9 +127,9 @@ def _diagnose_api(text: str, uri: LLMURI, row: Provider, error: UnsupportedError
 
 
 def _iter_rejected_parameters(text: str, uri: LLMURI, providers: ProviderTable) -> Iterator[Diagnostic]:
-    """What a call would refuse: the provider, the wire format or the model does not take it."""
+    """Yield a warning for each parameter that the provider, the API format or the model does not support."""
     if not uri.params:
-        return  # nothing to refuse: the wire formats stay unread
+        return  # the API formats are not imported without need
     from onym.llm import dialects, profiles
     from onym.llm.endpoint import choose_api
     from onym.llm.mapping import ParameterLayer, map_parameters
@@ -147,10 +147,10 @@ def _iter_rejected_parameters(text: str, uri: LLMURI, providers: ProviderTable) 
             on_unsupported="drop",
         )
     except ParameterError:
-        return  # no value of the draft's: the check of the grammar says so
+        return  # an invalid value, which the check of the grammar reports
     for note in mapped.notes:
         if note.action == "dropped" and note.source is not None:
-            message = f"{provider.title} does not take {note.parameter} for this model: {note.reason}"
+            message = f"{provider.title} does not support {note.parameter} for this model: {note.reason}"
             span = _find_parameter_span(text, note.parameter)
             yield _make_warning(text, "refused", message, span, note.source, "query", note.parameter)
 
@@ -161,7 +161,7 @@ def _get_passed_parameters(uri: LLMURI, provider: Provider) -> Mapping[str, Any]
 
 
 def _find_host_span(text: str) -> tuple[int, int]:
-    """Where the host stands, as it is written."""
+    """Return the offsets of the host in the text."""
     parts = split_uri(text, rule="URI")
     host = parts.host or ""
     start = text.index("//") + 2 + (0 if parts.userinfo is None else len(parts.userinfo) + 1)
@@ -169,7 +169,7 @@ def _find_host_span(text: str) -> tuple[int, int]:
 
 
 def _find_parameter_span(text: str, name: str) -> tuple[int, int]:
-    """Where the parameter of that name (the first part of its dots) stands in `text`."""
+    """Return the offsets of a parameter in `text`; its name is the first part before a dot."""
     from onym.uri.components import decode_component
 
     at = text.index("?") + 1
@@ -211,19 +211,20 @@ def _make_warning(
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 @pass_session
 def check_command(session: Session, uris: tuple[str, ...], strict: bool) -> None:
-    """Check URIs: every diagnostic with the place it is about, its code, its rule and the mended URI.
+    """Check URIs and suggest corrections.
 
-    What the draft says comes first; then, as warnings, what the provider and the model behind the URI are
-    known to refuse, and words that look misspelt. Nothing is sent.
+    Each diagnostic has a position, a code, a rule and, if possible, a corrected URI. After the rules of the
+    draft, warnings report parameters that the provider or the model does not support, and names that look
+    misspelt. Nothing is sent.
 
-    A URI may also be the name of an endpoint, env:NAME, or - for the lines of standard input. Exit code
-    1 when any has an error (with --strict, or a warning), else 0. With --json, one object for each URI
-    on a line of its own.
+    URI can also be the name of an endpoint, env:NAME, or - for the lines of standard input. The exit code is
+    1 if a URI has an error (with --strict also for a warning), otherwise 0. With --json, one object per URI
+    and line.
 
     \b
     Examples:
       onym check 'llm://localhost:11434/llama3:8b?temp=0.2'
-      onym check 'llm://openai/gpt-5?temp=0.2'          (that model takes no temp)
+      onym check 'llm://openai/gpt-5?temp=0.2'          (this model does not support temp)
       onym check ai://Factory.example/agent/x
       grep -ho 'llm://[^"]*' *.env | onym check -
     """
@@ -244,7 +245,7 @@ def _check_text(text: str, providers: ProviderTable) -> tuple[Diagnostic, ...]:
 
 
 def _check_ai_uri(text: str) -> tuple[Diagnostic, ...]:
-    """The first thing that keeps an ai URI from having a canonical form; a note where it has another one."""
+    """Return the first error of an ai URI, or a note if its canonical form is different."""
     from onym.uri.ai import AIURI
 
     try:
@@ -269,7 +270,7 @@ def _check_ai_uri(text: str) -> tuple[Diagnostic, ...]:
         Diagnostic(
             "ai.non-canonical",
             "note",
-            "this is read as its canonical form",
+            "the URI is not in canonical form",
             clause="AIIP/HTTPS v1 3.4",
             component=None,
             start=0,

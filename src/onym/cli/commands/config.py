@@ -1,4 +1,4 @@
-"""`onym config`, `onym cache` and `onym completions`: the configuration file, the response cache and the shell."""
+"""`onym config`, `onym cache` and `onym completions`: configuration file, response cache and shell."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from onym.llm.config import Config, Finding
 
 TEMPLATE = """\
-# The configuration of onym: every line here is optional. `onym config check` reads it over.
+# The configuration of Onym. Every line is optional. `onym config check` checks this file.
 
-# Names for URIs: `onym chat fast "Hello"`. A key is best kept out of them: the provider's own variable
-# (OPENAI_API_KEY, ...) is found by itself, ?auth= refers to any other place.
+# Names for URIs: `onym chat fast "Hello"`. Keep keys out of them: Onym reads the provider's own variable
+# (OPENAI_API_KEY, ...), and ?auth= refers to any other place.
 [endpoints]
 # fast = "llm://openai/gpt-5-mini?max_tokens=500"
 # careful = "llm://anthropic/claude-sonnet-4-5?max_tokens=2000"
@@ -37,12 +37,12 @@ TEMPLATE = """\
 # temp = 0.2
 # system = "You review code. Be brief."
 
-# Where URIs may lead: "trusted" (default), "local" (this machine too) or "untrusted".
+# Hosts that URIs may reach: "trusted" (default), "local" (this computer too) or "untrusted".
 # [policy]
 # preset = "local"
 # allow_hosts = ["api.openai.com", "localhost"]
 
-# A server of your own. It is taken to speak the OpenAI chat format, unless dialect says otherwise
+# Your own server. It uses the OpenAI chat format, unless dialect names another one
 # (anthropic_messages, gemini, ollama, ...).
 # [providers.mycorp]
 # hosts = ["llm.mycorp.example"]
@@ -54,9 +54,9 @@ TEMPLATE = """\
 
 @click.group("config")
 def config_command() -> None:
-    """Find, show, check or begin the configuration file.
+    """Find, show, check or create the configuration file.
 
-    It holds names for URIs, profiles, the policy, and servers of your own. ONYM_CONFIG names another file.
+    It contains named endpoints, profiles, the policy and your own providers. ONYM_CONFIG names another file.
 
     \b
     Examples:
@@ -66,10 +66,10 @@ def config_command() -> None:
     """
 
 
-@config_command.command("path", short_help="Print where the configuration is read from.")
+@config_command.command("path", short_help="Print the path of the configuration file.")
 @pass_session
 def path_command(session: Session, /) -> None:
-    """Print where the configuration is read from, whether or not there is such a file."""
+    """Print the path of the configuration file, even if the file does not exist."""
     from onym.llm.config import default_path
 
     found = default_path()
@@ -80,7 +80,7 @@ def path_command(session: Session, /) -> None:
 @config_command.command("show")
 @pass_session
 def show_command(session: Session, /) -> None:
-    """Print what the configuration says, keys masked."""
+    """Print the configuration, with keys masked."""
     from onym.llm.config import Config
 
     record = _build_config_record(session, Config.load())
@@ -89,10 +89,10 @@ def show_command(session: Session, /) -> None:
         _print_config(session, record)
 
 
-@config_command.command("check", short_help="Read the configuration over.")
+@config_command.command("check", short_help="Check the configuration file.")
 @pass_session
 def check_command(session: Session, /) -> None:
-    """Read the configuration over: every endpoint, profile and rule. Exit code 1 when any has an error."""
+    """Check every endpoint, profile and rule of the configuration file. The exit code is 1 after an error."""
     from onym.llm.config import Config
 
     config = Config.load()
@@ -108,7 +108,8 @@ def check_command(session: Session, /) -> None:
     for finding in findings:
         message = escape_unprintable(session.mask(finding.message))
         session.print_line(
-            f"{session.paint(finding.severity, finding.severity)}: {escape_unprintable(finding.where)}: {message}"
+            f"{session.paint(finding.severity, finding.severity)}: "
+            f"{escape_unprintable(finding.where)}: {message}"
         )
     if not findings:
         session.print_line(
@@ -117,10 +118,10 @@ def check_command(session: Session, /) -> None:
     exit_with(exit_codes.CHECK_FAILED if wrong else exit_codes.OK)
 
 
-@config_command.command("init", short_help="Write a first configuration file.")
+@config_command.command("init", short_help="Create a configuration file.")
 @pass_session
 def init_command(session: Session, /) -> None:
-    """Write a first configuration file, everything in it commented out. Never touches one that is there."""
+    """Create a configuration file in which every line is a comment. An existing file stays unchanged."""
     from onym.llm.config import default_path
 
     found = default_path()
@@ -129,13 +130,15 @@ def init_command(session: Session, /) -> None:
         with _create_private_file(found) as out:
             out.write(TEMPLATE)
     except FileExistsError:
-        raise ConfigError(f"{found} is there already", code="config.exists", hint="edit it") from None
+        raise ConfigError(
+            f"{found} exists already", code="config.exists", hint="edit the file, or remove it first"
+        ) from None
     session.print_line(f"wrote {found}")
     session.print_record({"path": str(found)})
 
 
 def _create_private_file(path: Path) -> Any:
-    """A file that nobody else may read: it may come to hold a key."""
+    """Create a file that only its owner can read, because it may contain a key."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
 
 
@@ -171,7 +174,7 @@ def _build_policy_record(policy: Any) -> dict[str, Any]:
 
 
 def _print_config(session: Session, record: dict[str, Any]) -> None:
-    session.print_line(record["path"] or "there is no configuration file; onym config init writes one")
+    session.print_line(record["path"] or "there is no configuration file; run onym config init to create one")
     for title in ("endpoints", "policy", "profiles"):
         values = record[title]
         if values:
@@ -189,10 +192,10 @@ def _print_config(session: Session, record: dict[str, Any]) -> None:
 
 @click.group("cache")
 def cache_command() -> None:
-    """Look at the answers that calls with cache=true have kept, or forget them.
+    """Inspect and clear the response cache, which calls with cache=true use.
 
-    They lie in your cache folder; ONYM_CACHE_DIR names another. ONYM_CACHE_SIZE (256MiB) and
-    ONYM_CACHE_AGE (7d) bound them.
+    The cache is in your cache folder; ONYM_CACHE_DIR names another one. ONYM_CACHE_SIZE (256MiB) and
+    ONYM_CACHE_AGE (7d) limit its size and the age of responses.
 
     \b
     Examples:
@@ -205,7 +208,7 @@ def cache_command() -> None:
 @cache_command.command("stats")
 @pass_session
 def stats_command(session: Session) -> None:
-    """Show where the cache is, what it holds, and its bounds."""
+    """Show the path, the size and the limits of the cache."""
     cache = _open_cache()
     found = cache.contents()
     session.print_record(_build_cache_record(cache, found))
@@ -214,7 +217,7 @@ def stats_command(session: Session) -> None:
             ("folder", str(cache.settings.folder)),
             ("answers", str(found.entries)),
             ("size", f"{_format_size(found.octets)} of {_format_size(cache.settings.size)}"),
-            ("kept for", _format_duration(cache.settings.age)),
+            ("expires after", _format_duration(cache.settings.age)),
             ("oldest", _format_date(found.oldest) or "-"),
             ("newest", _format_date(found.newest) or "-"),
         ],
@@ -225,13 +228,13 @@ def stats_command(session: Session) -> None:
 @cache_command.command("clear")
 @pass_session
 def clear_command(session: Session) -> None:
-    """Forget every answer. Processes at work may go on using the cache."""
+    """Delete every cached response. Running processes may keep using the cache."""
     cache = _open_cache()
     found = cache.clear()
     session.print_record(
         {"folder": str(cache.settings.folder), "cleared": found.entries, "octets": found.octets}
     )
-    session.print_line(f"forgot {found.entries} {'answer' if found.entries == 1 else 'answers'}")
+    session.print_line(f"deleted {found.entries} {'response' if found.entries == 1 else 'responses'}")
 
 
 def _open_cache() -> ResponseCache:
@@ -271,7 +274,7 @@ def _format_duration(seconds: float) -> str:
     return f"{seconds:.4g} seconds"
 
 
-#: where each shell looks for such a script
+#: where each shell looks for completion scripts
 _PLACES = {
     "bash": "~/.local/share/bash-completion/completions/onym",
     "zsh": "~/.zfunc/_onym",
@@ -283,8 +286,9 @@ _PLACES = {
 @click.argument("shell", type=click.Choice(sorted(_PLACES)), metavar="SHELL")
 @pass_session
 def completions_command(session: Session, shell: str) -> None:
-    """Print the completion script of SHELL (bash, fish or zsh): commands, options, and the names of your
-    endpoints.
+    """Print the completion script of a shell.
+
+    SHELL is bash, fish or zsh. The script completes commands, options and the names of your endpoints.
 
     \b
     Examples:
@@ -294,7 +298,7 @@ def completions_command(session: Session, shell: str) -> None:
     """
     kind = get_completion_class(shell)
     if kind is None:
-        raise UsageError("no completion script for this shell")
+        raise UsageError(f"there is no completion script for {shell}")
     from onym.cli._app import app
 
     script = kind(app, {}, "onym", "_ONYM_COMPLETE").source()

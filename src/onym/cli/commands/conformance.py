@@ -19,7 +19,7 @@ from onym.errors import ConformanceError, OnymError, URIError, UsageError
 if TYPE_CHECKING:
     from onym.uri.llm import LLMURI
 
-#: octets of one question, its newline included; longer lines are skipped and refused
+#: bytes of one question with its line end; longer lines are skipped and rejected
 MAX_LINE: Final = 32 * 1024 * 1024
 
 _RULES: Final = ("URI", "URI-reference", "absolute-URI", "relative-ref")
@@ -40,7 +40,7 @@ Answer = dict[str, Any]
 
 
 def answer_line(line: bytes) -> Answer:
-    """The answer to one line. Never raises for anything that a line can hold."""
+    """Return the answer to one line. Any line gets an answer; no exception is raised."""
     try:
         question = _decode_question(line)
     except ConformanceError as error:
@@ -49,13 +49,13 @@ def answer_line(line: bytes) -> Answer:
         return {"id": question.get("id"), "ok": True, **_get_operation(question)(question)}
     except OnymError as error:
         return build_error_answer(error, question.get("id"))
-    except Exception as error:  # noqa: BLE001 - one question must not end the conversation
-        message = f"onym failed in a way that it should not ({type(error).__name__})"
+    except Exception as error:  # noqa: BLE001 - a failed question must not end the process
+        message = f"internal error in onym ({type(error).__name__})"
         return build_error_answer(OnymError(message, code="internal.error"), question.get("id"))
 
 
 def build_error_answer(error: OnymError, identity: object = None) -> Answer:
-    """`ok: false` and the error, of which `parameter` is there only where one is at fault."""
+    """Return `ok: false` and the error, with `parameter` if a parameter is invalid."""
     body: Answer = {"code": error.code, "component": None, "offset": None, "clause": None}
     if isinstance(error, URIError):
         body.update(component=error.component, offset=error.offset, clause=error.clause)
@@ -69,18 +69,18 @@ def _decode_question(line: bytes) -> Question:
     import json
 
     if len(line) > MAX_LINE:
-        raise ConformanceError(f"the line is longer than {MAX_LINE} octets")
+        raise ConformanceError(f"the line is longer than {MAX_LINE} bytes")
     try:
         question = json.loads(line.decode("utf-8"))
     except RecursionError:
         raise ConformanceError("the JSON is nested too deeply") from None
     except ValueError:
-        # UnicodeDecodeError, JSONDecodeError, and CPython's refusal of integers with thousands of digits
+        # UnicodeDecodeError, JSONDecodeError, and CPython's limit for integers with thousands of digits
         raise ConformanceError("the line is not one JSON object in UTF-8") from None
     if not isinstance(question, dict):
         raise ConformanceError("the line is not one JSON object in UTF-8")
     if isinstance(question.get("id"), (dict, list)):
-        raise ConformanceError("`id` is a string, a number, a boolean or null")
+        raise ConformanceError("`id` must be a string, a number, a boolean or null")
     return question
 
 
@@ -90,7 +90,7 @@ def _get_operation(question: Question) -> Callable[[Question], Answer]:
         return OPERATIONS[name]
     except KeyError:
         known = ", ".join(OPERATIONS)
-        raise ConformanceError(f"no such operation; known are {known}") from None
+        raise ConformanceError(f"there is no operation `{name}`; the operations are {known}") from None
 
 
 def _uri_parse(question: Question) -> Answer:
@@ -122,7 +122,7 @@ def _llm_parse(question: Question) -> Answer:
     uri = LLMURI.parse(text, strict=strict)
     value = _build_llm_value(uri, reveal=_get_flag(question, "reveal", False))
     diagnostics = [found.as_dict() for found in uri.check()]
-    # the protocol can be read both ways: beside the value, or inside it
+    # the protocol allows the diagnostics beside the value and inside it
     return {"value": {**value, "diagnostics": diagnostics}, "diagnostics": diagnostics}
 
 
@@ -190,21 +190,21 @@ def _get_text(question: Question, name: str) -> str:
 def _get_object(question: Question, name: str) -> dict[str, Any]:
     value = question.get(name)
     if not isinstance(value, dict | None):
-        raise ConformanceError(f"`{name}` is an object")
+        raise ConformanceError(f"`{name}` must be an object")
     return value or {}
 
 
 def _get_flag(question: Question, name: str, default: bool) -> bool:
     value = question.get(name, default)
     if not isinstance(value, bool):
-        raise ConformanceError(f"`{name}` is true or false")
+        raise ConformanceError(f"`{name}` must be true or false")
     return value
 
 
 def _get_choice(question: Question, name: str, allowed: tuple[str, ...], default: str) -> str:
     value = question.get(name, default)
     if value not in allowed:
-        raise ConformanceError(f"`{name}` is one of {', '.join(allowed)}")
+        raise ConformanceError(f"`{name}` must be one of {', '.join(allowed)}")
     return str(value)
 
 
@@ -214,13 +214,13 @@ _CHUNK = 1 << 16
 @click.command("conformance")
 @json_option
 def conformance_command() -> None:
-    """Answer conformance questions: one JSON object a line on standard input, one a line on standard output.
+    """Answer conformance questions, one JSON object per line.
 
     \b
     Operations: uri.parse, uri.resolve, uri.normalize, llm.parse, ai.parse, redact, net.decide.
-    A question that cannot be read gets {"ok": false, "error": {"code": "conformance.bad-question", ...}}
-    and the driver goes on. Answers come in order, each repeats `id`, each is flushed. The end of the
-    input is exit code 0. Nothing touches the network.
+    An unreadable question gets {"ok": false, "error": {"code": "conformance.bad-question", ...}}, and the
+    next one is read. Answers come in order, repeat `id`, and are flushed. At the end of the input the exit
+    code is 0. Nothing uses the network.
 
     \b
     Example:
@@ -230,7 +230,7 @@ def conformance_command() -> None:
 
 
 def serve_questions(questions: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer every line of `questions` until it ends."""
+    """Answer every line of `questions` until the input ends."""
     while line := questions.readline(MAX_LINE + 1):
         if len(line) > MAX_LINE and not line.endswith(b"\n"):
             _skip_line(questions)
@@ -248,6 +248,6 @@ def _encode_answer(line: bytes) -> bytes:
 
 
 def _skip_line(questions: IO[bytes]) -> None:
-    """Read past the rest of a line that is too long, in bounded memory."""
+    """Skip the rest of a line that is too long, in bounded memory."""
     while (piece := questions.readline(_CHUNK)) and not piece.endswith(b"\n"):
         pass

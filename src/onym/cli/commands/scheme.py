@@ -1,4 +1,4 @@
-"""`onym scheme`: check what defines a URI scheme, and try its grammar."""
+"""`onym scheme`: check URI scheme definitions, and test their grammar."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["scheme_command"]
 
-#: largest file that is read, in bytes
+#: bytes of the largest file that is read
 MAX_FILE: Final = 16_000_000
 MAX_EXAMPLES: Final = 1_000
 _FORMATS: Final = ("text", "json", "sarif")
@@ -28,9 +28,9 @@ _FORMATS: Final = ("text", "json", "sarif")
 
 @click.group("scheme")
 def scheme_command() -> None:
-    """Check what defines a URI scheme, and try its grammar. Nothing is sent.
+    """Check URI scheme definitions and test their grammar. Nothing is sent.
 
-    FILE is an Internet-Draft or RFC (text or XML), Markdown, a registration template, or ABNF alone;
+    FILE is an Internet-Draft or RFC (text or XML), Markdown, a registration template, or ABNF;
     - is standard input.
 
     \b
@@ -47,27 +47,28 @@ def scheme_command() -> None:
 @click.option(
     "--profile",
     type=click.Choice(["rfc4395", "rfc7595"]),
-    help="The rules to check by; without it, those that the template's own labels are of, else rfc7595.",
+    help="The rules to check against. Default: those of the template's labels, otherwise rfc7595.",
 )
 @click.option(
-    "--format", "form", type=click.Choice(_FORMATS), default="text", help="How to write the report."
+    "--format", "form", type=click.Choice(_FORMATS), default="text", help="The format of the report."
 )
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 @pass_session
 def check_command(session: Session, files: tuple[str, ...], profile: str, form: str, strict: bool) -> None:
-    """Say what is wrong with a scheme's definition: clause, line, what shows it, and what to write instead.
+    """Check documents against RFC 7595 or RFC 4395.
 
-    Names, templates, citations, grammar, examples, security: about thirty checks. An error blocks
-    registration, a warning asks for an answer, a hint is a heuristic. What could not be checked says why;
-    what only a person can judge is listed as a question.
+    About thirty checks of names, templates, citations, grammar, examples and security report the clause, the
+    line, the evidence and a correction. An error blocks registration, a warning needs an answer, a hint is a
+    heuristic. The report lists every check that could not run, with the reason, and asks the questions that
+    only a person can judge.
 
-    Exit code 0 when no file has an error, 1 when one has (with --strict, or a warning), 2 for a file that
-    cannot be opened, 11 for one that is no text of these kinds. A grammar that cannot be decided (it
-    recurses, leaves rules to words or undefined, is too large, or does not say which rule is the scheme's)
-    is a warning and stands under "not checked": 0 says that no error was found, not that all was decided.
+    The exit code is 0 if no file has an error, 1 if one has an error (with --strict also for a warning), 2 if
+    a file cannot be opened, and 11 if a file has none of these formats. A grammar that cannot be decided (it
+    recurses, uses prose or undefined rules, is too large, or does not name the scheme's rule) is a warning
+    below "not checked", so that exit code 0 does not mean that everything was decided.
 
-    --json writes one object for each file on a line of its own, --format json the same, --format sarif one
-    SARIF 2.1.0 log for all files.
+    --json and --format json write one object per file and line, --format sarif one SARIF 2.1.0 log for all
+    files.
 
     \b
     Examples:
@@ -113,7 +114,7 @@ def _print_report(session: Session, report: Report, *, first: bool) -> None:
         session.print_line()
     colour = has_colour(sys.stdout)
     text = as_text(report, colour=colour)
-    # the library's own colours are kept, everything else of a stranger's is made printable there
+    # the library's own colours stay; text of the document was made printable when it was formatted
     session.print_line(text if colour else escape_controls(text))
 
 
@@ -138,19 +139,19 @@ def _build_sarif(report: Report, text: str) -> dict[str, Any]:
 
 
 def _merge_logs(logs: list[dict[str, Any]]) -> dict[str, Any]:
-    """One log with a run for each file."""
+    """Return one log with a run for each file."""
     return {**logs[0], "runs": [run for log in logs for run in log["runs"]]}
 
 
-@scheme_command.command("match", short_help="Is a string in the grammar?")
+@scheme_command.command("match", short_help="Test whether strings match a grammar.")
 @click.argument("file")
 @click.argument("strings", nargs=-1, required=True, metavar="STRING...")
-@click.option("--start", metavar="RULE", help="The rule to begin with; without it, the scheme's own.")
+@click.option("--start", metavar="RULE", help="The rule to start with. Default: the scheme's rule.")
 @pass_session
 def match_command(session: Session, file: str, strings: tuple[str, ...], start: str | None) -> None:
-    """Try strings against the grammar of FILE, rules of other RFCs included, octet by octet.
+    """Test whether strings match the grammar of FILE and the rules of other RFCs that it uses, byte for byte.
 
-    Exit code 0 when every string matches, 1 when one does not.
+    The exit code is 0 if every string matches, and 1 if one does not.
     """
     from onym.registry.abnf import build_matcher
 
@@ -168,26 +169,26 @@ def match_command(session: Session, file: str, strings: tuple[str, ...], start: 
     exit_with(exit_codes.OK if all_match else exit_codes.CHECK_FAILED)
 
 
-@scheme_command.command("diff", short_help="Compare two grammars: the strings that they take.")
+@scheme_command.command("diff", short_help="Compare the strings that two grammars match.")
 @click.argument("file_a", metavar="A")
 @click.argument("file_b", metavar="B")
-@click.option("--start", metavar="RULE", help="The rule of A to begin with (and of B, without --start-b).")
-@click.option("--start-b", metavar="RULE", help="The rule of B to begin with.")
+@click.option("--start", metavar="RULE", help="The rule of A to start with (and of B, without --start-b).")
+@click.option("--start-b", metavar="RULE", help="The rule of B to start with.")
 @pass_session
 def diff_command(session: Session, file_a: str, file_b: str, start: str | None, start_b: str | None) -> None:
-    """Say whether two grammars take the same strings, and show the shortest string that only one takes.
+    """Compare the strings that two grammars match, and show the shortest string that only one matches.
 
-    Exit code 0 when they are equal, 1 when they differ.
+    The exit code is 0 if the grammars are equal, and 1 if they differ.
     """
     first, second = _load_grammar(file_a, start), _load_grammar(file_b, start_b or start)
     found = _compare_grammars(first, second)
     session.print_record({"a": file_a, "b": file_b, **found})
     words = {
-        "equal": "equal: A and B take the same strings",
-        "subset": "subset: B takes more than A",
-        "superset": "superset: A takes more than B",
-        "overlap": "overlap: each takes strings that the other does not",
-        "disjoint": "disjoint: no string is of both",
+        "equal": "equal: A and B match the same strings",
+        "subset": "subset: B matches more strings than A",
+        "superset": "superset: A matches more strings than B",
+        "overlap": "overlap: A and B each match strings that the other does not",
+        "disjoint": "disjoint: no string matches both",
     }
     session.print_line(words[found["relation"]])
     for side in ("only_a", "only_b"):
@@ -196,32 +197,40 @@ def diff_command(session: Session, file_a: str, file_b: str, start: str | None, 
     exit_with(exit_codes.OK if found["relation"] == "equal" else exit_codes.CHECK_FAILED)
 
 
-@scheme_command.command("examples", short_help="Make strings of a grammar.")
+@scheme_command.command("examples", short_help="Generate strings that match a grammar.")
 @click.argument("file")
-@click.option("-n", "count", type=click.IntRange(1, MAX_EXAMPLES), default=10, help="How many (default 10).")
-@click.option("--seed", type=int, default=0, help="Another number, other strings (default 0).")
-@click.option("--start", metavar="RULE", help="The rule to begin with; without it, the scheme's own.")
+@click.option(
+    "-n",
+    "count",
+    type=click.IntRange(1, MAX_EXAMPLES),
+    default=10,
+    help="The number of strings (default 10).",
+)
+@click.option("--seed", type=int, default=0, help="The seed of the random choice (default 0).")
+@click.option("--start", metavar="RULE", help="The rule to start with. Default: the scheme's rule.")
 @pass_session
 def examples_command(session: Session, file: str, count: int, seed: int, start: str | None) -> None:
-    """Make strings that the grammar of FILE takes: the same seed gives the same ones."""
+    """Generate strings that match the grammar of FILE. The same seed gives the same strings."""
     from onym.registry.abnf import generate_examples
 
     grammar, rule = _load_grammar(file, start)
     found = generate_examples(grammar, rule, count, seed=seed)
     session.print_record({"start": rule, "seed": seed, "examples": list(found)})
     if not found:
-        session.print_note(f"no string of {rule} was found that is UTF-8 text of at most 2,048 octets")
+        session.print_note(f"{rule} matches no UTF-8 text of at most 2,048 bytes")
     for string in found:
         session.print_line(escape_unprintable(string))
 
 
 @scheme_command.command("railroad", short_help="Draw a grammar as a railroad diagram (SVG).")
 @click.argument("file")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write here, not to standard output.")
-@click.option("--start", metavar="RULE", help="The rule to begin with; without it, the scheme's own.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the picture to FILE."
+)
+@click.option("--start", metavar="RULE", help="The rule to start with. Default: the scheme's rule.")
 @pass_session
 def railroad_command(session: Session, file: str, output: Path | None, start: str | None) -> None:
-    """Draw the rules of FILE that the scheme uses as one SVG picture."""
+    """Draw a grammar as a railroad diagram (SVG) of the rules that the scheme uses."""
     from onym.registry.abnf import render_railroad
 
     grammar, rule = _load_grammar(file, start)
@@ -233,7 +242,7 @@ def railroad_command(session: Session, file: str, output: Path | None, start: st
     with replace_text_file(output) as write:
         write(picture)
     session.print_record({"start": rule, "file": str(output)})
-    session.print_line(f"{escape_unprintable(str(output))} written")
+    session.print_line(f"wrote {escape_unprintable(str(output))}")
 
 
 def _read_text(file: str) -> str:
@@ -242,14 +251,14 @@ def _read_text(file: str) -> str:
 
 
 def _load_grammar(file: str, start: str | None) -> tuple[Grammar, str]:
-    """The grammar of a file with its imports, and the rule to begin with."""
+    """Return the grammar of a file with its imports, and the rule to start with."""
     from onym.registry.checks.runner import load_document, load_grammar
 
     return load_grammar(load_document(_read_text(file), source=file), start)
 
 
 def _compare_grammars(first: tuple[Grammar, str], second: tuple[Grammar, str]) -> dict[str, Any]:
-    """How the languages lie, and the shortest string of each alone."""
+    """Return the relation of the two languages, and the shortest string of each difference."""
     from onym.registry.abnf import compare
 
     found = compare(first[0], first[1], second[0], second[1])

@@ -1,6 +1,7 @@
-"""`onym parse`, `normalize`, `build`, `convert` and `redact`: the commands that work on the text of a URI.
+"""`onym parse`, `normalize`, `build`, `convert` and `redact`: commands that work on the text of a URI.
 
-None of them opens a connection. Imports beyond `onym.uri` are late: these commands are measured at start-up.
+They open no connection. Imports beyond `onym.uri` are late, because the start-up time of these commands is
+measured.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ _NAMES = ("scheme", "authority", "userinfo", "host", "host_type", "port", "path"
 
 
 def mask_parts(uri: URI) -> dict[str, str | None]:
-    """The components as written, but for what follows the userinfo's first colon, and named keys."""
+    """Return the components as written, with userinfo after the first colon and named keys masked."""
     return {name: _mask_part(name, getattr(uri, name)) for name in _NAMES}
 
 
 def mask_uri(uri: URI) -> str:
-    """The whole text, put together from the masked parts (RFC 3986 5.3)."""
+    """Join the masked parts to the complete text (RFC 3986 5.3)."""
     parts = mask_parts(uri)
     marks = (("scheme", "", ":"), ("authority", "//", ""), ("path", "", ""), ("query", "?", ""))
     return "".join(
@@ -71,7 +72,7 @@ def _mask_part(name: str, value: str | None) -> str | None:
     if name == "userinfo":
         return _mask_userinfo(value)
     if name in ("query", "fragment"):
-        # a name=value pair is known by what stands before it
+        # whether name=value is a key depends on the text before it
         return redact(f"?{value}")[1:]
     return redact(value)
 
@@ -86,16 +87,16 @@ Parts = dict[str, Any]
 
 @click.command("parse")
 @uri_argument
-@click.option("--strict", is_flag=True, help="Refuse what the draft forbids, not only what RFC 3986 does.")
+@click.option("--strict", is_flag=True, help="Reject everything that the draft forbids.")
 @click.option(
     "--as",
     "kind",
     type=click.Choice(["llm", "ai", "uri"]),
-    help="Read it as an llm or ai URI, or as any URI reference of RFC 3986. Default: by its scheme.",
+    help="Parse as an llm or ai URI, or as any URI reference of RFC 3986. Default: by the scheme.",
 )
 @pass_session
 def parse_command(session: Session, uri: str, strict: bool, kind: str | None) -> None:
-    """Take URI apart: host, port, model, label, parameters with their types. The key is shown as ***.
+    """Split a URI into its parts: host, port, model, label and typed parameters. The key is shown as ***.
 
     \b
     Examples:
@@ -163,14 +164,14 @@ def _format_typed(value: object) -> str:
 
 @click.command("normalize")
 @click.argument("uris", nargs=-1, required=True, type=URI_TYPE, metavar="URI...")
-@click.option("--generic", is_flag=True, help="By RFC 3986 alone, for a URI of any scheme.")
-@click.option("--reveal", is_flag=True, help="Write the key instead of ***.")
+@click.option("--generic", is_flag=True, help="Use only the rules of RFC 3986, for a URI of any scheme.")
+@click.option("--reveal", is_flag=True, help="Print the key instead of ***.")
 @pass_session
 def normalize_command(session: Session, uris: tuple[str, ...], generic: bool, reveal: bool) -> None:
-    """Write each URI in its one canonical spelling: equal endpoints become equal texts.
+    """Print URIs in canonical form, in which equal endpoints have equal text.
 
-    Aliases become real hosts (openai, api.openai.com), case and percent-encoding are settled, default
-    ports go. - stands for the lines of standard input. With --json, one object a line.
+    Aliases become host names (openai becomes api.openai.com), case and percent-encoding are normalized, and
+    default ports are removed. - reads the lines of standard input. With --json, one object per line.
 
     \b
     Examples:
@@ -211,26 +212,28 @@ def _normalize_generic(text: str, reveal: bool) -> str:
 
 
 @click.command("build")
-@click.option("--host", metavar="HOST", help="The server: a name or an address.")
+@click.option("--host", metavar="HOST", help="The server's host name or address.")
 @click.option(
-    "--provider", metavar="WORD", help="In the place of --host: openai, anthropic, ollama, embedded, ..."
+    "--provider",
+    metavar="WORD",
+    help="Use a provider instead of --host: openai, anthropic, ollama, embedded, ...",
 )
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
     metavar="PORT",
-    help="Where the server's own default is not right.",
+    help="The port, if it is not the server's default.",
 )
-@click.option("--model", required=True, metavar="NAME", help="The model; each / separates segments.")
+@click.option("--model", required=True, metavar="NAME", help="The model; / separates path segments.")
 @click.option("--label", metavar="TEXT", help="The app label: your application, project or organisation.")
 @key_stdin_option
-@click.option("--key-env", metavar="NAME", help="Refer to the variable that holds the key: auth=env:NAME.")
+@click.option("--key-env", metavar="NAME", help="The variable that contains the API key: auth=env:NAME.")
 @param_option
 @click.option("--profile", metavar="NAME", help="A profile of the configuration file (the fragment).")
-@click.option("--reveal", is_flag=True, help="Write the key instead of ***.")
+@click.option("--reveal", is_flag=True, help="Print the key instead of ***.")
 @pass_session
 def build_command(session: Session, /, **given: Any) -> None:
-    """Make a URI from raw parts. Whatever they hold is encoded, so the result is always a correct URI.
+    """Build a URI from its parts. Special characters are percent-encoded, so the result is always valid.
 
     \b
     Examples:
@@ -243,14 +246,14 @@ def build_command(session: Session, /, **given: Any) -> None:
     session.print_line(text)
     session.print_record({"uri": text})
     if uri.key is not None and not given["reveal"]:
-        session.print_note("the key is shown as ***; --reveal writes it")
+        session.print_note("the key is shown as ***; use --reveal to print it")
 
 
 def _build_uri(session: Session, given: dict[str, Any]) -> LLMURI:
     if (given["host"] is None) is (given["provider"] is None):
-        raise UsageError("give one of --host and --provider", code="usage.command-line")
+        raise UsageError("give either --host or --provider", code="usage.command-line")
     if given["key_stdin"] and given["key_env"]:
-        raise UsageError("give one of --key-stdin and --key-env", code="usage.command-line")
+        raise UsageError("give either --key-stdin or --key-env", code="usage.command-line")
     params = dict(parse_params(given["params"]))
     if given["key_env"]:
         params["auth"] = f"env:{given['key_env']}"
@@ -274,9 +277,9 @@ def _get_host(given: dict[str, Any]) -> str:
     row = table.find_alias(given["provider"])
     if row is None or row.host is None:
         raise UsageError(
-            "no provider has that name",
+            f'there is no provider "{given["provider"]}"',
             code="usage.provider",
-            hint=format_suggestion(given["provider"], table.aliases()) or "give its host with --host",
+            hint=format_suggestion(given["provider"], table.aliases()) or "name the server with --host",
         )
     return row.host
 
@@ -286,22 +289,24 @@ _TARGETS = ("env", "litellm", "langchain", "ai-sdk")
 
 
 @click.command("convert")
-@click.option("--from", "source", type=click.Choice(_SOURCES), help="What TEXT is; the result is a URI.")
-@click.option("--to", "target", type=click.Choice(_TARGETS), help="What to write the URI as.")
+@click.option(
+    "--from", "source", type=click.Choice(_SOURCES), help="The format of TEXT; the result is a URI."
+)
+@click.option("--to", "target", type=click.Choice(_TARGETS), help="The format to convert the URI to.")
 @click.argument("text", required=False, metavar="[TEXT]")
-@click.option("--model", metavar="NAME", help="With --from env: the model, where no variable names one.")
-@click.option("--with-key", is_flag=True, help="Copy a key that stands in the source, instead of a note.")
+@click.option("--model", metavar="NAME", help="With --from env: the model, if no variable names one.")
+@click.option("--with-key", is_flag=True, help="Copy an API key from the source. Default: print a note.")
 @pass_session
 def convert_command(session: Session, /, **given: Any) -> None:
-    """Convert between llm:// URIs and the names that other tools have for the same model.
+    """Convert between llm:// URIs and the model names of other tools.
 
-    With --from, TEXT is a file of LiteLLM (a configuration or model_list, YAML or JSON; - is standard
-    input), a LangChain name (openai:gpt-5), an id of the Vercel AI SDK (anthropic/claude-sonnet-4.5 or
-    openai:gpt-5) or a URI written for npm's llm-strings. --from env reads the environment. With --to, TEXT
-    is an llm:// URI.
+    With --from, TEXT is a LiteLLM file (a configuration or model_list in YAML or JSON; - reads standard
+    input), a LangChain name (openai:gpt-5), an ID of the Vercel AI SDK (anthropic/claude-sonnet-4.5 or
+    openai:gpt-5) or a URI of npm's llm-strings. --from env reads the environment. With --to, TEXT is an
+    llm:// URI.
 
-    What has no place in the other form is said in a note. A key is pointed at (auth=env:NAME), never copied,
-    unless --with-key says so.
+    A note is printed for each setting that the other format cannot express. A key is replaced by a reference
+    (auth=env:NAME) unless you add --with-key.
 
     \b
     Examples:
@@ -313,7 +318,7 @@ def convert_command(session: Session, /, **given: Any) -> None:
     """
     if (given["source"] is None) is (given["target"] is None):
         raise UsageError(
-            "give one of --from and --to", code="usage.command-line", hint=_suggest_direction(given)
+            "give either --from or --to", code="usage.command-line", hint=_suggest_direction(given)
         )
     if given["target"] is not None:
         _convert_to(session, given)
@@ -322,11 +327,11 @@ def convert_command(session: Session, /, **given: Any) -> None:
 
 
 def _suggest_direction(given: dict[str, Any]) -> str:
-    """What was probably meant, by the look of the text."""
+    """Suggest --from or --to, by the form of the text."""
     text = given["text"] or ""
     if text.startswith("llm://"):
-        return f"--to writes a URI as something else: {', '.join(_TARGETS)}"
-    return f"--from makes a URI of something else: {', '.join(_SOURCES)}"
+        return f"use --to to convert a URI to another format: {', '.join(_TARGETS)}"
+    return f"use --from to convert another format to a URI: {', '.join(_SOURCES)}"
 
 
 def _convert_from(session: Session, given: dict[str, Any]) -> None:
@@ -347,7 +352,7 @@ def _convert_from(session: Session, given: dict[str, Any]) -> None:
         for uri in found.uris:
             session.print_line(escape_unprintable(uri.render(reveal=reveal)))
     if not found.found and not session.as_json:
-        session.print_note("nothing here names a model")
+        session.print_note("the source names no model")
 
 
 def _convert_text(given: dict[str, Any]) -> Conversion:
@@ -356,17 +361,17 @@ def _convert_text(given: dict[str, Any]) -> Conversion:
     source, text, with_key = given["source"], given["text"], given["with_key"]
     if source == "env":
         if text is not None:
-            raise UsageError("--from env reads the environment, and takes no text", code="usage.command-line")
+            raise UsageError("--from env reads the environment; remove the text", code="usage.command-line")
         return convert.from_env(
             os.environ, model=given["model"], with_key=with_key, providers=load_providers()
         )
     if text is None:
-        raise UsageError(f"--from {source} needs a text", code="usage.command-line")
+        raise UsageError(f"--from {source} needs a text to convert", code="usage.command-line")
     if text.startswith("llm://") and source != "llm-strings":
         raise UsageError(
-            "that is an llm URI already",
+            "the text is already an llm URI",
             code="usage.command-line",
-            hint="--to writes it as something else; --from llm-strings is for those of npm's llm-strings",
+            hint="use --to for another format, or --from llm-strings for a URI of npm's llm-strings",
         )
     if source == "litellm":
         return convert.from_litellm(
@@ -383,7 +388,7 @@ def _convert_text(given: dict[str, Any]) -> Conversion:
 
 def _convert_to(session: Session, given: dict[str, Any]) -> None:
     if given["text"] is None:
-        raise UsageError("--to needs a URI", code="usage.command-line")
+        raise UsageError("--to needs an llm:// URI", code="usage.command-line")
     written = _convert_uri(
         given["target"], parse_subject(resolve_subject(session, given["text"])), given["with_key"]
     )
@@ -406,7 +411,7 @@ def _convert_uri(target: str, uri: Any, with_key: bool) -> Written:
 
 
 def _quote_value(value: str) -> str:
-    """The value as a shell and most readers of .env files take it."""
+    """Quote the value for a shell and for most readers of .env files."""
     from shlex import quote
 
     return quote(value)
@@ -429,11 +434,12 @@ _CHUNK = 1 << 16
 @click.argument("files", nargs=-1, type=click.Path(allow_dash=True), metavar="[FILE]...")
 @pass_session
 def redact_command(session: Session, files: tuple[str, ...]) -> None:
-    """Take credentials out of text: standard input, or FILEs one after another, to standard output.
+    """Remove credentials from text.
 
-    Keys in llm:// URIs and keys of the providers' known shapes become ***; every other octet stays as
-    it is, line ends and broken UTF-8 included. Works as a filter: lines leave as they come, in bounded
-    memory. With --json the text is read whole and comes as {"text": ...}.
+    The text is standard input, or the FILEs one after another; the result goes to standard output. Keys in
+    llm:// URIs and keys in a known format become ***. Every other byte stays as it is, including line ends
+    and invalid UTF-8. Lines are printed as they arrive, in bounded memory. With --json the complete text is
+    read first, and the output is {"text": ...}.
 
     \b
     Examples:
@@ -449,11 +455,11 @@ def redact_command(session: Session, files: tuple[str, ...]) -> None:
 
 
 def _iter_text(name: str) -> Iterator[str]:
-    """The text of a file as it comes; octets that are not UTF-8 travel as lone surrogates, and back."""
+    """Yield the text of a file as it arrives; bytes that are not UTF-8 become lone surrogates and back."""
     decoder = getincrementaldecoder("utf-8")("surrogateescape")
     with click.open_file(name, "rb") as opened:
         source = cast("BufferedReader", opened)
-        # what is there, without waiting for a whole block: a pipe flows
+        # read1 does not wait for a full block, so that a pipe flows
         while data := source.read1(_CHUNK):
             yield decoder.decode(data)
         yield decoder.decode(b"", final=True)

@@ -12,7 +12,7 @@ from onym.cli.commands.ai.serve import audit_command, serve_command
 
 @click.group("ai", cls=OrderedGroup)
 def ai_command() -> None:
-    """ai:// names: who answers for one, what it is, its signed results. Each takes --json.
+    """Find, invoke, verify and serve ai:// resources. Every command accepts --json.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`onym ai`: the group, and its client commands discover, resolve, describe and invoke.
+"""`onym ai discover`, `resolve`, `describe` and `invoke`: the client of `ai://` resources.
 
 The shared options (policy, CA, registry file, DNS) become a guarded transport and an `AIClient`. A pipe
 receives the verified result byte for byte. A terminal receives only text, with control characters escaped.
@@ -45,7 +45,7 @@ uri_argument = click.argument("uri", metavar="URI")
 
 
 class AIOptions(TypedDict):
-    """The options that every command with an authority has."""
+    """The options of every command that contacts an authority."""
 
     policy: str
     ca: str | None
@@ -57,7 +57,7 @@ class AIOptions(TypedDict):
 
 
 def ai_options(function: _F) -> _F:
-    """`--policy`, `--ca`, `--registry`, `--registry-key`, `--no-dns`, `--resolver` and `--timeout`."""
+    """Add `--policy`, `--ca`, `--registry`, `--registry-key`, `--no-dns`, `--resolver` and `--timeout`."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -69,13 +69,13 @@ _OPTIONS = (
         type=POLICY_CHOICE,
         default="local",
         show_default=True,
-        help="Where the name may lead: local allows this machine, untrusted port 443 alone.",
+        help="Hosts that the URI may reach: local allows loopback, untrusted only port 443.",
     ),
     click.option(
         "--ca",
         type=click.Path(exists=True, dir_okay=False),
         metavar="FILE",
-        help="A certificate authority (PEM) to trust besides the system's.",
+        help="A certificate authority (PEM) to trust, in addition to the system's.",
     ),
     click.option(
         "--registry",
@@ -87,13 +87,13 @@ _OPTIONS = (
         "--registry-key",
         type=click.Path(exists=True, dir_okay=False),
         metavar="FILE",
-        help="The key that signs it: its public JWK or JWK set.",
+        help="The public key of the registry file: a JWK or a JWK Set.",
     ),
-    click.option("--dns/--no-dns", default=True, help="Ask DNS for SRV and TXT records too (default)."),
+    click.option("--dns/--no-dns", default=True, help="Query DNS for SRV and TXT records (default)."),
     click.option(
         "--resolver",
         metavar="ADDRESS[:PORT]",
-        help="A name server to ask instead of the system's; on loopback it may vouch for DNSSEC.",
+        help="A name server to use instead of the system's; on loopback its DNSSEC result is trusted.",
     ),
     click.option(
         "--timeout",
@@ -101,13 +101,13 @@ _OPTIONS = (
         default=30.0,
         show_default=True,
         metavar="SECONDS",
-        help="For each request.",
+        help="Timeout of each request.",
     ),
 )
 
 
 def parse_uri_argument(session: Session, text: str) -> AIURI:
-    """What a person typed, as an ai URI; Unicode in it is converted, and we say so. Raises AIURIError."""
+    """Parse a typed ai URI, and print a note if Unicode in it was converted. Raises AIURIError."""
     from onym.uri.ai_input import parse_user_input
 
     session.subject = Subject(text, text, typed=True)
@@ -120,7 +120,7 @@ def parse_uri_argument(session: Session, text: str) -> AIURI:
 
 
 def build_resolver_settings(options: AIOptions) -> ResolverSettings:
-    """How authorities are found: registry file, DNS. Pins are kept in the user's state directory."""
+    """Return the settings of discovery. Pins are in the user's state folder."""
     from onym.ai.discovery.pins import PinFile
     from onym.ai.settings import ResolverSettings
     from onym.ai.telemetry import resolve_telemetry
@@ -130,7 +130,10 @@ def build_resolver_settings(options: AIOptions) -> ResolverSettings:
         from onym.registry.signed_namespaces import SignedNamespaces
 
         if options["registry_key"] is None:
-            raise UsageError("a registry file needs the key that signs it", hint="--registry-key FILE")
+            raise UsageError(
+                "--registry needs the key that signs the file",
+                hint="add --registry-key FILE with the registry's public JWK",
+            )
         key = Path(options["registry_key"])
         with translate_key_errors(key, "sign.bad-key"):
             namespaces = (SignedNamespaces.load(options["registry"], key=key, state=_get_seen_path(key)),)
@@ -144,7 +147,7 @@ def build_resolver_settings(options: AIOptions) -> ResolverSettings:
 
 
 def _get_seen_path(key: Path) -> Path:
-    """Where it is kept which issue of this registry's file was seen last, so that no older one is taken."""
+    """Return the file with the last issue seen of this registry's file, so that no older one is accepted."""
     from hashlib import sha256
 
     from platformdirs import user_state_path
@@ -154,7 +157,7 @@ def _get_seen_path(key: Path) -> Path:
 
 
 def build_transport(options: AIOptions) -> Transport:
-    """The guarded transport that these options ask for."""
+    """Build the guarded transport for these options."""
     from onym.net.config import NetConfig
     from onym.net.limits import TLSConfig
     from onym.net.policy import Policy
@@ -175,7 +178,11 @@ def _parse_name_server(text: str | None) -> tuple[Sequence[str] | None, int]:
         return None, 53
     address, found, port = text.rpartition(":") if text.count(":") == 1 else (text, "", "53")
     if not port.isdecimal() or not 0 < int(port) < 65536 or (found and not address):
-        raise UsageError("a name server is ADDRESS or ADDRESS:PORT", code="usage.command-line")
+        raise UsageError(
+            f"--resolver {text} is not ADDRESS or ADDRESS:PORT",
+            code="usage.command-line",
+            hint="write an IP address, as in --resolver 127.0.0.1:5353",
+        )
     return [address.strip("[]")], int(port)
 
 
@@ -187,7 +194,7 @@ def open_client(
     client_id: str | None = None,
     allow: Sequence[str] = (),
 ) -> Iterator[AIClient]:
-    """A client on these options; closed at the end. From here on logs are masked."""
+    """Open a client with these options. Logs are masked from here on."""
     from onym.ai.client import AIClient
     from onym.ai.client_flows import DEFAULT_EFFECTS
     from onym.uri.log_filter import install_logging_filter
@@ -209,20 +216,22 @@ def open_client(
 def _build_token_source(
     variable: str | None, client_id: str | None
 ) -> Callable[[Resolution], tuple[Secret, str] | None]:
-    """The token of the command line, which is for the one authority that the command names."""
+    """Return a source of the command line's token, which is meant for the one authority of the command."""
     from onym.uri.secret import Secret
 
     if variable is None:
         return lambda resolution: None
     value = os.environ.get(variable)
     if not value:
-        raise UsageError(f"the variable {variable} is not set", code="usage.command-line")
+        raise UsageError(f"the variable {variable} is not set, or it is empty", code="usage.command-line")
     if client_id is None:
-        raise UsageError("a token comes with the client id that it was given to", hint="--client-id ID")
+        raise UsageError(
+            "--token-env needs the client ID that the token was issued to", hint="add --client-id ID"
+        )
     return lambda resolution: (Secret(value), client_id)
 
 
-#: verdict -> its mark, which needs no colour
+#: verdict -> its mark, which is readable without colour
 _MARKS: Final = {
     "won": "+",
     "confirms": "=",
@@ -231,20 +240,20 @@ _MARKS: Final = {
     "absent": ".",
     "failed": "x",
 }
-#: names that a row shows; --json has all
+#: names in a row; --json has all of them
 _MOST_SAID: Final = 2
 
 
-@click.command("discover", short_help="Find who answers for a name; which source won, and why.")
+@click.command("discover", short_help="Find the endpoint of a name, and explain each source.")
 @click.argument("name", metavar="NAME")
 @ai_options
 @pass_session
 def discover_command(session: Session, /, name: str, **options: Unpack[AIOptions]) -> None:
-    """Find out who answers for NAME: a host, an https address or an ai URI. Nothing is invoked.
+    """Find the endpoint of NAME (a host, an https URL or an ai URI). Nothing is invoked.
 
-    Every source is asked and explained, best rank first: + won, = confirms, - dropped, ! contradicts,
-    . has nothing to say, x failed. What the anchor's document promises is remembered, and held against
-    it the next time.
+    Every source is queried and listed, the highest rank first: + won, = confirms, - dropped, ! contradicts, .
+    has no answer, x failed. The requirements in the discovery document are remembered, and later documents
+    are compared with them.
 
     \b
     Examples:
@@ -252,7 +261,7 @@ def discover_command(session: Session, /, name: str, **options: Unpack[AIOptions
       onym ai discover --json https://shop.example/pay
       onym ai discover --registry namespaces.jws --registry-key registry.jwk ai://bank/service/payments
     """
-    require_extra("selectolax", "ai")  # now, and not when the first page has come
+    require_extra("selectolax", "ai")  # before the first request
     from onym.ai.discovery.evaluation import discover_authority
     from onym.net.transport import run_flow
     from onym.uri.log_filter import install_logging_filter
@@ -291,13 +300,13 @@ def _build_decision_rows(found: Discovery) -> list[tuple[str, str]]:
     if found.document is not None:
         rows.append(("service", found.document.service))
     if found.connect is not None:
-        rows.append(("connect", f"{found.connect.host}:{found.connect.port}, as a signed SRV record says"))
+        rows.append(("connect", f"{found.connect.host}:{found.connect.port} (signed SRV record)"))
     rows += [("or else", f"{fallback.host}:{fallback.port}") for fallback in found.fallbacks]
     rows += [("key", kid) for kid in found.kids]
     for candidate in found.candidates:
         state = "confirmed" if candidate.confirmed else "unconfirmed"
         rows.append(("resource", f"{candidate.uri} ({state}: {candidate.why}; {', '.join(candidate.by)})"))
-    why = "discovered" if found.refusal is None else f"refused: {found.refusal.message}"
+    why = "discovered" if found.refusal is None else f"rejected: {found.refusal.message}"
     return [*rows, ("decision", why)]
 
 
@@ -338,12 +347,12 @@ def _build_source_record(source: Source) -> dict[str, Any]:
     }
 
 
-@click.command("resolve", short_help="Show where a name leads: anchor, service, keys, policy.")
+@click.command("resolve", short_help="Show the anchor, service, keys and policy of a URI.")
 @uri_argument
 @ai_options
 @pass_session
 def resolve_command(session: Session, /, uri: str, **options: Unpack[AIOptions]) -> None:
-    """Show where URI leads: the anchor that speaks for its authority, the service, the keys, what it demands.
+    """Show the anchor, service, keys and policy of URI.
 
     \b
     Examples:
@@ -406,12 +415,12 @@ def _build_resolution_rows(found: Resolution) -> list[tuple[str, str]]:
     return rows
 
 
-@click.command("describe", short_help="Ask what a resource is: input, output, effects, scopes.")
+@click.command("describe", short_help="Show the input, output, effects and scopes of a resource.")
 @uri_argument
 @ai_options
 @pass_session
 def describe_command(session: Session, /, uri: str, **options: Unpack[AIOptions]) -> None:
-    """Ask what the resource at URI is: title, input and output, effects, scopes. Has no effects itself.
+    """Show the title, input, output, effects and scopes of the resource at URI. Has no effects.
 
     \b
     Example:
@@ -457,20 +466,20 @@ _SUFFIXES: Final = ("+json", "+xml")
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make the folder that a result will be saved in, and try it. Raises OSError: better before the call."""
+    """Create the folder for a result and test that it is writable, before the call. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryFile(dir=folder):
         pass
 
 
 def save_result(folder: Path, result: Result) -> None:
-    """Write body and receipt.jwt into `folder`, as `onym ai verify` reads them. Raises OSError."""
+    """Write body and receipt.jwt into `folder`, where `onym ai verify` reads them. Raises OSError."""
     (folder / "body").write_bytes(result.body)
     (folder / "receipt.jwt").write_text(result.token + "\n")
 
 
 def write_result(session: Session, result: Result) -> None:
-    """The body on standard output."""
+    """Write the body to standard output."""
     if not is_terminal(sys.stdout):
         _write_stdout(result.body)
     elif _is_text_result(result):
@@ -478,15 +487,15 @@ def write_result(session: Session, result: Result) -> None:
         for line in lines if result.body else ():
             session.print_line("\t".join(map(escape_unprintable, line.removesuffix("\r").split("\t"))))
     elif result.body:
-        kind = result.content_type or "of no known type"
+        kind = result.content_type or "of unknown type"
         session.print_note(
-            f"the result is {kind}, {len(result.body)} octets, and not for a terminal: a pipe gets it, "
-            "and --save DIR keeps it"
+            f"the result is {kind} ({len(result.body)} bytes) and cannot be shown on a terminal; "
+            "pipe the output, or use --save DIR"
         )
 
 
 def build_result_record(result: Result) -> dict[str, Any]:
-    """What `--json` says of a result."""
+    """Return the JSON of a result."""
     receipt = result.receipt
     return {
         "status": result.status,
@@ -522,32 +531,36 @@ def _write_stdout(octets: bytes) -> None:
     sys.stdout.buffer.write(octets)
     sys.stdout.flush()
     if octets and not octets.endswith(b"\n") and _is_same_output():
-        # what follows on standard error begins a line of its own
+        # the next note on standard error starts on a new line
         sys.stderr.write("\n")
 
 
 def _is_same_output() -> bool:
-    """Do standard output and standard error end in the same file or pipe?"""
-    with suppress(OSError, ValueError):  # a stand-in for a stream has no descriptor
+    """Return whether standard output and standard error are the same file or pipe."""
+    with suppress(OSError, ValueError):  # a replaced stream has no descriptor
         return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
     return False
 
 
-@click.command("invoke", short_help="Invoke a resource; its result is verified before it is shown.")
+@click.command("invoke", short_help="Invoke a resource and verify its result.")
 @uri_argument
-@click.option("-d", "--data", metavar="JSON", help="The input, as JSON; - reads it from standard input.")
+@click.option("-d", "--data", metavar="JSON", help="The input as JSON; - reads it from standard input.")
 @click.option(
-    "--body", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="A file as the body."
+    "--body", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The input as a file."
 )
 @click.option("--type", "content_type", metavar="TYPE", help="The media type of --body.")
-@click.option("--stream", is_flag=True, help="Show events as they come; they are provisional until the end.")
+@click.option(
+    "--stream", is_flag=True, help="Print events as they arrive; they are provisional until the end."
+)
 @click.option("--allow", type=click.Choice(["financial", "physical"]), multiple=True,
-              help="Allow such effects, for this call.")  # fmt: skip
-@click.option("--idempotency-key", metavar="KEY", help="The key of an earlier try, to not do it twice.")
-@click.option("--token-env", metavar="NAME", help="The variable that holds the access token.")
-@click.option("--client-id", metavar="ID", help="The client that the token was given to.")
+              help="Allow these effects for this call.")  # fmt: skip
+@click.option(
+    "--idempotency-key", metavar="KEY", help="Reuse the key of an earlier attempt, to retry safely."
+)
+@click.option("--token-env", metavar="NAME", help="The variable that contains the access token.")
+@click.option("--client-id", metavar="ID", help="The client ID that the token was issued to.")
 @click.option("--save", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help="Keep body and receipt.jwt there, for `onym ai verify`.")  # fmt: skip
+              help="Save the body and receipt.jwt in DIR, for `onym ai verify`.")  # fmt: skip
 @ai_options
 @pass_session
 def invoke_command(
@@ -565,10 +578,10 @@ def invoke_command(
     folder: Path | None,
     **options: Unpack[AIOptions],
 ) -> None:
-    """Invoke the resource at URI. What comes back is shown only if its receipt holds.
+    """Invoke a resource, verify its receipt, and print the result only if the receipt is valid.
 
-    A pipe gets the result octet by octet; a terminal gets text alone, with control characters as escapes.
-    With --json it is `body`, or `body_base64` where it is not UTF-8.
+    A pipe receives the result byte for byte. A terminal receives only text, with control characters escaped.
+    With --json the result is `body`, or `body_base64` if it is not UTF-8.
 
     \b
     Examples:
@@ -582,7 +595,7 @@ def invoke_command(
     target = parse_uri_argument(session, uri)
     given: dict[str, Any] = {"body": octets, "content_type": kind, "idempotency_key": idempotency_key}
     if folder is not None:
-        prepare_folder(folder)  # now, and not when all has been done
+        prepare_folder(folder)  # before the call, which cannot be undone
     with open_client(options, token_variable=token_env, client_id=client_id, allow=allow) as client:
         if stream:
             with client.stream(target, **given, keep=folder is not None) as events:
@@ -598,7 +611,7 @@ def _read_body(
     data: str | None, body: str | None, content_type: str | None
 ) -> tuple[bytes | None, str | None]:
     if data is not None and body is not None:
-        raise UsageError("--data or --body, not both", code="usage.command-line")
+        raise UsageError("give either --data or --body", code="usage.command-line")
     if data is not None:
         text = read_stdin() if data == "-" else data
         if content_type is None:
@@ -607,33 +620,35 @@ def _read_body(
     if body is not None:
         if content_type is None:
             raise UsageError(
-                "--body needs its media type", code="usage.command-line", hint="--type text/plain"
+                "--body needs a media type",
+                code="usage.command-line",
+                hint="add the media type, as in --type text/plain",
             )
         return Path(body).read_bytes(), content_type
     return None, None
 
 
 def _require_json(text: str) -> None:
-    """Raises UsageError with the place, which an endpoint does not tell."""
+    """Raise UsageError with the position, which an endpoint would not report."""
     try:
         json.loads(text, parse_constant=_reject_constant)
     except ValueError as error:
         where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, JSONDecodeError) else ""
         raise UsageError(
-            f"--data is no JSON{where}",
+            f"--data is not valid JSON{where}",
             code="usage.command-line",
-            hint='names and texts in double quotes: -d \'{"a": 1, "b": "x"}\'',
+            hint='put names and texts in double quotes: -d \'{"a": 1, "b": "x"}\'',
         ) from None
     except RecursionError:
-        pass  # for the endpoint to judge
+        pass  # the endpoint decides
 
 
 def _reject_constant(name: str) -> NoReturn:
-    """Python reads and writes what JSON does not have (RFC 8259 6)."""
+    """Reject NaN and Infinity, which Python reads but JSON does not have (RFC 8259 6)."""
     raise UsageError(
-        f"--data holds {name}, which JSON does not have",
+        f"--data contains {name}, which JSON does not have",
         code="usage.command-line",
-        hint="null, or a text, where the resource takes one",
+        hint="use null or a text, if the resource accepts one",
     )
 
 

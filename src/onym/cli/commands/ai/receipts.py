@@ -1,4 +1,4 @@
-"""`onym ai verify` and `onym ai keys`: verify a filed receipt offline, and manage the keys that sign receipts."""
+"""`onym ai verify` and `onym ai keys`: verify a receipt offline, and manage signing keys."""
 
 from __future__ import annotations
 
@@ -22,36 +22,39 @@ if TYPE_CHECKING:
     from onym.sign.receipts import Receipt, StreamEnd
     from onym.uri.ai import AIURI
 
-#: octets
+#: bytes
 _MAX_BODY: Final = 1024**3
 _MAX_KEYS: Final = 1024**2
 _MAX_TOKEN: Final = 16 * 1024
-#: what stands before a receipt where its whole field was filed
+#: the field name before a receipt, if the complete field was saved
 _FIELD: Final = re.compile(r"\AAIIP-(?:Gateway-)?Receipt:[ \t]*", re.IGNORECASE)
-#: why a file holds no keys that could be used; a signature that does not hold is none of them
+#: codes of a file without a usable key; an invalid signature has other codes
 _NO_KEYS: Final = ("sign.malformed", "sign.bad-key", "sign.too-large", "sign.weak-key")
-#: what is verified of every receipt, in its order (AIIP/HTTPS v1 3.8)
+#: checks of every receipt, in order (AIIP/HTTPS v1 3.8)
 _ALWAYS: Final = ("form", "header", "key", "signature", "claims", "time of the key")
 _NEVER: Final = ("audience", "nonce", "request", "replay")
 _CLAUSE: Final = "AIIP/HTTPS v1 3.8"
 
 
-@click.command("verify", short_help="Verify a filed receipt, offline.")
+@click.command("verify", short_help="Verify a receipt offline.")
 @click.argument("receipt", metavar="RECEIPT")
 @click.option(
-    "--body", metavar="FILE", help="The content that it came with, octet by octet; of a stream, all of it."
+    "--body", metavar="FILE", help="The content of the response, byte for byte; of a stream, all of it."
 )
 @click.option(
-    "--history", metavar="FILE", help="The authority's history of keys: every key that ever signed."
+    "--history", metavar="FILE", help="The authority's key history, with every key that ever signed."
 )
-@click.option("--keys", metavar="FILE", help="The authority's key set of now, for a receipt of now.")
+@click.option("--keys", metavar="FILE", help="The authority's current key set, for a recent receipt.")
 @click.option(
-    "--uri", metavar="URI", help="The ai URI that was asked: the receipt must be of it, and its authority."
+    "--uri", metavar="URI", help="The ai URI of the request; the receipt and its issuer must match it."
 )
 @click.option(
-    "--at", "when", metavar="TIME", help="Judge as of this time (ISO 8601, with its offset or Z); else now."
+    "--at",
+    "when",
+    metavar="TIME",
+    help="Verify as of this time (ISO 8601 with an offset or Z). Default: now.",
 )
-@click.option("--gateway", is_flag=True, help="It is a gateway's receipt (AIIP-Gateway-Receipt).")
+@click.option("--gateway", is_flag=True, help="The receipt is a gateway's (AIIP-Gateway-Receipt).")
 @pass_session
 def verify_command(
     session: Session,
@@ -64,14 +67,14 @@ def verify_command(
     when: str | None,
     gateway: bool,
 ) -> None:
-    """Say who signed what for whom and when, or why the receipt does not hold. Nothing is sent or fetched.
+    """Verify a receipt offline: who signed what, for whom and when. Nothing is sent or fetched.
 
-    RECEIPT is a file that holds the AIIP-Receipt field as it came, with its name or without, or - for
-    standard input. The keys are taken as the authority's: whoever files receipts keeps them, from
-    ANCHOR/.well-known/aiip.jwks.json (?history). A filed receipt is judged by the time that it names; one by
-    a revoked key never holds.
+    RECEIPT is a file with the AIIP-Receipt field, with or without its name, or - for standard input. The keys
+    are taken as the authority's own: save them with the receipts, from ANCHOR/.well-known/aiip.jwks.json
+    (?history). A receipt is verified as of the time that it names. A receipt by a revoked key is never valid.
 
-    Exit code 0 when it holds, 12 when it does not, 2 for a file that cannot be read or holds no keys.
+    The exit code is 0 for a valid receipt, 12 for an invalid one, 2 for a file that cannot be read or has no
+    keys.
 
     \b
     Examples:
@@ -85,7 +88,7 @@ def verify_command(
     try:
         found = _verify_case(_ReceiptCase(token, authority_keys, uri, body, at, gateway))
     except ProvenanceError as error:
-        # whoever has the file at hand may know more than a stranger
+        # the user has the file, and may see more of the reason than an untrusted caller
         if error.hint is None and isinstance(error.__cause__, SignatureError):
             error.hint = str(error.__cause__)
         raise
@@ -140,13 +143,13 @@ def _verify_case(case: _ReceiptCase) -> _VerifiedReceipt:
 
 
 def _require_issuer(receipt: Receipt, uri: AIURI) -> None:
-    """Only its own anchor speaks for a DNS authority (3.1); of a registry's label nothing is known here."""
+    """Check that a DNS authority's own anchor issued the receipt (3.1). A registry's label is not checked."""
     authority = uri.authority_text
     if authority is not None and "." in authority and receipt.issuer != f"https://{authority}":
         raise ProvenanceError(
-            "the receipt does not hold",
+            "the receipt is invalid",
             clause=f"{_CLAUSE} step 6 (iss)",
-            hint="its issuer is not the anchor of the authority that it speaks of",
+            hint="the issuer is not the anchor of the authority in the URI",
         )
 
 
@@ -157,14 +160,14 @@ def _require_content(case: _ReceiptCase, receipt: Receipt, content: bytes) -> No
         verify_filed(case.token, case.keys, body=content, kind=GATEWAY if case.gateway else RECEIPT)
     elif _compute_stream_end(receipt, content) != receipt.stream:
         raise ProvenanceError(
-            "the receipt does not hold",
+            "the receipt is invalid",
             clause=f"{_CLAUSE} step 7 (str)",
-            hint="it is for other events, or for more or fewer",
+            hint="the receipt is for other events, or for a different number of events",
         )
 
 
 def _compute_stream_end(receipt: Receipt, content: bytes) -> StreamEnd:
-    """The end of the chain over a filed stream of events, up to its receipt and a gateway's behind it."""
+    """Return the end of the chain over a saved event stream, without the receipt events at its end."""
     from onym.net.sse import SSEDecoder
     from onym.sign.receipts import StreamChain
 
@@ -173,9 +176,9 @@ def _compute_stream_end(receipt: Receipt, content: bytes) -> StreamEnd:
         events = SSEDecoder().feed(content)
     except NetError as error:
         raise ProvenanceError(
-            "the content is no stream of events", clause=f"{_CLAUSE}, streams", hint=error.message
+            "the content is not an event stream", clause=f"{_CLAUSE}, streams", hint=error.message
         ) from error
-    # where they stand anywhere else, they count as events
+    # in any other position, they are events
     if [event.event for event in events[-2:]] == ["receipt", "gateway-receipt"]:
         events.pop()
     if events and events[-1].event == "receipt":
@@ -200,14 +203,14 @@ def _print_receipt(session: Session, found: _VerifiedReceipt) -> None:
     )
     if session.as_json:
         return
-    session.print_line(session.paint("the receipt holds", "good"))
+    session.print_line(session.paint("the receipt is valid", "good"))
     session.print_table(_build_receipt_rows(found), indent="  ", styles=("dim",))
 
 
 def _build_receipt_rows(found: _VerifiedReceipt) -> list[tuple[str, str]]:
     receipt = found.receipt
     content = (
-        f"{receipt.length} octets, {receipt.digest}"
+        f"{receipt.length} bytes, {receipt.digest}"
         if receipt.stream is None
         else f"{receipt.stream.count} events, {receipt.stream.digest}"
     )
@@ -237,9 +240,9 @@ def _load_keys(history: str | None, keys: str | None) -> AuthorityKeys:
     file = history or keys
     if file is None or (history and keys):
         raise UsageError(
-            "give the authority's keys: --history FILE, or --keys FILE",
+            "the authority's keys are missing",
             code="usage.command-line",
-            hint="they are at ANCHOR/.well-known/aiip.jwks.json, the history with ?history",
+            hint="add --history FILE or --keys FILE, from ANCHOR/.well-known/aiip.jwks.json (?history)",
         )
     octets = read_file(file, _MAX_KEYS)
     with translate_key_errors(file, *_NO_KEYS):
@@ -255,9 +258,9 @@ def _parse_time(text: str | None) -> float:
         found = None
     if found is None or found.tzinfo is None:
         raise UsageError(
-            "--at is a time with its offset",
+            f"--at {text} is not a time with an offset",
             code="usage.command-line",
-            hint="as in 2026-11-22T09:30:00Z",
+            hint="write a time such as 2026-11-22T09:30:00Z",
         )
     return found.timestamp()
 
@@ -267,10 +270,10 @@ def _format_iso(at: float) -> str:
 
 
 _LATEST: Final = 24 * 3600
-#: how one goes on without a private key
+#: what to do without a private key
 _WAYS: Final = (
-    "put it back from a copy, or onym ai keys revoke takes the next one at once (receipts by a revoked key "
-    "hold no more)"
+    "restore it from a backup, or run onym ai keys revoke to use the next key at once (receipts by a "
+    "revoked key become invalid)"
 )
 
 _folder = click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
@@ -278,9 +281,9 @@ _folder = click.argument("folder", metavar="DIR", type=click.Path(file_okay=Fals
 
 @click.group("keys")
 def keys_command() -> None:
-    """Make and change the keys that an ai:// authority signs its answers with. Each takes --json.
+    """Manage the keys with which an ai:// authority signs its answers. Every command accepts --json.
 
-    DIR is a folder that you alone can read; `onym ai serve --keys DIR` signs with it and publishes its set.
+    DIR is a folder that only you can read. `onym ai serve --keys DIR` signs with its keys and publishes them.
 
     \b
     Examples:
@@ -291,41 +294,41 @@ def keys_command() -> None:
     """
 
 
-@keys_command.command("new", short_help="Make a folder of keys, and the first key.")
+@keys_command.command("new", short_help="Create a key folder and its first signing key.")
 @_folder
 @click.option(
     "--algorithm",
     type=click.Choice(RECEIPT_ALGORITHMS),
     default="Ed25519",
     show_default=True,
-    help="What it signs with.",
+    help="The signature algorithm.",
 )
 @pass_session
 def new_command(session: Session, /, folder: Path, algorithm: str) -> None:
-    """Make a key that signs from now on. DIR is made where it is missing, for you alone."""
+    """Create a key folder and its first signing key. A folder that does not exist is created for you only."""
     kid = _open_key_store(folder).new(algorithm, at=_get_timestamp())
     _print_key(session, folder, kid, "signs from now on")
 
 
-@keys_command.command("rotate", short_help="Publish a new key now, and sign with it later.")
+@keys_command.command("rotate", short_help="Rotate the signing key, with overlap.")
 @_folder
 @click.option(
     "--algorithm",
     type=click.Choice(RECEIPT_ALGORITHMS),
-    help="What the new key signs with; without it, as the old one.",
+    help="The new key's algorithm. Default: that of the old key.",
 )
 @click.option(
     "--max-age",
     type=click.IntRange(60, _LATEST),
     metavar="SECONDS",
-    help="How long others may keep a copy of the key set (3600): the new key signs after that time.",
+    help="How long clients may cache the key set (3600). The new key signs after that time.",
 )
 @pass_session
 def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max_age: int | None) -> None:
-    """Replace the key that signs, with overlap: nobody meets a signature by a key that he cannot know yet.
+    """Rotate the signing key. The new key is published before it is used, so that clients already know it.
 
-    The new key is published at once and signs when everybody's copy of the set is new; the old one stays
-    published until its last receipt has expired. A second call before that changes nothing.
+    The new key signs when every client's copy of the key set has expired. The old key stays published until
+    its last receipt has expired. A second call before that changes nothing.
     """
     at = _get_timestamp()
     store = _open_key_store(folder, max_age)
@@ -334,14 +337,14 @@ def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max
     starts = _format_time(next(record.starts for record in store.records() if record.kid == kid))
     for lost_kid in lost:
         session.print_note(
-            f"{lost_kid} should sign until then, and its private key is lost: {_WAYS}", kind="warning"
+            f"{lost_kid} is scheduled to sign, but its private key is lost: {_WAYS}", kind="warning"
         )
     _print_key(session, folder, kid, f"signs from {starts}", starts=starts)
 
 
 @keys_command.command(
     "revoke",
-    short_help="Take a key out of use for good.",
+    short_help="Revoke a key permanently.",
     # one kid in 64 begins with a hyphen
     context_settings={"ignore_unknown_options": True},
 )
@@ -349,27 +352,27 @@ def rotate_command(session: Session, /, folder: Path, algorithm: str | None, max
 @click.argument("kid")
 @pass_session
 def revoke_command(session: Session, /, folder: Path, kid: str) -> None:
-    """Revoke a key that somebody else may have: nothing that it signed counts any more, filed or not.
+    """Revoke a key that somebody else may have. Everything that it signed becomes invalid, saved or not.
 
-    If it was the one that signs, the next one signs at once, a new one where none waits.
+    If it is the signing key, the next key signs at once; a new key is created if there is none.
     """
     now = _open_key_store(folder).revoke(kid, _get_timestamp())
-    session.print_note(f"{kid} is revoked; serve the new set at once", kind="note")
+    session.print_note(f"{kid} is revoked; publish the new key set at once", kind="note")
     _print_key(session, folder, now, "signs from now on")
 
 
-@keys_command.command("publish", short_help="Write the key set, to be served.")
+@keys_command.command("publish", short_help="Write the public key set (JWKS).")
 @_folder
-@click.option("--history", is_flag=True, help="Every key that ever signed, for auditors of filed receipts.")
+@click.option("--history", is_flag=True, help="Include every key that ever signed, for auditors of receipts.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file instead of standard output.",
+    help="Write the key set to FILE instead of standard output.",
 )
 @pass_session
 def publish_command(session: Session, /, folder: Path, history: bool, output: Path | None) -> None:
-    """Write the public keys as a JWK Set (application/jwk-set+json). It holds no secret."""
+    """Write the public key set (application/jwk-set+json). It contains no secret."""
     store = _open_key_store(folder)
     text = (store.history if history else store.jwks)(_get_timestamp()).decode("ascii") + "\n"
     if output is None:
@@ -380,13 +383,13 @@ def publish_command(session: Session, /, folder: Path, history: bool, output: Pa
     session.print_record({"output": str(output)})
 
 
-@keys_command.command("list", short_help="Show the keys and what each is for.")
+@keys_command.command("list", short_help="List the keys and the state of each.")
 @_folder
 @pass_session
 def list_command(session: Session, /, folder: Path) -> None:
-    """Show each key: signs, waits (for its time), kept (published, signs no more), retired or revoked.
+    """List the keys: signing, waiting, kept (published, but no longer signing), retired, revoked or lost.
 
-    A key that is to sign, now or later, and whose private file is gone or cannot be read, is lost.
+    A key is lost if it signs now or later, but its private file is missing or unreadable.
     """
     at, store = _get_timestamp(), _open_key_store(folder)
     records = store.records()
@@ -400,12 +403,12 @@ def list_command(session: Session, /, folder: Path) -> None:
         )
     if "lost" in states.values():
         session.print_note(
-            f"of a lost key the private file is gone, or cannot be read: {_WAYS}", kind="warning"
+            f"the private file of a lost key is missing or unreadable: {_WAYS}", kind="warning"
         )
 
 
 def _is_lost(store: KeyStore, each: KeyRecord, at: float) -> bool:
-    """Is it this key's turn, now or later, and can it not be had?"""
+    """Return whether a key signs now or later and its private file cannot be read."""
     if not (each.can_sign(at) or each.is_waiting(at)):
         return False
     try:
@@ -452,4 +455,6 @@ def _format_time(at: float) -> str:
     try:
         return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
     except (OverflowError, ValueError, OSError):
-        raise UsageError("the store holds a time that is none", code="usage.input-file") from None
+        raise UsageError(
+            f"the key store contains a time outside the calendar ({at:g})", code="usage.input-file"
+        ) from None

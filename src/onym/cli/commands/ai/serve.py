@@ -1,4 +1,4 @@
-"""`onym ai serve`, `onym gateway` and `onym ai audit`: serve `ai://` resources, and check a gateway's audit log.
+"""`onym ai serve`, `onym gateway` and `onym ai audit`: serve `ai://` resources, and check audit logs.
 
 `ai serve` serves an `Endpoint` of Python functions; `gateway` serves `ai:` names to web users over HTTPS.
 """
@@ -27,14 +27,20 @@ if TYPE_CHECKING:
     from onym.ai.gateway.audit import AuditReport
 
 _PORT: Final = 8443
-_FORM: Final = "module:name, where the module is in this folder or installed: factory:app"
+_FORM: Final = "write module:name for a module in this folder or an installed one, such as factory:app"
 
 
 @click.command("serve", short_help="Serve Python functions as ai:// resources.")
 @click.argument("app", metavar="MODULE:APP")
-@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True, help="The port; 0: a free one."
+    "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="The address to listen on."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=_PORT,
+    show_default=True,
+    help="The port; 0 is any free port.",
 )
 @click.option(
     "--tls-cert", metavar="FILE", type=click.Path(path_type=Path), help="The certificate chain (PEM)."
@@ -43,13 +49,13 @@ _FORM: Final = "module:name, where the module is in this folder or installed: fa
     "--tls-key",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Its key, where it is not in the same file.",
+    help="Its private key (PEM), if it is in another file.",
 )
 @click.option(
     "--keys",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Sign with the keys of this folder (onym ai keys new). Default: those of the app.",
+    help="Sign with the keys in this folder (onym ai keys new). Default: the app's keys.",
 )
 @pass_session
 def serve_command(
@@ -62,17 +68,19 @@ def serve_command(
     tls_key: Path | None,
     keys: Path | None,
 ) -> None:
-    """Serve an Endpoint until Ctrl-C. MODULE:APP names it: factory:app is `app` in factory.py.
+    """Serve Python functions as ai:// resources, until Ctrl-C.
 
-    TLS 1.3 is spoken, with --tls-cert. Plain HTTP is for this machine alone: without a certificate nothing
-    but a loopback address is listened on.
+    MODULE:APP names the Endpoint: factory:app is `app` in factory.py.
+
+    With --tls-cert the server uses TLS 1.3. Without a certificate it uses plain HTTP, and only on a loopback
+    address.
 
     \b
     Examples:
       onym ai serve factory:app --tls-cert cert.pem --tls-key key.pem --host 0.0.0.0 --port 443
       onym ai serve factory:app --keys keys/
     """
-    from onym.server.http_server import run_app  # late: the web server is needed nowhere else
+    from onym.server.http_server import run_app  # late: only this command needs the web server
 
     if tls_key is not None and tls_cert is None:
         raise UsageError("--tls-key needs --tls-cert")
@@ -91,26 +99,26 @@ def serve_command(
 
 
 def _iter_notes(endpoint: Endpoint, port: int, *, tls: bool) -> Iterator[str]:
-    """What would surprise whoever comes."""
+    """Yield notes about settings that would prevent clients from calling the endpoint."""
     named = int(URI.parse(endpoint.anchor).port or 443)
     if not tls:
-        yield "plain HTTP: clients speak HTTPS alone; put a proxy in front, or give --tls-cert"
+        yield "plain HTTP: clients use only HTTPS; put a TLS proxy in front, or add --tls-cert"
     elif named != port:
         yield (
-            f"clients come to port {named}, as {endpoint.anchor} says, and this is port {port}: "
-            f"--port {named}, or the port in Endpoint(...), or something that leads from there to here"
+            f"clients connect to port {named} (the anchor is {endpoint.anchor}), but this is port {port}; "
+            f"use --port {named}, set the port in Endpoint(...), or forward port {named} to this one"
         )
     if not endpoint.resources:
-        yield 'the app has no resources: @app.resource("/path") makes a function one'
+        yield 'the app has no resources; add one with @app.resource("/path")'
 
 
 def _load_endpoint(name: str) -> Endpoint:
-    """The endpoint of that name. An error of Onym that its module raises comes out as it is."""
+    """Import the endpoint. An error of Onym that its module raises is not changed."""
     from onym.ai.endpoint import Endpoint
 
     module, colon, attribute = name.partition(":")
     if not (colon and attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))):
-        raise UsageError(f"{name} does not name an app", hint=_FORM)
+        raise UsageError(f"{name} is not the name of an app", hint=_FORM)
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -124,15 +132,15 @@ def _load_endpoint(name: str) -> Endpoint:
     except Exception as error:
         raise UsageError(
             f"{module} cannot be imported: {type(error).__name__}{_locate_failure(error)}",
-            hint=f"python -c 'import {module}' shows all of it",
+            hint=f"run python -c 'import {module}' to see the traceback",
         ) from error
     if not isinstance(found, Endpoint):
-        raise UsageError(f"{attribute} of {module} is no Endpoint", hint=_FORM)
+        raise UsageError(f"{attribute} of {module} is not an Endpoint", hint=_FORM)
     return found
 
 
 def _locate_failure(error: Exception) -> str:
-    """Where an import failed: the line that cannot be read, else the innermost one that ran."""
+    """Return the place at which an import failed: the invalid line, or the innermost line that ran."""
     if isinstance(error, SyntaxError):
         return f" at line {error.lineno} of {error.filename}"
     trace = error.__traceback__
@@ -142,7 +150,7 @@ def _locate_failure(error: Exception) -> str:
 
 
 def _print_serving(session: Session, endpoint: Endpoint, address: str) -> None:
-    """Say what is served, and where."""
+    """Print the address and the resources."""
     rows = [
         {
             "uri": resource.uri,
@@ -171,7 +179,9 @@ def _print_serving(session: Session, endpoint: Endpoint, address: str) -> None:
 
 @click.group("audit")
 def audit_command() -> None:
-    """The audit log of a gateway: JSON lines, each tied to the one before by a hash. Each takes --json.
+    """Verify, repair and rotate the audit log of a gateway. Every command accepts --json.
+
+    The log is JSON Lines; each line contains the hash of the line before it.
 
     \b
     Examples:
@@ -180,24 +190,26 @@ def audit_command() -> None:
     """
 
 
-@audit_command.command("verify", short_help="Say whether a log holds, line by line.")
+@audit_command.command("verify", short_help="Verify the hash chain of a log.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--from", "begins", metavar="HASH", help="What the first line must continue.")
+@click.option("--from", "begins", metavar="HASH", help="The hash that the first line must continue.")
 @click.option(
-    "--expect", metavar="HASH", help="What the last line's hash must be: a cut-off end shows by it alone."
+    "--expect", metavar="HASH", help="The hash that the last line must have; it reveals a truncated log."
 )
 @pass_session
 def verify_audit_command(
     session: Session, /, files: tuple[str, ...], begins: str | None, expect: str | None
 ) -> None:
-    """Follow the chain of one log, or of its files, the oldest first. Exits with 1 where it breaks.
+    """Verify the hash chain of one log, or of its files with the oldest first.
+
+    The exit code is 1 if the chain breaks.
 
     \b
     Examples:
       onym ai audit verify audit.jsonl
       onym ai audit verify audit.jsonl.2026*Z audit.jsonl
     """
-    from onym.ai.gateway.audit import verify_log  # late: each command imports what it needs
+    from onym.ai.gateway.audit import verify_log  # late, as in every command
 
     previous, good = begins, True
     begun: frozenset[str] = frozenset()
@@ -207,13 +219,11 @@ def verify_audit_command(
         previous, begun, good = verdict.ends, verdict.begun, good and verdict.is_valid
     if begun:
         session.print_line(
-            f"{_format_streams(len(begun))} no end here: cut off when a gateway was killed, or still under way"
+            f"{_format_streams(len(begun))} no end: in progress, or cut off when a gateway was killed"
         )
     if expect is not None and previous != expect.lower():
         good = False
-        session.print_line(
-            f"the last hash is {previous}, and another was expected: lines were cut off, or added"
-        )
+        session.print_line(f"the last hash is {previous}, not the expected one: lines were removed or added")
     if not good:
         sys.exit(exit_codes.CHECK_FAILED)
 
@@ -233,7 +243,7 @@ def _print_verdict(session: Session, file: str, verdict: AuditReport) -> None:
             "faults": [{"line": fault.line, "message": fault.message} for fault in verdict.faults],
         }
     )
-    # the times are a file's, which says what it likes
+    # the times come from the file, which may contain anything
     span = escape_unprintable(f", {verdict.first} to {verdict.last}") if verdict.first else ""
     word = (
         session.paint("holds", "good", sys.stdout)
@@ -244,36 +254,38 @@ def _print_verdict(session: Session, file: str, verdict: AuditReport) -> None:
     for fault in verdict.faults:
         session.print_line(f"  line {fault.line}: {fault.message}")
     if verdict.torn:
-        session.print_line(f"  the last line has no end ({verdict.torn} octets); onym ai audit mend {file}")
+        session.print_line(
+            f"  the last line is incomplete ({verdict.torn} bytes); run onym ai audit repair {file}"
+        )
     if verdict.is_valid:
         session.print_line(f"  last hash: {verdict.ends}")
 
 
-@audit_command.command("mend", short_help="Take out a last line that was not written whole.")
+@audit_command.command("repair", short_help="Remove an incomplete last line.")
 @click.argument("file")
 @pass_session
 def repair_audit_command(session: Session, /, file: str) -> None:
-    """Take out a last line without an end, as a killed process leaves it, and say so in the log itself.
+    """Remove an incomplete last line, which a killed process leaves, and record the removal in the log.
 
     \b
     Examples:
-      onym ai audit mend audit.jsonl
+      onym ai audit repair audit.jsonl
     """
     from onym.ai.gateway.audit import repair_log as mended
 
     octets = mended(file, at=_utc_now())
     session.print_record({"file": file, "octets": octets})
-    session.print_line(f"{file}: {f'{octets} octets taken out' if octets else 'nothing to mend'}")
+    session.print_line(f"{file}: {f'removed {octets} bytes' if octets else 'nothing to repair'}")
 
 
-@audit_command.command("rotate", short_help="Begin a new file; let go of files that are old enough.")
+@audit_command.command("rotate", short_help="Start a new log file, and remove old ones.")
 @click.argument("file")
 @click.option(
-    "--keep-days", type=click.FloatRange(0), metavar="DAYS", help="Remove rotated files older than that."
+    "--keep-days", type=click.FloatRange(0), metavar="DAYS", help="Remove rotated files that are older."
 )
 @pass_session
 def rotate_audit_command(session: Session, /, file: str, keep_days: float | None) -> None:
-    """Give the log another name and begin a new file that continues its chain; a running gateway follows.
+    """Rename the log and start a new file that continues its hash chain. A running gateway follows.
 
     \b
     Examples:
@@ -287,7 +299,7 @@ def rotate_audit_command(session: Session, /, file: str, keep_days: float | None
     kept = rotated(file, at=at)
     gone = () if keep_days is None else remove_old_logs(file, days=keep_days, at=at)
     session.print_record({"file": file, "kept": str(kept), "removed": [str(path) for path in gone]})
-    session.print_line(f"{file}: what was in it is in {kept} now")
+    session.print_line(f"{file}: renamed to {kept}")
     for path in gone:
         session.print_line(f"removed {path}")
 
@@ -306,33 +318,39 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-@click.command("gateway", short_help="Serve ai: names over HTTPS: map, resolve, verify, hand on.")
-@click.option("--config", metavar="FILE", help="Settings (TOML). Default: ONYM_GATEWAY_CONFIG.")
-@click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1, or the settings'.")
-@click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8480, or the settings'.")
-@click.option("--base-url", metavar="URL", help="The origin that people see, such as https://gw.example.")
+@click.command("gateway", short_help="Serve ai:// resources to web users over HTTPS.")
+@click.option("--config", metavar="FILE", help="The settings file (TOML). Default: ONYM_GATEWAY_CONFIG.")
+@click.option(
+    "--host", metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1, or the settings."
+)
+@click.option("--port", type=click.IntRange(1, 65535), help="The port. Default: 8480, or the settings.")
+@click.option("--base-url", metavar="URL", help="The public origin, such as https://gw.example.")
 @click.option("--tls-cert", "certificate", metavar="FILE", help="The certificate chain (PEM).")
 @click.option("--tls-key", "key", metavar="FILE", help="Its private key (PEM).")
-@click.option("--keys", metavar="DIR", help="The folder of the keys that sign: onym ai keys new.")
+@click.option("--keys", metavar="DIR", help="The folder of the signing keys (onym ai keys new).")
 @click.option("--audit", metavar="FILE", help="The audit log. Default: none.")
 @click.option(
-    "--ca-file", "ca_files", multiple=True, metavar="FILE", help="Trust these authorities too (PEM)."
+    "--ca-file",
+    "ca_files",
+    multiple=True,
+    metavar="FILE",
+    help="A certificate authority (PEM) to trust (repeatable).",
 )
-@click.option("--local", is_flag=True, help="Reach authorities on this machine too, for trials.")
+@click.option("--local", is_flag=True, help="Allow authorities on this computer, for tests.")
 @pass_session
 def gateway_command(session: Session, /, config: str | None, local: bool, **given: Any) -> None:
-    """Serve an HTTPS gateway to ai: names until Ctrl-C: pages for people, verified results for programs.
+    """Serve ai:// resources to web users over HTTPS, until Ctrl-C.
 
-    `https://GATEWAY/gateway/AUTHORITY/PATH` is `ai://AUTHORITY/PATH`. Only resources that read and ask nobody
-    to sign in are reached. Settings come from --config, ONYM_GATEWAY_* variables and these options, the later
-    the stronger.
+    `https://GATEWAY/gateway/AUTHORITY/PATH` is `ai://AUTHORITY/PATH`. The gateway reaches only read-only
+    resources without sign-in. The settings come from --config, ONYM_GATEWAY_* variables and these options;
+    later ones override earlier ones.
 
     \b
     Examples:
       onym gateway
       onym gateway --base-url https://gw.example --tls-cert gw.pem --keys keys --audit audit.jsonl
     """
-    from onym.server.gateway import create_gateway, load_gateway_settings  # late: the web server is heavy
+    from onym.server.gateway import create_gateway, load_gateway_settings  # late: the web server is large
     from onym.server.http_server import run_app
 
     given["ca_files"] = given["ca_files"] or None
@@ -347,10 +365,10 @@ def gateway_command(session: Session, /, config: str | None, local: bool, **give
         session.print_error(f"{session.paint('serving', 'good', sys.stderr)}: {url} (Ctrl-C ends it)")
         if settings.keys is None:
             session.print_note(
-                "receipts of this gateway are signed with a key that ends with it; --keys keeps one"
+                "receipts of this gateway are signed with a temporary key; use --keys for a permanent one"
             )
         if settings.audit is None:
-            session.print_note("no audit log is kept; --audit FILE keeps one")
+            session.print_note("there is no audit log; use --audit FILE to write one")
 
     run_app(
         app,

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from onym.registry.store import Applied, Store
     from onym.server.settings import Settings
 
-#: what `decide_command` does not do: a request is opened from a file, rows are imported, and time has `tick_command`
+#: what `decide_command` does not do: a request is opened from a file, rows are imported, and time has
+#: `tick_command`
 _NOT_HERE: Final = frozenset(
     {
         EventKind.OPEN,
@@ -93,8 +94,8 @@ def decide_command(
 ) -> None:
     """Take the step DECISION about a request (uri-schemes-17) or about the entry NAME.
 
-    You act as a local operator: as the account that --account names, with the roles that it holds. What
-    the procedure does not allow is refused, with the clause and what is possible now. Steps:
+    You act as a local operator: as the account that --account names, with the roles that it holds. What the
+    procedure does not allow is refused, with the clause and what is possible now. Steps:
 
     \b
       registrant  revise announce submit resubmit withdraw designate retire
